@@ -1,0 +1,80 @@
+"""Settings of a map: frozen, with unit, range and meaning; ROS parameters and `--params` files are made from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+
+__all__ = ["MapSettings", "setting"]
+
+
+def setting(default, doc: str, unit: str = "", low=None, high=None, choices=None):
+    """A dataclass field that carries its meaning, unit and range (inclusive)."""
+    return field(default=default, metadata={"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices})
+
+
+def check_settings(settings) -> None:
+    """Type, range and choice of every field; ValueError says what came, what was expected and what to write."""
+    for f in fields(settings):
+        value, meta = getattr(settings, f.name), f.metadata
+        kind = type(f.default)
+        if kind is float and type(value) is int:
+            value = float(value)
+            object.__setattr__(settings, f.name, value)
+        if type(value) is not kind:
+            raise ValueError(f"{f.name}: {value!r} is {type(value).__name__}, expected {kind.__name__}, "
+                             f"for example {f.default!r}")
+        if kind is float and not math.isfinite(value):
+            raise ValueError(f"{f.name}: {value!r} is not finite, expected for example {f.default!r}")
+        low, high, choices = meta.get("low"), meta.get("high"), meta.get("choices")
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ValueError(f"{f.name}: {value!r} {meta['unit']} is outside [{low}, {high}], "
+                             f"for example {f.default!r}")
+        if choices and value not in choices:
+            raise ValueError(f"{f.name}: {value!r} is not one of {', '.join(map(repr, choices))}")
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """All settings of model, noise, learning and grid. Standard deviations and lengths are SI (tesla, metres)."""
+
+    model: str = setting("dual_svgp", "the map's model", choices=("dual_svgp", "exact"))
+    kernel: str = setting("matern52", "covariance function", choices=("rbf", "matern12", "matern32", "matern52"))
+    lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m", 1e-3, 1e5)
+    signal_stddev: float = setting(10e-6, "standard deviation of the field about its mean; a start", "SI", 1e-15, 1e9)
+    noise_stddev: float = setting(0.7e-6, "disagreement between two passes of one place; a start", "SI", 1e-15, 1e9)
+    constant_stddev: float = setting(20e-6, "prior standard deviation of the field's mean about its first values",
+                                     "SI", 1e-15, 1e9)
+    field_scale: float = setting(1e-6, "one display unit in SI, the model's inner unit (1e-6 T = 1 microtesla)",
+                                 "SI", 1e-15, 1e9)
+    field_unit: str = setting("uT", "name of the display unit in pictures, logs and markers")
+    learn_hyperparameters: bool = setting(True, "learn lengthscale, signal and noise online")
+    lengthscale_prior: float = setting(0.6, "median of the log-normal prior of lengthscale (sd of log: 0.5)", "m", 1e-3, 1e5)
+    signal_stddev_prior: float = setting(14e-6, "median of the log-normal prior of signal_stddev (sd of log: 0.5)",
+                                         "SI", 1e-15, 1e9)
+    noise_stddev_prior: float = setting(1e-6, "median of the log-normal prior of noise_stddev (sd of log: 0.5)",
+                                        "SI", 1e-15, 1e9)
+    max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
+    inducing_tolerance: float = setting(0.02, "a sample becomes an inducing input where its residual prior variance "
+                                        "exceeds this share of the signal variance", "", 1e-5, 0.5)
+    memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
+    max_exact_samples: int = setting(5000, "model exact: refuse to grow beyond this many samples", "", 1, 50000)
+    cells: bool = setting(True, "average raw samples into cells along each pass")
+    cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)
+    cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
+    predictive_noise: bool = setting(True, "noise reported with predictions comes from one-step-ahead errors")
+    score_window: int = setting(2500, "bound of the window of one-step-ahead scores", "", 10, 1000000)
+    score_distance: float = setting(1.0, "path between a scored sample and the newest data behind its prediction",
+                                    "m", 0.0, 1e4)
+    forgetting_time: float = setting(0.0, "time constant of exponential forgetting; 0 keeps everything", "s", 0.0, 1e9)
+    resolution: float = setting(0.05, "side of a grid cell", "m", 1e-3, 1e4)
+    margin: float = setting(0.5, "how far the grid extends beyond the path", "m", 0.0, 1e4)
+    max_grid_cells: int = setting(4000000, "bound of the grid; a larger area is drawn more coarsely", "", 16, 100000000)
+    unknown_ratio: float = setting(0.8, "a cell is unknown where stddev exceeds this share of the prior's", "", 0.01, 1.0)
+    seed: int = setting(0, "seed of every random choice", "", 0, 2**31 - 1)
+    device: str = setting("cpu", "torch device of the map: cpu, cuda, cuda:1")
+    dtype: str = setting("float64", "precision of kernels and rendering (sums are always float64)",
+                         choices=("float64", "float32"))
+
+    def __post_init__(self):
+        check_settings(self)

@@ -1,0 +1,127 @@
+"""The values that travel: samples in, predictions and reports out. Frozen, checked once, SI units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+__all__ = ["Prediction", "Samples", "UpdateReport"]
+
+
+def _column(name: str, value, n: int) -> Tensor | None:
+    """An optional per-sample quantity as (N,) float64; a scalar is repeated."""
+    if value is None:
+        return None
+    out = torch.as_tensor(value, dtype=torch.float64)
+    if out.ndim == 0:
+        out = out.expand(n).clone()
+    if out.shape != (n,):
+        raise ValueError(f"{name} has shape {tuple(out.shape)}, expected ({n},): one value per sample")
+    return out
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Measurements y at positions x, as the robot made them (or as averages of a few of them).
+
+    x: (N, D) positions in metres.  y: (N, C) values in SI units; (N,) is taken as one channel.
+    noise_variance: (N,) the whole noise variance of y, in squared SI units; None leaves the noise to the model.
+    stamp: (N,) time in seconds.
+    count: (N,) how many raw measurements each y averages; None means one each.
+    sensor_variance: (N,) variance of one raw measurement that is known to be white; the model then uses its own
+        noise + sensor_variance / count.
+    Raises ValueError where shapes disagree, a value is not finite, or a variance is not positive.
+    """
+
+    x: Tensor
+    y: Tensor
+    noise_variance: Tensor | None = None
+    stamp: Tensor | None = None
+    count: Tensor | None = None
+    sensor_variance: Tensor | None = None
+
+    def __post_init__(self):
+        x = torch.as_tensor(self.x, dtype=torch.float64)
+        y = torch.as_tensor(self.y, dtype=torch.float64)
+        y = y[:, None] if y.ndim == 1 else y
+        if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
+            raise ValueError(f"x {tuple(x.shape)} and y {tuple(y.shape)} do not agree; expected (N, D) and (N, C)")
+        n = len(x)
+        values = {"x": x, "y": y}
+        for name in ("noise_variance", "stamp", "count", "sensor_variance"):
+            values[name] = _column(name, getattr(self, name), n)
+        for name, value in values.items():
+            if value is not None and not torch.isfinite(value).all():
+                bad = int((~torch.isfinite(value.reshape(n, -1))).any(1).nonzero()[0])
+                raise ValueError(f"{name} is not finite at sample {bad}; drop such samples before the map sees them")
+            object.__setattr__(self, name, value)
+        for name, floor in (("noise_variance", 0.0), ("count", 0.0)):
+            value = values[name]
+            if value is not None and n and not bool((value > floor).all()):
+                raise ValueError(f"{name} must be positive; the smallest is {float(value.min())}")
+        if self.sensor_variance is not None and n and float(self.sensor_variance.min()) < 0:
+            raise ValueError(f"sensor_variance must not be negative; the smallest is {float(self.sensor_variance.min())}")
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index) -> "Samples":
+        """The samples at a slice, mask or index tensor."""
+        if isinstance(index, int):
+            index = slice(index, index + 1 or None)
+        picked = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{k: None if v is None else v[index] for k, v in picked.items()})
+
+    @staticmethod
+    def concatenate(parts: "list[Samples]") -> "Samples":
+        """One Samples from several; an optional column must be present in all of them or in none."""
+        out = {}
+        for f in fields(Samples):
+            columns = [getattr(p, f.name) for p in parts]
+            missing = [c is None for c in columns]
+            if any(missing) and not all(missing):
+                raise ValueError(f"{f.name} is present in some of the parts only")
+            out[f.name] = None if all(missing) else torch.cat(columns)
+        return Samples(**out)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Mean and variance of the latent field, and the noise that a new measurement would add. SI units.
+
+    mean: (N, C).  variance: (N, C) of the latent field.  noise_variance: (C,) of one new measurement.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    noise_variance: Tensor
+
+    @property
+    def stddev(self) -> Tensor:
+        """Standard deviation of the latent field, (N, C)."""
+        return self.variance.clamp_min(0).sqrt()
+
+    @property
+    def measurement_variance(self) -> Tensor:
+        """Variance of a new measurement: latent variance + noise, (N, C)."""
+        return self.variance + self.noise_variance
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """What an update did: counts for diagnostics, and where the map has changed.
+
+    used: samples absorbed.  samples, inducing, memory: totals afterwards.  added, removed: inducing inputs in this call.
+    jitter: what linalg had to add (0 in health).  everywhere: hyper-parameters or the basis changed, so all of the map did.
+    """
+
+    used: int
+    samples: int
+    inducing: int
+    memory: int
+    added: int = 0
+    removed: int = 0
+    jitter: float = 0.0
+    everywhere: bool = False
