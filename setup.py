@@ -1,0 +1,37 @@
+"""Builds gp_mapping for colcon (lib/gp_mapping, share/gp_mapping) and for pip (bin, share/gp_mapping)."""
+
+from glob import glob
+
+from setuptools import find_packages, setup
+
+NAME = "gp_mapping"
+
+setup(
+    name=NAME,
+    version="0.1.0",
+    description="Live probabilistic maps of fields, with uncertainty, for ROS 2 robots",
+    license="Apache-2.0",
+    maintainer="gp_mapping maintainers",
+    maintainer_email="maintainers@gp-mapping.example",
+    python_requires=">=3.10",
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
+    # pip's list; rosdep reads package.xml. rclpy and messages come from ROS or from requirements/ros.txt.
+    install_requires=["torch>=2.1", "numpy>=1.26", "scipy>=1.11", "matplotlib>=3.6", "PyYAML>=6.0", "tqdm>=4.66",
+                      "rosbags>=0.11"],
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (f"share/{NAME}", ["package.xml"]),
+        (f"share/{NAME}/launch", sorted(glob("launch/*.launch.*"))),
+        (f"share/{NAME}/config", sorted(glob("config/*.yaml"))),
+        (f"share/{NAME}/rviz", sorted(glob("rviz/*.rviz"))),
+    ],
+    zip_safe=False,
+    entry_points={
+        "console_scripts": [
+            "gp-mapping = gp_mapping.cli:main",
+            "mapping_node = gp_mapping.ros.mapping_node:main",
+            "simulator_node = gp_mapping.ros.simulator_node:main",
+            "bag_player_node = gp_mapping.ros.bag_player_node:main",
+        ],
+    },
+)
