@@ -1,0 +1,23 @@
+# Needs Python 3.10 or newer, make and PyPI; a sourced ROS 2 installation is used where there is one.
+#   make demo [ARGS="…"]   a simulated robot maps a magnetic field over ROS 2
+#   make test [ARGS="…"]   all tests; ARGS go to pytest, for example ARGS="test/planning -x"
+#   make lint              ruff
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+.PHONY: help environment demo test lint
+help:
+	@sed -n '2,4s/^#   //p' Makefile
+
+environment:
+	@$(PYTHON) requirements/environment.py $(VENV)
+
+demo: environment
+	@$(VENV)/bin/python -m gp_mapping.cli demo $(ARGS)
+
+test: environment
+	@$(VENV)/bin/python -m pytest $(ARGS)
+
+lint: environment
+	@$(VENV)/bin/python -m ruff check .
