@@ -1,0 +1,111 @@
+"""Batches of suggestions: greedy brute force, masks, spacing, thinning, and reasons when there is nothing to say."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import planning_scene as scene
+import pytest
+import torch
+from planning_scene import occupancy
+
+from gp_mapping.planning import ACQUISITIONS, FreeSpace, suggest
+from gp_mapping.planning.suggest import thin
+
+
+@pytest.mark.parametrize("kind", ACQUISITIONS)
+@pytest.mark.parametrize("model", ["exact", "dual_svgp"])
+def test_batch_is_the_greedy_brute_force(model, kind):
+    field = scene.measured_map(model, **({"inducing_tolerance": 1e-5} if model == "dual_svgp" else {}))
+    grid = scene.grid_of(field)
+    before = field.predict(grid.centres()).variance
+    found = suggest(field, grid, 5, kind)
+    chosen, values = scene.greedy(grid.centres().numpy(), 5, kind)
+    scores = np.array([s.score for s in found]) / (1.0 if kind == "variance" else grid.resolution**2)
+    assert found.reason == "" and found.kind == kind
+    np.testing.assert_allclose(scores, values, rtol=1e-6 if model == "exact" else 0.02)
+    if model == "exact":
+        np.testing.assert_array_equal(found.positions.numpy(), grid.centres()[chosen].numpy())
+    assert torch.equal(field.predict(grid.centres()).variance, before), "the map itself must stay as it was"
+
+
+@pytest.mark.parametrize("model", ["exact", "dual_svgp"])
+@pytest.mark.parametrize("kind", ACQUISITIONS)
+def test_fantasies_spread_the_batch(model, kind):
+    """Without them the k best cells are neighbours; with them they are about a lengthscale apart."""
+    field = scene.measured_map(model)
+    grid = scene.grid_of(field, 48, 40, 0.0625)
+    apart = torch.pdist(suggest(field, grid, 4, kind).positions).min()
+    top = field.predict(grid.centres()).variance[:, 0].topk(4).indices
+    assert float(torch.pdist(grid.centres()[top]).min()) < 0.1
+    assert float(apart) > 0.5 * scene.LENGTHSCALE
+
+
+@pytest.mark.parametrize("kind", ACQUISITIONS)
+def test_masked_cells_are_never_suggested(kind):
+    field = scene.measured_map("exact")
+    grid = scene.grid_of(field)
+    data = np.full((30, 36), 100)
+    data[2:12, 2:20] = 0  # a room
+    data[20:28, 24:34] = 0  # another, not connected
+    free = FreeSpace.from_occupancy_grid(occupancy(data, 0.1, (-0.2, -0.2)), radius=0.15)
+    found = suggest(field, grid, 40, kind, free)
+    assert 0 < len(found) < 40
+    assert bool(free.allows(found.positions).all())
+    assert "of 40" in found.reason
+    assert len({(s.x, s.y) for s in found}) == len(found)
+    here = suggest(field, grid, 40, kind, free, position=(0.5, 0.5))
+    assert 0 < len(here) < len(found)
+    assert float(here.positions[:, 0].max()) < 1.8 and float(here.positions[:, 1].max()) < 1.0
+
+
+def test_minimum_spacing_holds_and_is_explained():
+    field = scene.measured_map("exact")
+    found = suggest(field, scene.grid_of(field), 20, min_distance=1.5)
+    assert 2 <= len(found) < 20
+    assert float(torch.pdist(found.positions).min()) >= 1.5
+    assert f"{len(found)} of 20" in found.reason and "1.5 m" in found.reason
+
+
+def test_nothing_allowed_gives_a_reason():
+    field = scene.measured_map("exact")
+    grid = scene.grid_of(field)
+    walls = FreeSpace.from_occupancy_grid(occupancy(np.full((40, 40), 100), 0.1))
+    found = suggest(field, grid, 3, free=walls)
+    assert len(found) == 0 and found.positions.shape == (0, 2) and "may enter" in found.reason
+    elsewhere = FreeSpace.from_occupancy_grid(occupancy(np.zeros((10, 10)), 0.1, (50.0, 50.0)))
+    assert "may enter" in suggest(field, grid, 3, free=elsewhere).reason
+    assert "(0.10, 0.20) m" in suggest(field, grid, 3, free=elsewhere, position=(0.1, 0.2)).reason
+
+
+def test_a_session_is_taken_by_its_map():
+    field = scene.measured_map("exact")
+    grid = scene.grid_of(field)
+    assert suggest(SimpleNamespace(map=field), grid, 2) == suggest(field, grid, 2)
+
+
+def test_large_grids_are_thinned_and_still_find_the_highest_variance():
+    field = scene.measured_map("exact")
+    grid = scene.grid_of(field, 60, 50, 0.05)
+    coarse = suggest(field, grid, 1, max_candidates=100)
+    assert coarse == suggest(field, grid, 1, max_candidates=10**6)
+    full = suggest(field, grid, 3, "integrated_variance", max_candidates=3000, max_targets=3000)
+    thinned = suggest(field, grid, 3, "integrated_variance", max_candidates=300, max_targets=200)
+    total = [sum(s.score for s in found) for found in (full, thinned)]
+    assert total[1] == pytest.approx(total[0], rel=0.05)
+
+
+def test_thin_keeps_narrow_passages_and_counts_all_cells():
+    mask = torch.zeros(40, 60, dtype=torch.bool)
+    mask[:, 33] = True  # one cell wide: a fixed stride of four would miss it
+    chosen, count = thin(mask, 15)
+    assert 8 <= len(chosen) <= 15 and bool((chosen % 60 == 33).all()) and int(count.sum()) == 40
+    everything, one_each = thin(mask, 40)
+    assert torch.equal(everything, mask.reshape(-1).nonzero()[:, 0]) and bool((one_each == 1).all())
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "entropy"}, {"k": 0}, {"min_distance": -1.0},
+                                   {"min_distance": float("nan")}, {"max_targets": 0}])
+def test_errors_say_what_was_expected(wrong):
+    field = scene.measured_map("exact")
+    with pytest.raises(ValueError, match="expected"):
+        suggest(field, scene.grid_of(field), **wrong)
