@@ -1,0 +1,107 @@
+"""Imports go one way only, the core stays pure, files stay small: read from the syntax trees."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "gp_mapping"
+FILES = sorted(PACKAGE.rglob("*.py"))
+ROS = {"rclpy", "tf2_ros", "tf2_py", "tf2_geometry_msgs", "launch", "launch_ros", "ament_index_python",
+       "rosidl_runtime_py", "builtin_interfaces", "rcl_interfaces", "lifecycle_msgs", "rosgraph_msgs", "std_msgs",
+       "std_srvs", "geometry_msgs", "sensor_msgs", "nav_msgs", "visualization_msgs", "diagnostic_msgs", "grid_map_msgs",
+       "tf2_msgs", "rosbag2_py"}
+# Which of our own rooms each may import besides itself. The package's __init__ is the public face of the core.
+FILES_AND_STREAMS = {"core", "intake", "bag", "bag_writer", "magnetic_csv"}
+EVERYTHING = FILES_AND_STREAMS | {"mapping", "planning", "sim", "store"}
+ROOMS = {
+    "core": set(),
+    "__init__": {"core"},
+    "mapping": {"core"},
+    "intake": {"core"},
+    "bag": FILES_AND_STREAMS,
+    "bag_writer": FILES_AND_STREAMS,
+    "magnetic_csv": FILES_AND_STREAMS,
+    "planning": {"core", "mapping"},
+    "sim": {"core", "mapping"},
+    "store": {"core", "mapping", "planning"},
+    "ros": EVERYTHING,
+    "commands": EVERYTHING,
+    "cli": {"core", "commands"},
+}
+# The core's whole world. Not among them on purpose: os, io, pathlib, threading, datetime, logging, random, subprocess.
+CORE = {"torch", "__future__", "abc", "collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools",
+        "math", "numbers", "operator", "types", "typing"}
+# Bounded work needs a stopwatch; it is not a clock: nothing that comes out depends on what time it is.
+STOPWATCH = {"time.perf_counter"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports_of(path: Path) -> set[str]:
+    """Full names of what a file imports, at any depth: 'a.b' for `import a.b` and for `from a import b`."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import; write the full name, so that the layers can be read"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_imports_keep_to_the_layers(path):
+    room = room_of(path)
+    assert room in ROOMS, f"{shown(path)} is in no known room; design.md and this test say where code lives"
+    allowed = ROOMS[room] | {room}
+    for name in imports_of(path):
+        parts = name.split(".")
+        if parts[0] == "gp_mapping":
+            target = parts[1] if len(parts) > 1 else "__init__"
+            if not ((PACKAGE / target).is_dir() or (PACKAGE / f"{target}.py").is_file()):
+                target = "core"  # `from gp_mapping import Samples`: the public face, which only re-exports the core
+                assert room != "core", f"{shown(path)} imports {name}: inside the core, import from the module itself"
+            assert target in allowed, f"{shown(path)} ({room}) imports {name}; it may import {sorted(allowed)}"
+        assert parts[0] not in ROS or room == "ros", f"{shown(path)} imports {name}; only gp_mapping/ros may"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if room_of(p) == "core"], ids=shown)
+def test_core_is_torch_and_harmless_modules(path):
+    for name in imports_of(path):
+        first = name.split(".")[0]
+        assert first in CORE | {"gp_mapping"} or name in STOPWATCH, (
+            f"{shown(path)} imports {name}, expected {sorted(CORE | STOPWATCH)}")
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("print", "open", "input", "eval", "exec", "__import__"), (
+                f"{shown(path)}:{node.lineno} calls {node.func.id}; the core prints, reads and writes nothing")
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in ("numpy", "from_numpy", "save", "load") or not _is_torch_io(node), (
+                f"{shown(path)}:{node.lineno} uses {ast.unparse(node)}; the core is torch only, without files")
+
+
+def _is_torch_io(node: ast.Attribute) -> bool:
+    return node.attr == "numpy" or (isinstance(node.value, ast.Name) and node.value.id == "torch")
+
+
+PYTHON = [p for folder in ("gp_mapping", "test", "benchmark", "launch", "requirements")
+          for p in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=shown)
+def test_files_are_at_most_300_lines(path):
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= 300, f"{shown(path)} has {lines} lines, expected 300 at the most: split it by what it does"
+
+
+def test_every_room_is_a_package():
+    for path in FILES:
+        assert (path.parent / "__init__.py").exists(), f"{shown(path.parent)} needs an __init__.py to be installed"

@@ -1,0 +1,157 @@
+"""What is shipped: versions agree, entry points start, lint is clean, the README names commands that exist."""
+
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+import gp_mapping
+
+ROOT = Path(__file__).resolve().parent.parent
+MANIFEST = ElementTree.parse(ROOT / "package.xml").getroot()
+
+
+def setup_arguments() -> dict[str, ast.expr]:
+    """The keywords of setup(), as syntax."""
+    for node in ast.walk(ast.parse((ROOT / "setup.py").read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setup":
+            return {word.arg: word.value for word in node.keywords}
+    raise AssertionError("setup.py calls no setup()")
+
+
+def scripts() -> dict[str, str]:
+    lines = ast.literal_eval(setup_arguments()["entry_points"])["console_scripts"]
+    return dict(map(str.strip, line.split("=")) for line in lines)
+
+
+def test_manifest_is_what_catkin_pkg_accepts():
+    """A package.xml that does not parse only warns in a build, and the package loses its hooks."""
+    assert MANIFEST.tag == "package" and MANIFEST.get("format") == "3"
+    assert MANIFEST.findtext("name") == "gp_mapping"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", MANIFEST.findtext("version"))
+    assert re.fullmatch(r"[-\w.+]+@[-\w]+(\.[-\w]+)+", MANIFEST.find("maintainer").get("email"))
+    assert MANIFEST.findtext("export/build_type") == "ament_python"
+    assert MANIFEST.findtext("license") == "Apache-2.0"
+    assert (ROOT / MANIFEST.find("license").get("file")).read_text().lstrip().startswith("Apache License")
+    catkin_pkg = pytest.importorskip("catkin_pkg.package", reason="catkin_pkg comes with ROS; the rest was checked")
+    warnings = []
+    catkin_pkg.parse_package(str(ROOT / "package.xml"), warnings=warnings)
+    assert not warnings
+
+
+def test_versions_agree():
+    version = ast.literal_eval(setup_arguments()["version"])
+    assert version == MANIFEST.findtext("version") == gp_mapping.__version__
+    changelog = (ROOT / "CHANGELOG.rst").read_text()
+    assert "Forthcoming" in changelog or version in changelog
+
+
+@pytest.mark.parametrize("name", sorted(scripts()))
+def test_entry_points_are_callable(name):
+    module, function = scripts()[name].split(":")
+    if module.startswith("gp_mapping.ros"):
+        pytest.importorskip("rclpy", reason="nodes need rclpy: source ROS 2 or install requirements/ros.txt")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_offline_part_imports_without_rclpy():
+    """The commands must start on a machine without ROS: a child process in which rclpy cannot be imported."""
+    code = ("import sys; sys.modules['rclpy'] = None\n"
+            "import gp_mapping.cli, gp_mapping.bag, gp_mapping.intake.intake, gp_mapping.planning\n"
+            "import gp_mapping.store.checkpoint, gp_mapping.store.export\n"
+            "assert not [m for m in sys.modules if m.startswith(('rclpy.', 'rcl_interfaces', 'gp_mapping.ros'))]")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_message_packages_are_in_the_manifest():
+    """Whatever gp_mapping/ros and launch/ import from ROS is a dependency that rosdep can install, tf2_ros aside."""
+    named = {e.text for e in MANIFEST.iter("exec_depend")}
+    used = set()
+    for path in [*(ROOT / "gp_mapping" / "ros").rglob("*.py"), *(ROOT / "launch").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = ([a.name for a in node.names] if isinstance(node, ast.Import)
+                     else [node.module or ""] if isinstance(node, ast.ImportFrom) else [])
+            used |= {name.split(".")[0] for name in names}
+    ours = {n for n in used if n == "rclpy" or n.startswith(("launch", "ament_"))
+            or n.endswith(("_msgs", "_srvs", "_interfaces"))}
+    optional = {"grid_map_msgs", "tf2_msgs"}
+    assert ours - optional <= named, f"missing in package.xml: {sorted(ours - optional - named)}"
+
+
+def test_installed_files_exist_and_are_all_installed():
+    """Every launch, parameter and RViz file matches one of setup.py's patterns."""
+    for folder, patterns in {"launch": ["*.launch.*"], "config": ["*.yaml"], "rviz": ["*.rviz"]}.items():
+        files = {p for p in (ROOT / folder).iterdir() if p.is_file()} if (ROOT / folder).is_dir() else set()
+        matched = {p for pattern in patterns for p in (ROOT / folder).glob(pattern)}
+        left = sorted(p.name for p in files - matched)
+        assert files and not left, f"{folder}/ is empty, or {left} would not be installed"
+        for pattern in patterns:
+            assert f'"{folder}/{pattern}"' in (ROOT / "setup.py").read_text()
+
+
+def test_ruff_is_clean():
+    pytest.importorskip("ruff", reason="ruff has no apt package: pip install -r requirements/test.txt")
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format", "concise", "."],
+                          cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_pinned_requirement_is_exact():
+    for name in ("runtime.txt", "ros.txt", "test.txt"):
+        for line in (ROOT / "requirements" / name).read_text().splitlines():
+            if line and not line.startswith("#"):
+                assert re.match(r"[\w.\[\]-]+==[\w.]+(;|$)", line), f"requirements/{name}: {line!r} is not pinned"
+
+
+def readme_commands() -> list[str]:
+    blocks = re.findall(r"```(?:bash|sh)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+
+
+def test_readme_names_what_exists():
+    commands = readme_commands()
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    makes = [m for line in commands for m in re.findall(r"\bmake (\w+)", line)]
+    assert {"demo", "test"} <= set(makes) <= targets
+    for line in commands:
+        for launch in re.findall(r"ros2 launch gp_mapping (\S+)", line):
+            assert (ROOT / "launch" / launch).is_file(), f"README: {line}"
+        for node in re.findall(r"ros2 run gp_mapping (\S+)", line):
+            assert node in scripts(), f"README: {line}"
+
+
+def test_readme_subcommands_and_options_exist():
+    """Each `gp-mapping …` line of the README: its subcommand and every --option is in that subcommand's --help."""
+    lines = [line for line in readme_commands() if line.startswith("gp-mapping ")]
+    assert lines, "the README shows no gp-mapping command"
+    pages: dict[tuple[str, ...], str] = {}
+    for line in lines:
+        words = line.split("#")[0].split()[1:]
+        command = tuple(words[:2] if words[0] == "import" else words[:1])
+        if command not in pages:
+            done = subprocess.run([sys.executable, "-m", "gp_mapping.cli", *command, "--help"], cwd=ROOT,
+                                  capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, f"README: {line}: {done.stderr}"
+            pages[command] = done.stdout
+        for option in (w.split("=")[0] for w in words if w.startswith("--")):
+            assert option in pages[command], f"README: {line}: {option} is unknown to `gp-mapping {' '.join(command)}`"
+
+
+def test_readme_python_example_runs(tmp_path):
+    """The first Python block, as a user would paste it."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks, "the README shows no Python example"
+    done = subprocess.run([sys.executable, "-c", blocks[0]], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                          env=_environment())
+    assert done.returncode == 0, done.stderr
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))}
