@@ -1,0 +1,1 @@
+"""The live node: the only place that imports rclpy and messages."""

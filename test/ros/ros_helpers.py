@@ -1,0 +1,188 @@
+"""A peer of mapping_node over real DDS, messages as a robot would send them, and nodes as processes of their own."""
+
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import rclpy
+import yaml
+from diagnostic_msgs.msg import DiagnosticArray
+from nav_msgs.msg import Odometry
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from sensor_msgs.msg import MagneticField
+
+from gp_mapping.ros.qos import LATCHED, sensor_data
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NS = 1_000_000_000
+
+
+def field_at(x: float, y: float) -> float:
+    """The true field in tesla: about 45 µT with bumps of some µT over a metre."""
+    return 45e-6 + 6e-6 * math.sin(1.5 * x) * math.cos(1.1 * y)
+
+
+def place_at(t: float) -> tuple[float, float]:
+    """Where the robot is after t seconds: 0.5 m/s up and down lanes of 2 m, 0.3 m apart."""
+    lane, along = divmod(0.5 * t, 2.0)
+    return (along if lane % 2 == 0 else 2.0 - along), 0.3 * lane
+
+
+def magnetic_field(stamp_ns: int, value: float, frame: str = "magnetometer") -> MagneticField:
+    """A field of `value` tesla along z, covariance unknown."""
+    out = MagneticField()
+    out.header.frame_id = frame
+    out.header.stamp.sec, out.header.stamp.nanosec = divmod(stamp_ns, NS)
+    out.magnetic_field.z = float(value)
+    return out
+
+
+def odometry(stamp_ns: int, x: float, y: float, frame: str = "odom", w: float = 1.0) -> Odometry:
+    """A pose; w = 0 makes the quaternion a zero one."""
+    out = Odometry()
+    out.header.frame_id, out.child_frame_id = frame, "base_link"
+    out.header.stamp.sec, out.header.stamp.nanosec = divmod(stamp_ns, NS)
+    out.pose.pose.position.x, out.pose.pose.position.y = float(x), float(y)
+    out.pose.pose.orientation.w = w
+    return out
+
+
+def parameter_file(folder: Path, **parameters) -> Path:
+    """A parameter file for any node."""
+    path = folder / "params.yaml"
+    path.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}))
+    return path
+
+
+class NodeProcess:
+    """`python -m MODULE --ros-args --params-file …` with its log in a file; always ended at the end of the block."""
+
+    def __init__(self, folder: Path, module: str = "gp_mapping.ros.mapping_node", arguments=(), **parameters):
+        self.log_path = folder / f"{module.rsplit('.', 1)[-1]}.log"
+        command = [sys.executable, "-m", module, "--ros-args"]
+        if parameters:
+            command += ["--params-file", str(parameter_file(folder, **parameters))]
+        with self.log_path.open("w") as log:
+            self.process = subprocess.Popen([*command, *arguments], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def stop(self, number=signal.SIGINT, timeout: float = 30.0) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout)
+
+    def __enter__(self) -> "NodeProcess":
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+
+class Peer:
+    """Publishes inputs, collects outputs and diagnostics; spins in the caller's thread."""
+
+    def __init__(self, name: str = "peer", namespace: str = "/"):
+        self.context = Context()
+        rclpy.init(context=self.context)
+        self.node = Node(name, context=self.context, namespace=namespace)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
+        self.field_publisher = self.node.create_publisher(MagneticField, "magnetic_field", sensor_data(1000, True))
+        self.odometry_publisher = self.node.create_publisher(Odometry, "odometry", sensor_data(1000, True))
+        self.got: dict[str, list] = {}
+        self.values: dict[str, str] = {}
+        self.messages: list[str] = []
+        self.statuses = 0
+        self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+
+    def _on_diagnostics(self, array: DiagnosticArray) -> None:
+        for status in array.status:
+            if status.name.endswith(("mapping: input", "mapping: map", "mapping: timing")):
+                self.statuses += 1
+                self.messages.append(status.message)
+                self.values.update({v.key: v.value for v in status.values})
+
+    def listen(self, kind, topic: str, qos=LATCHED) -> list:
+        """Subscribe; the list grows with what comes."""
+        into = self.got.setdefault(topic, [])
+        self.node.create_subscription(kind, topic, into.append, qos)
+        return into
+
+    def spin(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.executor.spin_once(timeout_sec=max(0.0, min(0.05, end - time.monotonic())))
+
+    def until(self, condition, timeout: float = 20.0, what: str = "") -> None:
+        """Spin until condition() holds; fails with `what` and the last diagnostics."""
+        end = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < end, f"{what or 'nothing'} after {timeout} s; {self.messages[-3:]} {self.values}"
+            self.executor.spin_once(timeout_sec=0.05)
+
+    def wait_for_node(self) -> None:
+        """Until the mapper hears both inputs."""
+        self.until(lambda: self.field_publisher.get_subscription_count() and
+                   self.odometry_publisher.get_subscription_count(), what="mapping_node did not subscribe")
+        self.spin(0.3)  # the other direction of discovery
+
+    def drive(self, start: float, seconds: float, rate: int = 50, speed: float = 1.0, epoch: int = 1_700_000_000 * NS,
+              before=None) -> None:
+        """Publish odometry and field at `rate` Hz of robot time from start on; `speed` times as fast as the wall."""
+        begin = time.monotonic()
+        for i in range(round(seconds * rate) + 1):
+            t = start + i / rate
+            stamp, (x, y) = epoch + round(t * NS), place_at(t)
+            if before is not None:
+                before(stamp)
+            self.odometry_publisher.publish(odometry(stamp, x, y))
+            self.field_publisher.publish(magnetic_field(stamp, field_at(x, y)))
+            while (left := begin + i / rate / speed - time.monotonic()) > 0:
+                self.executor.spin_once(timeout_sec=left)
+
+    def number(self, key: str) -> float:
+        """A diagnostics value as a number; 0 where it has not been said."""
+        return float(self.values.get(key, 0.0))
+
+    def settle(self) -> None:
+        """Until two whole reports have come that were made after now."""
+        seen = self.statuses
+        self.until(lambda: self.statuses >= seen + 7, what="no diagnostics")
+
+    def call(self, kind, name: str, request, timeout: float = 30.0):
+        """Call a service."""
+        client = self.node.create_client(kind, name)
+        assert client.wait_for_service(timeout_sec=10.0), f"no service {name}"
+        future = client.call_async(request)
+        self.until(future.done, timeout, f"service {name} did not answer")
+        return future.result()
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.executor.shutdown()
+        self.node.destroy_node()
+        rclpy.try_shutdown(context=self.context)
+
+
+def cloud_array(message) -> np.ndarray:
+    """A field cloud as (N, 6): x y z intensity mean stddev."""
+    assert [f.name for f in message.fields] == ["x", "y", "z", "intensity", "mean", "stddev"]
+    return np.frombuffer(bytes(message.data), "<f4").reshape(message.width, 6)
+
+
+def grid_array(message) -> np.ndarray:
+    """An OccupancyGrid's values as (H, W) int."""
+    return np.array(message.data, dtype=int).reshape(message.info.height, message.info.width)

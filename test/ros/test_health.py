@@ -1,0 +1,83 @@
+"""What diagnostics say, in words and numbers."""
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.serialization import serialize_message
+from std_msgs.msg import Header
+
+from gp_mapping.ros.diagnostics import to_array
+from gp_mapping.ros.health import ERROR, OK, WARN, Health, InputWatch, resident_megabytes
+from gp_mapping.ros.outbound import Limits
+from gp_mapping.ros.timing import Durations
+from gp_mapping.ros.worker import Status
+
+
+def status_of(made=100.0, **changes) -> Status:
+    values = {"report": {"samples": 10, "hyperparameters": {"lengthscale": 0.5}}, "received": {}, "drops": {},
+              "explanations": [], "warnings": [], "waiting": 0, "last_stamp": None, "queue": 0, "counts": {},
+              "timings": {"update": {"count": 1, "p50_ms": 2.0}}} | changes
+    return Status(made=made, **values)
+
+
+def areas_of(health, now=100.0, status=None, **changes):
+    values = {"watches": [], "paused": False, "notes": [], "limits": None, "published": 0, "stamp_age": None,
+              "queue": 0} | changes
+    return {a.name: a for a in health.areas(now=now, status=status or status_of(made=now), **values)}
+
+
+def test_silence_is_said_in_words_and_ends():
+    health, watch = Health(2.0), InputWatch("odometry")
+    assert areas_of(health, 0.0, watches=[watch])["input"].message == "ok"
+    assert "no odometry since the start 3.0 s ago" in areas_of(health, 3.0, watches=[watch])["input"].message
+    watch.arrived(4.0)
+    assert areas_of(health, 5.0, watches=[watch])["input"].level == OK
+    area = areas_of(health, 7.2, watches=[watch])["input"]
+    assert (area.level, area.message) == (WARN, "no odometry for 3.2 s")
+    assert "no odometry" not in areas_of(health, 8.0, watches=[watch], paused=True)["input"].message
+
+
+def test_rate_is_per_second_since_the_last_report():
+    watch = InputWatch("odometry")
+    assert watch.rate(0.0) == 0.0
+    for i in range(100):
+        watch.arrived(0.01 * i)
+    assert watch.rate(2.0) == 50.0 and watch.rate(3.0) == 0.0
+
+
+def test_drops_warn_when_they_grow_and_stay_in_the_numbers():
+    health = Health(2.0)
+    status = status_of(drops={"not_finite": 3}, explanations=["3 not_finite: NaN came"], counts={"queue_full": 2})
+    first = areas_of(health, status=status)["input"]
+    assert first.level == WARN and "3 not_finite: NaN came" in first.message and "2 queue_full" in first.message
+    again = areas_of(health, status=status)["input"]
+    assert again.level == OK and again.values["dropped: not_finite"] == 3
+
+
+def test_failures_of_the_worker_are_errors():
+    area = areas_of(Health(2.0), status=status_of(counts={"error_update": 1}))["map"]
+    assert area.level == ERROR and "failures at update" in area.message
+
+
+def test_old_stamps_and_a_busy_map_are_noticed():
+    health = Health(2.0)
+    assert "use_sim_time" in areas_of(health, stamp_age=4000.0)["input"].message
+    assert "busy for 5.0 s" in areas_of(health, now=105.0, status=status_of(made=100.0))["timing"].message
+
+
+def test_as_a_diagnostic_array_every_value_is_text():
+    areas = areas_of(Health(2.0), limits=Limits(1e-6, 2e-6, 0.0, 1e-6)).values()
+    array = to_array(areas, "/robot/mapping", Header().stamp)
+    serialize_message(array)
+    assert [s.name for s in array.status] == ["robot/mapping: input", "robot/mapping: map", "robot/mapping: timing"]
+    values = {v.key: v.value for s in array.status for v in s.values}
+    assert values["hyperparameters.lengthscale"] == "0.5" and values["mean_high (SI)"] == "2e-06"
+    assert array.status[0].level == DiagnosticStatus.OK and float(values["memory (MB)"]) > 10
+
+
+def test_durations_are_bounded_and_ranked():
+    durations = Durations(size=100)
+    assert durations.summary() == {}
+    for i in range(1000):
+        durations.add(1e-3 * i)
+    summary = durations.summary()
+    assert summary["count"] == 1000 and 945 < summary["p50_ms"] < 955 and summary["max_ms"] == 999.0
+    assert resident_megabytes() > 10
