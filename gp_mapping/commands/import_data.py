@@ -20,7 +20,7 @@ def _positive(text: str) -> float:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The formats are subcommands of their own; so far there is one."""
     formats = parser.add_subparsers(dest="format", required=True, metavar="FORMAT")
-    csv = formats.add_parser("magnetic-csv", help="K-time.csv, K-loc.csv, K-mag.csv, the layout of AaltoML/magnetic-data")
+    csv = formats.add_parser("magnetic-csv", help="the layout of AaltoML/magnetic-data: K-time.csv, K-loc.csv, …")
     csv.add_argument("folder", metavar="FOLDER", help="folder with K-time.csv (s), K-loc.csv (x, y in m), K-mag.csv")
     csv.add_argument("--trials", nargs="+", metavar="K", help="which ones, in this order (default: all)")
     csv.add_argument("--output", required=True, metavar="BAG", help="folder of the new bag")

@@ -1,0 +1,149 @@
+"""Checkpoints: exact, versioned, atomic. Tensors and plain values only: a checkpoint cannot run code when it is read.
+
+A checkpoint is a zip (numpy.savez) of one .npy for each tensor and of `manifest`, UTF-8 JSON that holds the nesting,
+the plain values, and the SHA-256 of each array.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["VERSION", "CheckpointError", "load_checkpoint", "save_checkpoint"]
+
+VERSION = 1
+_FORMAT = "gp_mapping checkpoint"
+_TENSOR = "__tensor__"
+_DTYPES = {str(t): t for t in (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16,
+                               torch.int8, torch.uint8, torch.bool)}
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be written or read; the text is one line and says what to do."""
+
+
+def save_checkpoint(path, state: dict) -> Path:
+    """Write state to path in one piece: a crash leaves the old file, or the new one, and never half of it.
+
+    state: nested dicts (keys are str) and lists of tensors, int, float, str, bool, None. Tensors come back on the CPU.
+    Raises CheckpointError for any other value, and where path cannot be written.
+    """
+    path = Path(path)
+    arrays: dict[str, np.ndarray] = {}
+    tree = _pack(state, arrays, "state")
+    manifest = {"format": _FORMAT, "version": VERSION, "state": tree,
+                "sha256": {name: _digest(array) for name, array in arrays.items()}}
+    text = np.frombuffer(json.dumps(manifest).encode(), np.uint8)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            np.savez(file, manifest=text, **arrays)  # plain types only, so nothing is pickled
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise CheckpointError(f"{path}: the checkpoint cannot be written ({error.strerror or error})") from error
+    finally:
+        with suppress(OSError):  # gone already where all went well
+            temporary.unlink()
+    return path
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name last over a power cut, where the system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return  # a folder cannot be opened everywhere (Windows); the file itself is on the disk
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _digest(array: np.ndarray) -> str:
+    """SHA-256 over type, shape and bytes."""
+    head = f"{array.dtype.str}{array.shape}".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def _pack(value, arrays: dict[str, np.ndarray], where: str):
+    """JSON for value; tensors go into arrays."""
+    if isinstance(value, Tensor):
+        if str(value.dtype) not in _DTYPES:
+            raise CheckpointError(f"{where}: a tensor of {value.dtype} cannot be saved; expected one of "
+                                  f"{', '.join(_DTYPES)}")
+        name = f"a{len(arrays)}"
+        arrays[name] = value.detach().cpu().numpy().copy()
+        return {_TENSOR: name, "dtype": str(value.dtype)}
+    if isinstance(value, dict):
+        bad = [k for k in value if not isinstance(k, str) or k == _TENSOR]
+        if bad:
+            raise CheckpointError(f"{where}: key {bad[0]!r} cannot be saved; expected a str")
+        return {k: _pack(v, arrays, f"{where}.{k}") for k, v in value.items()}
+    if isinstance(value, list):
+        return [_pack(v, arrays, f"{where}[{i}]") for i, v in enumerate(value)]
+    if value is None or type(value) in (bool, int, float, str):
+        return value  # a float survives JSON exactly: repr is the shortest text that gives it back
+    raise CheckpointError(f"{where}: a {type(value).__name__} cannot be saved; expected a tensor, number, str, bool, "
+                          "None, dict or list")
+
+
+def load_checkpoint(path) -> dict:
+    """The state that save_checkpoint got.
+
+    Raises CheckpointError: no such file; not a checkpoint, cut off or damaged; written by another version.
+    """
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile) or "manifest" not in archive.files:
+                raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
+            manifest = json.loads(archive["manifest"].tobytes().decode())
+            _check_version(path, manifest)
+            arrays = {name: archive[name] for name in manifest["sha256"]}
+        for name, digest in manifest["sha256"].items():
+            if _digest(arrays[name]) != digest:
+                raise CheckpointError(f"{path}: the checkpoint is damaged, the checksum of {name} does not fit; use "
+                                      "an older one")
+        return _unpack(manifest["state"], arrays)
+    except CheckpointError:
+        raise
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such checkpoint") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise CheckpointError(f"{path}: the checkpoint cannot be read ({error.strerror})") from error
+    except Exception as error:  # zipfile, zlib, numpy and json each have their own for damaged bytes
+        kind = "cut off or damaged" if _is_zip_start(path) else "not a checkpoint of gp_mapping"
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(f"{path}: {kind} ({text}); use an older one") from error
+
+
+def _is_zip_start(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def _check_version(path: Path, manifest) -> None:
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+        raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
+    if manifest.get("version") != VERSION:
+        raise CheckpointError(f"{path}: the checkpoint has version {manifest.get('version')!r}, this program reads "
+                              f"version {VERSION}; use the program that wrote it")
+
+
+def _unpack(value, arrays: dict[str, np.ndarray]):
+    if isinstance(value, dict):
+        if _TENSOR in value:
+            return torch.from_numpy(arrays[value[_TENSOR]].copy()).to(_DTYPES[value["dtype"]])
+        return {k: _unpack(v, arrays) for k, v in value.items()}
+    return [_unpack(v, arrays) for v in value] if isinstance(value, list) else value
