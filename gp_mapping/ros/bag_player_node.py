@@ -1,0 +1,162 @@
+"""Plays a rosbag2 where `ros2 bag` is absent: stored CDR bytes to the recorded topics, with /clock, rate and loop.
+
+Topics are renamed as everywhere in ROS: `--ros-args -r /old:=/new`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from rclpy.duration import Duration
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy
+from rosbags.interfaces import QosDurability
+from rosbags.rosbag2 import Reader
+
+from gp_mapping.bag import MAGNETIC_FIELD, ODOMETRY, BagError, bag_topics, read_raw
+from gp_mapping.core.config import check_settings, setting
+from gp_mapping.ros.params import ParameterError
+from gp_mapping.ros.playback import ClockPublisher, Pacer, declare_groups, lossless, run_node, wait_for_subscribers
+
+__all__ = ["BagPlayerNode", "PlayerSettings", "main", "message_class"]
+
+
+@dataclass(frozen=True)
+class PlayerSettings:
+    """What is played, and how."""
+
+    path: str = setting("", "the bag: a rosbag2 folder, or a .mcap or .db3 file")
+    rate: float = setting(1.0, "recorded seconds per second of wall time", "", 1e-3, 1000.0)
+    loop: bool = setting(False, "begin again at the end (time jumps back, as with ros2 bag play --loop)")
+    publish_clock: bool = setting(True, "publish the recorded time as /clock")
+    clock_rate: float = setting(50.0, "most /clock messages per recorded second", "Hz", 0.1, 10000.0)
+    topics: str = setting("", "topics to play, separated by commas; empty plays all")
+    wait_for_subscribers: float = setting(0.0, "wait this long for subscribers to the magnetic field and odometry (or, "
+                                          "where the bag has neither, to every topic); 0 starts at once",
+                                          "s", 0.0, 3600.0)
+    linger: float = setting(0.5, "wall time after the last message in which /clock goes on, so that timers fire", "s",
+                            0.0, 3600.0)
+
+    def __post_init__(self):
+        check_settings(self)
+
+
+def message_class(kind: str):
+    """'sensor_msgs/msg/MagneticField' -> its Python class; None where that package is not installed."""
+    package, _, name = kind.rpartition("/")
+    try:
+        return getattr(importlib.import_module(package.replace("/", ".")), name)
+    except (ImportError, AttributeError):
+        return None
+
+
+def latched_topics(path: str) -> set[str]:
+    """Topics that were offered transient local, as maps are; a late joiner expects the last message of those."""
+    with Reader(Path(path)) as reader:
+        return {c.topic for c in reader.connections
+                if any(q.durability == QosDurability.TRANSIENT_LOCAL for q in c.ext.offered_qos_profiles)}
+
+
+class BagPlayerNode(Node):
+    """Plays once (or for ever) and returns."""
+
+    def __init__(self):
+        super().__init__("bag_player", automatically_declare_parameters_from_overrides=True)
+        self.settings: PlayerSettings = declare_groups(self, {"": PlayerSettings})[""]
+        if not self.settings.path:
+            raise ParameterError("parameter path is empty; expected the bag to play, for example path:=/data/run1")
+        # not `_publishers`: that name is rclpy's own
+        self._outputs = self._create_publishers(self._chosen_topics())
+        self._clock_publisher = ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
+        self.sent = Counter()
+
+    def _chosen_topics(self) -> dict[str, str]:
+        """Topic -> type of what is to be played."""
+        path, there = self.settings.path, bag_topics(self.settings.path)
+        wanted = ["/" + t.strip().lstrip("/") for t in self.settings.topics.split(",") if t.strip()]
+        missing = [t for t in wanted if t not in there]
+        if missing:
+            raise BagError(f"{path}: there is no topic {', '.join(missing)}; the bag has {', '.join(there)}")
+        return {t: kind for t, (kind, n) in there.items() if n and (t in wanted or not wanted)}
+
+    def _create_publishers(self, chosen: dict[str, str]) -> dict[str, object]:
+        out, latched, absent = {}, latched_topics(self.settings.path), []
+        for topic, kind in chosen.items():
+            cls = message_class(kind)
+            if cls is None:
+                absent.append(f"{topic} ({kind})")
+                self.get_logger().warning(f"skipping {topic}: {kind} is not installed here")
+                continue
+            qos = lossless()
+            if topic in latched:
+                qos.durability, qos.depth = DurabilityPolicy.TRANSIENT_LOCAL, 1
+            out[topic] = self.create_publisher(cls, topic, qos)
+        if not out:
+            raise BagError(f"{self.settings.path}: nothing can be played; these types are not installed: "
+                           f"{', '.join(absent)}")
+        self._kinds = {topic: chosen[topic] for topic in out}
+        return out
+
+    def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
+        """Play; 0 at the end, BagError where the bag turns out to be cut off on the way."""
+        s, log = self.settings, self.get_logger()
+        inputs = [p for t, p in self._outputs.items() if self._kinds[t] in (MAGNETIC_FIELD, ODOMETRY)]
+        if s.wait_for_subscribers and not wait_for_subscribers(inputs or list(self._outputs.values()),
+                                                               s.wait_for_subscribers, executor, stop):
+            return 0  # asked to stop
+        log.info(f"playing {s.path} at {s.rate:g} times its speed: {', '.join(sorted(self._outputs))}")
+        pacer, started = Pacer(s.rate, executor, stop), time.monotonic()
+        while True:
+            stamp = self._play_once(pacer)
+            if not s.loop or stop.is_set():
+                break
+            pacer.restart()
+            log.info(f"{sum(self.sent.values())} messages so far; beginning again")
+        self._finish(pacer, stamp)
+        wall = time.monotonic() - started
+        counts = ", ".join(f"{self.sent[t]} on {t}" for t in sorted(self._outputs))
+        log.info(f"played {counts}; {wall:.1f} s" + (", stopped before the end" if stop.is_set() else ""))
+        if pacer.stalls:
+            log.warning(f"fell behind by more than a second {pacer.stalls} times; use a smaller rate")
+        return 0 if stop.is_set() or self._delivered() else 1
+
+    def _play_once(self, pacer: Pacer) -> int:
+        """All messages in record order; the last stamp."""
+        stamp_ns, clock = 0, self._clock_publisher
+        for message in read_raw(self.settings.path, list(self._outputs)):
+            stamp_ns = message.stamp_ns
+            if (clock and not clock.until(stamp_ns, pacer)) or not pacer.wait(stamp_ns):
+                break
+            if clock:
+                clock.tick(stamp_ns)
+            self._outputs[message.topic].publish(bytes(message.data))
+            self.sent[message.topic] += 1
+        return stamp_ns
+
+    def _finish(self, pacer: Pacer, stamp_ns: int) -> None:
+        """Let time go on a little, so that timers of nodes with use_sim_time fire on the last data."""
+        end = stamp_ns + round(1e9 * self.settings.rate * self.settings.linger)
+        if self._clock_publisher is None or self._clock_publisher.until(end, pacer):
+            pacer.wait(end)
+
+    def _delivered(self) -> bool:
+        """False, with an error in the log, when a reliable reader did not acknowledge everything."""
+        late = [t for t, p in self._outputs.items() if not p.wait_for_all_acked(Duration(seconds=5.0))]
+        if late:
+            self.get_logger().error(f"not everything was acknowledged on {', '.join(late)}")
+        return not late
+
+
+def main(args=None) -> int:
+    return run_node(BagPlayerNode, args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

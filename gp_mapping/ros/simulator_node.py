@@ -1,0 +1,191 @@
+"""The simulated robot as a ROS node: magnetic_field, odometry and, if asked, a /clock faster than real time."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from nav_msgs.msg import Odometry
+from rclpy.duration import Duration
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import qos_profile_sensor_data
+from sensor_msgs.msg import MagneticField
+
+from gp_mapping.core.config import check_settings, setting
+from gp_mapping.ros.playback import (
+    ClockPublisher,
+    Pacer,
+    declare_groups,
+    lossless,
+    run_node,
+    time_message,
+    wait_for_subscribers,
+)
+from gp_mapping.sim.magnetometer import MagnetometerSettings
+from gp_mapping.sim.robot import OdometrySettings, RobotSettings
+from gp_mapping.sim.simulation import FieldReading, OdometryReading, Simulation, SimulationSettings
+from gp_mapping.sim.world import WorldSettings
+
+__all__ = ["SimulatorNode", "SimulatorSettings", "main"]
+
+
+@dataclass(frozen=True)
+class SimulatorSettings:
+    """How the simulation is shown to ROS."""
+
+    real_time_factor: float = setting(1.0, "simulated seconds per second of wall time", "", 1e-3, 1000.0)
+    publish_clock: bool = setting(False, "publish /clock, for nodes with use_sim_time; otherwise stamps are of the "
+                                  "system's clock, and real_time_factor must be 1")
+    clock_rate: float = setting(50.0, "most /clock messages per simulated second", "Hz", 0.1, 10000.0)
+    reliable: bool = setting(False, "publish with reliable quality of service instead of the sensor profile")
+    wait_for_subscribers: float = setting(0.0, "wait this long for a subscriber to both topics before starting; 0 "
+                                          "starts at once", "s", 0.0, 3600.0)
+    linger: float = setting(0.5, "wall time after the last message in which /clock goes on, so that timers fire", "s",
+                            0.0, 3600.0)
+    odometry_frame: str = setting("odom", "frame of the poses")
+    base_frame: str = setting("base_link", "frame of the robot")
+    sensor_frame: str = setting("magnetometer", "frame of the measurements")
+    waypoints: str = setting("", "route as 'x y, x y, ...' in metres; empty drives the lawnmower")
+
+    def __post_init__(self):
+        check_settings(self)
+        if not self.publish_clock and self.real_time_factor != 1.0:
+            raise ValueError(f"real_time_factor: {self.real_time_factor} without publish_clock; expected 1.0, or set "
+                             "publish_clock:=true (and use_sim_time on the other nodes)")
+
+
+def parse_waypoints(text: str) -> list[list[float]]:
+    """'0 0, 1 0.5' -> [[0.0, 0.0], [1.0, 0.5]]; ValueError says which pair is wrong."""
+    out = []
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            x, y = map(float, pair.split())
+        except ValueError:
+            raise ValueError(f"waypoints: {pair!r} is not 'x y'; expected for example '0.5 0.5, 3 0.5, 3 2'") from None
+        out.append([x, y])
+    return out
+
+
+class SimulatorNode(Node):
+    """Publishes a drive once, then returns; progress and counts go to /diagnostics."""
+
+    def __init__(self):
+        super().__init__("simulator", automatically_declare_parameters_from_overrides=True)
+        groups = declare_groups(self, {"": SimulatorSettings, "sim.": SimulationSettings, "world.": WorldSettings,
+                                       "robot.": RobotSettings, "magnetometer.": MagnetometerSettings,
+                                       "odometry.": OdometrySettings})
+        self.settings: SimulatorSettings = groups[""]
+        self.simulation = Simulation(groups["sim."], groups["world."], groups["robot."], groups["magnetometer."],
+                                     groups["odometry."], parse_waypoints(self.settings.waypoints))
+        qos = lossless() if self.settings.reliable else qos_profile_sensor_data
+        self._field_publisher = self.create_publisher(MagneticField, "magnetic_field", qos)
+        self._odometry_publisher = self.create_publisher(Odometry, "odometry", qos)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._clock_publisher = ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
+        self.sent = {"magnetic_field": 0, "odometry": 0}
+        self._field, self._odometry = self._empty_messages(groups["magnetometer."])
+
+    def _empty_messages(self, sensor: MagnetometerSettings) -> tuple[MagneticField, Odometry]:
+        """Messages with everything that stays the same; filled again for each reading."""
+        field, odometry = MagneticField(), Odometry()
+        field.header.frame_id = self.settings.sensor_frame
+        # only the white part is stated, as by real drivers; zero means unknown
+        field.magnetic_field_covariance = (np.eye(3) * sensor.noise_stddev**2).ravel()
+        odometry.header.frame_id, odometry.child_frame_id = self.settings.odometry_frame, self.settings.base_frame
+        return field, odometry
+
+    def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
+        """Drive the route; 0 at its end."""
+        s, log = self.settings, self.get_logger()
+        if s.wait_for_subscribers and not wait_for_subscribers([self._field_publisher, self._odometry_publisher],
+                                                               s.wait_for_subscribers, executor, stop):
+            return 0  # asked to stop
+        pacer, started = Pacer(s.real_time_factor, executor, stop), time.monotonic()
+        offset = 0  # without /clock the drive takes place now
+        if not s.publish_clock:
+            offset = self.get_clock().now().nanoseconds - self.simulation.stamp_ns
+        log.info(f"driving {self.simulation.robot.length:.1f} m at {s.real_time_factor:g} times real time")
+        reported = 0.0
+        for reading in self.simulation:
+            stamp_ns = reading.stamp_ns + offset
+            if not pacer.wait(stamp_ns):
+                break
+            if self._clock_publisher:
+                self._clock_publisher.tick(stamp_ns)
+            self._publish(reading, stamp_ns)
+            if time.monotonic() - reported > 0.5:
+                self._report("driving")
+                reported = time.monotonic()
+        wall = time.monotonic() - started
+        self._linger(pacer, stop, offset)
+        delivered = self._delivered()
+        self._report("stopped" if stop.is_set() else "done")
+        if stop.is_set():
+            log.warning(f"stopped at {self.simulation.progress:.0%} of the drive")
+        log.info(f"sent {self.sent['magnetic_field']} magnetic_field and {self.sent['odometry']} odometry messages: "
+                 f"{self.simulation.elapsed:.1f} s in {wall:.1f} s" + ("" if delivered else
+                 "; not all of them were acknowledged"))
+        if pacer.stalls:
+            log.warning(f"fell behind by more than a second {pacer.stalls} times; use a smaller real_time_factor")
+        time.sleep(0.1)  # the last /diagnostics message leaves before the node goes
+        return 0 if delivered else 1
+
+    def _publish(self, reading: FieldReading | OdometryReading, stamp_ns: int) -> None:
+        if isinstance(reading, FieldReading):
+            m = self._field
+            m.header.stamp = time_message(stamp_ns)
+            m.magnetic_field.x, m.magnetic_field.y, m.magnetic_field.z = map(float, reading.field)
+            self._field_publisher.publish(m)
+            self.sent["magnetic_field"] += 1
+            return
+        m, r = self._odometry, reading
+        m.header.stamp = time_message(stamp_ns)
+        pose, twist = m.pose.pose, m.twist.twist
+        pose.position.x, pose.position.y = float(r.x), float(r.y)
+        pose.orientation.z, pose.orientation.w = math.sin(0.5 * r.yaw), math.cos(0.5 * r.yaw)
+        twist.linear.x, twist.angular.z = float(r.speed), float(r.turn_rate)
+        covariance = np.zeros((6, 6))  # x y z roll pitch yaw
+        covariance[np.ix_((0, 1, 5), (0, 1, 5))] = r.covariance
+        m.pose.covariance = covariance.ravel()
+        self._odometry_publisher.publish(m)
+        self.sent["odometry"] += 1
+
+    def _linger(self, pacer: Pacer, stop: threading.Event, offset: int) -> None:
+        """Let time go on a little, so that timers of nodes with use_sim_time fire on the last data."""
+        end = self.simulation.stamp_ns + offset
+        end += round(1e9 * self.settings.real_time_factor * self.settings.linger)
+        if self._clock_publisher is None or self._clock_publisher.until(end, pacer):
+            pacer.wait(end)
+
+    def _delivered(self) -> bool:
+        """True when reliable readers acknowledged everything; best effort promises nothing: always True."""
+        if not self.settings.reliable:
+            return True
+        wait = Duration(seconds=5.0)
+        return all(p.wait_for_all_acked(wait) for p in (self._field_publisher, self._odometry_publisher))
+
+    def _report(self, state: str) -> None:
+        status = DiagnosticStatus(level=DiagnosticStatus.OK, name="simulator: drive", message=state)
+        faults = self.simulation.magnetometer.faults
+        values = {"state": state, "progress": f"{self.simulation.progress:.4f}",
+                  "elapsed": f"{self.simulation.elapsed:.3f}",
+                  "sent_magnetic_field": self.sent["magnetic_field"], "sent_odometry": self.sent["odometry"],
+                  "faults_nan": faults["nan"], "faults_spike": faults["spike"]}
+        status.values = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
+        message = DiagnosticArray(status=[status])
+        message.header.stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(message)
+
+
+def main(args=None) -> int:
+    return run_node(SimulatorNode, args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

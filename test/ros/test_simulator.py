@@ -1,0 +1,116 @@
+"""simulator_node as a process of its own, heard over DDS."""
+
+import math
+import os
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+
+from dds_helpers import DEEP, Listener, ros_run, stamp_ns
+from diagnostic_msgs.msg import DiagnosticArray
+from nav_msgs.msg import Odometry
+from rclpy.qos import qos_profile_sensor_data
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import MagneticField
+
+from gp_mapping.ros.simulator_node import parse_waypoints
+from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
+from gp_mapping.sim.world import WorldSettings
+
+DOMAIN = 20 + os.getpid() % 70
+MODULE = "gp_mapping.ros.simulator_node"
+FAST = ("publish_clock:=true", "real_time_factor:=20.0", "wait_for_subscribers:=20.0")
+
+
+def simulator(tmp_path, *parameters):
+    return ros_run(MODULE, *parameters, domain=DOMAIN, log_dir=tmp_path)
+
+
+def test_a_drive_arrives_complete_in_order_and_as_simulated(tmp_path):
+    """20 times real time: 1000 field and 1000 odometry messages per second of wall time, and not one is lost."""
+    topics = {"magnetic_field": (MagneticField, DEEP), "odometry": (Odometry, DEEP), "/clock": (Clock, DEEP),
+              "/diagnostics": (DiagnosticArray, DEEP)}
+    with Listener(DOMAIN, topics) as here, simulator(tmp_path, *FAST, "reliable:=true", "sim.duration:=60.0",
+                                                     "sim.seed:=4", "world.seed:=2") as process:
+        started = time.monotonic()
+        assert here.spin_through(process) == 0, process.output
+        assert time.monotonic() - started < 15.0  # a minute of driving
+        field, odometry, clock = (here.got[t] for t in ("magnetic_field", "odometry", "/clock"))
+        expected = list(Simulation(SimulationSettings(duration=60.0, seed=4), WorldSettings(seed=2)))
+        readings = [e for e in expected if isinstance(e, FieldReading)]
+        poses = [e for e in expected if not isinstance(e, FieldReading)]
+        assert [stamp_ns(m.header.stamp) for m in field] == [e.stamp_ns for e in readings]
+        assert [stamp_ns(m.header.stamp) for m in odometry] == [e.stamp_ns for e in poses]
+        got = np.array([(m.magnetic_field.x, m.magnetic_field.y, m.magnetic_field.z) for m in field])
+        np.testing.assert_array_equal(got, [e.field for e in readings])
+        m, e = odometry[-1], poses[-1]
+        assert (m.pose.pose.position.x, m.pose.pose.position.y, m.pose.pose.position.z) == (e.x, e.y, 0.0)
+        assert 2 * math.atan2(m.pose.pose.orientation.z, m.pose.pose.orientation.w) == pytest.approx(e.yaw)
+        assert (m.twist.twist.linear.x, m.twist.twist.angular.z) == (e.speed, e.turn_rate)
+        covariance = m.pose.covariance.reshape(6, 6)
+        np.testing.assert_array_equal(covariance[np.ix_((0, 1, 5), (0, 1, 5))], e.covariance)
+        assert (m.header.frame_id, m.child_frame_id, field[0].header.frame_id) == ("odom", "base_link", "magnetometer")
+        np.testing.assert_allclose(field[0].magnetic_field_covariance, np.eye(3).ravel() * 0.2e-6**2)
+        ticks = [stamp_ns(m.clock) for m in clock]
+        assert ticks == sorted(set(ticks)) and ticks[-1] >= poses[-1].stamp_ns  # forward only, and beyond the last data
+        assert max(np.diff(ticks)) <= 40_000_000
+        values = {v.key: v.value for v in here.got["/diagnostics"][-1].status[0].values}
+        assert values["state"] == "done"
+        assert (values["sent_magnetic_field"], values["sent_odometry"]) == ("3000", "3001")
+
+
+def test_without_clock_the_drive_is_now_and_best_effort_readers_hear_it(tmp_path):
+    best_effort = qos_profile_sensor_data
+    topics = {"magnetic_field": (MagneticField, best_effort), "odometry": (Odometry, best_effort)}
+    with Listener(DOMAIN, topics) as here, simulator(tmp_path, "wait_for_subscribers:=20.0", "sim.duration:=1.0",
+                                                     "sim.field_rate:=100.0") as process:
+        assert here.spin_through(process) == 0, process.output
+        age = time.time() - stamp_ns(here.got["odometry"][-1].header.stamp) * 1e-9
+        assert -0.1 < age < 10.0
+        assert len(here.got["magnetic_field"]) >= 95 and len(here.got["odometry"]) >= 48
+
+
+def test_waypoints_faults_and_frames_are_parameters(tmp_path):
+    topics = {"magnetic_field": (MagneticField, DEEP), "odometry": (Odometry, DEEP)}
+    parameters = ("reliable:=true", "waypoints:='1 1, 2 1, 2 1.5'", "magnetometer.nan_probability:=0.2",
+                  "odometry_frame:=map", "sensor_frame:=mag", "odometry.heading_drift:=0.05", "robot.max_speed:=1.0")
+    with Listener(DOMAIN, topics) as here, simulator(tmp_path, *FAST, *parameters) as process:
+        assert here.spin_through(process) == 0, process.output
+        field, odometry = here.got["magnetic_field"], here.got["odometry"]
+        x, y = odometry[-1].pose.pose.position.x, odometry[-1].pose.pose.position.y
+        assert math.hypot(x - 2.0, y - 1.5) < 0.3
+        assert odometry[-1].pose.covariance[35] > odometry[0].pose.covariance[35]
+        nan = np.mean([math.isnan(m.magnetic_field.x + m.magnetic_field.y + m.magnetic_field.z) for m in field])
+        assert 0.05 < nan < 0.4
+        assert odometry[0].header.frame_id == "map" and field[0].header.frame_id == "mag"
+
+
+def test_sigint_stops_it_cleanly(tmp_path):
+    with Listener(DOMAIN, {"odometry": (Odometry, DEEP)}) as here, simulator(tmp_path, "reliable:=true") as process:
+        assert here.spin_until(lambda: len(here.got["odometry"]) > 5), process.output
+        process.interrupt()
+        assert process.wait(10.0) == 0
+        assert "stopped at" in process.output and "Traceback" not in process.output
+
+
+@pytest.mark.parametrize("parameters, code, words", [
+    (("wait_for_subscribers:=0.3",), 3, ("nobody subscribed to /magnetic_field, /odometry within 0.3 s",)),
+    (("sim.durration:=3.0", "world.seed:=-1", "real_time_factor:=fast"), 2,
+     ("did you mean 'sim.duration'", "world.seed: -1", "real_time_factor: 'fast' is str")),
+    (("real_time_factor:=2.0",), 2, ("publish_clock:=true",)),
+    (("sim.field_rate:=30.0",), 1, ("field_rate is 30.0 Hz",)),
+    (("waypoints:='1 1, 2'",), 1, ("'2' is not 'x y'",)),
+])
+def test_mistakes_end_it_with_a_clear_text(tmp_path, parameters, code, words):
+    with simulator(tmp_path, *parameters) as process:
+        assert process.wait(20.0) == code, process.output
+        assert all(w in process.output for w in words), process.output
+        assert "Traceback" not in process.output
+
+
+def test_waypoints_are_parsed():
+    assert parse_waypoints(" 0 0, 1.5 -2 ,") == [[0.0, 0.0], [1.5, -2.0]]
+    assert parse_waypoints("") == []
