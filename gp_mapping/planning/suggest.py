@@ -93,8 +93,8 @@ def _values(kind: str, field: FieldMap, places: Tensor, targets: Tensor, areas: 
 
 
 def suggest(session_or_map, grid: FieldGrid, k: int = 1, kind: str = "variance", free: FreeSpace | None = None,
-            position=None, min_distance: float = 0.0, max_candidates: int = 2000,
-            max_targets: int = 1000) -> Suggestions:
+            position=None, min_distance: float = 0.0, max_candidates: int = 1000,
+            max_targets: int = 500) -> Suggestions:
     """The k places over the grid that are worth most, one after another (Alg. 2, Chang et al. 2023).
 
     x_i = argmax acquisition, which goes on with a copy of the map conditioned on its own mean at x_i; the map itself
