@@ -120,10 +120,6 @@ class MapWorker:
         """A gap that stamps do not show (pause): the next measurement begins a new pass."""
         self._queue.append(("break", None, time.monotonic()))
 
-    def clock_jumped(self, now: float) -> None:
-        """The node's clock went back to now (s): what waits for poses is dropped, unless stamps jumped already."""
-        self._queue.append(("clock", now, time.monotonic()))
-
     def set_free(self, message) -> None:
         """The newest free-space map (nav_msgs/OccupancyGrid)."""
         self._free = message
@@ -195,10 +191,6 @@ class MapWorker:
     def _command(self, kind: str, content) -> None:
         if kind == "break":
             self._session.break_pass()
-        elif kind == "clock":
-            last = self._intake.last_stamp
-            if last is not None and last > content + self._intake.settings.jump_back:
-                self._intake.time_jump()
         else:
             function, future = content
             try:

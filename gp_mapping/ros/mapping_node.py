@@ -1,0 +1,244 @@
+"""mapping_node: measurements and odometry in, a live map with its uncertainty out. Wiring only.
+
+The steps are those of a lifecycle node (configure, activate, deactivate, cleanup), called by main() in order.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from nav_msgs.msg import OccupancyGrid, Odometry
+from rclpy.clock import Clock, ClockType, JumpThreshold
+from rclpy.duration import Duration
+from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.executors import ExternalShutdownException
+from rclpy.node import Node
+from sensor_msgs.msg import MagneticField
+from std_srvs.srv import SetBool, Trigger
+
+from gp_mapping.core.config import MapSettings
+from gp_mapping.intake import Intake, IntakeSettings
+from gp_mapping.ros import params, qos
+from gp_mapping.ros.diagnostics import to_array
+from gp_mapping.ros.files import open_session, save_session
+from gp_mapping.ros.health import ERROR, WARN, Health, InputWatch
+from gp_mapping.ros.node_settings import NodeSettings
+from gp_mapping.ros.process import Stopper, spin, wait_for
+from gp_mapping.ros.publishers import MapPublishers
+from gp_mapping.ros.suggester import Suggester
+from gp_mapping.ros.worker import MapWorker
+
+__all__ = ["MappingNode", "main"]
+
+INPUTS = {"magnetic_field": MagneticField, "odometry": Odometry}
+
+
+class MappingNode(Node):
+    """Subscribes, enqueues, asks the worker for what somebody waits for, and publishes it.
+
+    Raises ParameterError for wrong parameters, ValueError for a checkpoint that cannot be used (configure).
+    """
+
+    def __init__(self, **options):
+        super().__init__("mapping", automatically_declare_parameters_from_overrides=True, **options)
+        settings, self.given, self.parameter_warnings = params.declare_settings(self)
+        self.settings: NodeSettings = settings[NodeSettings]
+        self.map_settings: MapSettings = settings[MapSettings]
+        self.intake_settings: IntakeSettings = params.with_map_frame(settings[IntakeSettings], self.settings)
+        self._changing = self.settings
+        self.add_on_set_parameters_callback(self._check_change)
+        self.add_post_set_parameters_callback(self._apply_change)
+        self.parameter_warnings += params.unmatched_files(sys.argv, self.get_fully_qualified_name(), bool(self.given))
+        for text in self.parameter_warnings:
+            self.get_logger().warning(text)
+        self.paused = False
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)  # timers run before the first /clock and when it stands
+
+    # ---- steps of life -------------------------------------------------------------------------------------------
+
+    def configure(self) -> None:
+        """Make the map, its worker, publishers and services; nothing flows yet."""
+        session = open_session(self.map_settings, self.given, self.settings.load_checkpoint)
+        self.map_settings = session.settings
+        self.suggester = Suggester(self.settings)
+        self._done = self.create_guard_condition(self._publish_results)
+        self.worker = MapWorker(session, Intake(self.intake_settings), queue_size=self.settings.worker_queue_size,
+                                suggest=self.suggester, on_result=self._done.trigger,
+                                on_error=self.get_logger().error)
+        self.publishers_ = MapPublishers(self, self.map_settings)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self.watches = {name: InputWatch(name) for name in INPUTS}
+        self._health = Health(self.settings.silence_warning)
+        self._requested = self._published = None
+        self._handles = [self.create_service(Trigger, "~/save", self._on_save),
+                         self.create_service(Trigger, "~/clear", self._on_clear),
+                         self.create_service(SetBool, "~/pause", self._on_pause)]
+        jump = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False)
+        self._jump_handle = self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump)
+
+    def activate(self) -> None:
+        """Subscribe, start the worker and the timers."""
+        self.worker.start()
+        profile = qos.sensor_data(self.settings.input_queue_depth, self.settings.reliable_inputs)
+        for name, kind in INPUTS.items():
+            lost = SubscriptionEventCallbacks(message_lost=partial(self._on_lost, self.watches[name]))
+            self._handles.append(self.create_subscription(kind, name, partial(self._on_input, name), profile,
+                                                          event_callbacks=lost))
+        self._handles.append(self.create_subscription(OccupancyGrid, "map", self.worker.set_free, qos.LATCHED))
+        self._tick_timer = self.create_timer(1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady)
+        self._health_timer = self.create_timer(1.0, self._on_health, clock=self._steady)
+        self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for "
+                               f"{' and '.join(self.resolve_topic_name(name) for name in INPUTS)}")
+
+    def finish(self, stopper: Stopper) -> int:
+        """Take in what is queued, publish the last map, save if asked. The exit code: 1 where saving failed."""
+        while not self.worker.stop(abandon=stopper.count > 1, timeout=0.1):
+            pass
+        self._on_tick(last=True)
+        self._on_health()
+        if not self.settings.save_on_exit:
+            return 0
+        try:
+            self._log_saved(self.worker.call(partial(save_session, directory=self.settings.save_directory)).result())
+        except Exception as error:  # every reason why a map is not on disk ends in the log and in the exit code
+            self.get_logger().error(f"the map was not saved into {self.settings.save_directory!r}: {error!r}")
+            return 1
+        return 0
+
+    # ---- inputs: callbacks only enqueue --------------------------------------------------------------------------
+
+    def _on_input(self, name: str, message) -> None:
+        self.watches[name].arrived(time.monotonic())
+        if self.paused:
+            self.worker.count("paused")
+        else:
+            self.worker.put(name, message)
+
+    def _on_lost(self, watch: InputWatch, event) -> None:
+        watch.lost += event.total_count_change
+
+    def _on_clock_jump(self, jump) -> None:
+        """Only said: the stamps of each topic jump too, and the intake clears its queues by them, whatever comes first.
+
+        Clearing here, at some moment between the two topics, would throw away the first messages of the new time.
+        """
+        self.get_logger().warning(f"time went back by {-jump.delta.nanoseconds / 1e9:.2f} s: what waits for a pose is "
+                                  "dropped, the map stays")
+
+    # ---- outputs -------------------------------------------------------------------------------------------------
+
+    def _periods(self) -> dict[str, float]:
+        s, drawing = self.settings, self.worker.drawing_time
+        return {"grid": max(1.0 / s.publish_rate, 2.0 * drawing), "markers": 1.0 / s.marker_rate,
+                "suggestions": 1.0 / s.suggestion_rate if s.suggestion_rate else 0.0}
+
+    def _on_tick(self, last: bool = False) -> None:
+        """Ask the worker for what somebody waits for, unless it is still at it."""
+        if self._requested is not None and not last and time.monotonic() - self._requested < 10.0:
+            return
+        wanted = self.publishers_.due(self.worker.revision, time.monotonic(), self._periods())
+        if wanted and last:
+            self.worker.draw_last(wanted)
+            self._publish_results()
+        elif wanted:
+            self._requested = time.monotonic()
+            self.worker.request(wanted)
+
+    def _publish_results(self) -> None:
+        results, self._requested = self.worker.results, None
+        if results is not None and results is not self._published:
+            self._published = results
+            self.publishers_.publish(results, self.frame, time.monotonic())
+
+    @property
+    def frame(self) -> str:
+        """Frame of the map: map_frame, or that of the odometry."""
+        return self.settings.map_frame or self.worker.frame
+
+    def _on_health(self) -> None:
+        now, status = time.monotonic(), self.worker.status
+        clock = self.get_clock().now().nanoseconds / 1e9
+        notes = [(WARN, text) for text in (*self.parameter_warnings, self.suggester.note) if text]
+        if clock == 0.0:
+            notes.append((ERROR, "use_sim_time is true and no /clock has come yet"))
+        age = clock - status.last_stamp if status.last_stamp is not None and clock > 0.0 else None
+        areas = self._health.areas(now=now, status=status, watches=list(self.watches.values()), paused=self.paused,
+                                   notes=notes, limits=self.publishers_.limits, published=self.publishers_.published,
+                                   stamp_age=age, queue=self.worker.queued)
+        self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
+
+    # ---- services ------------------------------------------------------------------------------------------------
+
+    async def _on_save(self, request, response):
+        future = self.worker.call(partial(save_session, directory=self.settings.save_directory))
+        try:
+            response.message = self._log_saved(await wait_for(future))
+            response.success = True
+        except Exception as error:  # the caller gets the reason, whatever it is
+            response.success, response.message = False, f"not saved into {self.settings.save_directory!r}: {error!r}"
+            self.get_logger().error(response.message)
+        return response
+
+    def _log_saved(self, paths) -> str:
+        text = "saved " + ", ".join(f"{what} {path}" for what, path in paths.items())
+        self.get_logger().info(text)
+        return text
+
+    async def _on_clear(self, request, response):
+        try:
+            await wait_for(self.worker.call(lambda session: session.clear()))
+            self.publishers_.publish_cleared(self.frame)
+            response.success, response.message = True, "the map is empty"
+        except Exception as error:
+            response.success, response.message = False, f"not cleared: {error!r}"
+            self.get_logger().error(response.message)
+        return response
+
+    def _on_pause(self, request, response):
+        if request.data and not self.paused:
+            self.worker.end_pass()
+        self.paused = bool(request.data)
+        response.success, response.message = True, "paused: measurements are not used" if self.paused else "mapping"
+        return response
+
+    # ---- parameters ----------------------------------------------------------------------------------------------
+
+    def _check_change(self, parameters):
+        result, self._changing = params.on_set(self.settings, parameters)
+        return result
+
+    def _apply_change(self, parameters) -> None:
+        before, self.settings = self.settings, self._changing
+        self.suggester.settings, self._health.silence_warning = self.settings, self.settings.silence_warning
+        if self.settings.publish_rate != before.publish_rate:
+            self._tick_timer.timer_period_ns = int(1e9 / self.settings.publish_rate)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Console script: 0 after SIGINT or SIGTERM, 1 where the map was not saved, 2 for wrong parameters or files."""
+    stopper = Stopper()
+    rclpy.init(args=arguments, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
+    try:
+        node = MappingNode()
+        node.configure()
+    except ValueError as error:
+        print(f"mapping_node: {error}", file=sys.stderr)
+        rclpy.try_shutdown()
+        return 2
+    node.activate()
+    try:
+        spin(node, stopper)
+    except ExternalShutdownException:
+        pass
+    code = node.finish(stopper)
+    node.destroy_node()
+    rclpy.try_shutdown()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,294 @@
+"""mapping_node as a process of its own, over real DDS: what goes in, what comes out, how it ends."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from geometry_msgs.msg import PoseArray, PoseStamped
+from nav_msgs.msg import OccupancyGrid
+from rcl_interfaces.msg import Parameter as ParameterMessage
+from rcl_interfaces.msg import ParameterType, ParameterValue
+from rcl_interfaces.srv import SetParameters
+from ros_helpers import ROOT, NodeProcess, Peer, cloud_array, field_at, grid_array, parameter_file
+from sensor_msgs.msg import PointCloud2
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import SetBool, Trigger
+from visualization_msgs.msg import MarkerArray
+
+from gp_mapping.ros.qos import LATCHED
+
+QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
+         "reliable_inputs": True}
+
+
+def test_live_map_and_late_joiner(tmp_path):
+    with NodeProcess(tmp_path, **QUICK) as node, Peer() as peer:
+        mean, stddev = (peer.listen(OccupancyGrid, f"/mapping/{name}") for name in ("mean", "stddev"))
+        cloud, limits = peer.listen(PointCloud2, "/mapping/field"), peer.listen(Float64MultiArray, "/mapping/limits")
+        markers = peer.listen(MarkerArray, "/mapping/markers")
+        peer.wait_for_node()
+        peer.drive(0.0, 6.0)
+        peer.settle()
+        assert node.process.poll() is None
+        # nothing lost, nothing dropped; the last measurement may wait for a pose after it
+        assert peer.number("magnetic_field received") == peer.number("odometry received") == 301
+        assert peer.number("samples") >= 300
+        assert not [key for key in peer.values if key.startswith("dropped")] and "ERROR" not in node.log
+        assert 20 <= len(mean) <= 75 and len(mean) == len(stddev) == len(cloud) == len(limits)
+        assert 3 <= len(markers) <= 9
+        _check_against_cloud(mean[-1], stddev[-1], cloud[-1], limits[-1].data)
+        legend = next(m for m in markers[-1].markers if m.ns == "legend").text
+        assert f"mean {limits[-1].data[0] / 1e-6:.4g} to" in legend and "uT" in legend
+        assert peer.number("mean_low (SI)") == pytest.approx(limits[-1].data[0], rel=1e-4)
+        assert peer.number("latency p99_ms") < 500 and peer.number("inducing") > 10
+        late = peer.listen(OccupancyGrid, "/mapping/stddev", LATCHED)
+        count = len(late)
+        peer.node.create_subscription(OccupancyGrid, "/mapping/mean", (later := []).append, LATCHED)
+        peer.until(lambda: later, what="the late joiner got nothing")
+        assert grid_array(later[-1]).max() >= 1 and len(late) >= count
+        assert node.stop() == 0, node.log
+
+
+def _check_against_cloud(mean, stddev, cloud, limits):
+    """The grids' values and limits stand for the SI values of the field cloud, and these for the true field."""
+    points = cloud_array(cloud)
+    low, high, stddev_low, stddev_high = limits
+    assert mean.header.frame_id == cloud.header.frame_id == "odom" and stddev_low == 0.0
+    info = mean.info
+    columns = np.floor((points[:, 0] - info.origin.position.x) / info.resolution).astype(int)
+    rows = np.floor((points[:, 1] - info.origin.position.y) / info.resolution).astype(int)
+    cells = grid_array(mean)
+    assert (cells >= 0).sum() == len(points) > 100 and cells.min() == -1
+    np.testing.assert_allclose(low + (cells[rows, columns] - 1) / 97 * (high - low), points[:, 4],
+                               atol=(high - low) / 194 * 1.01)
+    np.testing.assert_allclose((grid_array(stddev)[rows, columns] - 1) / 97 * stddev_high, points[:, 5],
+                               atol=stddev_high / 194 * 1.01)
+    sure = points[:, 5] < 0.5e-6
+    truth = np.array([field_at(x, y) for x, y in points[sure, :2]])
+    assert sure.sum() > 30
+    np.testing.assert_allclose(points[sure, 4], truth, atol=2e-6)
+    np.testing.assert_array_equal(points[:, 3], points[:, 4])
+
+
+def test_bad_input_is_counted_by_reason_and_the_map_is_as_before(tmp_path):
+    from ros_helpers import NS, magnetic_field, odometry
+
+    second, epoch = NS, 1_700_000_000 * NS
+    with NodeProcess(tmp_path, **QUICK) as node, Peer() as peer:
+        peer.wait_for_node()
+        peer.drive(0.0, 2.0, speed=4.0)
+        peer.settle()
+        before = {key: peer.values[key] for key in ("samples", "cells", "revision", "inducing")}
+        t = epoch + 2 * second
+
+        def field(after_ms, value=45e-6, frame="magnetometer"):
+            peer.field_publisher.publish(magnetic_field(t + after_ms * 1_000_000, value, frame))
+
+        def pose(after_ms, **options):
+            peer.odometry_publisher.publish(odometry(t + after_ms * 1_000_000, options.pop("x", 0.0), 0.0, **options))
+
+        field(20, float("nan"))
+        field(20, float("inf"))
+        field(20, 3.0)  # tesla: a sensor that sends something else
+        field(20, frame="camera")
+        field(-500)  # older than the last one
+        field(0)  # its stamp again
+        pose(20, w=0.0)
+        pose(20, x=float("nan"))
+        pose(20, frame="map")
+        pose(0)
+        pose(-500)
+        peer.settle()
+        expected = {"not_finite": 2, "out_of_range": 1, "unexpected_frame": 1, "out_of_order": 1, "repeated_stamp": 1,
+                    "pose_zero_quaternion": 1, "pose_not_finite": 1, "pose_unexpected_frame": 1,
+                    "pose_repeated_stamp": 1, "pose_out_of_order": 1}
+        assert {key.removeprefix("dropped: "): int(value) for key, value in peer.values.items()
+                if key.startswith("dropped: ")} == expected
+        assert {key: peer.values[key] for key in before} == before
+        said = " ".join(peer.messages)
+        assert "NaN" in said and "'camera'" in said and "expected 'odom'" in said
+        for i in range(150):  # measurements without odometry: 3 s of stamps
+            field(20 * (i + 1))
+        peer.settle()
+        assert peer.number("dropped: no_pose") > 0 and peer.values["samples"] == before["samples"]
+        peer.until(lambda: any("no odometry for" in text for text in peer.messages), what="silence was not reported")
+        assert "Traceback" not in node.log
+        assert node.stop() == 0
+
+
+def test_time_jump_back_keeps_the_map_and_goes_on(tmp_path):
+    with NodeProcess(tmp_path, **QUICK) as node, Peer() as peer:
+        peer.wait_for_node()
+        peer.drive(0.0, 3.0, speed=4.0)
+        peer.drive(0.0, 3.0, speed=4.0)
+        peer.settle()
+        assert peer.number("passes") == 2 and peer.number("samples") >= 300
+        assert "ERROR" not in node.log
+        assert node.stop(signal.SIGTERM) == 0
+
+
+def test_wrong_parameters_end_the_start_with_reasons(tmp_path):
+    path = parameter_file(tmp_path, resolution="fine", publish_rate=-1.0, suggestion_kind="best", resolutoin=1.0)
+    done = subprocess.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
+                           str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "resolution: 'fine' is str, expected float" in done.stderr
+    assert "publish_rate: -1.0 Hz is outside" in done.stderr and "'best' is not one of" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_checkpoint_that_cannot_be_used_ends_the_start(tmp_path):
+    broken = tmp_path / "map.gpmap"
+    broken.write_bytes(b"not a checkpoint")
+    for name in (str(broken), str(tmp_path / "missing.gpmap")):
+        path = parameter_file(tmp_path, load_checkpoint=name)
+        done = subprocess.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
+                               str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and name in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_sigint_saves_and_the_next_node_goes_on_from_it(tmp_path):
+    from gp_mapping.mapping.session import MapSession
+    from gp_mapping.store.checkpoint import load_checkpoint
+
+    folder = tmp_path / "saved"
+    with NodeProcess(tmp_path, **QUICK, save_on_exit=True, save_directory=str(folder)) as node, Peer() as peer:
+        peer.wait_for_node()
+        peer.drive(0.0, 3.0, speed=4.0)
+        peer.spin(0.3)
+        assert node.stop(signal.SIGINT) == 0, node.log
+    session = MapSession.from_state_dict(load_checkpoint(folder / "map.gpmap"))
+    assert session.report()["samples"] == 151  # the end of the stream takes in the last one, too
+    with NodeProcess(tmp_path, load_checkpoint=str(folder / "map.gpmap")) as node, Peer() as peer:
+        mean = peer.listen(OccupancyGrid, "/mapping/mean")
+        peer.until(lambda: mean, what="the loaded map was not published")
+        peer.settle()
+        assert peer.number("samples") == 151
+        assert node.stop() == 0
+
+
+def test_services_pause_save_clear(tmp_path):
+    folder = tmp_path / "saved"
+    with NodeProcess(tmp_path, **QUICK, save_directory=str(folder)) as node, Peer() as peer:
+        mean = peer.listen(OccupancyGrid, "/mapping/mean")
+        peer.wait_for_node()
+        peer.drive(0.0, 2.0, speed=2.0)
+        answer = peer.call(Trigger, "/mapping/save", Trigger.Request())
+        assert answer.success and str(folder / "map.gpmap") in answer.message and (folder / "map.gpmap").is_file()
+        assert peer.call(SetBool, "/mapping/pause", SetBool.Request(data=True)).success
+        peer.settle()
+        samples = peer.number("samples")
+        peer.drive(2.02, 1.0, speed=4.0)
+        peer.settle()
+        assert peer.number("samples") == samples and peer.number("dropped: paused") == 102
+        assert any("paused" in text for text in peer.messages)
+        assert peer.call(SetBool, "/mapping/pause", SetBool.Request(data=False)).success
+        peer.drive(3.5, 1.0, speed=2.0)
+        peer.settle()
+        assert peer.number("samples") > samples and peer.number("passes") == 2
+        assert grid_array(mean[-1]).max() > 0
+        assert peer.call(Trigger, "/mapping/clear", Trigger.Request()).success
+        peer.until(lambda: grid_array(mean[-1]).max() == -1, what="the cleared map is still shown")
+        peer.settle()
+        assert peer.number("samples") == 0
+        peer.drive(5.0, 2.0, speed=2.0)
+        peer.until(lambda: grid_array(mean[-1]).max() > 0, what="no map after clear")
+        assert node.stop() == 0 and "Traceback" not in node.log, node.log
+
+
+def _free_space(frame: str, y_below: float) -> OccupancyGrid:
+    """Free below a line, occupied above."""
+    out = OccupancyGrid()
+    out.header.frame_id = frame
+    out.info.resolution, out.info.width, out.info.height = 0.1, 60, 40
+    out.info.origin.position.x = out.info.origin.position.y = -2.0
+    out.info.origin.orientation.w = 1.0
+    rows = -2.0 + 0.1 * (np.arange(40) + 0.5)
+    cells = np.where(rows < y_below, 0, 100)[:, None].repeat(60, 1).astype(np.int8)
+    out.data = cells.reshape(-1).tolist()
+    return out
+
+
+def test_suggestions_are_masked_by_the_free_space_map(tmp_path):
+    with NodeProcess(tmp_path, **QUICK, suggestion_rate=5.0, suggestion_count=3, robot_radius=0.1,
+                     suggestion_distance=0.3) as node, Peer() as peer:
+        free = peer.node.create_publisher(OccupancyGrid, "map", LATCHED)
+        many, one = peer.listen(PoseArray, "/mapping/suggestions"), peer.listen(PoseStamped, "/mapping/suggestion")
+        peer.wait_for_node()
+        peer.drive(0.0, 3.0, speed=2.0)
+        peer.until(lambda: many and len(many[-1].poses) == 3, what="no suggestions")
+        unmasked = max(p.position.y for message in many for p in message.poses)
+        free.publish(_free_space("odom", 0.2))
+        peer.spin(0.3)
+        many.clear()
+        one.clear()
+        peer.drive(3.02, 1.0, speed=2.0)
+        peer.until(lambda: len(many) >= 2, what="no suggestions with the mask")
+        assert all(p.position.y < 0.2 for p in many[-1].poses) and unmasked > 0.2
+        assert one[-1].pose.position == many[-1].poses[0].position and one[-1].header.frame_id == "odom"
+        free.publish(_free_space("map", 0.2))
+        peer.spin(0.3)
+        peer.drive(4.04, 1.0, speed=2.0)
+        peer.until(lambda: any("not used" in text for text in peer.messages), what="the frame went unnoticed")
+        assert node.stop() == 0 and "Traceback" not in node.log
+
+
+def test_namespace_remapping_and_live_parameters(tmp_path):
+    arguments = ("-r", "__ns:=/robot", "-r", "magnetic_field:=/imu/mag")
+    with NodeProcess(tmp_path, arguments=arguments, **QUICK, resolutoin=0.1) as node, Peer(namespace="/robot") as peer:
+        peer.until(lambda: peer.node.count_subscribers("/imu/mag") and peer.odometry_publisher.get_subscription_count(),
+                   what="no such names")
+        assert "'resolutoin' is not known" in node.log
+
+        def set_double(name, value):
+            request = SetParameters.Request(parameters=[ParameterMessage(
+                name=name, value=ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=value))])
+            return peer.call(SetParameters, "/robot/mapping/set_parameters", request).results[0]
+
+        assert set_double("publish_rate", 2.0).successful
+        refused = set_double("resolution", 0.2)
+        assert not refused.successful and "read-only" in refused.reason
+        assert not set_double("suggestion_rate", 1e9).successful
+        assert node.stop() == 0
+
+
+def test_simulated_time_stands_still_and_diagnostics_say_so(tmp_path):
+    from rosgraph_msgs.msg import Clock
+
+    with NodeProcess(tmp_path, **QUICK, use_sim_time=True) as node, Peer() as peer:
+        mean = peer.listen(OccupancyGrid, "/mapping/mean")
+        clock = peer.node.create_publisher(Clock, "/clock", 10)
+        peer.wait_for_node()
+        peer.until(lambda: any("no /clock has come yet" in text for text in peer.messages), what="no word about /clock")
+
+        def tick(stamp):
+            message = Clock()
+            message.clock.sec, message.clock.nanosec = divmod(stamp, 1_000_000_000)
+            clock.publish(message)
+
+        peer.drive(0.0, 2.0, speed=2.0, before=tick)
+        peer.until(lambda: mean, what="no map in simulated time")
+        stamp = mean[-1].header.stamp.sec
+        assert 1_700_000_000 <= stamp <= 1_700_000_002
+        peer.drive(0.0, 2.0, speed=2.0, before=tick)  # the clock goes back with the stamps
+        peer.settle()
+        assert peer.number("passes") == 2 and peer.number("samples") >= 200
+        assert "time went back by" in node.log
+        assert node.stop() == 0
+
+
+def test_nothing_is_drawn_for_nobody(tmp_path):
+    with NodeProcess(tmp_path, **QUICK) as node, Peer() as peer:
+        peer.wait_for_node()
+        peer.drive(0.0, 2.0, speed=4.0)
+        peer.settle()
+        assert peer.number("samples") > 90
+        assert peer.number("published") == 0 and "render count" not in peer.values
+        start = time.monotonic()
+        mean = peer.listen(OccupancyGrid, "/mapping/mean")
+        peer.until(lambda: mean, what="a late joiner got nothing")
+        assert time.monotonic() - start < 3.0
+        assert node.stop() == 0

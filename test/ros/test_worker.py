@@ -1,0 +1,179 @@
+"""The worker with a real session and a real intake: order, bounds, failures, the end."""
+
+import threading
+import time
+
+import pytest
+import torch
+from ros_helpers import NS, field_at, magnetic_field, odometry, place_at
+
+from gp_mapping.core.config import MapSettings
+from gp_mapping.intake import Intake, IntakeSettings
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.ros.worker import MapWorker
+
+SETTINGS = MapSettings(max_inducing=60, resolution=0.1, learn_hyperparameters=False, lengthscale=0.6)
+EPOCH = 1_700_000_000 * NS
+
+
+def messages(start: float, seconds: float, rate: int = 50):
+    """(kind, message) as a robot sends them."""
+    for i in range(round(seconds * rate) + 1):
+        t = start + i / rate
+        stamp, (x, y) = EPOCH + round(t * NS), place_at(t)
+        yield "odometry", odometry(stamp, x, y)
+        yield "magnetic_field", magnetic_field(stamp, field_at(x, y))
+
+
+@pytest.fixture
+def make_worker():
+    """Workers that are always stopped."""
+    made = []
+
+    def make(session=None, queue_size=100_000, **options):
+        errors = []
+        worker = MapWorker(session or MapSession(SETTINGS), Intake(IntakeSettings()), queue_size=queue_size,
+                           on_error=errors.append, **options)
+        worker.errors = errors
+        made.append(worker)
+        return worker
+
+    yield make
+    for worker in made:
+        if worker._thread.is_alive():
+            worker.stop(abandon=True, timeout=10)
+
+
+def until(condition, timeout: float = 10.0):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def reference(parts) -> MapSession:
+    """The same messages without a thread."""
+    session, intake = MapSession(SETTINGS), Intake(IntakeSettings())
+    for part in parts:
+        for kind, message in part:
+            (intake.add_odometry if kind == "odometry" else intake.add_field)(message)
+            for new_pass, samples in intake.batches():
+                if new_pass:
+                    session.break_pass()
+                session.ingest(samples)
+    for _, samples in intake.batches(finish=True):
+        session.ingest(samples)
+    session.flush()
+    return session
+
+
+def assert_same_map(a: MapSession, b: MapSession):
+    x = torch.rand(50, 2, dtype=torch.float64) * 2
+    p, q = a.predict(x), b.predict(x)
+    assert torch.equal(p.mean, q.mean) and torch.equal(p.variance, q.variance)
+    assert a.report() == b.report()
+
+
+def test_same_map_as_without_a_thread_and_nothing_lost(make_worker):
+    session = MapSession(SETTINGS)
+    worker = make_worker(session)
+    worker.start()
+    for kind, message in messages(0.0, 10.0):
+        assert worker.put(kind, message)
+    assert worker.stop(timeout=60)
+    assert_same_map(session, reference([messages(0.0, 10.0)]))
+    assert worker.status.received == {"magnetic_field": 501, "odometry": 501}
+    assert worker.status.report["samples"] == 501 and not worker.status.drops and not worker.errors
+    assert worker.status.timings["latency"]["count"] == 501
+
+
+def test_a_time_jump_of_stamps_keeps_the_map_and_begins_a_new_pass(make_worker):
+    session = MapSession(SETTINGS)
+    worker = make_worker(session)
+    worker.start()
+    for kind, message in (*messages(0.0, 4.0), *messages(0.0, 4.0)):
+        worker.put(kind, message)
+    assert worker.stop(timeout=60)
+    assert session.report()["passes"] == 2
+    assert_same_map(session, reference([messages(0.0, 4.0), messages(0.0, 4.0)]))
+
+
+def test_a_full_queue_drops_and_counts_and_calls_still_get_through(make_worker):
+    worker = make_worker(queue_size=10)
+    put = [worker.put(kind, message) for kind, message in messages(0.0, 1.0)]
+    assert sum(put) == 10
+    future = worker.call(lambda session: session.report()["samples"])
+    worker.start()
+    assert future.result(10) == 5
+    assert worker.stop(timeout=10)
+    assert worker.status.counts["queue_full"] == len(put) - 10
+
+
+def test_a_failure_is_logged_with_its_traceback_counted_and_survived(make_worker):
+    session = MapSession(SETTINGS)
+    worker = make_worker(session)
+    broken = threading.Event()
+    ingest = session.ingest
+
+    def fail_once(samples):
+        if not broken.is_set():
+            broken.set()
+            raise RuntimeError("a broken factor")
+        return ingest(samples)
+
+    session.ingest = fail_once
+    worker.start()
+    for kind, message in messages(0.0, 2.0):
+        worker.put(kind, message)
+    until(lambda: broken.is_set() and not worker.queued)
+    for kind, message in messages(2.02, 2.0):
+        worker.put(kind, message)
+    assert worker.stop(timeout=30)
+    assert worker.status.counts["error_update"] == 1 and worker.status.counts["lost_by_error"] >= 1
+    assert "a broken factor" in worker.errors[0] and "Traceback" in worker.errors[0]
+    assert worker.status.report["samples"] == 202 - worker.status.counts["lost_by_error"]
+
+
+def test_a_failing_call_gives_its_error_to_the_caller(make_worker):
+    worker = make_worker()
+    worker.start()
+    with pytest.raises(ZeroDivisionError):
+        worker.call(lambda session: 1 / 0).result(10)
+    assert worker.stop(timeout=10)
+
+
+def test_results_are_frozen_and_come_on_request_only(make_worker):
+    done = threading.Event()
+    worker = make_worker(on_result=done.set, suggest=lambda session, grid, position, free, frame: (frame, position))
+    worker.start()
+    for kind, message in messages(0.0, 5.0):
+        worker.put(kind, message)
+    until(lambda: worker.revision > 0 and not worker.queued)
+    assert worker.results is None and not done.is_set()
+    worker.request({"grid"})
+    assert done.wait(10)
+    first = worker.results
+    assert first.grid.known.any() and first.inducing is None and first.revision == first.grid.revision
+    before = first.grid.mean.clone(), first.grid.known.clone()
+    done.clear()
+    for kind, message in messages(5.02, 5.0):
+        worker.put(kind, message)
+    until(lambda: worker.revision > first.revision and not worker.queued)
+    worker.request({"markers", "suggestions"})
+    assert done.wait(10)
+    assert torch.equal(before[0], first.grid.mean) and torch.equal(before[1], first.grid.known)
+    second = worker.results
+    assert len(second.inducing) and len(second.path) and second.suggestions == ("odom", second.position)
+    assert worker.stop(timeout=10)
+    worker.draw_last({"grid"})
+    assert worker.results.revision >= second.revision
+
+
+def test_abandoning_counts_what_was_not_used(make_worker):
+    worker = make_worker()
+    for kind, message in messages(0.0, 60.0):
+        worker.put(kind, message)
+    worker.start()
+    assert worker.stop(abandon=True, timeout=30)
+    used = sum(worker.status.received.values())
+    assert worker.status.counts["abandoned"] == 6002 - used > 0
