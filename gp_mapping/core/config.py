@@ -40,7 +40,8 @@ class MapSettings:
 
     model: str = setting("dual_svgp", "the map's model", choices=("dual_svgp", "exact"))
     kernel: str = setting("matern52", "covariance function", choices=("rbf", "matern12", "matern32", "matern52"))
-    lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m", 1e-3, 1e5)
+    lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m",
+                                 1e-3, 1e5)
     signal_stddev: float = setting(10e-6, "standard deviation of the field about its mean; a start", "SI", 1e-15, 1e9)
     noise_stddev: float = setting(0.7e-6, "disagreement between two passes of one place; a start", "SI", 1e-15, 1e9)
     constant_stddev: float = setting(20e-6, "prior standard deviation of the field's mean about its first values",
@@ -49,13 +50,14 @@ class MapSettings:
                                  "SI", 1e-15, 1e9)
     field_unit: str = setting("uT", "name of the display unit in pictures, logs and markers")
     learn_hyperparameters: bool = setting(True, "learn lengthscale, signal and noise online")
-    lengthscale_prior: float = setting(0.6, "median of the log-normal prior of lengthscale (sd of log: 0.5)", "m", 1e-3, 1e5)
+    lengthscale_prior: float = setting(0.6, "median of the log-normal prior of lengthscale (sd of log: 0.5)", "m",
+                                       1e-3, 1e5)
     signal_stddev_prior: float = setting(14e-6, "median of the log-normal prior of signal_stddev (sd of log: 0.5)",
                                          "SI", 1e-15, 1e9)
     noise_stddev_prior: float = setting(1e-6, "median of the log-normal prior of noise_stddev (sd of log: 0.5)",
                                         "SI", 1e-15, 1e9)
     max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
-    inducing_tolerance: float = setting(0.02, "a sample becomes an inducing input where its residual prior variance "
+    inducing_tolerance: float = setting(0.005, "a sample becomes an inducing input where its residual prior variance "
                                         "exceeds this share of the signal variance", "", 1e-5, 0.5)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
     max_exact_samples: int = setting(5000, "model exact: refuse to grow beyond this many samples", "", 1, 50000)
@@ -70,7 +72,8 @@ class MapSettings:
     resolution: float = setting(0.05, "side of a grid cell", "m", 1e-3, 1e4)
     margin: float = setting(0.5, "how far the grid extends beyond the path", "m", 0.0, 1e4)
     max_grid_cells: int = setting(4000000, "bound of the grid; a larger area is drawn more coarsely", "", 16, 100000000)
-    unknown_ratio: float = setting(0.8, "a cell is unknown where stddev exceeds this share of the prior's", "", 0.01, 1.0)
+    unknown_ratio: float = setting(0.8, "a cell is unknown where stddev exceeds this share of signal_stddev", "",
+                                   0.01, 1.0)
     seed: int = setting(0, "seed of every random choice", "", 0, 2**31 - 1)
     device: str = setting("cpu", "torch device of the map: cpu, cuda, cuda:1")
     dtype: str = setting("float64", "precision of kernels and rendering (sums are always float64)",

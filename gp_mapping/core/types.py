@@ -62,7 +62,7 @@ class Samples:
             if value is not None and n and not bool((value > floor).all()):
                 raise ValueError(f"{name} must be positive; the smallest is {float(value.min())}")
         if self.sensor_variance is not None and n and float(self.sensor_variance.min()) < 0:
-            raise ValueError(f"sensor_variance must not be negative; the smallest is {float(self.sensor_variance.min())}")
+            raise ValueError(f"sensor_variance must not be negative; least is {float(self.sensor_variance.min())}")
 
     def __len__(self) -> int:
         return len(self.x)
@@ -113,8 +113,8 @@ class Prediction:
 class UpdateReport:
     """What an update did: counts for diagnostics, and where the map has changed.
 
-    used: samples absorbed.  samples, inducing, memory: totals afterwards.  added, removed: inducing inputs in this call.
-    jitter: what linalg had to add (0 in health).  everywhere: hyper-parameters or the basis changed, so all of the map did.
+    used: samples absorbed.  samples, inducing, memory: totals afterwards.  added, removed: inducing inputs, this call.
+    jitter: what linalg had to add (0 in health).  everywhere: the basis changed, so all of the map did.
     """
 
     used: int

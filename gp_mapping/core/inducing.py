@@ -1,0 +1,123 @@
+"""The whitened basis of a sparse map: a constant feature beside inducing inputs chosen by pivoted Cholesky.
+
+    a(x) = [s_c ; L⁻¹ k(z, x)],   L = chol k(z, z),   so that  k(x, x') + s_c² ≈ a(x)ᵀ a(x')
+
+The constant is a feature and not part of k: a large one would make k(z, z) nearly singular. A new z borders L and
+appends a row to a(x), which leaves everything known in the old basis as it was.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.kernels import Kernel
+from gp_mapping.core.linalg import cholesky, pivoted_cholesky, solve_lower
+
+__all__ = ["Basis", "greedy_inputs", "whiten"]
+
+
+def whiten(kernel: Kernel, constant_variance: float, z: Tensor, factor: Tensor, x: Tensor) -> Tensor:
+    """a(x) = [s_c ; L⁻¹ k(z, x)]: (features + M, N), in the precision of L. No constant, no feature."""
+    dtype = factor.dtype
+    x = x.to(dtype)
+    inducing = solve_lower(factor, kernel(z.to(dtype), x)) if len(z) else x.new_empty((0, len(x)))
+    if constant_variance <= 0:
+        return inducing
+    return torch.cat([x.new_full((1, len(x)), constant_variance**0.5), inducing])
+
+
+class Basis:
+    """z (M, D) and L (M, M), lower, in standardised units; grows in place inside a buffer of `capacity` rows.
+
+    `L` is a view: a view taken earlier stays valid, because growing only writes below and beside it.
+    """
+
+    def __init__(self, kernel: Kernel, constant_variance: float, dimension: int, capacity: int, dtype, device):
+        self.kernel, self.constant_variance = kernel, float(constant_variance)
+        self.capacity, self.dtype, self.device = capacity, dtype, device
+        self.features = 1 if constant_variance > 0 else 0
+        self.z = torch.empty((0, dimension), dtype=torch.float64, device=device)
+        self._buffer = torch.zeros((capacity, capacity), dtype=dtype, device=device)
+
+    @classmethod
+    def at(cls, z: Tensor, like: "Basis", kernel: Kernel | None = None) -> "Basis":
+        """A fresh basis on given inducing inputs, with another basis' settings."""
+        new = cls(kernel or like.kernel, like.constant_variance, z.shape[1], max(like.capacity, len(z)), like.dtype,
+                  like.device)
+        factor, _ = cholesky(new.kernel(z, z))
+        new.z = z.clone()
+        new._buffer[: len(z), : len(z)] = factor.to(new.dtype)
+        return new
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    @property
+    def size(self) -> int:
+        """Rows of a(x): features + M."""
+        return self.features + len(self.z)
+
+    @property
+    def L(self) -> Tensor:
+        return self._buffer[: len(self.z), : len(self.z)]
+
+    def white(self, x: Tensor) -> Tensor:
+        """a(x): (features + M, N) in float64."""
+        return whiten(self.kernel, self.constant_variance, self.z, self.L, x).double()
+
+    def prior_variance(self, x: Tensor) -> Tensor:
+        """k(x, x) + s_c²: (N,)."""
+        return self.kernel.diag(x) + self.constant_variance
+
+    def residual(self, x: Tensor, white: Tensor) -> Tensor:
+        """k(x, x) − q(x, x), the prior variance that the inducing inputs do not reach: (N,), at least 0."""
+        return (self.kernel.diag(x) - white[self.features:].square().sum(0)).clamp_min(0.0)
+
+    def grow(self, x: Tensor, white: Tensor, candidates: int, tolerance: float, room: int | None = None) -> Tensor:
+        """Append, greedily, those of the first `candidates` x whose residual exceeds the tolerance.
+
+        white: a(x) (features + M, N).  tolerance: absolute.  room: most inputs to add.
+        Returns the new rows of a(x) for all x: (added, N).
+        """
+        room = self.capacity - len(self) if room is None else min(room, self.capacity - len(self))
+        residual = self.residual(x[:candidates], white[:, :candidates])
+        wanting = (residual > tolerance).nonzero()[:, 0]
+        if room <= 0 or not len(wanting):
+            return white.new_empty((0, len(x)))
+        inducing = white[self.features:]
+        chosen = inducing[:, wanting]
+        covariance = self.kernel(x[wanting], x[wanting]) - chosen.mT @ chosen
+        pivots, rows = pivoted_cholesky(covariance, tolerance, room)
+        picked = wanting[pivots]
+        lower = rows[:, pivots].mT.contiguous()  # (added, added)
+        cross = self.kernel(x[picked], x) - inducing[:, picked].mT @ inducing
+        new_rows = solve_lower(lower, cross) if pivots else white.new_empty((0, len(x)))
+        m, k = len(self), len(pivots)
+        self._buffer[m: m + k, :m] = inducing[:, picked].mT.to(self.dtype)
+        self._buffer[m: m + k, m: m + k] = lower.to(self.dtype)
+        self.z = torch.cat([self.z, x[picked]])
+        return new_rows
+
+    def copy(self, capacity: int | None = None) -> "Basis":
+        """The same basis in a buffer of its own."""
+        new = Basis(self.kernel, self.constant_variance, self.z.shape[1], capacity or self.capacity, self.dtype,
+                    self.device)
+        new.z = self.z
+        new._buffer[: len(self), : len(self)] = self.L
+        return new
+
+    def transfer_from(self, z: Tensor, factor: Tensor) -> Tensor:
+        """T (F + M', F + M) that carries sites from inducing inputs z with L = factor into this basis.
+
+        T = L'⁻¹ k(z', z) L⁻ᵀ. With k at new hyper-parameters and L at the old ones this holds the pseudo-data
+        K⁻¹GK⁻¹ and K⁻¹h fixed; with both the same it is the projection P = k(z', z)K⁻¹.
+        """
+        cross = solve_lower(self.L, self.kernel(self.z, z).to(self.dtype)) if len(self) else z.new_empty((0, len(z)))
+        inducing = solve_lower(factor, cross.mT.to(factor.dtype)).mT.double()
+        return torch.block_diag(torch.eye(self.features, dtype=torch.float64, device=self.device), inducing)
+
+
+def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:
+    """Indices of x (N, D), greedily, until no residual prior variance exceeds the tolerance or rank is reached."""
+    return pivoted_cholesky(kernel(x, x), tolerance, rank)[0]

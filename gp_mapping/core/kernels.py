@@ -1,0 +1,142 @@
+"""Covariance functions: RBF and Matérn with one lengthscale or one per dimension, a constant, and sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["RBF", "Constant", "Kernel", "Matern12", "Matern32", "Matern52", "Stationary", "Sum", "make_kernel"]
+
+
+def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
+    """Σ_d (a_d − b_d)² / ℓ_d² by direct differences: exact for near points, where |a|² + |b|² − 2ab is not. (N, K)"""
+    lengthscale = lengthscale.expand(a.shape[1])
+    total = None
+    for d in range(a.shape[1]):
+        difference = (a[:, d, None] - b[None, :, d]) / lengthscale[d]
+        total = difference * difference if total is None else torch.addcmul(total, difference, difference)
+    return total
+
+
+class Kernel:
+    """k(a, b) for a (N, D), b (K, D): (N, K); `diag(a)`: (N,). Sums are written with +."""
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        raise TypeError(f"{type(self).__name__} does not define k(a, b)")
+
+    def diag(self, a: Tensor) -> Tensor:
+        raise TypeError(f"{type(self).__name__} does not define k(a, a)")
+
+    def __add__(self, other: "Kernel") -> "Sum":
+        return Sum((self, other))
+
+
+@dataclass(frozen=True)
+class Constant(Kernel):
+    """k(a, b) = c²: a common offset with prior variance c²."""
+
+    variance: Tensor | float
+
+    def __call__(self, a, b):
+        return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a), len(b))
+
+    def diag(self, a):
+        return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
+
+
+@dataclass(frozen=True)
+class Stationary(Kernel):
+    """k(a, b) = s² ρ(r), r² = Σ_d (a_d − b_d)²/ℓ_d². variance: s². lengthscale: ℓ, a number or (D,)."""
+
+    variance: Tensor | float
+    lengthscale: Tensor | float
+
+    def __call__(self, a, b):
+        lengthscale = torch.as_tensor(self.lengthscale, dtype=a.dtype, device=a.device)
+        return self.variance * self.correlation(scaled_square_distance(a, b, lengthscale))
+
+    def diag(self, a):
+        return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
+
+    @staticmethod
+    def correlation(square: Tensor) -> Tensor:
+        """ρ as a function of r²."""
+        raise TypeError("use RBF, Matern12, Matern32 or Matern52")
+
+
+def _distance(square: Tensor, factor: float) -> Tensor:
+    # clamped so that the gradient at r = 0 is 0 and not NaN
+    return (factor * square).clamp_min(1e-36).sqrt()
+
+
+class RBF(Stationary):
+    """ρ = exp(−r²/2)."""
+
+    @staticmethod
+    def correlation(square):
+        return torch.exp(-0.5 * square)
+
+
+class Matern12(Stationary):
+    """ρ = exp(−r)."""
+
+    @staticmethod
+    def correlation(square):
+        return torch.exp(-_distance(square, 1.0))
+
+
+class Matern32(Stationary):
+    """ρ = (1 + √3 r) exp(−√3 r)."""
+
+    @staticmethod
+    def correlation(square):
+        r = _distance(square, 3.0)
+        return (1.0 + r) * torch.exp(-r)
+
+
+class Matern52(Stationary):
+    """ρ = (1 + √5 r + 5r²/3) exp(−√5 r)."""
+
+    @staticmethod
+    def correlation(square):
+        r = _distance(square, 5.0)
+        return (1.0 + r * (1.0 + r / 3.0)) * torch.exp(-r)
+
+
+@dataclass(frozen=True)
+class Sum(Kernel):
+    """k = Σ_j k_j."""
+
+    parts: tuple[Kernel, ...]
+
+    def __call__(self, a, b):
+        return math_sum(part(a, b) for part in self.parts)
+
+    def diag(self, a):
+        return math_sum(part.diag(a) for part in self.parts)
+
+
+def math_sum(terms) -> Tensor:
+    total = None
+    for term in terms:
+        total = term if total is None else total + term
+    if total is None:
+        raise ValueError("a sum of kernels needs at least one part")
+    return total
+
+
+_NAMES = {"rbf": RBF, "matern12": Matern12, "matern32": Matern32, "matern52": Matern52}
+
+
+def make_kernel(name: str, variance: float, lengthscale) -> Stationary:
+    """The stationary kernel of that name; variance s², lengthscale ℓ in metres (a number or one per dimension)."""
+    if name not in _NAMES:
+        raise ValueError(f"kernel {name!r} is not one of {', '.join(_NAMES)}")
+    for label, value in (("variance", variance), ("lengthscale", lengthscale)):
+        values = torch.as_tensor(value, dtype=torch.float64).reshape(-1).tolist()
+        if not all(math.isfinite(v) and v > 0 for v in values):
+            raise ValueError(f"{label} must be positive and finite, not {value}")
+    return _NAMES[name](variance, lengthscale)

@@ -1,0 +1,106 @@
+"""A bounded memory of past samples, drawn in proportion to their Bayesian leverage β_i v_i, seeded.
+
+Weighted sampling without replacement from a stream (Efraimidis and Spirakis 2006): sample i gets the key
+log(u_i)/w_i, and the largest keys stay. The newest samples are protected, since hyper-parameters are learned there.
+Each sample keeps the feature vector with which it stands in the sites, so that it can be taken out exactly.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["Memory"]
+
+_COLUMNS = ("x", "y", "lam", "beta", "noise", "count", "sensor", "weight", "key", "order")
+
+
+class Memory:
+    """At most `capacity` samples: x (m, D), y (m, C) standardised; features as they stand in the sites, a row each.
+
+    beta (m,), lam (m, C): the site, as it was added.  noise (m,): the sample's own variance, or 0 where the model's noise
+    applies: then count and sensor say how.  weight (m,): what forgetting left of it.  order (m,): arrival number.
+    """
+
+    def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
+        self.capacity, self.protect = capacity, min(protect, capacity // 4)
+        self.size, self.arrivals = 0, 0
+        new = lambda *shape: torch.zeros(shape, dtype=torch.float64, device=device)  # noqa: E731
+        self._store = {name: new(capacity) for name in _COLUMNS[3:]}
+        self._store |= {"x": new(capacity, dimension), "y": new(capacity, channels), "lam": new(capacity, channels)}
+        self._white = new(capacity, rows)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name in _COLUMNS:
+            return self._store[name][: self.size]
+        raise AttributeError(name)
+
+    def white(self, rows: int) -> Tensor:
+        """Features as they stand in the sites: (rows, m)."""
+        return self._white[: self.size, :rows].mT
+
+    def set_white(self, white: Tensor) -> None:
+        """Replace all features. white: (R, m)."""
+        self._white[: self.size, : len(white)] = white.mT
+        self._white[: self.size, len(white):] = 0.0
+
+    def extend_white(self, start: int, rows: Tensor) -> None:
+        """The basis grew: rows (A, m) from row `start` on."""
+        self._white[: self.size, start: start + len(rows)] = rows.mT
+
+    def insert(self, values: dict[str, Tensor], leverage: Tensor, white: Tensor, generator: torch.Generator) -> int:
+        """Offer samples. values: x, y, lam, beta, noise, count, sensor, weight. leverage: (N,). white: (R, N).
+
+        Returns how many samples, old or new, fell out of the memory.
+        """
+        n = len(leverage)
+        uniform = torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).to(leverage.device)
+        order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=leverage.device)
+        return self.offer(values | {"key": uniform.log() / leverage.clamp_min(1e-12), "order": order}, white)
+
+    def offer(self, fresh: dict[str, Tensor], white: Tensor) -> int:
+        """Insert samples that have their keys already (of another memory, say)."""
+        n = len(fresh["key"])
+        self.arrivals += n
+        if not self.capacity:
+            return n
+        if n > self.capacity:  # a batch larger than the memory: its own best keys
+            best = fresh["key"].topk(self.capacity).indices.sort().values
+            fresh, white = {k: v[best] for k, v in fresh.items()}, white[:, best]
+        kept = len(fresh["x"])
+        overflow = max(0, self.size + kept - self.capacity)
+        slots = torch.arange(self.size, self.size + kept - overflow, device=white.device)
+        if overflow:
+            key = self.key.masked_fill(self.order >= self.arrivals - n - self.protect, 0.0)  # 0 is above every key
+            slots = torch.cat([key.topk(overflow, largest=False).indices.sort().values, slots])
+        self.size += kept - overflow
+        for name, values in fresh.items():
+            self._store[name][slots] = values
+        self._white[slots] = 0.0
+        self._white[slots, : len(white)] = white.mT
+        return n - kept + overflow
+
+    def scale(self, factor: float) -> None:
+        """Forgetting reaches the memory's share too."""
+        for name in ("weight", "beta", "lam"):
+            getattr(self, name).mul_(factor)
+
+    def values(self) -> dict[str, Tensor]:
+        """Every column, copied: what `offer` takes."""
+        return {name: getattr(self, name).clone() for name in _COLUMNS}
+
+    def state_dict(self) -> dict:
+        return self.values() | {"white": self._white[: self.size].clone(), "capacity": self.capacity,
+                                "rows": self._white.shape[1], "protect": self.protect, "arrivals": self.arrivals}
+
+    @classmethod
+    def from_state_dict(cls, state: dict, device) -> "Memory":
+        new = cls(int(state["capacity"]), state["x"].shape[1], state["y"].shape[1], int(state["rows"]), device)
+        new.size, new.arrivals, new.protect = len(state["x"]), int(state["arrivals"]), int(state["protect"])
+        for name in _COLUMNS:
+            new._store[name][: new.size] = state[name].to(device)
+        new._white[: new.size, : state["white"].shape[1]] = state["white"].to(device)
+        return new

@@ -1,0 +1,205 @@
+"""Carrying a dual SVGP elsewhere: to new hyper-parameters, into another map, into a fantasy, to a file and back.
+
+What is in the memory is taken out exactly as it stands and put back with fresh features; only the rest, of which no
+sample is left, is moved as pseudo-data (lesson 3 of measured.md: hold K⁻¹GK⁻¹ and K⁻¹h).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper import Theta
+from gp_mapping.core.inducing import Basis, greedy_inputs
+from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.memory import Memory
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sites import Sites
+
+__all__ = ["Carried", "fantasize", "load", "merge", "save", "to_theta"]
+
+_CHUNK = 500  # candidates for inducing inputs looked at together
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The parts of a map at new hyper-parameters: basis, sites, and the memory's features (R, m), β (m,), λ (m, C)."""
+
+    basis: Basis
+    sites: Sites
+    white: Tensor
+    beta: Tensor
+    lam: Tensor
+
+
+def rest_of(model) -> Sites:
+    """The sites without the memory's share."""
+    if model.rest_empty:  # exactly nothing, without rounding
+        return Sites(model.basis.size, model.sites.channels, len(model.sites._d), model.device)
+    rest = model.sites.clone()
+    rest.subtract(model.memory.white(model.basis.size), model.memory.beta, model.memory.lam)
+    return rest
+
+
+def basis_at(model, theta: Theta, budget: int) -> Basis:
+    """Inducing inputs for θ: the old ones that are still needed, and what the memory wants beside them."""
+    old, memory = model.basis.z, model.memory.x
+    empty = model.new_basis(theta, old.shape[1])
+    if model.fixed is not None:
+        return Basis.at(old, empty)
+    tolerance = model.tolerance * theta.signal**2
+    if len(old) < budget:
+        basis = Basis.at(old[sorted(greedy_inputs(empty.kernel, old, tolerance / 4, len(old)))], empty)
+        for part in memory.split(_CHUNK):
+            basis.grow(part, basis.white(part), len(part), tolerance, budget - len(basis))
+        if len(basis) < budget:
+            return basis
+    # too little budget for this tolerance: the best choice from old inputs and memory alike
+    step = max(1, len(memory) // (2 * _CHUNK))
+    pool = torch.cat([old, memory[::step]])
+    return Basis.at(pool[greedy_inputs(empty.kernel, pool, tolerance / 4, budget)], empty)
+
+
+def to_theta(model, theta: Theta, budget: int) -> Carried:
+    """The model's parts at θ. Raises NumericalError where they do not factor; the model itself is not touched."""
+    basis, memory = basis_at(model, theta, budget), model.memory
+    capacity = basis.features + model.max_inducing
+    if model.rest_empty:
+        sites = Sites(basis.size, model.sites.channels, capacity, model.device)
+    else:
+        rest = rest_of(model)
+        if model.rest_own_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
+            rest.scale(model.theta.noise**2 / theta.noise**2)
+        sites = rest.project(basis.transfer_from(model.basis.z, model.basis.L), capacity)
+    white = basis.white(memory.x)
+    if model.likelihood.conjugate:
+        noise = model.noise(memory.noise, memory.count, memory.sensor, theta)
+        beta = memory.weight / noise
+        lam = beta[:, None] * memory.y
+    else:
+        beta, lam = memory.beta.clone(), memory.lam.clone()
+    sites.add(white, beta, lam)
+    cholesky(sites.precision)
+    return Carried(basis, sites, white, beta, lam)
+
+
+def duplicate(model, rows: int = 0):
+    """An independent copy with room for some more inducing inputs."""
+    new = copy.copy(model)
+    if model.basis is not None:
+        new.max_inducing = model.max_inducing + rows
+        new.basis = model.basis.copy(new.max_inducing)
+        new.sites = Sites(model.basis.size, model.sites.channels, model.basis.features + new.max_inducing, model.device)
+        new.sites.precision.copy_(model.sites.precision)
+        new.sites._r[: new.sites.size] = model.sites._r[: model.sites.size]
+        state = model.memory.state_dict()
+        new.memory = Memory.from_state_dict(state | {"rows": model.basis.features + new.max_inducing,
+                                                     "white": state["white"]}, model.device)
+    new.generator = torch.Generator()
+    new.generator.set_state(model.generator.get_state())
+    new.learner, new._posterior = copy.deepcopy(model.learner), None
+    return new
+
+
+@torch.no_grad()
+def fantasize(model, x: Tensor):
+    """Sites with the target a(x)ᵀD⁻¹r: D grows, and the mean stays, exactly (Alg. 2 of Chang et al. 2023)."""
+    model._need_data()
+    inner = model.scaling.inner_x(x)
+    before = model.posterior
+    new = duplicate(model, len(inner))
+    mean, _ = before.inner(inner)
+    white = new.basis.white(inner)
+    rows = new.basis.grow(inner, white, len(inner), 1e-6 * model.theta.signal**2)
+    new.sites.pad(len(rows))  # no border by the memory: it would move the mean
+    beta = torch.full((len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=model.device)
+    new.sites.add(torch.cat([white, rows]), beta, beta[:, None] * mean)
+    return new
+
+
+@torch.no_grad()
+def merge(model, other) -> None:
+    """Add `other`: the rest of it projected into the joint basis, its memory with fresh features."""
+    if type(other) is not type(model):
+        raise ValueError(f"cannot merge a {type(other).__name__} into a {type(model).__name__}")
+    if other.basis is None:
+        return
+    if other.scale != model.scale or other.theta.kernel_name != model.theta.kernel_name:
+        raise ValueError(f"the maps differ in scale ({model.scale} and {other.scale}) or kernel "
+                         f"({model.theta.kernel_name} and {other.theta.kernel_name})")
+    if model.basis is None:
+        model.scaling = other.scaling
+        model._begin(other.basis.z.shape[1], other.sites.channels)
+    other = duplicate(other)
+    if other.theta != model.theta:
+        other.adopt(model.theta)
+    offset = other.scaling.origin - model.scaling.origin
+    delta = (other.scaling.centre - model.scaling.centre) / model.scale
+    z, memory = other.basis.z + offset, other.memory.values()
+    memory["x"], memory["y"] = memory["x"] + offset, memory["y"] + delta
+    memory["lam"] = memory["lam"] + memory["beta"][:, None] * delta
+    if model.fixed is None:
+        for part in torch.cat([z, memory["x"]]).split(_CHUNK):
+            model.append(part, model.basis.white(part), model.tolerance * model.theta.signal**2)
+    if not other.rest_empty:
+        rest = rest_of(other)
+        rest.shift(delta)
+        transfer = model.basis.transfer_from(z, other.basis.L)
+        model.sites.merge(rest.project(transfer, len(model.sites._d)))
+    white = model.basis.white(memory["x"])
+    model.sites.add(white, memory["beta"], memory["lam"])
+    memory["order"] = memory["order"] + model.memory.arrivals
+    fell = model.memory.offer(memory, white)
+    model.rest_empty = model.rest_empty and other.rest_empty and not fell
+    model.rest_own_noise = model.rest_own_noise and other.rest_own_noise
+    model.samples += other.samples
+    model._posterior, model.epoch = None, model.epoch + 1
+
+
+def save(model) -> dict:
+    """Everything that an exact resume needs: tensors, numbers, strings."""
+    state = {"model": "dual_svgp", "theta": asdict(model.theta), "samples": model.samples, "scale": model.scale,
+             "max_inducing": model.max_inducing, "tolerance": model.tolerance, "memory_size": model.memory_size,
+             "floor": model.floor, "rest_empty": model.rest_empty, "rest_own_noise": model.rest_own_noise,
+             "generator": model.generator.get_state(), "fixed": model.fixed,
+             "learner": None if model.learner is None else model.learner.state_dict(), "basis": None}
+    if model.basis is not None:
+        state |= {"origin": model.scaling.origin.clone(), "centre": model.scaling.centre.clone(),
+                  "basis": {"z": model.basis.z.clone(), "L": model.basis.L.clone()},
+                  "sites": model.sites.state_dict(), "memory": model.memory.state_dict()}
+    return state
+
+
+def load(model, state: dict) -> None:
+    """Continue where `save` was taken. ValueError, and the map as it was, where the state does not fit."""
+    try:
+        if state["model"] != "dual_svgp":
+            raise ValueError(f"the state is of model {state['model']!r}, this map is 'dual_svgp'")
+        for name in ("scale", "max_inducing", "memory_size", "tolerance"):
+            if state[name] != getattr(model, name):
+                raise ValueError(f"{name} is {state[name]} in the state and {getattr(model, name)} in this map")
+        theta = Theta(**state["theta"])
+        parts = {"theta": theta, "basis": None, "sites": None, "memory": None, "_posterior": None}
+        if state["basis"] is not None:
+            scaling = Scaling(state["origin"].to(model.device), state["centre"].to(model.device), state["scale"])
+            z, factor = state["basis"]["z"].to(model.device), state["basis"]["L"].to(model.device)
+            basis = Basis(theta.kernel(), theta.constant**2, z.shape[1], model.max_inducing, model.dtype, model.device)
+            basis.z = z
+            basis._buffer[: len(z), : len(z)] = factor.to(model.dtype)
+            parts |= {"scaling": scaling, "basis": basis,
+                      "sites": Sites.from_state_dict(state["sites"], model.device),
+                      "memory": Memory.from_state_dict(state["memory"], model.device)}
+            if parts["sites"].size != basis.size:
+                raise ValueError(f"{parts['sites'].size} rows of sites do not fit {basis.size} of the basis")
+        parts |= {k: state[k] for k in ("samples", "floor", "rest_empty", "rest_own_noise")}
+        generator = torch.Generator()
+        generator.set_state(state["generator"])
+        learner = copy.deepcopy(model.learner)
+        if learner is not None and state["learner"] is not None:
+            learner.load_state_dict(state["learner"])
+    except (KeyError, TypeError, RuntimeError, AttributeError) as error:
+        raise ValueError(f"not a state of a dual SVGP: {type(error).__name__}: {error}") from error
+    model.__dict__.update(parts | {"generator": generator, "learner": learner, "epoch": model.epoch + 1})

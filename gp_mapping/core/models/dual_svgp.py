@@ -1,0 +1,214 @@
+"""Memory-based dual SVGP (Chang et al. 2023), whitened, with inducing inputs added lazily.
+
+    update   D += Σ β a aᵀ, r += Σ a λ        (λ form: equal to batch SGPR at fixed z and θ, in any order)
+    grow     a sample whose residual k − q exceeds the tolerance becomes an inducing input; old sites are padded, and
+             the memory, whose features at the new z are known, fills the border: exact while all samples are remembered
+    adopt    θ moved, or the budget is full and z are chosen again: the memory is taken out, the rest is carried by its
+             pseudo-data, the memory is put back with fresh features (carry.py)
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper import HyperLearner, Theta
+from gp_mapping.core.inducing import Basis
+from gp_mapping.core.likelihoods import Gaussian
+from gp_mapping.core.linalg import NumericalError, cholesky, solve_lower
+from gp_mapping.core.memory import Memory
+from gp_mapping.core.models import carry
+from gp_mapping.core.models.scaled import ScaledMap, Standardised
+from gp_mapping.core.posterior import Posterior
+from gp_mapping.core.sites import Sites
+from gp_mapping.core.types import UpdateReport
+
+__all__ = ["DualSVGP"]
+
+
+class DualSVGP(ScaledMap):
+    """Online sparse GP with bounded cost: O(M² (M + N)) a batch of N, O(M² + M·memory) numbers kept.
+
+    theta: hyper-parameters in inner units (of `scale` SI).  inducing_inputs: (M, D) m, fixed where given.
+    tolerance: share of s² that makes a residual worth an inducing input.  learner: None keeps θ as it is.
+    rate, steps: natural-gradient rate ρ and steps a batch; a Gaussian likelihood needs one step of ρ = 1.
+    """
+
+    def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
+                 inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0, scale: float = 1.0,
+                 centre=None, device="cpu", dtype=torch.float64, likelihood=None, rate: float = 1.0, steps: int = 1):
+        super().__init__(scale=scale, centre=centre, device=device)
+        self.theta, self.learner, self.likelihood = theta, learner, likelihood or Gaussian()
+        self.tolerance, self.memory_size = tolerance, memory_size
+        self.fixed = None if inducing_inputs is None else torch.as_tensor(inducing_inputs, dtype=torch.float64)
+        self.max_inducing = max_inducing if self.fixed is None else len(self.fixed)
+        self.dtype, self.rate, self.steps = dtype, rate, steps
+        self.generator = torch.Generator().manual_seed(seed)
+        self.samples, self.jitter, self.floor = 0, 0.0, 0.0
+        self.epoch = 0  # grows when the whole map has changed, not only near new samples
+        self.basis = self.sites = self.memory = None
+        # while every sample is remembered, nothing but the memory is in the sites; own noise: all β come from θ
+        self.rest_empty, self.rest_own_noise = True, True
+        self._posterior: Posterior | None = None
+
+    def new_basis(self, theta: Theta, dimension: int) -> Basis:
+        """An empty basis at θ with this map's budget."""
+        return Basis(theta.kernel(), theta.constant**2, dimension, self.max_inducing, self.dtype, self.device)
+
+    def _begin(self, dimension: int, channels: int) -> None:
+        basis = self.new_basis(self.theta, dimension)
+        if self.fixed is not None:
+            basis = Basis.at(self.scaling.inner_x(self.fixed), basis)
+        rows = basis.features + self.max_inducing
+        self.sites = Sites(basis.size, channels, rows, self.device)
+        self.memory = Memory(self.memory_size, dimension, channels, rows, self.device)
+        self.basis = basis
+
+    def noise(self, own: Tensor, count: Tensor, sensor: Tensor, theta: Theta) -> Tensor:
+        """The sample's own variance where it has one (> 0), else s_p² + sensor/count. (N,)"""
+        return torch.where(own > 0, own, theta.noise**2 + sensor / count)
+
+    @torch.no_grad()
+    def _update(self, batch: Standardised) -> UpdateReport:
+        if self.basis is None:
+            self._begin(batch.x.shape[1], batch.y.shape[1])
+        white, added, removed = self._grow(batch.x, self.basis.white(batch.x))
+        noise = self.noise(batch.noise, batch.count, batch.sensor, self.theta)
+        lam, beta = self._natural_gradient(white, batch.y, noise)
+        leverage = beta * solve_lower(self.posterior.R, white).square().sum(0)  # β a D⁻¹ a, in (0, 1)
+        values = {"x": batch.x, "y": batch.y, "lam": lam, "beta": beta, "noise": batch.noise, "count": batch.count,
+                  "sensor": batch.sensor, "weight": torch.ones_like(beta)}
+        if self.memory.insert(values, leverage, white, self.generator):
+            self.rest_empty = False
+        if bool((batch.noise > 0).any()):
+            self.rest_own_noise = False
+        self.samples += len(batch.x)
+        if self.learner is not None:
+            self.learner.owe(len(batch.x))
+        return self._report(len(batch.x), added, removed, removed > 0)
+
+    def _report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
+        inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
+        return UpdateReport(used, self.samples, inducing, memory, added, removed, self.jitter, everywhere)
+
+    def _natural_gradient(self, white: Tensor, y: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the batch's sites: (λ, β) ← (1 − ρ)(λ, β) + ρ(α + βf, β), the λ form of notes.md. Returns them."""
+        self._posterior = None
+        if self.likelihood.conjugate:
+            lam, beta = self.likelihood.sites(y, y, noise, noise)
+            self.sites.add(white, beta, lam)
+            return lam, beta
+        lam, beta = torch.zeros_like(y), torch.zeros_like(noise)
+        for _ in range(self.steps):
+            factor, _ = cholesky(self.sites.precision)
+            half = solve_lower(factor, white)
+            mean = half.mT @ solve_lower(factor, self.sites.linear)
+            target = self.likelihood.sites(y, mean, half.square().sum(0), noise)
+            change = (self.rate * (target[0] - lam), self.rate * (target[1] - beta))
+            self.sites.add(white, change[1], change[0])
+            lam, beta = lam + change[0], beta + change[1]
+        return lam, beta
+
+    def _grow(self, x: Tensor, white: Tensor) -> tuple[Tensor, int, int]:
+        """Make inducing inputs of the samples that need it: a(x) afterwards, how many were added, and removed."""
+        if self.fixed is not None:
+            return white, 0, 0
+        tolerance, removed = max(self.tolerance * self.theta.signal**2, self.floor), 0
+        if len(self.basis) == self.max_inducing and bool((self.basis.residual(x, white) > tolerance).any()):
+            removed = self._move()
+            white = self.basis.white(x) if removed else white
+        white, added = self.append(x, white, max(tolerance, self.floor))
+        return white, added, removed
+
+    def _move(self) -> int:
+        """The budget is full: choose z again, a twentieth fewer, from old z and memory alike. How many left.
+
+        From then on only samples pay whose residual is twice the least that the new choice has.
+        """
+        before = len(self.basis)
+        if not self.adopt(self.theta, before - max(1, before // 20)):
+            return 0
+        self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
+        return before - len(self.basis)
+
+    def append(self, x: Tensor, white: Tensor, tolerance: float) -> tuple[Tensor, int]:
+        """Grow the basis by x; pad the sites, and border them with the memory, whose features are extended."""
+        old = self.basis.size
+        full = old == self.basis.features + self.max_inducing
+        if full or not bool((self.basis.residual(x, white) > tolerance).any()):
+            return white, 0
+        remembered = self.memory.white(old)
+        places, joint = torch.cat([x, self.memory.x]), torch.cat([white, remembered], 1)
+        rows = self.basis.grow(places, joint, len(x), tolerance)
+        fresh, recalled = rows[:, : len(x)], rows[:, len(x):]
+        self.sites.pad(len(rows))
+        self.sites.border(recalled, remembered, self.memory.beta, self.memory.lam)
+        self.memory.extend_white(old, recalled)
+        return torch.cat([white, fresh]), len(rows)
+
+    @property
+    def posterior(self) -> Posterior:
+        """The posterior now, factored when it is first asked for after a change."""
+        self._need_data()
+        if self._posterior is None:
+            factor, self.jitter = cholesky(self.sites.precision)
+            weights = torch.cholesky_solve(self.sites.linear, factor)
+            sensor = float((self.memory.sensor / self.memory.count).mean()) if len(self.memory) else 0.0
+            self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor,
+                                        weights, self.theta.noise**2 + sensor, self.scaling)
+        return self._posterior
+
+    @torch.no_grad()
+    def refine(self, budget_s: float = float("inf")) -> bool:
+        """Hyper-parameter steps that are owed, about 4 ms each, and their adoption; True: more are owed."""
+        if self.learner is None or self.basis is None:
+            return False
+        end, own = perf_counter() + budget_s, self.memory.noise
+        while self.learner.owed >= 1.0 and perf_counter() < end:
+            extra = self.memory.sensor / self.memory.count
+            known = own > 0  # a sample with a noise of its own says nothing of the model's
+            extra = torch.where(known, own - self.theta.noise**2, extra) if bool(known.any()) else extra
+            self.learner.step(self.memory.x, self.memory.y, extra.clamp_min(0.0), self.memory.order, self.generator)
+            if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
+                self.adopt(self.learner.theta)
+        return self.learner.owed >= 1.0
+
+    def adopt(self, theta: Theta, budget: int | None = None) -> bool:
+        """Carry the map to θ, z chosen again within the budget; False, the map as it was, if that does not factor."""
+        try:
+            carried = carry.to_theta(self, theta, budget or self.max_inducing)
+        except NumericalError:
+            self.learner.rejected += 1
+            return False
+        self.basis, self.sites = carried.basis, carried.sites
+        self.memory.beta.copy_(carried.beta)
+        self.memory.lam.copy_(carried.lam)
+        self.memory.set_white(carried.white)
+        self.theta, self.floor, self._posterior = theta, 0.0, None
+        self.epoch += 1
+        return True
+
+    def forget(self, factor: float) -> None:
+        """Scale all that the data said by factor in (0, 1]."""
+        if not 0.0 < factor <= 1.0:
+            raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+        if self.basis is not None and factor < 1.0:
+            self.sites.scale(factor)
+            self.memory.scale(factor)
+            self._posterior, self.epoch = None, self.epoch + 1
+
+    def fantasize(self, x: Tensor) -> "DualSVGP":
+        """A copy conditioned on its own mean at x (K, D): D grows, r keeps the mean exactly."""
+        return carry.fantasize(self, x)
+
+    def merge(self, other: "DualSVGP") -> None:
+        """Add another map's sites; equal to the union of the data while both remember all of theirs."""
+        carry.merge(self, other)
+
+    def state_dict(self) -> dict:
+        return carry.save(self)
+
+    def load_state_dict(self, state: dict) -> None:
+        carry.load(self, state)

@@ -1,0 +1,180 @@
+"""The exact GP: the oracle that every other model is tested against, and a model for a few thousand samples."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, dataclass
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper import HyperLearner, Theta
+from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.models.scaled import ScaledMap, Standardised
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.types import Prediction, UpdateReport
+
+__all__ = ["ExactGP"]
+
+_CHUNK = 2048
+
+
+@dataclass(frozen=True)
+class ExactPosterior:
+    """mean = k*ᵀ(K + Σ)⁻¹y, variance = k** − |C⁻¹k*|², C = chol(K + Σ) (Rasmussen and Williams 2006, eqs. 2.23–24)."""
+
+    theta: Theta
+    x: Tensor
+    factor: Tensor
+    weights: Tensor
+    noise_variance: float
+    scaling: Scaling
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.theta.kernel()(a, b) + self.theta.constant**2
+
+    def predict(self, x: Tensor) -> Prediction:
+        """At x (N, D) in metres; SI."""
+        inner = self.scaling.inner_x(x)
+        means, variances = [inner.new_empty((0, self.weights.shape[1]))], [inner.new_empty(0)]
+        for part in inner.split(_CHUNK):
+            k = self.cross(self.x, part)
+            means.append(k.mT @ self.weights)
+            prior = self.theta.signal**2 + self.theta.constant**2
+            variances.append((prior - solve_lower(self.factor, k).square().sum(0)).clamp_min(0.0))
+        return self.scaling.outer(torch.cat(means), torch.cat(variances), self.noise_variance)
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """(N, K), squared SI."""
+        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        left, right = (solve_lower(self.factor, self.cross(self.x, c)) for c in (a, b))
+        return (self.cross(a, b) - left.mT @ right) * self.scaling.scale**2
+
+
+class ExactGP(ScaledMap):
+    """All samples, O(n³) at the first prediction after a change; refuses to grow beyond max_samples."""
+
+    def __init__(self, theta: Theta, *, max_samples: int = 5000, learner: HyperLearner | None = None, seed: int = 0,
+                 scale: float = 1.0, centre=None, device="cpu"):
+        super().__init__(scale=scale, centre=centre, device=device)
+        self.theta, self.learner, self.max_samples = theta, learner, max_samples
+        self.generator = torch.Generator().manual_seed(seed)
+        self.data: dict[str, Tensor] | None = None
+        self._posterior: ExactPosterior | None = None
+        self.jitter, self.epoch = 0.0, 0
+
+    @property
+    def samples(self) -> int:
+        return 0 if self.data is None else len(self.data["x"])
+
+    def _report(self, used: int) -> UpdateReport:
+        return UpdateReport(used, self.samples, self.samples, self.samples, added=used, jitter=self.jitter)
+
+    def _update(self, batch: Standardised) -> UpdateReport:
+        if self.samples + len(batch.x) > self.max_samples:
+            raise ValueError(f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
+                             "max_exact_samples (cost grows with its cube) or use model dual_svgp")
+        fresh = {"x": batch.x, "y": batch.y, "noise": batch.noise, "count": batch.count, "sensor": batch.sensor,
+                 "weight": torch.ones_like(batch.noise)}
+        self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
+        self._posterior = None
+        if self.learner is not None:
+            self.learner.owe(len(batch.x))
+        return self._report(len(batch.x))
+
+    def _noise(self) -> Tensor:
+        d = self.data
+        return torch.where(d["noise"] > 0, d["noise"], self.theta.noise**2 + d["sensor"] / d["count"]) / d["weight"]
+
+    @property
+    @torch.no_grad()
+    def posterior(self) -> ExactPosterior:
+        """The posterior now, factored when it is first asked for after a change."""
+        self._need_data()
+        if self._posterior is None:
+            x, theta = self.data["x"], self.theta
+            covariance = theta.kernel()(x, x) + theta.constant**2 + torch.diag(self._noise())
+            factor, self.jitter = cholesky(covariance)
+            weights = torch.cholesky_solve(self.data["y"], factor)
+            noise = theta.noise**2 + float((self.data["sensor"] / self.data["count"]).mean())
+            self._posterior = ExactPosterior(theta, x, factor, weights, noise, self.scaling)
+        return self._posterior
+
+    @torch.no_grad()
+    def refine(self, budget_s: float = float("inf")) -> bool:
+        """Hyper-parameter steps that are owed; True: more are owed."""
+        if self.learner is None or self.data is None:
+            return False
+        end, d = perf_counter() + budget_s, self.data
+        order = torch.arange(self.samples, dtype=torch.float64, device=self.device)
+        while self.learner.owed >= 1.0 and perf_counter() < end:
+            extra = torch.where(d["noise"] > 0, d["noise"] - self.theta.noise**2, d["sensor"] / d["count"])
+            self.learner.step(d["x"], d["y"], extra.clamp_min(0.0), order, self.generator)
+            if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
+                self.theta, self._posterior, self.epoch = self.learner.theta, None, self.epoch + 1
+        return self.learner.owed >= 1.0
+
+    def fantasize(self, x: Tensor) -> "ExactGP":
+        """A copy with its own mean at x (K, D) as data."""
+        posterior = self.posterior
+        inner = self.scaling.inner_x(x)
+        mean = posterior.cross(inner, posterior.x) @ posterior.weights
+        new = copy.copy(self)
+        noise = torch.full((len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device)
+        one = torch.ones_like(noise)
+        fresh = {"x": inner, "y": mean, "noise": noise, "count": one, "sensor": 0 * one, "weight": one}
+        new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
+        new._posterior, new.learner = None, None
+        return new
+
+    def forget(self, factor: float) -> None:
+        """Every noise variance grows by 1/factor."""
+        if not 0.0 < factor <= 1.0:
+            raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+        if self.data is not None and factor < 1.0:
+            self.data = self.data | {"weight": self.data["weight"] * factor}
+            self._posterior, self.epoch = None, self.epoch + 1
+
+    def merge(self, other: "ExactGP") -> None:
+        """The union of both maps' data."""
+        if type(other) is not type(self):
+            raise ValueError(f"cannot merge a {type(other).__name__} into an ExactGP")
+        if other.data is None:
+            return
+        if self.samples + other.samples > self.max_samples:
+            raise ValueError(f"{self.samples} + {other.samples} samples exceed max_exact_samples {self.max_samples}")
+        if self.scaling is None:
+            self.scaling = other.scaling
+        moved = dict(other.data)
+        moved["x"] = moved["x"] + (other.scaling.origin - self.scaling.origin)
+        moved["y"] = moved["y"] + (other.scaling.centre - self.scaling.centre) / self.scale
+        self.data = moved if self.data is None else {k: torch.cat([v, moved[k]]) for k, v in self.data.items()}
+        self._posterior, self.epoch = None, self.epoch + 1
+
+    def state_dict(self) -> dict:
+        state = {"model": "exact", "theta": asdict(self.theta), "scale": self.scale, "data": None,
+                 "generator": self.generator.get_state(),
+                 "learner": None if self.learner is None else self.learner.state_dict()}
+        if self.data is not None:
+            state |= {"data": {k: v.clone() for k, v in self.data.items()}, "origin": self.scaling.origin.clone(),
+                      "centre": self.scaling.centre.clone()}
+        return state
+
+    def load_state_dict(self, state: dict) -> None:
+        try:
+            if state["model"] != "exact" or state["scale"] != self.scale:
+                raise ValueError(f"the state is of model {state['model']!r} with scale {state['scale']}, this map is "
+                                 f"'exact' with scale {self.scale}")
+            parts = {"theta": Theta(**state["theta"]), "data": None, "_posterior": None}
+            if state["data"] is not None:
+                parts["data"] = {k: v.to(self.device) for k, v in state["data"].items()}
+                parts["scaling"] = Scaling(state["origin"].to(self.device), state["centre"].to(self.device),
+                                           state["scale"])
+            generator, learner = torch.Generator(), copy.deepcopy(self.learner)
+            generator.set_state(state["generator"])
+            if learner is not None and state["learner"] is not None:
+                learner.load_state_dict(state["learner"])
+        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
+            raise ValueError(f"not a state of an exact map: {type(error).__name__}: {error}") from error
+        self.__dict__.update(parts | {"generator": generator, "learner": learner, "epoch": self.epoch + 1})

@@ -1,0 +1,76 @@
+"""The posterior of a sparse map at one moment: frozen, so that a score may keep it while the map goes on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper import Theta
+from gp_mapping.core.inducing import whiten
+from gp_mapping.core.linalg import solve_lower
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.types import Prediction
+
+__all__ = ["Posterior"]
+
+_CHUNK = {"cpu": 512}  # positions at a time: (M, chunk) stays in a CPU's cache, and out of malloc's slow large blocks
+_CHUNK_ELSEWHERE = 16384
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """mean = a*ᵀ D⁻¹ r, variance = k** − |a*|² + |R⁻¹a*|², with D = R Rᵀ (Chang et al. 2023, eqs. 13–14, whitened).
+
+    z (M, D), L (M, M), R (F + M, F + M), weights D⁻¹r (F + M, C): standardised. noise_variance: of a new measurement.
+    """
+
+    theta: Theta
+    z: Tensor
+    L: Tensor
+    R: Tensor
+    weights: Tensor
+    noise_variance: float
+    scaling: Scaling
+
+    def white(self, x: Tensor) -> Tensor:
+        """a(x) at standardised x (N, D): (F + M, N)."""
+        return whiten(self.theta.kernel(), self.theta.constant**2, self.z, self.L, x)
+
+    def inner(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (N, C) and latent variance (N,) at standardised x (N, D)."""
+        means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
+        kernel, constant = self.theta.kernel(), self.theta.constant**2
+        factor, weights = self.R.to(self.L.dtype), self.weights.to(self.L.dtype)
+        for part in x.split(_CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)):
+            a = self.white(part)
+            spent = a.square().sum(0) - solve_lower(factor, a).square().sum(0)
+            means.append((a.mT @ weights).double())
+            variances.append((kernel.diag(part) + constant - spent.double()).clamp_min(0.0))
+        return torch.cat(means), torch.cat(variances)
+
+    def predict(self, x: Tensor) -> Prediction:
+        """At x (N, D) in metres; SI."""
+        mean, variance = self.inner(self.scaling.inner_x(x))
+        return self.scaling.outer(mean, variance, self.noise_variance)
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """k(a, b) + s_c² − a(a)ᵀ(I − D⁻¹)a(b): (N, K), squared SI."""
+        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        left, right = self.white(a), self.white(b)
+        factor = self.R.to(self.L.dtype)
+        spent = left.mT @ right - solve_lower(factor, left).mT @ solve_lower(factor, right)
+        return (self.theta.kernel()(a, b) + self.theta.constant**2 - spent.double()) * self.scaling.scale**2
+
+    def state_dict(self) -> dict:
+        return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
+                "weights": self.weights.clone(), "noise_variance": self.noise_variance,
+                "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(), "scale": self.scaling.scale}
+
+    @staticmethod
+    def from_state_dict(state: dict, device) -> "Posterior":
+        z, factor, root, weights, origin, centre = (state[k].to(device) for k in
+                                                    ("z", "L", "R", "weights", "origin", "centre"))
+        return Posterior(Theta(**state["theta"]), z, factor, root, weights, state["noise_variance"],
+                         Scaling(origin, centre, state["scale"]))

@@ -1,0 +1,66 @@
+"""Name -> model; the only place that knows them all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from gp_mapping.core.config import MapSettings
+from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.hyper import HyperLearner, Theta
+from gp_mapping.core.models.dual_svgp import DualSVGP
+from gp_mapping.core.models.exact import ExactGP
+
+__all__ = ["build_map", "create_map", "model_names"]
+
+
+def _dual_svgp(settings: MapSettings, theta: Theta, learner, extra: dict) -> DualSVGP:
+    return DualSVGP(theta, max_inducing=settings.max_inducing, tolerance=settings.inducing_tolerance,
+                    memory_size=settings.memory_size, learner=learner, seed=settings.seed, scale=settings.field_scale,
+                    device=settings.device, dtype=getattr(torch, settings.dtype), **extra)
+
+
+def _exact(settings: MapSettings, theta: Theta, learner, extra: dict) -> ExactGP:
+    return ExactGP(theta, max_samples=settings.max_exact_samples, learner=learner, seed=settings.seed,
+                   scale=settings.field_scale, device=settings.device, **extra)
+
+
+_MODELS = {"dual_svgp": _dual_svgp, "exact": _exact}
+
+
+def model_names() -> tuple[str, ...]:
+    """The names that `model` may take."""
+    return tuple(_MODELS)
+
+
+def build_map(settings: MapSettings, **extra) -> FieldMap:
+    """The map of those settings. extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI."""
+    unit = settings.field_scale
+    theta = Theta(settings.lengthscale, settings.signal_stddev / unit, settings.noise_stddev / unit,
+                  settings.constant_stddev / unit, settings.kernel)
+    prior = replace(theta, lengthscale=settings.lengthscale_prior, signal=settings.signal_stddev_prior / unit,
+                    noise=settings.noise_stddev_prior / unit)
+    learner = HyperLearner(theta, prior) if settings.learn_hyperparameters else None
+    if settings.device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device {settings.device!r}: no CUDA device here; write device: cpu")
+    return _MODELS[settings.model](settings, theta, learner, extra)
+
+
+def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:
+    """Any of the models by its name; settings are those of MapSettings, in SI.
+
+    inducing_inputs: (M, D) metres, fixed (dual_svgp).  centre: (C,) SI, the prior mean; the first batch's mean if None.
+    Raises ValueError for an unknown model or setting, or a value out of range.
+    """
+    if model not in _MODELS:
+        raise ValueError(f"model {model!r} is not one of {', '.join(_MODELS)}")
+    known = MapSettings.__dataclass_fields__
+    unknown = [name for name in settings if name not in known]
+    if unknown:
+        raise ValueError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
+    extra = {name: value for name, value in (("inducing_inputs", inducing_inputs), ("centre", centre))
+             if value is not None}
+    if model == "exact" and "inducing_inputs" in extra:
+        raise ValueError("the exact model has no inducing inputs")
+    return build_map(MapSettings(model=model, **settings), **extra)

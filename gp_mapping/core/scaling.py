@@ -1,0 +1,50 @@
+"""SI to standardised values and back; the only place that knows the scale.
+
+A field variance in tesla squared is about 1e-11, far under any jitter, and map coordinates may be 1e6 m: models work
+in units of `scale` about `centre`, at positions about `origin`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.types import Prediction
+
+__all__ = ["Scaling"]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x → x − origin, y → (y − centre)/scale. origin: (D,) m.  centre: (C,) SI.  scale: SI per inner unit."""
+
+    origin: Tensor
+    centre: Tensor
+    scale: float
+
+    @staticmethod
+    def from_first(x: Tensor, y: Tensor, scale: float, centre=None) -> "Scaling":
+        """Origin at the first position, centre at the first values' mean unless it is given."""
+        centre = y.mean(0) if centre is None else torch.as_tensor(centre, dtype=torch.float64).reshape(-1)
+        if centre.shape != y.shape[1:]:
+            raise ValueError(f"centre has {len(centre)} channels, y has {y.shape[1]}")
+        # whole metres: differences of coordinates stay exact
+        return Scaling(x[0].round(), centre.clone(), float(scale))
+
+    def inner_x(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(x, dtype=torch.float64).to(self.origin.device) - self.origin
+
+    def inner_y(self, y: Tensor) -> Tensor:
+        return (y.to(self.centre.device) - self.centre) / self.scale
+
+    def inner_variance(self, variance: Tensor | None) -> Tensor | None:
+        return None if variance is None else variance.to(self.centre.device) / self.scale**2
+
+    def outer(self, mean: Tensor, variance: Tensor, noise_variance: Tensor) -> Prediction:
+        """A prediction in SI from inner mean (N, C), variance (N,) and noise variance ()."""
+        channels = mean.shape[1]
+        return Prediction(mean.double() * self.scale + self.centre,
+                          variance.double()[:, None].expand(-1, channels) * self.scale**2,
+                          torch.as_tensor(noise_variance, dtype=torch.float64).expand(channels) * self.scale**2)

@@ -1,0 +1,106 @@
+"""What the data said, as natural parameters in the whitened basis: they add, subtract, scale, project and merge.
+
+    D = I + Σ_i β_i a_i a_iᵀ  (R, R),     r = Σ_i a_i λ_iᵀ  (R, C),     s = Σ_i β_i a_i  (R, 1)
+
+With a = L⁻¹k these are D = I + L⁻¹GL⁻ᵀ and r = L⁻¹h of the papers. D ≥ I always, so it factors without jitter; s is
+what a shift of the data's centre would add to r. Sums are float64 whatever the precision of the kernels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["Sites"]
+
+
+class Sites:
+    """D, r and s inside buffers of `capacity` rows; `size` rows are in use, the rest of D is the identity."""
+
+    def __init__(self, size: int, channels: int, capacity: int, device):
+        self.size, self.channels = size, channels
+        self._d = torch.eye(capacity, dtype=torch.float64, device=device)
+        self._r = torch.zeros((capacity, channels + 1), dtype=torch.float64, device=device)
+
+    @property
+    def precision(self) -> Tensor:
+        """D: (R, R), a view."""
+        return self._d[: self.size, : self.size]
+
+    @property
+    def linear(self) -> Tensor:
+        """r: (R, C), a view."""
+        return self._r[: self.size, : self.channels]
+
+    @property
+    def ones(self) -> Tensor:
+        """s: (R, 1), a view."""
+        return self._r[: self.size, self.channels:]
+
+    def add(self, white: Tensor, beta: Tensor, lam: Tensor) -> None:
+        """Add sites: white (R, N), beta (N,), lam (N, C). Negative beta and lam take away what was added."""
+        weighted = white * beta
+        self.precision.addmm_(weighted, white.mT)
+        self._r[: self.size].addmm_(white, torch.cat([lam, beta[:, None]], 1))
+
+    def subtract(self, white: Tensor, beta: Tensor, lam: Tensor) -> None:
+        """Take out exactly what was added."""
+        self.add(white, -beta, -lam)
+
+    def scale(self, factor: float) -> None:
+        """Forget: D − I, r and s times the factor."""
+        self.precision.mul_(factor)
+        self.precision.diagonal().add_(1.0 - factor)
+        self._r[: self.size].mul_(factor)
+
+    def pad(self, rows: int) -> None:
+        """The basis grew: identity in D, zero in r. This *is* the projection of the old sites (P = L'[I 0]ᵀL⁻¹)."""
+        if self.size + rows > len(self._d):
+            raise ValueError(f"{self.size} + {rows} rows exceed the capacity {len(self._d)} of the sites")
+        self.size += rows
+
+    def border(self, new: Tensor, old: Tensor, beta: Tensor, lam: Tensor) -> None:
+        """Give samples whose features grew by `new` (A, N) beside `old` (R − A, N) their share of the new rows."""
+        split = self.size - len(new)
+        weighted = new * beta
+        block = weighted @ old.mT
+        self.precision[split:, :split] += block
+        self.precision[:split, split:] += block.mT
+        self.precision[split:, split:] += weighted @ new.mT
+        self._r[split: self.size].addmm_(new, torch.cat([lam, beta[:, None]], 1))
+
+    def project(self, transfer: Tensor, capacity: int) -> "Sites":
+        """The sites in another basis: D' = I + T(D − I)Tᵀ, r' = T r. transfer: T (R', R)."""
+        new = Sites(len(transfer), self.channels, capacity, transfer.device)
+        excess = self.precision - torch.eye(self.size, dtype=torch.float64, device=transfer.device)
+        moved = transfer @ excess @ transfer.mT
+        new.precision.add_(0.5 * (moved + moved.mT))
+        new._r[: new.size] = transfer @ self._r[: self.size]
+        return new
+
+    def merge(self, other: "Sites") -> None:
+        """Add another map's sites in the same basis."""
+        self.precision.add_(other.precision)
+        self.precision.diagonal().sub_(1.0)
+        self._r[: self.size] += other._r[: other.size]
+
+    def shift(self, delta: Tensor) -> None:
+        """Move the data's centre by −delta (C,): every target grows by delta, so r grows by s deltaᵀ."""
+        self.linear.addmm_(self.ones, delta[None, :])
+
+    def clone(self) -> "Sites":
+        new = Sites(self.size, self.channels, len(self._d), self._d.device)
+        new._d.copy_(self._d)
+        new._r.copy_(self._r)
+        return new
+
+    def state_dict(self) -> dict:
+        return {"precision": self.precision.clone(), "linear": self._r[: self.size].clone(), "capacity": len(self._d)}
+
+    @classmethod
+    def from_state_dict(cls, state: dict, device) -> "Sites":
+        linear = state["linear"].to(device)
+        new = cls(len(linear), linear.shape[1] - 1, int(state["capacity"]), device)
+        new.precision.copy_(state["precision"].to(device))
+        new._r[: new.size] = linear
+        return new

@@ -1,0 +1,236 @@
+"""The one owner of a map: raw samples in, a map with honest noise out. Live node and offline tool use it alike.
+
+The map depends on the sequence of samples only, never on how it is cut into calls nor on a clock: the same bag gives
+the same map, live or offline. All learning is done inside `ingest`, a bounded number of steps per cell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import asdict, fields, replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.config import MapSettings
+from gp_mapping.core.noise import CellAverager, PredictiveNoise
+from gp_mapping.core.posterior import Posterior
+from gp_mapping.core.registry import build_map
+from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.mapping.path import Path
+from gp_mapping.mapping.render import Renderer
+
+__all__ = ["MapSession"]
+
+_RAW_BATCH = 25  # without cells: raw samples in one update
+_SCORE_PERIOD = 0.1  # s between scored samples
+_SNAPSHOTS = 4  # posteriors kept for scoring, score_distance / 2 apart
+
+
+class MapSession:
+    """Cells, map, learning, one-step-ahead scores, drawing. Samples are (N, 2) metres, (N, 1) SI, with stamps in s."""
+
+    def __init__(self, settings: MapSettings):
+        self.settings = settings
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything; the settings stay."""
+        s = self.settings
+        self.map = build_map(s)
+        self.cells = CellAverager(s.cell_length, s.cell_duration)
+        self.scores = PredictiveNoise(s.score_window)
+        self.renderer = Renderer(s)
+        self._path = Path(s.cell_length)
+        self._raw: list[Samples] = []
+        self._to_score: list[tuple] = []
+        self._scored_at: tuple[float, float] | None = None  # stamp, path length
+        self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
+        self._last_stamp: float | None = None
+        self._noise: float | None = None
+        self.revision = getattr(self, "revision", -1) + 1
+        self.raw_count, self.cell_count, self.passes = 0, 0, 0
+        self._pass_open = False
+        self.last_report: UpdateReport | None = None
+
+    # --- samples in -----------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def ingest(self, samples: Samples) -> UpdateReport | None:
+        """Absorb raw samples; the last update's report, or None while a cell is still open."""
+        if samples.x.shape[1] != 2:
+            raise ValueError(f"a session maps the plane: positions are {samples.x.shape[1]}-D, expected 2-D")
+        self.last_report = None
+        n = len(samples)
+        stamps = [math.nan] * n if samples.stamp is None else samples.stamp.tolist()
+        sensors = [None] * n if samples.sensor_variance is None else samples.sensor_variance.tolist()
+        for i, (x, y) in enumerate(zip(samples.x.tolist(), samples.y.tolist())):
+            stamp = stamps[i] if math.isfinite(stamps[i]) else float(self.raw_count) * 0.02
+            if not self._pass_open:
+                self._pass_open, self.passes = True, self.passes + 1
+                self._path.lift()
+            length = self._path.add(x)
+            self.raw_count += 1
+            self._pick_score(x, y, stamp, length)
+            if self.settings.cells:
+                closed = self.cells.add(x, y, stamp, sensors[i])
+            else:
+                self._raw.append(samples[i])
+                closed = Samples.concatenate(self._raw) if len(self._raw) >= _RAW_BATCH else None
+            if closed is not None:
+                self._raw = []
+                self._absorb(closed)
+        return self.last_report
+
+    def flush(self) -> None:
+        """Push the open cell, and what else is pending, into the map."""
+        rest = self.cells.flush()
+        if rest is None and self._raw:
+            rest, self._raw = Samples.concatenate(self._raw), []
+        if rest is not None:
+            self._absorb(rest)
+
+    def break_pass(self) -> None:
+        """A gap or a time jump: the open cell is closed, the next sample starts a new pass; the map stays."""
+        self.flush()
+        self._pass_open, self._last_stamp, self._scored_at = False, None, None
+
+    def _absorb(self, batch: Samples) -> None:
+        self._score()
+        self._forget(batch)
+        self.last_report = self.map.update(batch)
+        while self.map.refine(float("inf")):
+            pass
+        self.cell_count += len(batch)
+        self._noise = None
+        self.renderer.touch(batch.x)
+        self._snapshot()
+        self.revision += 1
+
+    def _forget(self, batch: Samples) -> None:
+        tau, stamp = self.settings.forgetting_time, None if batch.stamp is None else float(batch.stamp[-1])
+        if tau > 0 and stamp is not None and self._last_stamp is not None and stamp > self._last_stamp:
+            self.map.forget(math.exp(-(stamp - self._last_stamp) / tau))
+        self._last_stamp = stamp
+
+    # --- honest noise ---------------------------------------------------------------------------------------------
+    def _pick_score(self, x, y, stamp: float, length: float) -> None:
+        """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
+        if not self.settings.predictive_noise:
+            return
+        last = self._scored_at
+        step = self.settings.cell_length / 10
+        if last is None or (abs(stamp - last[0]) >= _SCORE_PERIOD and length - last[1] >= step):
+            self._scored_at = (stamp, length)
+            self._to_score.append((x, y, length))
+
+    def _snapshot(self) -> None:
+        step = self.settings.score_distance / 2
+        due = not self._snapshots or self._path.length - self._snapshots[-1][0] >= step
+        if self.settings.predictive_noise and due:
+            self._snapshots.append((self._path.length, self.map.posterior))
+
+    def _score(self) -> None:
+        """Score the picked samples against the newest posterior that is at least score_distance of path older."""
+        groups: dict[int, list] = {}
+        for x, y, length in self._to_score:
+            old = [i for i, (at, _) in enumerate(self._snapshots) if length - at >= self.settings.score_distance]
+            if old:
+                groups.setdefault(old[-1], []).append((x, y))
+        self._to_score = []
+        for index, rows in groups.items():
+            x, y = (torch.tensor(part, dtype=torch.float64) for part in zip(*rows))
+            prediction = self._snapshots[index][1].predict(x)
+            self.scores.add(y - prediction.mean.cpu(), prediction.variance)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of one new measurement about the latent field, squared SI: from scores, else the model's."""
+        if self._noise is None:
+            model = float(self.map.posterior.noise_variance) * self.settings.field_scale**2
+            self._noise = self.scores.variance(model) if self.settings.predictive_noise else model
+        return self._noise
+
+    # --- the map out ----------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def predict(self, x) -> Prediction:
+        """Mean, latent variance and predictive noise at x (N, 2) metres. RuntimeError before the first cell."""
+        x = torch.as_tensor(x, dtype=torch.float64).reshape(-1, 2)
+        p = self.map.predict(x)
+        return replace(p, noise_variance=torch.full_like(p.noise_variance, self.noise_variance))
+
+    @torch.no_grad()
+    def render(self) -> FieldGrid:
+        """The map on its grid; only what changed since the last call is drawn again."""
+        return self.renderer.render(self.map, self._path.bounds(), math.sqrt(self.noise_variance), self.revision)
+
+    @property
+    def path(self) -> Tensor:
+        """(K, 2) thinned positions of the samples, metres."""
+        return self._path.points()
+
+    @property
+    def inducing(self) -> Tensor:
+        """(M, 2) inducing inputs, metres; none for the exact model."""
+        basis = getattr(self.map, "basis", None)
+        return torch.empty((0, 2), dtype=torch.float64) if basis is None else (basis.z + self.map.scaling.origin).cpu()
+
+    @property
+    def memory(self) -> Tensor:
+        """(m, 2) positions of remembered samples, metres."""
+        memory = getattr(self.map, "memory", None)
+        if memory is None:
+            return torch.empty((0, 2), dtype=torch.float64)
+        return (memory.x + self.map.scaling.origin).cpu()
+
+    def report(self) -> dict:
+        """Plain numbers for diagnostics and reports, SI."""
+        started = self.map.scaling is not None
+        learner = self.map.learner
+        return {"samples": self.raw_count, "cells": self.cell_count, "passes": self.passes,
+                "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
+                "path_length": self._path.length, "jitter": float(self.map.jitter), "scores": len(self.scores),
+                "noise_stddev": math.sqrt(self.noise_variance) if started else None,
+                "learning_steps": learner.steps if learner else 0,
+                "learning_rejected": learner.rejected if learner else 0,
+                "hyperparameters": self.map.hyperparameters()}
+
+    # --- resume ---------------------------------------------------------------------------------------------------
+    def state_dict(self) -> dict:
+        """Everything that an exact resume needs; tensors, numbers, strings and nested dicts and lists of them."""
+        return {"settings": asdict(self.settings), "map": self.map.state_dict(), "cells": self.cells.state_dict(),
+                "scores": self.scores.state_dict(), "path": self._path.state_dict(),
+                "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
+                "to_score": [{"x": list(x), "y": list(y), "length": n} for x, y, n in self._to_score],
+                # the exact model's posteriors are not kept: scores pause for score_distance after its resume
+                "snapshots": [{"at": at, "posterior": p.state_dict()} for at, p in self._snapshots
+                              if isinstance(p, Posterior)],
+                "scored_at": None if self._scored_at is None else list(self._scored_at),
+                "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
+                "cell_count": self.cell_count, "passes": self.passes, "pass_open": self._pass_open}
+
+    @staticmethod
+    def from_state_dict(state: dict, **overrides) -> "MapSession":
+        """Continue exactly. overrides: settings that may differ (resolution, margin, device, …).
+
+        Raises ValueError where the state is not of a session or does not fit the settings.
+        """
+        try:
+            session = MapSession(MapSettings(**(state["settings"] | overrides)))
+            session.map.load_state_dict(state["map"])
+            session.cells.load_state_dict(state["cells"])
+            session.scores.load_state_dict(state["scores"])
+            session._path.load_state_dict(state["path"])
+            session._raw = [Samples(**s) for s in state["raw"]]
+            session._to_score = [(s["x"], s["y"], s["length"]) for s in state["to_score"]]
+            session._snapshots.extend((s["at"], Posterior.from_state_dict(s["posterior"], session.map.device))
+                                      for s in state["snapshots"])
+            session._scored_at = None if state["scored_at"] is None else tuple(state["scored_at"])
+            for name in ("last_stamp", "pass_open"):
+                setattr(session, f"_{name}", state[name])
+            for name in ("revision", "raw_count", "cell_count", "passes"):
+                setattr(session, name, state[name])
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"not the state of a mapping session: {type(error).__name__}: {error}") from error
+        return session
