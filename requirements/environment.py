@@ -75,7 +75,7 @@ def install(python: Path, ros: str) -> None:
               "and nodes do not. Source a ROS 2 installation for those.", flush=True)
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     files = [part for path in requirement_files(ros) for part in ("-r", path)]
-    for command in ([*pip, *files], [*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT]):
+    for command in ([*pip, *files], [*pip, "--no-deps", "--editable", ROOT]):
         print("+ " + " ".join(map(str, command)), flush=True)
         if subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
             sys.exit("pip could not install the requirements (its reason stands above); run make again to go on")
