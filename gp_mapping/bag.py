@@ -145,7 +145,8 @@ def _choose(path, there: dict[str, tuple[str, int]], kind: str, name: str | None
     if not candidates:
         raise BagError(f"{path}: no messages of type {kind}; the bag has {_has(there)}")
     if len(candidates) > 1:
-        raise BagError(f"{path}: several topics of type {kind}: {', '.join(candidates)}; say which one to use")
+        raise BagError(f"{path}: several topics of type {kind}: {', '.join(candidates)}; say which one to use "
+                       "(--field-topic, --odometry-topic)")
     return candidates[0]
 
 

@@ -26,7 +26,8 @@ def _overview() -> argparse.ArgumentParser:
 def _user_errors() -> tuple[type[Exception], ...]:
     """Errors that speak to the user. Found among loaded modules only: what was not imported cannot have raised."""
     names = [("gp_mapping.bag", "BagError"), ("gp_mapping.magnetic_csv", "RecordingError"),
-             ("gp_mapping.store.checkpoint", "CheckpointError")]
+             ("gp_mapping.store.checkpoint", "CheckpointError"),
+             ("gp_mapping.commands.params", "ParameterFileError")]
     loaded = [(sys.modules.get(module), name) for module, name in names]
     return (UsageError, *(getattr(module, name) for module, name in loaded if module is not None))
 

@@ -1,0 +1,27 @@
+"""`gp-mapping bench`: runs the benchmark folder of the repository, where there is one."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import gp_mapping
+from gp_mapping.commands import UsageError
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Everything is passed on."""
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to `python -m benchmark`")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code of the benchmark."""
+    root = Path(gp_mapping.__file__).resolve().parents[1]
+    if not (root / "benchmark" / "__main__.py").exists():
+        raise UsageError("the benchmark is not installed with the package; run this in a clone of the repository, "
+                         "where the folder benchmark/ lies beside gp_mapping/")
+    return subprocess.run([sys.executable, "-m", "benchmark", *args.arguments], cwd=root, check=False).returncode

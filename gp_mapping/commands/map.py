@@ -1,0 +1,159 @@
+"""`gp-mapping map BAG… --output DIR`: the live node's road from messages to a map, as fast as the machine allows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import numpy as np
+
+from gp_mapping.bag import MAGNETIC_FIELD, ODOMETRY, count_messages
+from gp_mapping.commands import UsageError
+from gp_mapping.commands.drive import samples_of
+from gp_mapping.commands.metrics import BANDS, PredictionScores
+from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
+from gp_mapping.commands.saved import next_places, open_session
+from gp_mapping.core.config import MapSettings
+from gp_mapping.intake import DropReason, Intake
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.store.checkpoint import save_checkpoint
+from gp_mapping.store.export import export_all, write_atomic
+from gp_mapping.store.picture import unit_text
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bags", nargs="+", metavar="BAG", help="rosbag2 folder, .mcap or .db3; several in this order")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the map, its exports and the report")
+    parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
+    parser.add_argument("--model", metavar="NAME", help="as the parameter `model`")
+    parser.add_argument("--seed", type=int, metavar="N", help="as the parameter `seed`")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
+    parser.add_argument("--test", nargs="+", default=[], metavar="BAG", help="bags to test the finished map on")
+    parser.add_argument("--resume", metavar="CHECKPOINT", help="go on from this map (map.gpm)")
+    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several magnetic fields")
+    parser.add_argument("--odometry-topic", metavar="NAME", help="where a bag has several odometries")
+    parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
+
+
+def _parameters(args: argparse.Namespace) -> Parameters:
+    """Defaults, then the file, then --model and --seed, then --set."""
+    values = read_parameter_file(args.params) if args.params else {}
+    values.update({k: v for k, v in (("model", args.model), ("seed", args.seed)) if v is not None})
+    values.update(map(parse_assignment, args.set))
+    return Parameters.build(values)
+
+
+def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
+    """A new map, or the saved one; its settings then are the saved ones but for those given now."""
+    if not args.resume:
+        return MapSession(parameters.map)
+    names = {f.name for f in fields(MapSettings)} & set(parameters.given)
+    session = open_session(args.resume, **{name: getattr(parameters.map, name) for name in names})
+    session.break_pass()  # whatever comes now, it does not go on from the last sample that was saved
+    return session
+
+
+def run(args: argparse.Namespace) -> int:
+    """Map, test, export, report."""
+    started = time.perf_counter()
+    parameters = _parameters(args)
+    topics = {MAGNETIC_FIELD: args.field_topic, ODOMETRY: args.odometry_topic}
+    for bags in filter(None, (args.bags, args.test)):
+        count_messages(bags, topics)  # what is wrong with a bag is said before the work, not after it
+    output = Path(args.output)
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is a file; --output takes a folder")
+    session, intake, positions = _session(args, parameters), Intake(parameters.intake), []
+    before = session.report()["samples"]
+    for new_pass, samples in samples_of(args.bags, intake, topics, "map"):
+        if new_pass:
+            session.break_pass()
+        session.ingest(samples)
+        positions.append(samples.x.numpy())
+    session.flush()
+    if not positions:
+        raise UsageError(f"no measurement could be used: {_reasons(intake)}")
+    mapped = time.perf_counter()
+    result = {"samples": session.report()["samples"] - before, "dropped": intake.drops.as_dict(),
+              "seconds": mapped - started, "rmse_ut": None, "nlpd": None, "coverage": None, "bands": None}
+    if args.test:
+        trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
+        result.update(_test(args, parameters, session, topics, trained))
+    grid = session.render()
+    suggestions = next_places(session, grid, args.suggest)
+    report = session.report()
+    result.update({"received": dict(intake.received), "warnings": intake.warnings,
+                   "dropped_measurements": intake.drops.measurements, "passes": report["passes"],
+                   "hyperparameters": report["hyperparameters"], "noise_stddev": report["noise_stddev"],
+                   "suggestions": [{"x": s.x, "y": s.y, "score": s.score} for s in suggestions], "map": report,
+                   "bags": [str(b) for b in args.bags], "test_bags": [str(b) for b in args.test],
+                   "settings": asdict(session.settings) | asdict(parameters.intake)})
+    written = _write(output, session, suggestions, result, started)
+    print(json.dumps(result, allow_nan=False) if args.json else _summary(result, intake, session, written))
+    return 0
+
+
+def _reasons(intake: Intake) -> str:
+    return "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
+
+
+def _test(args, parameters: Parameters, session: MapSession, topics, trained: np.ndarray) -> dict:
+    """The scores on --test, every one of its measurements."""
+    intake, scores = Intake(parameters.intake), PredictionScores(session, trained)
+    started = time.perf_counter()
+    for _, samples in samples_of(args.test, intake, topics, "test"):
+        scores.add(samples)
+    result = scores.result()
+    if result["n"] == 0:
+        raise UsageError(f"no measurement of --test could be used: {_reasons(intake)}")
+    return {**{k: v for k, v in result.items() if k != "n"}, "test_samples": result["n"],
+            "test_dropped": intake.drops.as_dict(), "test_seconds": time.perf_counter() - started}
+
+
+def _write(output: Path, session: MapSession, suggestions, result: dict, started: float) -> dict[str, Path]:
+    try:
+        paths = {"checkpoint": save_checkpoint(output / "map.gpm", session.state_dict())}
+        paths.update(export_all(session, output, suggestions=suggestions))
+        paths["report"] = output / "report.json"
+        result["files"] = {name: str(path) for name, path in paths.items()}
+        result["total_seconds"] = time.perf_counter() - started
+        write_atomic(paths["report"], (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+    return paths
+
+
+def _summary(result: dict, intake: Intake, session: MapSession, written: dict[str, Path]) -> str:
+    """What a person wants to know, with units."""
+    scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
+    report = result["map"]
+    lines = [f"{result['samples']} measurements of {intake.received['magnetic_field']} in {result['passes']} passes "
+             f"and {report['path_length']:.1f} m, mapped in {result['seconds']:.1f} s"]
+    for reason in DropReason:
+        if intake.drops[reason]:
+            lines.append(f"  dropped {intake.drops[reason]}: {reason.explanation} [{reason.value}]")
+    lines += [f"  warning: {text}" for text in intake.warnings]
+    lines.append("hyper-parameters")
+    for name, value in report["hyperparameters"].items():
+        if isinstance(value, float):
+            lines.append(f"  {name:18} {value / scale:8.3f} {unit}" if name.endswith("stddev")
+                         else f"  {name:18} {value:8.3f} m")
+    lines.append(f"  {'predictive noise':18} {result['noise_stddev'] / scale:8.3f} {unit}")
+    if result["rmse_ut"] is not None:
+        lines += ["test                   n   RMSE µT    NLPD   in 95 %"]
+        rows = {"all": {**result, "n": result["test_samples"]}, **{f"{b} m of path": result["bands"][b] for b in BANDS}}
+        for name, row in rows.items():
+            numbers = f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f} {row['coverage']:9.3f}" if row["n"] else ""
+            lines.append(f"  {name:16} {row['n']:6d} {numbers}")
+    if result["suggestions"]:
+        places = ", ".join(f"({s['x']:.2f}, {s['y']:.2f})" for s in result["suggestions"])
+        lines.append(f"measure next at {places} m")
+    lines.append("written: " + ", ".join(map(str, written.values())))
+    return "\n".join(lines)

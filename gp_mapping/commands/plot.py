@@ -1,0 +1,45 @@
+"""`gp-mapping plot DIR_or_checkpoint`: a picture of a saved map."""
+
+from __future__ import annotations
+
+import argparse
+from io import BytesIO
+from pathlib import Path
+
+from gp_mapping.commands import UsageError
+from gp_mapping.commands.saved import checkpoint_in, next_places, open_session
+from gp_mapping.store.export import write_atomic
+from gp_mapping.store.picture import draw_map
+
+__all__ = ["add_arguments", "run"]
+
+_FORMATS = ("png", "pdf", "svg")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm")
+    parser.add_argument("--output", metavar="FILE", help=".png, .pdf or .svg (default: map.png beside the map)")
+    parser.add_argument("--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)")
+    parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load, draw, say where."""
+    checkpoint = checkpoint_in(args.map)
+    output = Path(args.output) if args.output else checkpoint.with_name("map.png")
+    kind = output.suffix.lstrip(".").lower()
+    if kind not in _FORMATS:
+        raise UsageError(f"{output}: expected a name that ends in {', '.join('.' + f for f in _FORMATS)}")
+    session = open_session(checkpoint, **({} if args.resolution is None else {"resolution": args.resolution}))
+    if session.report()["cells"] == 0:
+        raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
+    grid, picture = session.render(), BytesIO()
+    draw_map(session, grid, next_places(session, grid, args.suggest)).savefig(picture, format=kind)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(output, picture.getvalue())
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+    print(output)
+    return 0

@@ -1,0 +1,125 @@
+"""A map as a picture: mean, standard deviation, path, inducing inputs, suggestions; with the truth, its error, too."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from gp_mapping.mapping.grid import FieldGrid
+
+__all__ = ["draw_map", "unit_text"]
+
+_DPI = 130
+_PANEL = 5.2  # inches along the longer side of a panel
+_UNKNOWN_COLOUR = "#d9d9d9"
+
+
+def unit_text(unit: str) -> str:
+    """uT as people write it."""
+    return "µ" + unit[1:] if len(unit) > 1 and unit[0] == "u" else unit
+
+
+def _truth_values(truth, grid: FieldGrid) -> np.ndarray:
+    """The truth on the grid, (H, W) SI."""
+    values = truth(grid.centres()) if callable(truth) else truth
+    values = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values, np.float64)
+    if values.size != math.prod(grid.shape):
+        raise ValueError(f"truth has shape {values.shape}, expected {grid.shape}: one value for each cell of the grid")
+    return values.reshape(grid.shape)
+
+
+def _lines(path: np.ndarray) -> np.ndarray:
+    """The path with NaN rows where it is broken between passes, so that no line is drawn across."""
+    if len(path) < 3:
+        return path
+    steps = np.linalg.norm(np.diff(path, axis=0), axis=1)
+    return np.insert(path, np.flatnonzero(steps > 4.0 * np.median(steps)) + 1, np.nan, axis=0)
+
+
+def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
+    """The figure; `figure.savefig(path)` writes it. Values are shown in the map's display unit.
+
+    suggestions: things with x and y.  truth: (H, W) on the grid, or a function of (N, 2) metres, SI.
+    """
+    scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
+    known = grid.known.numpy()
+    mean, stddev = grid.mean.numpy() / scale, grid.stddev.numpy() / scale
+    shown = mean[known] if known.any() else mean
+    panels = [("Mean", f"field ({unit})", np.where(known, mean, np.nan), "viridis", (shown.min(), shown.max())),
+              ("Standard deviation", f"standard deviation ({unit})", stddev, "magma", (0.0, stddev.max()))]
+    if truth is not None:
+        true = _truth_values(truth, grid) / scale
+        low, high = min(shown.min(), true[known].min()), max(shown.max(), true[known].max())
+        panels[0] = (*panels[0][:4], (low, high))
+        panels.insert(1, ("Truth", f"field ({unit})", true, "viridis", (low, high)))
+        error = np.where(known, mean - true, np.nan)
+        most = float(np.nanmax(np.abs(error))) or 1.0
+        panels.append(("Mean − truth", f"error ({unit})", error, "RdBu_r", (-most, most)))
+    figure, axes = _canvas(len(panels), grid)
+    for axis, panel in zip(axes, panels):
+        _panel(figure, axis, grid, *panel)
+    handles = _overlays(axes, panels, session, suggestions)
+    if not known.all():
+        handles.append(axes[0].fill_between([], [], color=_UNKNOWN_COLOUR, label="unknown"))
+    figure.suptitle(_headline(session, grid, scale, unit), fontsize=11)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _canvas(panels: int, grid: FieldGrid):
+    """Two panels side by side, or stacked where the map is much wider than high; four in a square."""
+    height, width = grid.shape
+    aspect = min(max(width / height, 0.25), 4.0)
+    size = (_PANEL, _PANEL / aspect) if aspect >= 1 else (_PANEL * aspect, _PANEL)
+    rows, columns = (2, 2) if panels == 4 else ((2, 1) if aspect > 2 else (1, 2))
+    figure = Figure(figsize=(max(columns * (size[0] + 1.6), 7.5), rows * (size[1] + 0.6) + 0.9), dpi=_DPI,
+                    layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
+
+
+def _panel(figure, axis, grid: FieldGrid, title, label, values, colours, limits) -> None:
+    height, width = grid.shape
+    left, bottom = grid.origin
+    extent = (left, left + width * grid.resolution, bottom, bottom + height * grid.resolution)
+    axis.set_facecolor(_UNKNOWN_COLOUR)
+    image = axis.imshow(values, origin="lower", extent=extent, cmap=colours, vmin=limits[0], vmax=limits[1],
+                        interpolation="nearest")
+    figure.colorbar(image, ax=axis, label=label, shrink=0.85)
+    axis.set(title=title, xlabel="x (m)", ylabel="y (m)", aspect="equal", autoscale_on=False)  # the map sets the limits
+    axis.label_outer()
+
+
+def _overlays(axes, panels, session, suggestions) -> list:
+    """Path, inducing inputs and suggestions; the legend's handles."""
+    path, inducing, handles = session.path.numpy(), session.inducing.numpy(), {}
+    for axis, (title, *_) in zip(axes, panels):
+        if title == "Truth":
+            continue
+        light = title == "Standard deviation"
+        if len(path):
+            line, = axis.plot(*_lines(path).T, color="#7fd3ff" if light else "black", lw=0.7, alpha=0.8, label="path")
+            handles.setdefault("path", line)
+        if len(inducing) and light:
+            handles["inducing"] = axis.scatter(*inducing.T, s=10, color="#8cff66", edgecolors="black",
+                                               linewidths=0.5, label=f"inducing inputs ({len(inducing)})")
+        for number, place in enumerate(suggestions or (), 1):
+            handles["suggestions"] = axis.scatter(place.x, place.y, s=150, marker="o", color="white", edgecolors="red",
+                                                  linewidths=1.5, zorder=5, clip_on=False, label="suggested next")
+            axis.annotate(str(number), (place.x, place.y), ha="center", va="center", fontsize=8, color="red", zorder=6)
+    return list(handles.values())
+
+
+def _headline(session, grid: FieldGrid, scale: float, unit: str) -> str:
+    report = session.report()
+    parts = [f"{report['samples']} measurements", f"noise of one measurement {grid.noise_stddev / scale:.2g} {unit}"]
+    lengthscale = report.get("hyperparameters", {}).get("lengthscale")
+    if isinstance(lengthscale, float):
+        parts.append(f"lengthscale {lengthscale:.2g} m")
+    if isinstance(report.get("path_length"), float):
+        parts.insert(1, f"{report['path_length']:.0f} m of path")
+    return ", ".join(parts)
