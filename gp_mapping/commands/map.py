@@ -15,7 +15,7 @@ from gp_mapping.commands import UsageError
 from gp_mapping.commands.drive import samples_of
 from gp_mapping.commands.metrics import BANDS, PredictionScores
 from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
-from gp_mapping.commands.saved import next_places, open_session
+from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.core.config import MapSettings
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.mapping.session import MapSession
@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     for bags in filter(None, (args.bags, args.test)):
         count_messages(bags, topics)  # what is wrong with a bag is said before the work, not after it
     output = Path(args.output)
+    check_suggest(args.suggest)
     if output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file; --output takes a folder")
     session, intake, positions = _session(args, parameters), Intake(parameters.intake), []

@@ -14,7 +14,7 @@ from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.suggest import Suggestions, suggest
 from gp_mapping.store.checkpoint import load_checkpoint
 
-__all__ = ["checkpoint_in", "next_places", "open_session"]
+__all__ = ["check_suggest", "checkpoint_in", "next_places", "open_session"]
 
 CHECKPOINT = "map.gpm"
 _APART = 0.5  # m between two suggestions
@@ -41,13 +41,18 @@ def open_session(path, **overrides) -> MapSession:
         raise UsageError(f"{path}: {error}") from error
 
 
+def check_suggest(count: int) -> None:
+    """UsageError for a negative number of suggestions."""
+    if count < 0:
+        raise UsageError(f"--suggest is {count}, expected 0 or more")
+
+
 def next_places(session: MapSession, grid: FieldGrid, count: int) -> Suggestions | tuple:
     """Up to count places with the largest variance, 0.5 m apart and between the places where the robot has been.
 
     A recording has no map of obstacles; inside the hull of its path is where a robot may well go again.
     """
-    if count < 0:
-        raise UsageError(f"--suggest is {count}, expected 0 or more")
+    check_suggest(count)
     if not count:
         return ()
     inside = _hull(session.path.numpy(), grid)

@@ -1,0 +1,124 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from matplotlib.image import imread
+
+from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.planning.suggest import Suggestion
+from gp_mapping.store.export import UNKNOWN, export_all, to_levels
+from gp_mapping.store.picture import draw_map, unit_text
+
+
+def truth(x):
+    """45 µT and a slope of 2 µT/m; (N, 2) -> (N,)."""
+    return 45e-6 + 2e-6 * np.asarray(x)[:, 0]
+
+
+@pytest.fixture(scope="module")
+def session():
+    """A map of an L-shaped drive, so that a corner of the grid stays unknown."""
+    out = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.5))
+    leg = np.linspace(0.0, 3.0, 300)
+    x = np.concatenate([np.stack([leg, 0 * leg], 1), np.stack([3 + 0 * leg, leg], 1)])
+    y = truth(x) + 1e-7 * np.random.default_rng(0).standard_normal(600)
+    out.ingest(Samples(x, y, stamp=0.05 * np.arange(600)))
+    out.flush()
+    return out
+
+
+@pytest.fixture(scope="module")
+def exported(session, tmp_path_factory):
+    return export_all(session, tmp_path_factory.mktemp("out") / "deep" / "er", [Suggestion(1.0, 1.0, 2e-12)], truth)
+
+
+def test_every_export_is_there(exported):
+    assert {name: path.name for name, path in exported.items()} == {
+        "npz": "map.npz", "mean_yaml": "mean.yaml", "mean_pgm": "mean.pgm", "stddev_yaml": "stddev.yaml",
+        "stddev_pgm": "stddev.pgm", "png": "map.png"}
+    assert sorted(p.name for p in exported["npz"].parent.iterdir()) == sorted(p.name for p in exported.values())
+
+
+def test_npz_holds_the_grid_in_si(session, exported):
+    grid = session.render()
+    with np.load(exported["npz"], allow_pickle=False) as data:
+        np.testing.assert_array_equal(data["mean"], grid.mean)
+        np.testing.assert_array_equal(data["stddev"], grid.stddev)
+        np.testing.assert_array_equal(data["known"], grid.known)
+        xs, ys = np.meshgrid(data["x"], data["y"])
+        np.testing.assert_allclose(np.stack([xs.ravel(), ys.ravel()], 1), grid.centres(), atol=1e-12)
+        assert json.loads(str(data["report"]))["samples"] == 600
+        assert data["suggestions"].tolist() == [[1.0, 1.0, 2e-12]]
+        near = np.abs(ys) < 0.05
+        inside = near & (xs > 0) & (xs < 3)
+        np.testing.assert_allclose(data["mean"][inside], truth(np.stack([xs[inside], ys[inside]], 1)), atol=0.3e-6)
+
+
+def read_pgm(path):
+    data = path.read_bytes()
+    magic, size, depth, pixels = data.split(b"\n", 3)
+    assert magic == b"P5" and depth == b"255"
+    width, height = map(int, size.split())
+    return np.frombuffer(pixels, np.uint8).reshape(height, width)
+
+
+@pytest.mark.parametrize("name", ["mean", "stddev"])
+def test_map_server_files_say_what_the_map_says(session, exported, name):
+    grid = session.render()
+    text = exported[f"{name}_yaml"].read_text()
+    info, image = yaml.safe_load(text), read_pgm(exported[f"{name}_pgm"])
+    assert info["image"] == f"{name}.pgm" and info["mode"] == "raw" and info["negate"] == 0
+    assert info["resolution"] == grid.resolution and info["origin"] == pytest.approx([*grid.origin, 0.0])
+    assert image.shape == grid.shape
+    image, values = image[::-1], getattr(grid, name).numpy()  # the first row of a picture is the top of the map
+    assert ((image == UNKNOWN) == ~grid.known.numpy()).all() and (~grid.known).any() and grid.known.any()
+    limits = [line for line in text.splitlines() if line.startswith(("# pixel 1 ", "# pixel 98 "))]
+    low, high = (float(line.split("=")[1]) for line in limits)
+    back = low + (image[grid.known].astype(float) - 1) / 97 * (high - low)
+    np.testing.assert_allclose(back, values[grid.known], atol=0.51 * (high - low) / 97)
+
+
+def test_levels_of_a_flat_and_of_an_unknown_map():
+    known = np.ones((2, 2), bool)
+    assert (to_levels(np.full((2, 2), 5.0), known)[0] == 1).all()
+    assert (to_levels(np.full((2, 2), 5.0), ~known)[0] == UNKNOWN).all()
+
+
+def test_the_picture_has_its_panels_with_units(session, exported):
+    assert imread(exported["png"]).shape[0] > 500
+    figure = draw_map(session, session.render(), [Suggestion(1.0, 1.0, 0.0)], truth)
+    titles = [axis.get_title() for axis in figure.axes if axis.get_title()]
+    assert titles == ["Mean", "Truth", "Standard deviation", "Mean − truth"]
+    labels = {axis.get_ylabel() for axis in figure.axes}
+    assert {"field (µT)", "standard deviation (µT)", "error (µT)", "y (m)"} <= labels
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["path", "suggested next", f"inducing inputs ({len(session.inducing)})", "unknown"]
+    assert "600 measurements" in figure.get_suptitle()
+
+
+def test_the_truth_may_be_a_tensor_and_must_fit(session):
+    grid = session.render()
+    tensor = torch.as_tensor(truth(grid.centres())).reshape(grid.shape)
+    assert len(draw_map(session, grid, truth=tensor).axes) == 8
+    with pytest.raises(ValueError, match="one value for each cell"):
+        draw_map(session, grid, truth=tensor[:-1])
+
+
+def test_no_line_is_drawn_between_two_passes(session):
+    figure = draw_map(session, session.render())
+    line = figure.axes[0].get_lines()[0].get_xydata()
+    steps = np.linalg.norm(np.diff(line, axis=0), axis=1)
+    assert np.nanmax(steps) < 0.5
+
+
+def test_an_empty_map_is_not_exported(tmp_path):
+    with pytest.raises(ValueError, match="empty"):
+        export_all(MapSession(MapSettings()), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_of_units():
+    assert unit_text("uT") == "µT" and unit_text("ppm") == "ppm" and unit_text("u") == "u"

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from gp_mapping.commands.metrics import PredictionScores, score
+from gp_mapping.core.types import Prediction, Samples
+
+
+def test_scores_are_those_of_a_gaussian():
+    generator = np.random.default_rng(0)
+    variance = generator.uniform(0.5, 4.0, 20000)
+    error = generator.standard_normal(20000) * np.sqrt(variance)
+    result = score(error, variance)
+    assert result["rmse_ut"] == pytest.approx(np.sqrt(np.mean(error**2)))
+    assert result["nlpd"] == pytest.approx(-norm.logpdf(error, scale=np.sqrt(variance)).mean())
+    assert result["coverage"] == pytest.approx(0.95, abs=0.005) and result["n"] == 20000
+
+
+def test_no_sample_is_no_number():
+    assert score([], []) == {"rmse_ut": None, "nlpd": None, "coverage": None, "n": 0}
+
+
+class Flat:
+    """A map that says 50 µT with sd 1 µT everywhere, and noise of sd 2 µT."""
+
+    def predict(self, x):
+        one = torch.ones((len(x), 1), dtype=torch.float64)
+        return Prediction(50e-6 * one, 1e-12 * one, torch.tensor([4e-12], dtype=torch.float64))
+
+
+def test_bands_go_by_the_distance_to_the_training_path():
+    scores = PredictionScores(Flat(), np.array([[0.0, 0.0], [10.0, 0.0]]))
+    x = torch.tensor([[0.05, 0.0], [10.0, 0.09], [0.0, 0.1], [0.0, 0.29], [0.0, 0.31], [5.0, 0.0]])
+    y = torch.tensor([51.0, 49.0, 52.0, 48.0, 50.0, 60.0]) * 1e-6
+    scores.add(Samples(x[:3], y[:3]))
+    scores.add(Samples(x[3:], y[3:]))
+    result = scores.result()
+    assert {name: band["n"] for name, band in result["bands"].items()} == {"<0.1": 2, "0.1-0.3": 2, ">0.3": 2}
+    assert result["bands"]["<0.1"]["rmse_ut"] == pytest.approx(1.0, rel=1e-5)
+    assert result["bands"]["0.1-0.3"]["rmse_ut"] == pytest.approx(2.0, rel=1e-5)
+    assert result["bands"][">0.3"]["coverage"] == 0.5
+    assert result["n"] == 6
+    assert result["nlpd"] == pytest.approx(-norm.logpdf([1, 1, 2, 2, 0, 10], scale=np.sqrt(5.0)).mean(), rel=1e-5)
+
+
+def test_nothing_added_is_no_number():
+    assert PredictionScores(Flat(), np.zeros((1, 2))).result()["bands"]["<0.1"]["n"] == 0
