@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 
 
-def invensense():
-    """The folder of the recordings; skips the test, and says why, where there is none."""
+def invensense() -> Path:
+    """Folder of K-time.csv, K-loc.csv, K-mag.csv (README: where to get them); skips, and says why, where there is none.
+
+    Fails where GP_MAPPING_DATA names a folder without them: a wrong name must not pass for an absent one.
+    """
     named = os.environ.get("GP_MAPPING_DATA")
-    root = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = root / "magnetic" / "invensense"
-    if not folder.is_dir():
-        pytest.skip(f"no recordings: {folder} is absent; GP_MAPPING_DATA names a folder with magnetic/invensense")
-    return folder
+    base = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
+    for folder in (base / "magnetic" / "invensense", base / "invensense"):
+        if (folder / "1-mag.csv").is_file():
+            return folder
+    if named:
+        pytest.fail(f"GP_MAPPING_DATA is {named}, but neither magnetic/invensense nor invensense in it has 1-mag.csv")
+    pytest.skip("the recordings are not here: GP_MAPPING_DATA names the folder that holds invensense/ (see README.md)")

@@ -52,6 +52,11 @@ def test_versions_agree():
     assert "Forthcoming" in changelog or version in changelog
 
 
+def test_colcon_finds_pytest():
+    """colcon test runs an empty unittest suite, and succeeds, unless setup.py asks for pytest."""
+    assert "pytest" in ast.literal_eval(setup_arguments()["extras_require"])["test"]
+
+
 @pytest.mark.parametrize("name", sorted(scripts()))
 def test_entry_points_are_callable(name):
     module, function = scripts()[name].split(":")
