@@ -159,4 +159,5 @@ def test_readme_python_example_runs(tmp_path):
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
