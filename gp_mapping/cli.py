@@ -45,7 +45,15 @@ def main(argv: list[str] | None = None) -> int:
     if argv[0] not in COMMANDS:
         overview.error(f"unknown command {argv[0]!r}; expected one of: {', '.join(COMMANDS)}")
     name, text = COMMANDS[argv[0]]
-    module = importlib.import_module(f"gp_mapping.commands.{name}")
+    try:
+        module = importlib.import_module(f"gp_mapping.commands.{name}")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        if missing in ("", "gp_mapping"):
+            raise
+        print(f"gp-mapping {argv[0]}: the Python package {missing!r} is not installed; README.md says where it comes "
+              "from (of those that apt has not: pip install rosbags)", file=sys.stderr)
+        return 2
     parser = argparse.ArgumentParser(prog=f"gp-mapping {argv[0]}", description=text[0].upper() + text[1:] + ".")
     module.add_arguments(parser)
     args = parser.parse_args(argv[1:])

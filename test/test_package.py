@@ -75,6 +75,14 @@ def test_offline_part_imports_without_rclpy():
     assert done.returncode == 0, done.stderr
 
 
+def test_commands_say_when_rosbags_is_missing():
+    """apt has no rosbags, so a ROS machine may lack it: one line and exit code 2, no traceback."""
+    code = ("import sys; sys.modules['rosbags'] = None\n"
+            "from gp_mapping.cli import main; sys.exit(main(['map', 'drive', '--output', 'out']))")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "pip install rosbags" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_message_packages_are_in_the_manifest():
     """Whatever gp_mapping/ros and launch/ import from ROS is a dependency that rosdep can install, tf2_ros aside."""
     named = {e.text for e in MANIFEST.iter("exec_depend")}
