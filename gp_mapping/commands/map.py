@@ -25,6 +25,8 @@ from gp_mapping.store.picture import unit_text
 
 __all__ = ["add_arguments", "run"]
 
+_UNITS = {"lengthscale": "m", "time_offset": "s"}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
@@ -109,8 +111,8 @@ def _test(args, parameters: Parameters, session: MapSession, topics, trained: np
     """The scores on --test, every one of its measurements."""
     intake, scores = Intake(parameters.intake), PredictionScores(session, trained)
     started = time.perf_counter()
-    for _, samples in samples_of(args.test, intake, topics, "test"):
-        scores.add(samples)
+    for new_pass, samples in samples_of(args.test, intake, topics, "test"):
+        scores.add(samples, new_pass)
     result = scores.result()
     if result["n"] == 0:
         raise UsageError(f"no measurement of --test could be used: {_reasons(intake)}")
@@ -143,9 +145,10 @@ def _summary(result: dict, intake: Intake, session: MapSession, written: dict[st
     lines += [f"  warning: {text}" for text in intake.warnings]
     lines.append("hyper-parameters")
     for name, value in report["hyperparameters"].items():
-        if isinstance(value, float):
-            lines.append(f"  {name:18} {value / scale:8.3f} {unit}" if name.endswith("stddev")
-                         else f"  {name:18} {value:8.3f} m")
+        if name.endswith("stddev"):
+            lines.append(f"  {name:18} {value / scale:8.3f} {unit}")
+        else:
+            lines.append(f"  {name:18} {value:8.3f} {_UNITS.get(name, '')}".rstrip())
     lines.append(f"  {'predictive noise':18} {result['noise_stddev'] / scale:8.3f} {unit}")
     if result["rmse_ut"] is not None:
         lines += ["test                   n   RMSE µT    NLPD   in 95 %"]

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 from scipy.spatial import cKDTree
 
-__all__ = ["BANDS", "PredictionScores", "score"]
+from gp_mapping.core.types import Samples
+
+__all__ = ["BANDS", "PredictionScores", "score", "velocities"]
 
 BANDS = ("<0.1", "0.1-0.3", ">0.3")  # metres to the nearest training position
 _EDGES = (0.1, 0.3)
+_HALF_STEP = 0.25  # s
+_CHUNK = 5000  # samples predicted at once
 _QUANTILE = 1.959963984540054  # of the standard normal at 97.5 %
 
 
@@ -28,29 +33,51 @@ def score(error, variance) -> dict:
             "coverage": float(np.mean(np.abs(error) <= _QUANTILE * np.sqrt(variance))), "n": len(error)}
 
 
-class PredictionScores:
-    """Collects errors of one map; `train` is where it was trained, all positions (N, 2) in metres.
+def velocities(stamp: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Of one pass, (N, D) m/s: (x(t + h) − x(t − h)) / 2h with h = 0.25 s, one-sided at the ends; 0 for one sample.
 
-    unit: what the numbers are in, in SI (1e-6 T = 1 µT).
+    stamp: (N,) s, growing.  x: (N, D) m.
+    """
+    early, late = np.maximum(stamp - _HALF_STEP, stamp[0]), np.minimum(stamp + _HALF_STEP, stamp[-1])
+    moved = [np.interp(late, stamp, column) - np.interp(early, stamp, column) for column in x.T]
+    return np.stack(moved, 1) / np.where(late > early, late - early, 1.0)[:, None]
+
+
+class PredictionScores:
+    """Errors of one map on measurements it has not seen, as a robot that drives by would make them.
+
+    train: (N, 2) m, every position it was trained at.  unit: what the numbers are in, in SI (1e-6 T = 1 µT).
     """
 
     def __init__(self, session, train: np.ndarray, unit: float = 1e-6):
         self._session, self._unit, self._tree = session, unit, cKDTree(train)
-        self._errors: list[np.ndarray] = []
-        self._variances: list[np.ndarray] = []
-        self._distances: list[np.ndarray] = []
+        self._pass: list[Samples] = []
+        self._parts: list[np.ndarray] = []  # rows of error, variance, distance
 
-    def add(self, samples) -> None:
-        """Predict at the samples and keep errors, predictive variances and distances to the training path."""
-        prediction = self._session.predict(samples.x)
-        self._errors.append((samples.y - prediction.mean.cpu()).numpy()[:, 0] / self._unit)
-        self._variances.append(prediction.measurement_variance.cpu().numpy()[:, 0] / self._unit**2)
-        self._distances.append(self._tree.query(samples.x.numpy())[0])
+    def add(self, samples: Samples, new_pass: bool = False) -> None:
+        """Take in the next samples of the stream; new_pass as `Intake.batches` says it."""
+        if new_pass:
+            self._score_pass()
+        self._pass.append(samples)
+
+    def _score_pass(self) -> None:
+        """Predict along one pass, with its velocity: the map may have learned a time offset and a heading term."""
+        if not self._pass:
+            return
+        samples, self._pass = Samples.concatenate(self._pass), []
+        x = samples.x.numpy()
+        velocity = velocities(samples.stamp.numpy() - float(samples.stamp[0]), x)
+        for at in range(0, len(x), _CHUNK):
+            part = slice(at, at + _CHUNK)
+            prediction = self._session.predict(samples.x[part], torch.from_numpy(velocity[part]))
+            error = (samples.y[part] - prediction.mean.cpu()).numpy()[:, 0] / self._unit
+            variance = prediction.measurement_variance.cpu().numpy()[:, 0] / self._unit**2
+            self._parts.append(np.stack([error, variance, self._tree.query(x[part])[0]], 1))
 
     def result(self) -> dict:
         """rmse_ut, nlpd, coverage, n over all, and `bands`: the same by distance to the training path in metres."""
-        error, variance, distance = (np.concatenate(a) if a else np.empty(0)
-                                     for a in (self._errors, self._variances, self._distances))
+        self._score_pass()
+        error, variance, distance = np.concatenate([np.empty((0, 3)), *self._parts]).T
         band = np.digitize(distance, _EDGES)
         bands = {name: score(error[band == i], variance[band == i]) for i, name in enumerate(BANDS)}
         return {**score(error, variance), "bands": bands}

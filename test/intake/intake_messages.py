@@ -34,3 +34,15 @@ def drain(intake, finish=True):
             breaks.append(len(rows))
         rows += np.column_stack([samples.stamp, samples.x, samples.y]).tolist()
     return np.array(rows).reshape(-1, 4), breaks
+
+
+def drive(start=0.0, seconds=2.0, rate=50.0, odometry_rate=20.0, speed=0.2, origin=(0.0, 0.0)):
+    """Fields and poses of a straight drive along x, each stream in order."""
+    fields = [field_message(start + i / rate, (0.0, 0.0, (40 + i % 7) * 1e-6)) for i in range(int(seconds * rate))]
+    poses = [odometry_message(start + i / odometry_rate, (origin[0] + speed * i / odometry_rate, origin[1], 0.0))
+             for i in range(int(seconds * odometry_rate) + 1)]
+    return fields, poses
+
+
+def by_stamp(*streams):
+    return sorted((m for s in streams for m in s), key=lambda m: (m.header.stamp.sec, m.header.stamp.nanosec))
