@@ -10,7 +10,7 @@ from gp_mapping.mapping.session import MapSession
 
 __all__ = ["CHECKPOINT", "open_session", "save_session"]
 
-CHECKPOINT = "map.gpmap"
+CHECKPOINT = "map.gpm"
 
 
 def open_session(settings: MapSettings, given: set[str], load: str) -> MapSession:
@@ -24,7 +24,9 @@ def open_session(settings: MapSettings, given: set[str], load: str) -> MapSessio
     from gp_mapping.store.checkpoint import load_checkpoint
 
     overrides = {f.name: getattr(settings, f.name) for f in fields(MapSettings) if f.name in given}
-    return MapSession.from_state_dict(load_checkpoint(Path(load).expanduser()), **overrides)
+    session = MapSession.from_state_dict(load_checkpoint(Path(load).expanduser()), **overrides)
+    session.break_pass()  # whatever comes now does not go on from the last sample that was saved
+    return session
 
 
 def save_session(session: MapSession, directory: str, suggestions=None) -> dict[str, Path]:

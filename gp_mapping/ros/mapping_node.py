@@ -152,7 +152,7 @@ class MappingNode(Node):
         results, self._requested = self.worker.results, None
         if results is not None and results is not self._published:
             self._published = results
-            self.publishers_.publish(results, self.frame, time.monotonic())
+            self.publishers_.publish(results, self.frame)
 
     @property
     def frame(self) -> str:

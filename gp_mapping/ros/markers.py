@@ -1,4 +1,4 @@
-"""What the map is made of, for RViz: inducing inputs, memory, path, and a legend with the limits of the colours."""
+"""What the map is made of, for RViz: inducing inputs, memory, path, suggestions, and a legend with the limits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 __all__ = ["NAMESPACES", "delete_all", "legend_text", "map_markers"]
 
-NAMESPACES = ("inducing", "memory", "path", "legend")
+NAMESPACES = ("inducing", "memory", "path", "suggestions", "legend")
 MOST_POINTS = 4000  # a Point is a Python object: more would cost the executor more than the map itself
 
 
 def _points(xy) -> list[Point]:
     """(K, 2) tensor to Points, every ⌈K / MOST_POINTS⌉-th where there are too many."""
+    if not len(xy):
+        return []
     step = max(1, -(-len(xy) // MOST_POINTS))
     return [Point(x=x, y=y, z=0.0) for x, y in xy[::step].tolist()]
 
@@ -34,17 +36,20 @@ def legend_text(limits, unit: str, scale: float) -> str:
     return f"mean {mean_low} to {mean_high} {unit}\nstddev {stddev_low} to {stddev_high} {unit}"
 
 
-def map_markers(*, inducing, memory, path, grid, limits, unit: str, scale: float, header: Header) -> MarkerArray:
+def map_markers(*, inducing, memory, path, suggestions, grid, limits, unit: str, scale: float,
+                header: Header) -> MarkerArray:
     """Markers with stable namespaces and ids, so that each array replaces the one before.
 
-    inducing (M, 2), memory (m, 2), path (K, 2): map frame.  grid: FieldGrid or None; it places the legend.
+    inducing (M, 2), memory (m, 2), path (K, 2), suggestions (k, 2): tensors, map frame.
+    grid: FieldGrid or None; it places the legend.
     """
     cell = float(grid.resolution) if grid is not None else 0.05
     out = []
     for namespace, xy, kind, size, colour in (
             ("inducing", inducing, Marker.POINTS, cell, (1.0, 1.0, 1.0, 1.0)),
             ("memory", memory, Marker.POINTS, 0.6 * cell, (0.1, 0.1, 0.1, 0.7)),
-            ("path", path, Marker.LINE_STRIP, 0.3 * cell, (0.2, 0.9, 0.3, 1.0))):
+            ("path", path, Marker.LINE_STRIP, 0.3 * cell, (0.2, 0.9, 0.3, 1.0)),
+            ("suggestions", suggestions, Marker.SPHERE_LIST, 2.5 * cell, (1.0, 0.5, 0.1, 0.9))):
         marker = _marker(header, namespace, kind, size, colour)
         marker.points = _points(xy)
         fewest = 2 if kind == Marker.LINE_STRIP else 1

@@ -32,7 +32,7 @@ class _Output:
     publisher: object
     subscribers: int = 0
     revision: int | None = None  # of what was published last; None: this topic has news whatever the revision
-    time: float = float("-inf")
+    asked: float = float("-inf")  # when it was last due: pace does not depend on how long drawing takes
 
 
 class MapPublishers:
@@ -45,6 +45,7 @@ class MapPublishers:
                          for name, kind in TOPICS.items()}
         self._due: set[str] = set()
         self._last_grid = None
+        self._suggested = ()
         self.limits: outbound.Limits | None = None
         self.published = 0  # sets of results
 
@@ -68,12 +69,13 @@ class MapPublishers:
             period = periods[PART[name]]
             joined = output.revision is None
             if count and period and revision and (joined or (output.revision != revision and
-                                                             now - output.time >= 0.9 * period)):
+                                                             now - output.asked >= 0.9 * period)):
                 self._due.add(name)
+                output.asked = now
         return {PART[name] for name in self._due}
 
-    def publish(self, results, frame: str, now: float) -> None:
-        """Publish Results on the topics that were due. frame: of the map.  now: monotonic seconds."""
+    def publish(self, results, frame: str) -> None:
+        """Publish Results on the topics that were due. frame: of the map."""
         header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
         grid, self._last_grid = results.grid, results.grid
         self.limits = outbound.field_limits(grid) or self.limits
@@ -82,7 +84,7 @@ class MapPublishers:
             output = self._outputs[name]
             if made[name] is not None:
                 output.publisher.publish(made[name]())
-            output.revision, output.time = results.revision, now
+            output.revision = results.revision
         self._due = set()
         self.published += 1
 
@@ -97,10 +99,12 @@ class MapPublishers:
         }
         if results.inducing is not None:
             made["markers"] = lambda: markers.map_markers(
-                inducing=results.inducing, memory=results.memory, path=results.path, grid=grid, limits=self.limits,
+                inducing=results.inducing, memory=results.memory, path=results.path,
+                suggestions=self._suggested, grid=grid, limits=self.limits,
                 unit=self._unit, scale=self._scale, header=header)
         if results.suggestions is not None:
             places, start = [(s.x, s.y) for s in results.suggestions], results.position
+            self._suggested = results.suggestions.positions
             made["suggestion"] = (lambda: outbound.pose_stamped(places, start, header)) if places else None
             made["suggestions"] = lambda: outbound.pose_array(places, start, header)
         return made
@@ -118,5 +122,6 @@ class MapPublishers:
         self._outputs["markers"].publisher.publish(markers.delete_all(header))
         self._outputs["suggestions"].publisher.publish(outbound.pose_array((), None, header))
         self._last_grid = self.limits = None
+        self._suggested = ()
         for output in self._outputs.values():
             output.revision = None

@@ -156,9 +156,9 @@ class Peer:
         return float(self.values.get(key, 0.0))
 
     def settle(self) -> None:
-        """Until two whole reports have come that were made after now."""
+        """Until two reports have come: the second is of a status that the worker made after now."""
         seen = self.statuses
-        self.until(lambda: self.statuses >= seen + 7, what="no diagnostics")
+        self.until(lambda: self.statuses >= seen + 6, what="no diagnostics")
 
     def call(self, kind, name: str, request, timeout: float = 30.0):
         """Call a service."""

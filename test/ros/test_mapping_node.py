@@ -66,10 +66,10 @@ def _check_against_cloud(mean, stddev, cloud, limits):
                                atol=(high - low) / 194 * 1.01)
     np.testing.assert_allclose((grid_array(stddev)[rows, columns] - 1) / 97 * stddev_high, points[:, 5],
                                atol=stddev_high / 194 * 1.01)
-    sure = points[:, 5] < 0.5e-6
-    truth = np.array([field_at(x, y) for x, y in points[sure, :2]])
-    assert sure.sum() > 30
-    np.testing.assert_allclose(points[sure, 4], truth, atol=2e-6)
+    error = points[:, 4] - np.array([field_at(x, y) for x, y in points[:, :2]])
+    assert (np.abs(error) < 3.0 * points[:, 5]).mean() > 0.97
+    near = points[:, 5] < np.quantile(points[:, 5], 0.1)
+    assert np.sqrt((error[near] ** 2).mean()) < 1e-6
     np.testing.assert_array_equal(points[:, 3], points[:, 4])
 
 
@@ -141,9 +141,9 @@ def test_wrong_parameters_end_the_start_with_reasons(tmp_path):
 
 
 def test_a_checkpoint_that_cannot_be_used_ends_the_start(tmp_path):
-    broken = tmp_path / "map.gpmap"
+    broken = tmp_path / "map.gpm"
     broken.write_bytes(b"not a checkpoint")
-    for name in (str(broken), str(tmp_path / "missing.gpmap")):
+    for name in (str(broken), str(tmp_path / "missing.gpm")):
         path = parameter_file(tmp_path, load_checkpoint=name)
         done = subprocess.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
                                str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -160,9 +160,9 @@ def test_sigint_saves_and_the_next_node_goes_on_from_it(tmp_path):
         peer.drive(0.0, 3.0, speed=4.0)
         peer.spin(0.3)
         assert node.stop(signal.SIGINT) == 0, node.log
-    session = MapSession.from_state_dict(load_checkpoint(folder / "map.gpmap"))
+    session = MapSession.from_state_dict(load_checkpoint(folder / "map.gpm"))
     assert session.report()["samples"] == 151  # the end of the stream takes in the last one, too
-    with NodeProcess(tmp_path, load_checkpoint=str(folder / "map.gpmap")) as node, Peer() as peer:
+    with NodeProcess(tmp_path, load_checkpoint=str(folder / "map.gpm")) as node, Peer() as peer:
         mean = peer.listen(OccupancyGrid, "/mapping/mean")
         peer.until(lambda: mean, what="the loaded map was not published")
         peer.settle()
@@ -177,7 +177,7 @@ def test_services_pause_save_clear(tmp_path):
         peer.wait_for_node()
         peer.drive(0.0, 2.0, speed=2.0)
         answer = peer.call(Trigger, "/mapping/save", Trigger.Request())
-        assert answer.success and str(folder / "map.gpmap") in answer.message and (folder / "map.gpmap").is_file()
+        assert answer.success and str(folder / "map.gpm") in answer.message and (folder / "map.gpm").is_file()
         assert peer.call(SetBool, "/mapping/pause", SetBool.Request(data=True)).success
         peer.settle()
         samples = peer.number("samples")

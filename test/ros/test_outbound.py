@@ -101,7 +101,7 @@ def test_limits_message_names_its_numbers():
 
 def test_markers_are_stable_bounded_and_legible():
     many = torch.rand(9000, 2, dtype=torch.float64)
-    message = markers.map_markers(inducing=many[:3], memory=many, path=many[:1], grid=grid_of(),
+    message = markers.map_markers(inducing=many[:3], memory=many, path=many[:1], suggestions=(), grid=grid_of(),
                                   limits=outbound.Limits(38e-6, 58e-6, 0.0, 5e-6), unit="uT", scale=1e-6, header=HEADER)
     by_name = {m.ns: m for m in message.markers}
     assert tuple(by_name) == markers.NAMESPACES and {m.id for m in message.markers} == {0}

@@ -1,0 +1,74 @@
+"""A bag played into the node gives the very map that `gp-mapping map` makes of it: bit for bit, learning included."""
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+from ros_helpers import NS, ROOT, NodeProcess, Peer, field_at, parameter_file, place_at
+
+from gp_mapping.bag_writer import BagWriter
+from gp_mapping.store.checkpoint import load_checkpoint
+
+PARAMETERS = {"max_inducing": 60, "resolution": 0.1, "memory_size": 200}
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory):
+    """20 s at 50 Hz: noise, a NaN, repeated stamps, a gap in the odometry, a pause; topics interleave at random."""
+    path, chance = tmp_path_factory.mktemp("bags") / "drive", random.Random(3)
+    entries = []
+    for i in range(1000):
+        t = i / 50 + (5.0 if i > 700 else 0.0)
+        stamp, (x, y) = 1_700_000_000 * NS + round(t * NS), place_at(i / 50)
+        value = float("nan") if i == 100 else field_at(x, y) + chance.gauss(0, 0.3e-6)
+        entries.append((stamp + chance.randrange(30_000_000), "field", stamp + 3_000_000 * (i != 200), value))
+        if not 400 <= i < 450:
+            entries.append((stamp + chance.randrange(30_000_000), "pose", stamp, (x, y, 0.0)))
+    with BagWriter(path) as writer:
+        last = {"field": 0, "pose": 0}
+        for _, kind, stamp, content in sorted(entries, key=lambda e: e[0]):
+            stamp = max(stamp, last[kind])  # each topic in its own order, now and then a stamp twice
+            last[kind] = stamp
+            if kind == "field":
+                writer.magnetic_field(stamp, (0.0, 0.0, content))
+            else:
+                writer.odometry(stamp, content, (0.0, 0.0, 0.0, 1.0))
+    return path
+
+
+def differences(a, b, where="state"):
+    """Paths at which two state dicts are not exactly the same."""
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        return [d for key in a for d in differences(a[key], b[key], f"{where}.{key}")]
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return [d for i, (p, q) in enumerate(zip(a, b)) for d in differences(p, q, f"{where}[{i}]")]
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        same = a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b)
+    else:
+        same = type(a) is type(b) and (a == b or (a != a and b != b))
+    return [] if same else [where]
+
+
+@pytest.mark.parametrize("rate", [20.0])
+def test_playing_a_bag_gives_the_map_of_the_command_line(tmp_path, bag, rate):
+    offline, live = tmp_path / "offline", tmp_path / "live"
+    done = subprocess.run([sys.executable, "-m", "gp_mapping.cli", "map", str(bag), "--output", str(offline),
+                           "--params", str(parameter_file(tmp_path, **PARAMETERS)), "--json"], cwd=ROOT,
+                          capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    with NodeProcess(tmp_path, **PARAMETERS, reliable_inputs=True, use_sim_time=True, save_on_exit=True,
+                     save_directory=str(live)) as node, Peer() as peer:
+        arguments = ("-p", f"path:={bag}", "-p", f"rate:={rate}", "-p", "wait_for_subscribers:=20.0")
+        with NodeProcess(tmp_path, "gp_mapping.ros.bag_player_node", arguments) as player:
+            peer.until(lambda: player.process.poll() is not None, 60, "the player did not end")
+            assert player.process.returncode == 0, player.log
+        peer.settle()
+        drops = {key.removeprefix("dropped: "): int(n) for key, n in peer.values.items() if key.startswith("dropped")}
+        assert node.stop() == 0, node.log
+    states = [load_checkpoint(folder / "map.gpm") for folder in (offline, live)]
+    assert states[0]["raw_count"] > 850 and states[0]["passes"] >= 2
+    assert differences(*states) == []
+    assert drops["not_finite"] == 1 and drops["pose_gap"] >= 48
