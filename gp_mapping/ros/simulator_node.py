@@ -6,11 +6,12 @@ import math
 import sys
 import threading
 import time
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from nav_msgs.msg import Odometry
+from nav_msgs.msg import OccupancyGrid, Odometry
 from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -27,12 +28,13 @@ from gp_mapping.ros.playback import (
     time_message,
     wait_for_subscribers,
 )
+from gp_mapping.ros.qos import LATCHED
 from gp_mapping.sim.magnetometer import MagnetometerSettings
 from gp_mapping.sim.robot import OdometrySettings, RobotSettings
 from gp_mapping.sim.simulation import FieldReading, OdometryReading, Simulation, SimulationSettings
 from gp_mapping.sim.world import WorldSettings
 
-__all__ = ["SimulatorNode", "SimulatorSettings", "main"]
+__all__ = ["SimulatorNode", "SimulatorSettings", "floor_plan", "main"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class SimulatorSettings:
     real_time_factor: float = setting(1.0, "simulated seconds per second of wall time", "", 1e-3, 1000.0)
     publish_clock: bool = setting(False, "publish /clock, for nodes with use_sim_time; otherwise stamps are of the "
                                   "system's clock, and real_time_factor must be 1")
+    publish_map: bool = setting(True, "publish the room's floor plan on map, latched: free inside, its walls occupied")
     clock_rate: float = setting(50.0, "most /clock messages per simulated second", "Hz", 0.1, 10000.0)
     reliable: bool = setting(False, "publish with reliable quality of service instead of the sensor profile")
     wait_for_subscribers: float = setting(0.0, "wait this long for a subscriber to both topics before starting; 0 "
@@ -72,6 +75,20 @@ def parse_waypoints(text: str) -> list[list[float]]:
     return out
 
 
+def floor_plan(width: float, depth: float, frame: str, resolution: float = 0.05) -> OccupancyGrid:
+    """The room as a robot's own map would show it: 0 inside, walls of one cell (100) around it. Sizes in metres."""
+    columns, rows = math.ceil(width / resolution - 1e-9) + 2, math.ceil(depth / resolution - 1e-9) + 2
+    cells = np.full((rows, columns), 100, np.int8)
+    cells[1:-1, 1:-1] = 0
+    out = OccupancyGrid()
+    out.header.frame_id = frame
+    out.info.resolution, out.info.width, out.info.height = float(resolution), columns, rows
+    out.info.origin.position.x = out.info.origin.position.y = -float(resolution)
+    out.info.origin.orientation.w = 1.0
+    out.data = array("b", cells.tobytes())
+    return out
+
+
 class SimulatorNode(Node):
     """Publishes a drive once, then returns; progress and counts go to /diagnostics."""
 
@@ -86,6 +103,10 @@ class SimulatorNode(Node):
         qos = lossless() if self.settings.reliable else qos_profile_sensor_data
         self._field_publisher = self.create_publisher(MagneticField, "magnetic_field", qos)
         self._odometry_publisher = self.create_publisher(Odometry, "odometry", qos)
+        if self.settings.publish_map:
+            room = self.simulation.world.settings
+            self._map_publisher = self.create_publisher(OccupancyGrid, "map", LATCHED)
+            self._map_publisher.publish(floor_plan(room.width, room.depth, self.settings.odometry_frame))
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._clock_publisher = ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
         self.sent = {"magnetic_field": 0, "odometry": 0}

@@ -76,10 +76,10 @@ class DipoleWorld:
 
     @staticmethod
     def random(settings: WorldSettings) -> "DipoleWorld":
-        """The world of a seed: dipoles jittered about a grid 0.05-0.35 m under the floor, and along the walls."""
+        """The world of a seed: dipoles jittered about a grid 0.1-0.4 m under the floor, and along the walls."""
         rng = np.random.default_rng([settings.seed, 1])
         s = settings.dipole_spacing
-        places = [[x + rng.uniform(-s / 3, s / 3), y + rng.uniform(-s / 3, s / 3), -rng.uniform(0.05, 0.35)]
+        places = [[x + rng.uniform(-s / 3, s / 3), y + rng.uniform(-s / 3, s / 3), -rng.uniform(0.1, 0.4)]
                   for x in np.arange(s / 2, settings.width, s) for y in np.arange(s / 2, settings.depth, s)]
         for length, at in ((settings.width, lambda t, off: (t, -off)),
                            (settings.width, lambda t, off: (t, settings.depth + off)),

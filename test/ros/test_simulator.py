@@ -11,12 +11,13 @@ pytest.importorskip("rclpy")
 
 from dds_helpers import DEEP, Listener, ros_run, stamp_ns
 from diagnostic_msgs.msg import DiagnosticArray
-from nav_msgs.msg import Odometry
+from nav_msgs.msg import OccupancyGrid, Odometry
 from rclpy.qos import qos_profile_sensor_data
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import MagneticField
 
-from gp_mapping.ros.simulator_node import parse_waypoints
+from gp_mapping.ros.qos import LATCHED
+from gp_mapping.ros.simulator_node import floor_plan, parse_waypoints
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 from gp_mapping.sim.world import WorldSettings
 
@@ -32,7 +33,7 @@ def simulator(tmp_path, *parameters):
 def test_a_drive_arrives_complete_in_order_and_as_simulated(tmp_path):
     """20 times real time: 1000 field and 1000 odometry messages per second of wall time, and not one is lost."""
     topics = {"magnetic_field": (MagneticField, DEEP), "odometry": (Odometry, DEEP), "/clock": (Clock, DEEP),
-              "/diagnostics": (DiagnosticArray, DEEP)}
+              "/diagnostics": (DiagnosticArray, DEEP), "map": (OccupancyGrid, LATCHED)}
     with Listener(DOMAIN, topics) as here, simulator(tmp_path, *FAST, "reliable:=true", "sim.duration:=60.0",
                                                      "sim.seed:=4", "world.seed:=2") as process:
         started = time.monotonic()
@@ -57,6 +58,7 @@ def test_a_drive_arrives_complete_in_order_and_as_simulated(tmp_path):
         ticks = [stamp_ns(m.clock) for m in clock]
         assert ticks == sorted(set(ticks)) and ticks[-1] >= poses[-1].stamp_ns  # forward only, and beyond the last data
         assert max(np.diff(ticks)) <= 40_000_000
+        assert [m.info.width * m.info.resolution for m in here.got["map"]] == [pytest.approx(6.1)]
         values = {v.key: v.value for v in here.got["/diagnostics"][-1].status[0].values}
         assert values["state"] == "done"
         assert (values["sent_magnetic_field"], values["sent_odometry"]) == ("3000", "3001")
@@ -109,6 +111,13 @@ def test_mistakes_end_it_with_a_clear_text(tmp_path, parameters, code, words):
         assert process.wait(20.0) == code, process.output
         assert all(w in process.output for w in words), process.output
         assert "Traceback" not in process.output
+
+
+def test_floor_plan_is_free_inside_the_walls():
+    plan = floor_plan(6.0, 5.0, "odom")
+    cells = np.array(plan.data).reshape(plan.info.height, plan.info.width)
+    assert cells.shape == (102, 122) and (cells[1:-1, 1:-1] == 0).all() and (cells == 100).sum() == 2 * (102 + 120)
+    assert (plan.info.origin.position.x, plan.info.origin.position.y) == (-0.05, -0.05)  # free space begins at (0, 0)
 
 
 def test_waypoints_are_parsed():

@@ -1,0 +1,146 @@
+"""The demo as it goes on: what has arrived so far, whether the processes live, and how good the map is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gp_mapping.sim.evaluation import MapScore, near_path, score_map
+from gp_mapping.sim.world import DipoleWorld
+
+__all__ = ["FAST", "FULL", "NEAR", "UT", "DemoError", "DemoResult", "DemoWatch", "Limits", "verdict"]
+
+UT = 1e6  # microtesla in a tesla
+NEAR = 0.3  # m: the map is judged where the robot has been
+STANDSTILL = 20.0  # s without a sample more in the map: what is missing then will not come
+
+DRIVE, INPUT, MAP = "simulator: drive", "mapping: input", "mapping: map"  # names in /diagnostics
+
+
+class DemoError(RuntimeError):
+    """The demo could not be carried through; the text says why."""
+
+
+class Limits(NamedTuple):
+    """error: largest RMSE near the path as a share of the field's own standard deviation there.
+
+    coverage: smallest share of the truth inside the 95 % interval. Wide, because dipoles are rougher than any
+    stationary prior, errors are correlated, and one drive is one sample.
+    """
+
+    error: float
+    coverage: float
+
+
+FULL, FAST = Limits(0.35, 0.8), Limits(0.5, 0.7)  # lanes 0.4 m apart and crossed; 0.5 m, not crossed
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found. score: near the path.  sent … used: measurements.  dropped: by reason."""
+
+    score: MapScore
+    sent: int
+    received: int
+    used: int
+    dropped: dict[str, int]
+
+
+def verdict(result: DemoResult, limits: Limits) -> list[str]:
+    """What is wrong with the map; empty when it is good."""
+    s, wrong = result.score, []
+    if not s.rmse <= limits.error * s.field_stddev:
+        wrong.append(f"RMSE {UT * s.rmse:.2f} µT is more than {limits.error:.0%} of the field's own standard "
+                     f"deviation, {UT * s.field_stddev:.2f} µT")
+    if not s.coverage >= limits.coverage:
+        wrong.append(f"the 95 % interval holds {s.coverage:.1%} of the truth, expected at least {limits.coverage:.0%}")
+    if result.received != result.sent:
+        wrong.append(f"{result.sent} measurements were sent and {result.received} received")
+    if result.used != result.received or sum(result.dropped.values()):
+        reasons = ", ".join(f"{n} {reason}" for reason, n in result.dropped.items() if n) or "no reason given"
+        wrong.append(f"{result.received} measurements were received and {result.used} are in the map ({reasons})")
+    return wrong
+
+
+class DemoWatch:
+    """watcher: ros.map_watcher.MapWatcher.  mapper, simulator: NodeProcess.  deadline: monotonic seconds."""
+
+    def __init__(self, watcher, mapper, simulator, world: DipoleWorld, deadline: float):
+        self.watcher, self.mapper, self.simulator = watcher, mapper, simulator
+        self.world, self.deadline = world, deadline
+
+    def _spin(self, seconds: float) -> None:
+        """Listen, then DemoError when a process has died or time is up."""
+        self.watcher.spin(seconds)
+        for process, may_end in ((self.mapper, False), (self.simulator, True)):
+            if process.code is not None and not (may_end and process.code == 0):
+                raise DemoError(f"the {process.name} ended early with code {process.code}; its last lines:\n"
+                                f"{process.last_lines()}")
+        if time.monotonic() > self.deadline:
+            raise DemoError(f"time is up; the last lines were:\n{self.mapper.last_lines(5)}\n"
+                            f"{self.simulator.last_lines(5)}")
+
+    def _number(self, status: str, key: str) -> int:
+        return int(self.watcher.values(status).get(key, 0))
+
+    def drive(self, bar) -> None:
+        """Until the simulator has ended and the mapper has taken in everything that it ever will. bar: tqdm in %."""
+        while self.simulator.code is None:
+            self._spin(0.5)
+            self._show(bar)
+        self._spin(0.2)
+        if self.watcher.values(DRIVE).get("state") != "done":
+            raise DemoError("the simulator stopped before the end of its route; its last lines:\n"
+                            f"{self.simulator.last_lines()}")
+        used, moved = -1, time.monotonic()
+        while self._number(MAP, "samples") < self._number(DRIVE, "sent_magnetic_field"):
+            if self._number(MAP, "samples") > used:
+                used, moved = self._number(MAP, "samples"), time.monotonic()
+            if time.monotonic() - moved > STANDSTILL:
+                return  # the verdict names what is missing
+            self._spin(0.5)
+            self._show(bar)
+
+    def _show(self, bar) -> None:
+        drive, score = self.watcher.values(DRIVE), self.score()
+        bar.n = round(100.0 * float(drive.get("progress", 0.0)), 1)
+        bar.set_postfix_str(f"{float(drive.get('elapsed', 0.0)):.0f} s of route, {self._number(MAP, 'samples')} samples"
+                            + (f", RMSE {UT * score.rmse:.2f} µT" if score else ""))
+
+    def settle(self) -> None:
+        """Have the map saved (which closes its last cell), then wait until no newer map comes."""
+        try:
+            self.watcher.save(timeout=max(1.0, min(60.0, self.deadline - time.monotonic())))
+        except RuntimeError as error:
+            raise DemoError(f"the map could not be saved: {error}\n{self.mapper.last_lines()}") from error
+        saved = time.monotonic()
+        while time.monotonic() - saved < 2.0 or time.monotonic() - self.watcher.cloud_time < 2.0:
+            self._spin(0.2)  # longer than a report of the counts takes, too
+
+    def cells(self, within: float) -> dict[str, np.ndarray] | None:
+        """Columns x, y, mean, stddev, truth of the newest map within `within` metres of the path; None without any."""
+        cloud = self.watcher.cloud
+        if cloud is None:
+            return None
+        xy = np.column_stack([cloud["x"], cloud["y"]])
+        near = near_path(xy, self.watcher.path, within)
+        return {**{name: column[near] for name, column in cloud.items()},
+                "truth": self.world.norm(xy[near])} if near.any() else None
+
+    def score(self) -> MapScore | None:
+        """The newest map near the path so far; None while there is none."""
+        cells = self.cells(NEAR)
+        return None if cells is None else score_map(cells["mean"], cells["stddev"], cells["truth"])
+
+    def result(self) -> DemoResult:
+        """The numbers at the end; DemoError where no map came."""
+        score = self.score()
+        if score is None:
+            raise DemoError(f"no map came over DDS; the mapper's last lines:\n{self.mapper.last_lines()}")
+        dropped = {key.removeprefix("dropped: "): int(n) for key, n in self.watcher.values(INPUT).items()
+                   if key.startswith("dropped: ")}
+        return DemoResult(score, self._number(DRIVE, "sent_magnetic_field"),
+                          self._number(INPUT, "magnetic_field received"), self._number(MAP, "samples"), dropped)

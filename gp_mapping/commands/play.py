@@ -1,0 +1,55 @@
+"""`gp-mapping play BAG`: starts bag_player_node with its parameters as options, and passes its exit code on."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from gp_mapping.commands import UsageError
+from gp_mapping.commands.processes import ros_arguments
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.epilog = "Exit code 0 at the end of the bag; 1 where it cannot be read to its end; 3 when nobody subscribed."
+    parser.add_argument("bag", type=Path, metavar="BAG", help="rosbag2 folder, or a .mcap or .db3 file")
+    parser.add_argument("--rate", type=float, default=1.0, metavar="FACTOR", help="speed (default: 1)")
+    parser.add_argument("--loop", action="store_true", help="begin again at the end")
+    parser.add_argument("--no-clock", action="store_true", help="do not publish /clock")
+    parser.add_argument("--topics", nargs="+", default=[], metavar="TOPIC", help="only these")
+    parser.add_argument("--remap", nargs="+", default=[], metavar="OLD:=NEW", help="play topics under other names")
+    parser.add_argument("--wait", type=float, default=0.0, metavar="S",
+                        help="wait at most so long for a subscriber before starting (default: start at once)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play in a process of its own, which Ctrl-C ends in order."""
+    if importlib.util.find_spec("rclpy") is None:
+        raise UsageError("playing needs rclpy and ROS 2 messages; install requirements/ros.txt, or source a ROS 2 "
+                         "installation")
+    wrong = [r for r in args.remap if ":=" not in r]
+    if wrong:
+        raise UsageError(f"--remap {wrong[0]}: expected OLD:=NEW, for example /mag:=/magnetic_field")
+    arguments = ros_arguments(path=str(args.bag), rate=args.rate, loop=args.loop, publish_clock=not args.no_clock,
+                              topics=",".join(args.topics), wait_for_subscribers=args.wait)
+    arguments += [word for r in args.remap for word in ("-r", r)]
+    source = str(Path(__file__).resolve().parents[2])  # works without an installation, too
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
+    child = subprocess.Popen([sys.executable, "-m", "gp_mapping.ros.bag_player_node", *arguments], env=environment)
+
+    def pass_on(number, _frame):  # a terminal sends Ctrl-C to the child as well; twice does no harm
+        child.send_signal(number)
+
+    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return child.wait()
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old)

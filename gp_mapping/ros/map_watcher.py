@@ -1,0 +1,127 @@
+"""What a user's own node would do: listens to the mapper and to the robot, and calls the mapper's services."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import PoseArray
+from nav_msgs.msg import Odometry
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import PointCloud2
+from std_srvs.srv import Trigger
+from visualization_msgs.msg import MarkerArray
+
+from gp_mapping.ros.qos import LATCHED, sensor_data
+
+__all__ = ["MapWatcher", "cloud_columns"]
+
+STEP = 0.03  # m; the path is kept in steps of this length
+
+
+def cloud_columns(message: PointCloud2) -> dict[str, np.ndarray]:
+    """The float32 fields of a PointCloud2 as float64 columns (N,) by name."""
+    kind = np.dtype({"names": [f.name for f in message.fields], "formats": ["<f4"] * len(message.fields),
+                     "offsets": [f.offset for f in message.fields], "itemsize": message.point_step})
+    rows = np.frombuffer(message.data, dtype=kind, count=message.width * message.height)
+    return {name: rows[name].astype(np.float64) for name in kind.names}
+
+
+class MapWatcher:
+    """Latest map, path, suggestions, inducing inputs and diagnostics, as they arrive over DDS in this process.
+
+    `spin(seconds)` serves the callbacks; nothing happens between calls. domain: ROS_DOMAIN_ID of the session.
+    """
+
+    def __init__(self, domain: int):
+        rclpy.init(args=[], domain_id=domain, signal_handler_options=SignalHandlerOptions.NO)
+        self.node = Node("map_watcher")
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self.node)
+        self.clouds = 0  # maps received
+        self.cloud_time = float("-inf")  # monotonic s of the newest
+        self.diagnostics: dict[str, dict[str, str]] = {}  # status name -> values
+        self._cloud = self._markers = self._suggestions = None
+        self._path: list[tuple[float, float]] = []
+        subscribe = self.node.create_subscription
+        subscribe(PointCloud2, "mapping/field", self._on_cloud, LATCHED)
+        subscribe(MarkerArray, "mapping/markers", self._on_markers, LATCHED)
+        subscribe(PoseArray, "mapping/suggestions", self._on_suggestions, LATCHED)
+        subscribe(Odometry, "odometry", self._on_odometry, sensor_data(1000))
+        subscribe(DiagnosticArray, "/diagnostics", self._on_diagnostics, 100)
+        self._save = self.node.create_client(Trigger, "mapping/save")
+
+    def close(self) -> None:
+        self._executor.shutdown()
+        self.node.destroy_node()
+        rclpy.try_shutdown()
+
+    def spin(self, seconds: float) -> None:
+        """Serve callbacks for so long."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._executor.spin_once(timeout_sec=left)
+
+    def save(self, timeout: float) -> str:
+        """Call the mapper's save service; the text of its answer. RuntimeError where it fails or does not answer."""
+        if not self._save.wait_for_service(timeout_sec=timeout):
+            raise RuntimeError(f"the service {self._save.srv_name} did not appear within {timeout:g} s")
+        future = self._save.call_async(Trigger.Request())
+        self._executor.spin_until_future_complete(future, timeout_sec=timeout)
+        if not future.done():
+            raise RuntimeError(f"the service {self._save.srv_name} did not answer within {timeout:g} s")
+        if not future.result().success:
+            raise RuntimeError(f"{self._save.srv_name}: {future.result().message}")
+        return future.result().message
+
+    # ---- what has arrived ----------------------------------------------------------------------------------------
+
+    @property
+    def cloud(self) -> dict[str, np.ndarray] | None:
+        """Columns x, y (m), mean, stddev (SI) of the newest map; None before the first."""
+        return None if self._cloud is None else cloud_columns(self._cloud)
+
+    @property
+    def path(self) -> np.ndarray:
+        """(K, 2) m, in steps of 3 cm."""
+        return np.array(self._path).reshape(-1, 2)
+
+    @property
+    def suggestions(self) -> np.ndarray:
+        """(k, 2) m, in the order of choice."""
+        poses = self._suggestions.poses if self._suggestions else []
+        return np.array([(p.position.x, p.position.y) for p in poses]).reshape(-1, 2)
+
+    @property
+    def inducing(self) -> np.ndarray:
+        """(M, 2) m."""
+        markers = self._markers.markers if self._markers else []
+        points = [p for m in markers if m.ns == "inducing" for p in m.points]
+        return np.array([(p.x, p.y) for p in points]).reshape(-1, 2)
+
+    def values(self, status: str) -> dict[str, str]:
+        """Newest values of a diagnostic status; empty before the first."""
+        return self.diagnostics.get(status, {})
+
+    def _on_cloud(self, message: PointCloud2) -> None:
+        self._cloud, self.cloud_time = message, time.monotonic()
+        self.clouds += 1
+
+    def _on_markers(self, message: MarkerArray) -> None:
+        self._markers = message
+
+    def _on_suggestions(self, message: PoseArray) -> None:
+        self._suggestions = message
+
+    def _on_odometry(self, message: Odometry) -> None:
+        p = message.pose.pose.position
+        if not self._path or np.hypot(p.x - self._path[-1][0], p.y - self._path[-1][1]) >= STEP:
+            self._path.append((p.x, p.y))
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            self.diagnostics[status.name] = {v.key: v.value for v in status.values}

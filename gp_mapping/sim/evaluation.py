@@ -1,0 +1,43 @@
+"""How good a map is where the robot has been, measured against the truth that only a simulation knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+__all__ = ["MapScore", "near_path", "score_map"]
+
+
+@dataclass(frozen=True)
+class MapScore:
+    """SI units. points: cells that were compared.  coverage: share of them within mean ± 1.96 stddev.
+
+    field_stddev: of the truth over the same cells; a map that says the mean everywhere has this RMSE.
+    """
+
+    points: int
+    rmse: float
+    bias: float
+    coverage: float
+    field_stddev: float
+    mean_stddev: float
+
+
+def near_path(xy, path, within: float) -> np.ndarray:
+    """(N,) bool: which of xy (N, 2) lie within `within` metres of path (K, 2)."""
+    if len(path) == 0:
+        return np.zeros(len(xy), dtype=bool)
+    return cKDTree(np.asarray(path)).query(np.asarray(xy), distance_upper_bound=within)[0] <= within
+
+
+def score_map(mean, stddev, truth) -> MapScore:
+    """Compare mean and stddev of the latent field with the truth, each (N,) SI. ValueError where there is nothing."""
+    mean, stddev, truth = (np.asarray(a, dtype=np.float64).ravel() for a in (mean, stddev, truth))
+    if not len(truth) or not len(mean) == len(stddev) == len(truth):
+        raise ValueError(f"got {len(mean)} means, {len(stddev)} stddevs and {len(truth)} true values; expected the "
+                         "same number of each, and at least one")
+    error = mean - truth
+    return MapScore(len(truth), float(np.sqrt(np.mean(error**2))), float(error.mean()),
+                    float(np.mean(np.abs(error) <= 1.96 * stddev)), float(truth.std()), float(stddev.mean()))
