@@ -6,9 +6,9 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, and for child processes: on few cores more only wait
 
-import pytest  # noqa: E402
-import torch  # noqa: E402
-from recordings import invensense  # noqa: E402
+import pytest
+import torch
+from recordings import invensense
 
 # Before anything imports rclpy, in this process and the ones it starts. What the caller has set stands.
 os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
