@@ -49,7 +49,12 @@ class MapSettings:
     field_scale: float = setting(1e-6, "one display unit in SI, the model's inner unit (1e-6 T = 1 microtesla)",
                                  "SI", 1e-15, 1e9)
     field_unit: str = setting("uT", "name of the display unit in pictures, logs and markers")
-    learn_hyperparameters: bool = setting(True, "learn lengthscale, signal and noise online")
+    heading_stddev: float = setting(0.3e-6, "standard deviation of the part of the field that turns with the "
+                                    "robot; a start; 0 leaves it out", "SI", 0.0, 1e9)
+    time_offset: float = setting(0.0, "how much later the sensor's stamps are than the pose's; a start", "s",
+                                 -10.0, 10.0)
+    learn_time_offset: bool = setting(True, "learn time_offset online, from the velocity of the samples")
+    learn_hyperparameters: bool = setting(True, "learn lengthscale, signal, noise and heading online")
     lengthscale_prior: float = setting(0.6, "median of the log-normal prior of lengthscale (sd of log: 0.5)", "m",
                                        1e-3, 1e5)
     signal_stddev_prior: float = setting(14e-6, "median of the log-normal prior of signal_stddev (sd of log: 0.5)",

@@ -21,8 +21,8 @@ class FieldMap(Protocol):
     def refine(self, budget_s: float) -> bool:
         """Anytime work (hyper-parameters); at most about budget_s seconds. True: there is more to do."""
 
-    def predict(self, x: Tensor) -> Prediction:
-        """Mean and latent variance at x (N, D), each (N, C)."""
+    def predict(self, x: Tensor, velocity: Tensor | None = None) -> Prediction:
+        """Mean and latent variance at x (N, D), each (N, C); with a velocity, of what the robot measures there."""
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
@@ -37,7 +37,7 @@ class FieldMap(Protocol):
         """Add what another robot or session learned."""
 
     def hyperparameters(self) -> dict[str, float]:
-        """lengthscale (m), signal_stddev, noise_stddev, constant_stddev (SI)."""
+        """lengthscale (m), signal_stddev, noise_stddev, constant_stddev, heading_stddev (SI), time_offset (s)."""
 
     def state_dict(self) -> dict:
         """Everything needed for exact resume: tensors, numbers, strings and nested dicts of them."""

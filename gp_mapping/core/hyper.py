@@ -15,68 +15,101 @@ from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel, scaled_square_distance
 
-__all__ = ["HyperLearner", "Theta"]
+__all__ = ["HyperLearner", "Theta", "heading_of", "negative_log_evidence"]
+
+
+SLOWEST = 0.03  # m/s below which a velocity says nothing of the heading
 
 
 @dataclass(frozen=True)
 class Theta:
-    """ℓ (m), s, s_p (noise) and s_c (constant): standard deviations in inner units."""
+    """ℓ (m), s, s_p (noise), s_c (constant), s_h (heading): standard deviations in inner units; δ (s) time offset.
+
+    A heading of 0 leaves the body-fixed remainder out of the model.
+    """
 
     lengthscale: float
     signal: float
     noise: float
     constant: float
+    heading: float = 0.0
+    offset: float = 0.0
     kernel_name: str = "matern52"
 
     def kernel(self):
         return make_kernel(self.kernel_name, self.signal**2, self.lengthscale)
 
-    def logs(self) -> Tensor:
-        """[log ℓ, log s², log s_p²]: what is learned."""
-        return torch.tensor([math.log(self.lengthscale), 2 * math.log(self.signal), 2 * math.log(self.noise)],
+    def vector(self) -> Tensor:
+        """[log ℓ, log s², log s_p², log s_h², δ]: what may be learned."""
+        return torch.tensor([math.log(self.lengthscale), 2 * math.log(self.signal), 2 * math.log(self.noise),
+                             2 * math.log(self.heading) if self.heading > 0 else 0.0, self.offset],
                             dtype=torch.float64)
 
-    def with_logs(self, logs: Tensor) -> "Theta":
-        length, signal, noise = logs.tolist()
-        return replace(self, lengthscale=math.exp(length), signal=math.exp(signal / 2), noise=math.exp(noise / 2))
+    def with_vector(self, vector: Tensor) -> "Theta":
+        length, signal, noise, heading, offset = vector.tolist()
+        return replace(self, lengthscale=math.exp(length), signal=math.exp(signal / 2), noise=math.exp(noise / 2),
+                       heading=math.exp(heading / 2) if self.heading > 0 else 0.0, offset=offset)
 
     def distance(self, other: "Theta") -> float:
-        """Largest change of a learned logarithm."""
-        return float((self.logs() - other.logs()).abs().max())
+        """Largest change of a learned logarithm; 20 ms of offset count as much as a tenth."""
+        weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0], dtype=torch.float64)
+        return float(((self.vector() - other.vector()) * weights).abs().max())
+
+    def place(self, x: Tensor, velocity: Tensor) -> Tensor:
+        """Where the sensor was when it measured: x − δ v. (N, D)"""
+        return x - self.offset * velocity if self.offset else x
 
 
-def negative_log_evidence(theta: Theta, logs: Tensor, square: Tensor, y: Tensor, extra: Tensor) -> Tensor:
-    """−log N(y | 0, s²ρ(r) + s_c² + diag(s_p² + extra)) per sample and channel.
+def heading_of(velocity: Tensor) -> Tensor:
+    """ĥ = v / max(|v|, 0.03 m/s): (N, 2), short where the robot hardly moves."""
+    plane = velocity[:, :2]
+    return plane / plane.norm(dim=1, keepdim=True).clamp_min(SLOWEST)
 
-    logs (3,); square (n, n) squared distances in m²; y (n, C); extra (n,): white variance of each, 0 where unknown.
+
+def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Tensor, y: Tensor,
+                          extra: Tensor) -> Tensor:
+    """−log N(y | 0, s²ρ(r) + s_c² + s_h² ĥĥᵀ + diag(s_p² + extra)) per sample and channel, r between x − δ v.
+
+    vector (5,); x, velocity (n, D); y (n, C); extra (n,): white variance of each, 0 where unknown.
     """
-    correlation = type(theta.kernel()).correlation(square * torch.exp(-2.0 * logs[0]))
-    covariance = torch.exp(logs[1]) * correlation + theta.constant**2 + torch.diag(torch.exp(logs[2]) + extra)
-    factor = torch.linalg.cholesky(covariance)
+    places = x - vector[4] * velocity
+    scale = torch.exp(vector[0])
+    square = scaled_square_distance(places, places, scale)
+    covariance = torch.exp(vector[1]) * type(theta.kernel()).correlation(square) + theta.constant**2
+    if theta.heading > 0:
+        heading = heading_of(velocity)
+        covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
+    factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
     white = torch.linalg.solve_triangular(factor, y, upper=False)
     n, channels = y.shape
     return (0.5 * white.square().sum() / channels + factor.diagonal().log().sum()) / n + 0.5 * math.log(2 * math.pi)
 
 
 class HyperLearner:
-    """Adam on [log ℓ, log s², log s_p²] with log-normal priors; owes `rate` steps per sample and works them off."""
+    """Adam on Theta.vector() with priors; owes STEPS √n steps for n samples and works them off.
 
-    STEPS_PER_SAMPLE = 0.2
+    prior: medians. prior_sd: (5,) of the logarithms, and of δ in s.  free: which of the five are learned.
+    """
+
+    STEPS = 0.2
     NEIGHBOURS = 250
     NEWEST = 40
     SETTLE = 400  # steps after which the step length decays with the square root of their number
+    RATES = (0.05, 0.05, 0.05, 0.05, 0.01)
 
-    def __init__(self, theta: Theta, prior: Theta, prior_sd=(0.5, 1.0, 1.0), learning_rate: float = 0.05,
-                 adopt_change: float = 0.05):
-        self.start, self.theta, self.prior = theta, theta, prior
+    def __init__(self, theta: Theta, prior: Theta, prior_sd=(0.5, 1.0, 1.0, 1.0, 0.2),
+                 free=(True, True, True, True, True), adopt_change: float = 0.05):
+        self.theta, self.prior, self.adopt_change = theta, prior, adopt_change
         self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
-        self.learning_rate, self.adopt_change = learning_rate, adopt_change
-        self.logs, self.first, self.second = theta.logs(), torch.zeros(3).double(), torch.zeros(3).double()
+        mask = [bool(f) for f in free]
+        mask[3] = mask[3] and theta.heading > 0
+        self.rates = torch.tensor(self.RATES, dtype=torch.float64) * torch.tensor(mask, dtype=torch.float64)
+        self.vector, self.first, self.second = theta.vector(), torch.zeros(5).double(), torch.zeros(5).double()
         self.steps, self.owed, self.rejected = 0, 0.0, 0
 
     def owe(self, samples: int) -> None:
-        """A bounded debt: a burst of samples never means a burst of learning."""
-        self.owed = min(self.owed + self.STEPS_PER_SAMPLE * samples, 40.0)
+        """√n, since the more samples come together the less new each says; bounded: a burst is no burst of learning."""
+        self.owed = min(self.owed + self.STEPS * samples**0.5, 40.0)
 
     def neighbourhood(self, x: Tensor, order: Tensor, generator: torch.Generator) -> Tensor:
         """Indices of at most NEIGHBOURS samples within 2 prior lengthscales of a random one."""
@@ -89,25 +122,23 @@ class HyperLearner:
             near = near[torch.randperm(len(near), generator=generator)[: self.NEIGHBOURS].to(x.device)]
         return near
 
-    def step(self, x: Tensor, y: Tensor, extra: Tensor, order: Tensor, generator: torch.Generator) -> bool:
-        """One step from samples x (n, D), y (n, C), extra (n,); False where it was refused as not finite."""
+    def step(self, x: Tensor, velocity: Tensor, y: Tensor, extra: Tensor, order: Tensor,
+             generator: torch.Generator) -> bool:
+        """One step from samples x, velocity (n, D), y (n, C), extra (n,); False where it was refused."""
         self.owed -= 1.0
         near = self.neighbourhood(x, order, generator)
         if len(near) < 5:
             return False
-        logs = self.logs.to(x.device).requires_grad_(True)
-        places = x[near]
-        square = scaled_square_distance(places, places, torch.ones((), dtype=x.dtype, device=x.device))
-        values = y[near]
+        vector = self.vector.to(x.device).requires_grad_(True)
         with torch.enable_grad():
             try:
-                loss = negative_log_evidence(self.theta, logs, square, values, extra[near])
+                loss = negative_log_evidence(self.theta, vector, x[near], velocity[near], y[near], extra[near])
             except torch.linalg.LinAlgError:
                 self.rejected += 1
                 return False
-            prior = ((logs - self.prior.logs().to(x.device)) / self.prior_sd.to(x.device)).square().sum()
+            prior = ((vector - self.prior.vector().to(x.device)) / self.prior_sd.to(x.device)).square().sum()
             (loss + 0.5 * prior / len(near)).backward()
-        gradient = logs.grad.cpu()
+        gradient = vector.grad.cpu()
         if not bool(torch.isfinite(gradient).all()):
             self.rejected += 1
             return False
@@ -115,18 +146,18 @@ class HyperLearner:
         self.first.mul_(0.9).add_(gradient, alpha=0.1)
         self.second.mul_(0.999).add_(gradient.square(), alpha=0.001)
         first, second = self.first / (1 - 0.9**self.steps), self.second / (1 - 0.999**self.steps)
-        rate = self.learning_rate * min(1.0, (self.SETTLE / self.steps) ** 0.5)
-        moved = self.logs - rate * first / (second.sqrt() + 1e-8)
-        centre = self.prior.logs()  # six prior standard deviations: beyond lies only a fault
-        self.logs = torch.minimum(torch.maximum(moved, centre - 6 * self.prior_sd), centre + 6 * self.prior_sd)
-        self.theta = self.theta.with_logs(self.logs)
+        rate = self.rates * min(1.0, (self.SETTLE / self.steps) ** 0.5)
+        moved = self.vector - rate * first / (second.sqrt() + 1e-8)
+        centre = self.prior.vector()  # six prior standard deviations: beyond lies only a fault
+        self.vector = torch.minimum(torch.maximum(moved, centre - 6 * self.prior_sd), centre + 6 * self.prior_sd)
+        self.theta = self.theta.with_vector(self.vector)
         return True
 
     def state_dict(self) -> dict:
-        return {"logs": self.logs.clone(), "first": self.first.clone(), "second": self.second.clone(),
+        return {"vector": self.vector.clone(), "first": self.first.clone(), "second": self.second.clone(),
                 "steps": self.steps, "owed": self.owed, "rejected": self.rejected}
 
     def load_state_dict(self, state: dict) -> None:
-        self.logs, self.first, self.second = (state[k].clone() for k in ("logs", "first", "second"))
+        self.vector, self.first, self.second = (state[k].clone() for k in ("vector", "first", "second"))
         self.steps, self.owed, self.rejected = int(state["steps"]), float(state["owed"]), int(state["rejected"])
-        self.theta = self.theta.with_logs(self.logs)
+        self.theta = self.theta.with_vector(self.vector)

@@ -1,9 +1,10 @@
 """The whitened basis of a sparse map: a constant feature beside inducing inputs chosen by pivoted Cholesky.
 
-    a(x) = [s_c ; L⁻¹ k(z, x)],   L = chol k(z, z),   so that  k(x, x') + s_c² ≈ a(x)ᵀ a(x')
+    a(x) = [s_c ; s_h ĥ ; L⁻¹ k(z, x)],   L = chol k(z, z),   so that  k(x, x') + s_c² + s_h² ĥ·ĥ' ≈ a(x)ᵀ a(x')
 
-The constant is a feature and not part of k: a large one would make k(z, z) nearly singular. A new z borders L and
-appends a row to a(x), which leaves everything known in the old basis as it was.
+The constant is a feature and not part of k: a large one would make k(z, z) nearly singular. So is the body-fixed
+remainder, linear in the heading ĥ: without a heading its rows are 0, and the map is the field without the robot. A new
+z borders L and appends a row to a(x), which leaves everything known in the old basis as it was.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper import Theta
 from gp_mapping.core.kernels import Kernel
 from gp_mapping.core.linalg import cholesky, pivoted_cholesky, solve_lower
 
 __all__ = ["Basis", "greedy_inputs", "whiten"]
 
 
-def whiten(kernel: Kernel, constant_variance: float, z: Tensor, factor: Tensor, x: Tensor) -> Tensor:
-    """a(x) = [s_c ; L⁻¹ k(z, x)]: (features + M, N), in the precision of L. No constant, no feature."""
-    dtype = factor.dtype
-    x = x.to(dtype)
-    inducing = solve_lower(factor, kernel(z.to(dtype), x)) if len(z) else x.new_empty((0, len(x)))
-    if constant_variance <= 0:
-        return inducing
-    return torch.cat([x.new_full((1, len(x)), constant_variance**0.5), inducing])
+def whiten(theta: Theta, z: Tensor, factor: Tensor, x: Tensor, heading: Tensor | None = None) -> Tensor:
+    """a(x): (features + M, N), in the precision of L. heading: ĥ (N, 2), None where the robot is to be left out."""
+    x = x.to(factor.dtype)
+    rows = []
+    if theta.constant > 0:
+        rows.append(x.new_full((1, len(x)), theta.constant))
+    if theta.heading > 0:
+        rows.append(x.new_zeros((2, len(x))) if heading is None else theta.heading * heading.to(x.dtype).mT)
+    if len(z):
+        rows.append(solve_lower(factor, theta.kernel()(z.to(x.dtype), x)))
+    return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 
 
 class Basis:
@@ -33,18 +38,17 @@ class Basis:
     `L` is a view: a view taken earlier stays valid, because growing only writes below and beside it.
     """
 
-    def __init__(self, kernel: Kernel, constant_variance: float, dimension: int, capacity: int, dtype, device):
-        self.kernel, self.constant_variance = kernel, float(constant_variance)
+    def __init__(self, theta: Theta, dimension: int, capacity: int, dtype, device):
+        self.theta, self.kernel = theta, theta.kernel()
         self.capacity, self.dtype, self.device = capacity, dtype, device
-        self.features = 1 if constant_variance > 0 else 0
+        self.features = (1 if theta.constant > 0 else 0) + (2 if theta.heading > 0 else 0)
         self.z = torch.empty((0, dimension), dtype=torch.float64, device=device)
         self._buffer = torch.zeros((capacity, capacity), dtype=dtype, device=device)
 
     @classmethod
-    def at(cls, z: Tensor, like: "Basis", kernel: Kernel | None = None) -> "Basis":
+    def at(cls, z: Tensor, like: "Basis") -> "Basis":
         """A fresh basis on given inducing inputs, with another basis' settings."""
-        new = cls(kernel or like.kernel, like.constant_variance, z.shape[1], max(like.capacity, len(z)), like.dtype,
-                  like.device)
+        new = cls(like.theta, z.shape[1], max(like.capacity, len(z)), like.dtype, like.device)
         factor, _ = cholesky(new.kernel(z, z))
         new.z = z.clone()
         new._buffer[: len(z), : len(z)] = factor.to(new.dtype)
@@ -62,13 +66,9 @@ class Basis:
     def L(self) -> Tensor:
         return self._buffer[: len(self.z), : len(self.z)]
 
-    def white(self, x: Tensor) -> Tensor:
+    def white(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """a(x): (features + M, N) in float64."""
-        return whiten(self.kernel, self.constant_variance, self.z, self.L, x).double()
-
-    def prior_variance(self, x: Tensor) -> Tensor:
-        """k(x, x) + s_c²: (N,)."""
-        return self.kernel.diag(x) + self.constant_variance
+        return whiten(self.theta, self.z, self.L, x, heading).double()
 
     def residual(self, x: Tensor, white: Tensor) -> Tensor:
         """k(x, x) − q(x, x), the prior variance that the inducing inputs do not reach: (N,), at least 0."""
@@ -101,21 +101,23 @@ class Basis:
 
     def copy(self, capacity: int | None = None) -> "Basis":
         """The same basis in a buffer of its own."""
-        new = Basis(self.kernel, self.constant_variance, self.z.shape[1], capacity or self.capacity, self.dtype,
-                    self.device)
+        new = Basis(self.theta, self.z.shape[1], capacity or self.capacity, self.dtype, self.device)
         new.z = self.z
         new._buffer[: len(self), : len(self)] = self.L
         return new
 
-    def transfer_from(self, z: Tensor, factor: Tensor) -> Tensor:
-        """T (F + M', F + M) that carries sites from inducing inputs z with L = factor into this basis.
+    def transfer_from(self, z: Tensor, factor: Tensor, theta: Theta) -> Tensor:
+        """T (F + M', F + M) that carries sites from inducing inputs z with L = factor at theta into this basis.
 
         T = L'⁻¹ k(z', z) L⁻ᵀ. With k at new hyper-parameters and L at the old ones this holds the pseudo-data
-        K⁻¹GK⁻¹ and K⁻¹h fixed; with both the same it is the projection P = k(z', z)K⁻¹.
+        K⁻¹GK⁻¹ and K⁻¹h fixed; with both the same it is the projection P = k(z', z)K⁻¹. A feature scales by s'/s.
         """
         cross = solve_lower(self.L, self.kernel(self.z, z).to(self.dtype)) if len(self) else z.new_empty((0, len(z)))
         inducing = solve_lower(factor, cross.mT.to(factor.dtype)).mT.double()
-        return torch.block_diag(torch.eye(self.features, dtype=torch.float64, device=self.device), inducing)
+        scale = [self.theta.constant / theta.constant] if theta.constant > 0 else []
+        scale += 2 * [self.theta.heading / theta.heading] if theta.heading > 0 else []
+        features = torch.diag(torch.tensor(scale, dtype=torch.float64, device=self.device))
+        return torch.block_diag(features, inducing) if scale else inducing
 
 
 def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:

@@ -12,22 +12,26 @@ from torch import Tensor
 
 __all__ = ["Memory"]
 
-_COLUMNS = ("x", "y", "lam", "beta", "noise", "count", "sensor", "weight", "key", "order")
+_COLUMNS = ("x", "velocity", "y", "lam", "beta", "noise", "count", "sensor", "weight", "key", "order")
 
 
 class Memory:
-    """At most `capacity` samples: x (m, D), y (m, C) standardised; features as they stand in the sites, a row each.
+    """At most `capacity` samples: x, velocity (m, D), y (m, C) standardised; features as in the sites.
 
-    beta (m,), lam (m, C): the site, as it was added.  noise (m,): the sample's own variance, or 0 where the model's noise
-    applies: then count and sensor say how.  weight (m,): what forgetting left of it.  order (m,): arrival number.
+    beta (m,), lam (m, C): the site, as it was added.  noise (m,): the sample's own variance, or 0 where the model's
+    noise applies: then count and sensor say how.  weight (m,): what forgetting left of it.  order (m,): arrival number.
     """
 
     def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
         self.capacity, self.protect = capacity, min(protect, capacity // 4)
         self.size, self.arrivals = 0, 0
-        new = lambda *shape: torch.zeros(shape, dtype=torch.float64, device=device)  # noqa: E731
-        self._store = {name: new(capacity) for name in _COLUMNS[3:]}
-        self._store |= {"x": new(capacity, dimension), "y": new(capacity, channels), "lam": new(capacity, channels)}
+
+        def new(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float64, device=device)
+
+        self._store = {name: new(capacity) for name in _COLUMNS[4:]}
+        self._store |= {name: new(capacity, dimension) for name in ("x", "velocity")}
+        self._store |= {name: new(capacity, channels) for name in ("y", "lam")}
         self._white = new(capacity, rows)
 
     def __len__(self) -> int:
@@ -52,7 +56,7 @@ class Memory:
         self._white[: self.size, start: start + len(rows)] = rows.mT
 
     def insert(self, values: dict[str, Tensor], leverage: Tensor, white: Tensor, generator: torch.Generator) -> int:
-        """Offer samples. values: x, y, lam, beta, noise, count, sensor, weight. leverage: (N,). white: (R, N).
+    def insert(self, values: dict[str, Tensor], leverage: Tensor, white: Tensor, generator) -> int:
 
         Returns how many samples, old or new, fell out of the memory.
         """

@@ -44,14 +44,15 @@ class CellAverager:
                 closed, cell = self._close(), None
         if cell is None:
             self.open = {"x": list(x), "y": list(y), "t": 0.0, "n": 1, "reach": 0.0, "start": stamp, "first": list(x),
-                         "last_y": list(y), "sensor": sensor}
+                         "last_y": list(y), "sensor": sensor, "last": list(x), "end": stamp}
             return closed
         cell["x"] = [a + b for a, b in zip(cell["x"], x)]
         cell["y"] = [a + b for a, b in zip(cell["y"], y)]
         difference = sum((a - b) ** 2 for a, b in zip(y, cell["last_y"])) / len(y)
         self.white_sum, self.white_count = 0.999 * self.white_sum + difference, 0.999 * self.white_count + 1.0
         # time is summed from the cell's start: an epoch stamp times n would lose its nanoseconds
-        cell.update(t=cell["t"] + age, n=cell["n"] + 1, reach=max(moved, cell["reach"]), last_y=list(y))
+        cell.update(t=cell["t"] + age, n=cell["n"] + 1, reach=max(moved, cell["reach"]), last_y=list(y),
+                    last=list(x), end=stamp)
         return closed
 
     def _close(self) -> Samples:
@@ -62,8 +63,12 @@ class CellAverager:
         def one(value):
             return torch.tensor([value], dtype=torch.float64)
 
+        elapsed = cell["end"] - cell["start"]
+        # from the cell's first to its last sample: a velocity that pose noise hardly touches
+        velocity = [(b - a) / elapsed if elapsed > 0 else 0.0 for a, b in zip(cell["first"], cell["last"])]
         return Samples(x=one([v / n for v in cell["x"]]), y=one([v / n for v in cell["y"]]),
-                       stamp=one(cell["start"] + cell["t"] / n), count=one(float(n)), sensor_variance=one(sensor))
+                       stamp=one(cell["start"] + cell["t"] / n), count=one(float(n)), sensor_variance=one(sensor),
+                       velocity=one(velocity))
 
     def flush(self) -> Samples | None:
         """Close the open cell: the end of a pass."""
@@ -98,22 +103,25 @@ class PredictiveNoise:
         self.latent = torch.cat([self.latent, latent.mean(1).cpu()])[-self.window:]
 
     def variance(self, prior: float) -> float:
-        """The fitted σ², by Fisher scoring: positive, and no line search."""
+        """The fitted σ²: the best of a grid in log σ² over [1e-4, 1e4] prior, then golden section beside it."""
         if not len(self):
             return prior
-        sigma = prior
-        r2, v, n0 = self.residual_square, self.latent, self.prior_count
-        for _ in range(100):
+        r2, v, n0 = self.residual_square / prior, self.latent / prior, self.prior_count
+
+        def cost(logs: Tensor) -> Tensor:
+            sigma = logs.exp()[:, None]
             total = v + sigma
-            weight = total.reciprocal().square()
-            # stationary point of the weighted sum: Σ w (r² − v − σ²) + n0 (prior − σ²)/σ² ² = 0
-            prior_weight = n0 / sigma**2
-            new = float((weight * (r2 - v)).sum() + prior_weight * prior) / float(weight.sum() + prior_weight)
-            new = max(new, 1e-3 * sigma)
-            if abs(new - sigma) <= 1e-9 * sigma:
-                return new
-            sigma = new
-        return sigma
+            return (total.log() + r2 / total).sum(1) + n0 * (logs + 1.0 / sigma[:, 0])
+
+        grid = torch.linspace(math.log(1e-4), math.log(1e4), 38, dtype=torch.float64)
+        best = int(cost(grid).argmin())
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)])
+        ratio = (math.sqrt(5.0) - 1.0) / 2.0
+        while high - low > 1e-4:
+            inner = torch.tensor([high - ratio * (high - low), low + ratio * (high - low)], dtype=torch.float64)
+            left, right = cost(inner).tolist()
+            low, high = (low, float(inner[1])) if left < right else (float(inner[0]), high)
+        return prior * math.exp(0.5 * (low + high))
 
     def state_dict(self) -> dict:
         return {"residual_square": self.residual_square.clone(), "latent": self.latent.clone()}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import Theta
+from gp_mapping.core.hyper import Theta, heading_of
 from gp_mapping.core.inducing import whiten
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.scaling import Scaling
@@ -34,25 +34,36 @@ class Posterior:
     noise_variance: float
     scaling: Scaling
 
-    def white(self, x: Tensor) -> Tensor:
-        """a(x) at standardised x (N, D): (F + M, N)."""
-        return whiten(self.theta.kernel(), self.theta.constant**2, self.z, self.L, x)
+    def white(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
+        """a(x) at standardised x (N, D), heading (N, 2) or None: (F + M, N)."""
+        return whiten(self.theta, self.z, self.L, x, heading)
 
-    def inner(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (N, C) and latent variance (N,) at standardised x (N, D)."""
+    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
-        kernel, constant = self.theta.kernel(), self.theta.constant**2
+        theta, kernel, constant = self.theta, self.theta.kernel(), self.theta.constant**2
         factor, weights = self.R.to(self.L.dtype), self.weights.to(self.L.dtype)
-        for part in x.split(_CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)):
-            a = self.white(part)
+        chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
+        for i in range(0, len(x), chunk):
+            part = x[i: i + chunk]
+            h = None if heading is None or theta.heading <= 0 else heading[i: i + chunk]
+            a = self.white(part, h)
             spent = a.square().sum(0) - solve_lower(factor, a).square().sum(0)
+            prior = kernel.diag(part) + constant
+            if h is not None:
+                prior = prior + theta.heading**2 * h.square().sum(1)
             means.append((a.mT @ weights).double())
-            variances.append((kernel.diag(part) + constant - spent.double()).clamp_min(0.0))
+            variances.append((prior - spent.double()).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
 
-    def predict(self, x: Tensor) -> Prediction:
-        """At x (N, D) in metres; SI."""
-        mean, variance = self.inner(self.scaling.inner_x(x))
+    def predict(self, x: Tensor, velocity: Tensor | None = None) -> Prediction:
+        """At x (N, D) in metres; SI. With a velocity (N, D): what the robot measures passing x, δ and ĥ included."""
+        inner = self.scaling.inner_x(x)
+        if velocity is None:
+            mean, variance = self.inner(inner)
+        else:
+            velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
+            mean, variance = self.inner(self.theta.place(inner, velocity), heading_of(velocity))
         return self.scaling.outer(mean, variance, self.noise_variance)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -66,7 +77,8 @@ class Posterior:
     def state_dict(self) -> dict:
         return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
                 "weights": self.weights.clone(), "noise_variance": self.noise_variance,
-                "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(), "scale": self.scaling.scale}
+                "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
+                "scale": self.scaling.scale}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Posterior":

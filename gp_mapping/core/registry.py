@@ -38,10 +38,12 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
     """The map of those settings. extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI."""
     unit = settings.field_scale
     theta = Theta(settings.lengthscale, settings.signal_stddev / unit, settings.noise_stddev / unit,
-                  settings.constant_stddev / unit, settings.kernel)
+                  settings.constant_stddev / unit, settings.heading_stddev / unit, settings.time_offset,
+                  settings.kernel)
     prior = replace(theta, lengthscale=settings.lengthscale_prior, signal=settings.signal_stddev_prior / unit,
-                    noise=settings.noise_stddev_prior / unit)
-    learner = HyperLearner(theta, prior) if settings.learn_hyperparameters else None
+                    noise=settings.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
+    free = 4 * (settings.learn_hyperparameters,) + (settings.learn_time_offset,)
+    learner = HyperLearner(theta, prior, free=free) if any(free) else None
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {settings.device!r}: no CUDA device here; write device: cpu")
     return _MODELS[settings.model](settings, theta, learner, extra)

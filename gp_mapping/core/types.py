@@ -32,6 +32,7 @@ class Samples:
     count: (N,) how many raw measurements each y averages; None means one each.
     sensor_variance: (N,) variance of one raw measurement that is known to be white; the model then uses its own
         noise + sensor_variance / count.
+    velocity: (N, D) of the robot in m/s; from it a model learns the time offset and what turns with the robot.
     Raises ValueError where shapes disagree, a value is not finite, or a variance is not positive.
     """
 
@@ -41,6 +42,7 @@ class Samples:
     stamp: Tensor | None = None
     count: Tensor | None = None
     sensor_variance: Tensor | None = None
+    velocity: Tensor | None = None
 
     def __post_init__(self):
         x = torch.as_tensor(self.x, dtype=torch.float64)
@@ -52,6 +54,11 @@ class Samples:
         values = {"x": x, "y": y}
         for name in ("noise_variance", "stamp", "count", "sensor_variance"):
             values[name] = _column(name, getattr(self, name), n)
+        values["velocity"] = None
+        if self.velocity is not None:
+            values["velocity"] = torch.as_tensor(self.velocity, dtype=torch.float64)
+            if values["velocity"].shape != x.shape:
+                raise ValueError(f"velocity has shape {tuple(values['velocity'].shape)}, x has {tuple(x.shape)}")
         for name, value in values.items():
             if value is not None and not torch.isfinite(value).all():
                 bad = int((~torch.isfinite(value.reshape(n, -1))).any(1).nonzero()[0])

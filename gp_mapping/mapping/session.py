@@ -77,7 +77,7 @@ class MapSession:
                 closed = self.cells.add(x, y, stamp, sensors[i])
             else:
                 self._raw.append(samples[i])
-                closed = Samples.concatenate(self._raw) if len(self._raw) >= _RAW_BATCH else None
+                closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
             if closed is not None:
                 self._raw = []
                 self._absorb(closed)
@@ -87,9 +87,17 @@ class MapSession:
         """Push the open cell, and what else is pending, into the map."""
         rest = self.cells.flush()
         if rest is None and self._raw:
-            rest, self._raw = Samples.concatenate(self._raw), []
+            rest, self._raw = self._raw_batch(), []
         if rest is not None:
             self._absorb(rest)
+
+    def _raw_batch(self) -> Samples:
+        """The pending raw samples, with one velocity from the first to the last of them."""
+        batch = Samples.concatenate(self._raw)
+        velocity = torch.zeros_like(batch.x)
+        if batch.stamp is not None and float(batch.stamp[-1]) > float(batch.stamp[0]):
+            velocity += (batch.x[-1] - batch.x[0]) / (batch.stamp[-1] - batch.stamp[0])
+        return replace(batch, velocity=velocity)
 
     def break_pass(self) -> None:
         """A gap or a time jump: the open cell is closed, the next sample starts a new pass; the map stays."""
@@ -97,7 +105,7 @@ class MapSession:
         self._pass_open, self._last_stamp, self._scored_at = False, None, None
 
     def _absorb(self, batch: Samples) -> None:
-        self._score()
+        self._score(batch.velocity[-1])
         self._forget(batch)
         self.last_report = self.map.update(batch)
         while self.map.refine(float("inf")):
@@ -131,8 +139,8 @@ class MapSession:
         if self.settings.predictive_noise and due:
             self._snapshots.append((self._path.length, self.map.posterior))
 
-    def _score(self) -> None:
-        """Score the picked samples against the newest posterior that is at least score_distance of path older."""
+    def _score(self, velocity: Tensor) -> None:
+        """Score the picked samples, driven at velocity (2,), by the newest posterior score_distance older."""
         groups: dict[int, list] = {}
         for x, y, length in self._to_score:
             old = [i for i, (at, _) in enumerate(self._snapshots) if length - at >= self.settings.score_distance]
@@ -141,7 +149,7 @@ class MapSession:
         self._to_score = []
         for index, rows in groups.items():
             x, y = (torch.tensor(part, dtype=torch.float64) for part in zip(*rows))
-            prediction = self._snapshots[index][1].predict(x)
+            prediction = self._snapshots[index][1].predict(x, velocity.expand(len(x), 2))
             self.scores.add(y - prediction.mean.cpu(), prediction.variance)
 
     @property
@@ -154,10 +162,13 @@ class MapSession:
 
     # --- the map out ----------------------------------------------------------------------------------------------
     @torch.no_grad()
-    def predict(self, x) -> Prediction:
-        """Mean, latent variance and predictive noise at x (N, 2) metres. RuntimeError before the first cell."""
+    def predict(self, x, velocity=None) -> Prediction:
+        """Mean, latent variance and predictive noise at x (N, 2) metres. RuntimeError before the first cell.
+
+        velocity (N, 2) m/s: then of what the robot would measure on its way, with its time offset and its own field.
+        """
         x = torch.as_tensor(x, dtype=torch.float64).reshape(-1, 2)
-        p = self.map.predict(x)
+        p = self.map.predict(x, None if velocity is None else torch.as_tensor(velocity, dtype=torch.float64))
         return replace(p, noise_variance=torch.full_like(p.noise_variance, self.noise_variance))
 
     @torch.no_grad()

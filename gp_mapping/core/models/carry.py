@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import Theta
+from gp_mapping.core.hyper import Theta, heading_of
 from gp_mapping.core.inducing import Basis, greedy_inputs
 from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.memory import Memory
@@ -46,7 +46,7 @@ def rest_of(model) -> Sites:
 
 def basis_at(model, theta: Theta, budget: int) -> Basis:
     """Inducing inputs for θ: the old ones that are still needed, and what the memory wants beside them."""
-    old, memory = model.basis.z, model.memory.x
+    old, memory = model.basis.z, model.remembered_places(theta)
     empty = model.new_basis(theta, old.shape[1])
     if model.fixed is not None:
         return Basis.at(old, empty)
@@ -73,8 +73,8 @@ def to_theta(model, theta: Theta, budget: int) -> Carried:
         rest = rest_of(model)
         if model.rest_own_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
             rest.scale(model.theta.noise**2 / theta.noise**2)
-        sites = rest.project(basis.transfer_from(model.basis.z, model.basis.L), capacity)
-    white = basis.white(memory.x)
+        sites = rest.project(basis.transfer_from(model.basis.z, model.basis.L, model.theta), capacity)
+    white = basis.white(model.remembered_places(theta), heading_of(memory.velocity))
     if model.likelihood.conjugate:
         noise = model.noise(memory.noise, memory.count, memory.sensor, theta)
         beta = memory.weight / noise
@@ -142,14 +142,15 @@ def merge(model, other) -> None:
     memory["x"], memory["y"] = memory["x"] + offset, memory["y"] + delta
     memory["lam"] = memory["lam"] + memory["beta"][:, None] * delta
     if model.fixed is None:
-        for part in torch.cat([z, memory["x"]]).split(_CHUNK):
+        places = model.theta.place(memory["x"], memory["velocity"])
+        for part in torch.cat([z, places]).split(_CHUNK):
             model.append(part, model.basis.white(part), model.tolerance * model.theta.signal**2)
     if not other.rest_empty:
         rest = rest_of(other)
         rest.shift(delta)
-        transfer = model.basis.transfer_from(z, other.basis.L)
+        transfer = model.basis.transfer_from(z, other.basis.L, other.theta)
         model.sites.merge(rest.project(transfer, len(model.sites._d)))
-    white = model.basis.white(memory["x"])
+    white = model.basis.white(model.theta.place(memory["x"], memory["velocity"]), heading_of(memory["velocity"]))
     model.sites.add(white, memory["beta"], memory["lam"])
     memory["order"] = memory["order"] + model.memory.arrivals
     fell = model.memory.offer(memory, white)
@@ -186,7 +187,7 @@ def load(model, state: dict) -> None:
         if state["basis"] is not None:
             scaling = Scaling(state["origin"].to(model.device), state["centre"].to(model.device), state["scale"])
             z, factor = state["basis"]["z"].to(model.device), state["basis"]["L"].to(model.device)
-            basis = Basis(theta.kernel(), theta.constant**2, z.shape[1], model.max_inducing, model.dtype, model.device)
+            basis = Basis(theta, z.shape[1], model.max_inducing, model.dtype, model.device)
             basis.z = z
             basis._buffer[: len(z), : len(z)] = factor.to(model.dtype)
             parts |= {"scaling": scaling, "basis": basis,

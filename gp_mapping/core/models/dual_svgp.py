@@ -14,7 +14,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import HyperLearner, Theta
+from gp_mapping.core.hyper import HyperLearner, Theta, heading_of
 from gp_mapping.core.inducing import Basis
 from gp_mapping.core.likelihoods import Gaussian
 from gp_mapping.core.linalg import NumericalError, cholesky, solve_lower
@@ -55,7 +55,7 @@ class DualSVGP(ScaledMap):
 
     def new_basis(self, theta: Theta, dimension: int) -> Basis:
         """An empty basis at θ with this map's budget."""
-        return Basis(theta.kernel(), theta.constant**2, dimension, self.max_inducing, self.dtype, self.device)
+        return Basis(theta, dimension, self.max_inducing, self.dtype, self.device)
 
     def _begin(self, dimension: int, channels: int) -> None:
         basis = self.new_basis(self.theta, dimension)
@@ -70,16 +70,21 @@ class DualSVGP(ScaledMap):
         """The sample's own variance where it has one (> 0), else s_p² + sensor/count. (N,)"""
         return torch.where(own > 0, own, theta.noise**2 + sensor / count)
 
+    def remembered_places(self, theta: Theta) -> Tensor:
+        """Where the memory's samples were measured, given θ's time offset: (m, D)."""
+        return theta.place(self.memory.x, self.memory.velocity)
+
     @torch.no_grad()
     def _update(self, batch: Standardised) -> UpdateReport:
         if self.basis is None:
             self._begin(batch.x.shape[1], batch.y.shape[1])
-        white, added, removed = self._grow(batch.x, self.basis.white(batch.x))
+        heading = heading_of(batch.velocity)
+        white, added, removed = self._grow(self.theta.place(batch.x, batch.velocity), heading)
         noise = self.noise(batch.noise, batch.count, batch.sensor, self.theta)
         lam, beta = self._natural_gradient(white, batch.y, noise)
         leverage = beta * solve_lower(self.posterior.R, white).square().sum(0)  # β a D⁻¹ a, in (0, 1)
-        values = {"x": batch.x, "y": batch.y, "lam": lam, "beta": beta, "noise": batch.noise, "count": batch.count,
-                  "sensor": batch.sensor, "weight": torch.ones_like(beta)}
+        values = {"x": batch.x, "velocity": batch.velocity, "y": batch.y, "lam": lam, "beta": beta, "noise": batch.noise,
+                  "count": batch.count, "sensor": batch.sensor, "weight": torch.ones_like(beta)}
         if self.memory.insert(values, leverage, white, self.generator):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
@@ -111,14 +116,15 @@ class DualSVGP(ScaledMap):
             lam, beta = lam + change[0], beta + change[1]
         return lam, beta
 
-    def _grow(self, x: Tensor, white: Tensor) -> tuple[Tensor, int, int]:
+    def _grow(self, x: Tensor, heading: Tensor) -> tuple[Tensor, int, int]:
         """Make inducing inputs of the samples that need it: a(x) afterwards, how many were added, and removed."""
+        white = self.basis.white(x, heading)
         if self.fixed is not None:
             return white, 0, 0
         tolerance, removed = max(self.tolerance * self.theta.signal**2, self.floor), 0
         if len(self.basis) == self.max_inducing and bool((self.basis.residual(x, white) > tolerance).any()):
             removed = self._move()
-            white = self.basis.white(x) if removed else white
+            white = self.basis.white(x, heading) if removed else white
         white, added = self.append(x, white, max(tolerance, self.floor))
         return white, added, removed
 
@@ -140,7 +146,7 @@ class DualSVGP(ScaledMap):
         if full or not bool((self.basis.residual(x, white) > tolerance).any()):
             return white, 0
         remembered = self.memory.white(old)
-        places, joint = torch.cat([x, self.memory.x]), torch.cat([white, remembered], 1)
+        places, joint = torch.cat([x, self.remembered_places(self.theta)]), torch.cat([white, remembered], 1)
         rows = self.basis.grow(places, joint, len(x), tolerance)
         fresh, recalled = rows[:, : len(x)], rows[:, len(x):]
         self.sites.pad(len(rows))
@@ -170,7 +176,8 @@ class DualSVGP(ScaledMap):
             extra = self.memory.sensor / self.memory.count
             known = own > 0  # a sample with a noise of its own says nothing of the model's
             extra = torch.where(known, own - self.theta.noise**2, extra) if bool(known.any()) else extra
-            self.learner.step(self.memory.x, self.memory.y, extra.clamp_min(0.0), self.memory.order, self.generator)
+            self.learner.step(self.memory.x, self.memory.velocity, self.memory.y, extra.clamp_min(0.0),
+                              self.memory.order, self.generator)
             if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
                 self.adopt(self.learner.theta)
         return self.learner.owed >= 1.0

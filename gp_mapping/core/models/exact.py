@@ -9,7 +9,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import HyperLearner, Theta
+from gp_mapping.core.hyper import HyperLearner, Theta, heading_of
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.scaled import ScaledMap, Standardised
 from gp_mapping.core.scaling import Scaling
@@ -26,6 +26,7 @@ class ExactPosterior:
 
     theta: Theta
     x: Tensor
+    heading: Tensor
     factor: Tensor
     weights: Tensor
     noise_variance: float
@@ -34,14 +35,21 @@ class ExactPosterior:
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         return self.theta.kernel()(a, b) + self.theta.constant**2
 
-    def predict(self, x: Tensor) -> Prediction:
-        """At x (N, D) in metres; SI."""
-        inner = self.scaling.inner_x(x)
+    def predict(self, x: Tensor, velocity: Tensor | None = None) -> Prediction:
+        """At x (N, D) in metres; SI. With a velocity (N, D): what the robot would measure passing x."""
+        inner, heading = self.scaling.inner_x(x), None
+        if velocity is not None:
+            velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
+            inner, heading = self.theta.place(inner, velocity), heading_of(velocity)
         means, variances = [inner.new_empty((0, self.weights.shape[1]))], [inner.new_empty(0)]
-        for part in inner.split(_CHUNK):
-            k = self.cross(self.x, part)
-            means.append(k.mT @ self.weights)
+        for i in range(0, len(inner), _CHUNK):
+            k = self.cross(self.x, inner[i: i + _CHUNK])
             prior = self.theta.signal**2 + self.theta.constant**2
+            if heading is not None and self.theta.heading > 0:
+                h = heading[i: i + _CHUNK]
+                k = k + self.theta.heading**2 * self.heading @ h.mT
+                prior = prior + self.theta.heading**2 * h.square().sum(1)
+            means.append(k.mT @ self.weights)
             variances.append((prior - solve_lower(self.factor, k).square().sum(0)).clamp_min(0.0))
         return self.scaling.outer(torch.cat(means), torch.cat(variances), self.noise_variance)
 
@@ -75,8 +83,8 @@ class ExactGP(ScaledMap):
         if self.samples + len(batch.x) > self.max_samples:
             raise ValueError(f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
                              "max_exact_samples (cost grows with its cube) or use model dual_svgp")
-        fresh = {"x": batch.x, "y": batch.y, "noise": batch.noise, "count": batch.count, "sensor": batch.sensor,
-                 "weight": torch.ones_like(batch.noise)}
+        fresh = {"x": batch.x, "velocity": batch.velocity, "y": batch.y, "noise": batch.noise, "count": batch.count,
+                 "sensor": batch.sensor, "weight": torch.ones_like(batch.noise)}
         self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         self._posterior = None
         if self.learner is not None:
@@ -93,12 +101,14 @@ class ExactGP(ScaledMap):
         """The posterior now, factored when it is first asked for after a change."""
         self._need_data()
         if self._posterior is None:
-            x, theta = self.data["x"], self.theta
+            theta, heading = self.theta, heading_of(self.data["velocity"])
+            x = theta.place(self.data["x"], self.data["velocity"])
             covariance = theta.kernel()(x, x) + theta.constant**2 + torch.diag(self._noise())
+            covariance = covariance + theta.heading**2 * heading @ heading.mT
             factor, self.jitter = cholesky(covariance)
             weights = torch.cholesky_solve(self.data["y"], factor)
             noise = theta.noise**2 + float((self.data["sensor"] / self.data["count"]).mean())
-            self._posterior = ExactPosterior(theta, x, factor, weights, noise, self.scaling)
+            self._posterior = ExactPosterior(theta, x, heading, factor, weights, noise, self.scaling)
         return self._posterior
 
     @torch.no_grad()
@@ -110,7 +120,7 @@ class ExactGP(ScaledMap):
         order = torch.arange(self.samples, dtype=torch.float64, device=self.device)
         while self.learner.owed >= 1.0 and perf_counter() < end:
             extra = torch.where(d["noise"] > 0, d["noise"] - self.theta.noise**2, d["sensor"] / d["count"])
-            self.learner.step(d["x"], d["y"], extra.clamp_min(0.0), order, self.generator)
+            self.learner.step(d["x"], d["velocity"], d["y"], extra.clamp_min(0.0), order, self.generator)
             if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
                 self.theta, self._posterior, self.epoch = self.learner.theta, None, self.epoch + 1
         return self.learner.owed >= 1.0
@@ -123,7 +133,8 @@ class ExactGP(ScaledMap):
         new = copy.copy(self)
         noise = torch.full((len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device)
         one = torch.ones_like(noise)
-        fresh = {"x": inner, "y": mean, "noise": noise, "count": one, "sensor": 0 * one, "weight": one}
+        fresh = {"x": inner, "velocity": torch.zeros_like(inner), "y": mean, "noise": noise, "count": one,
+                 "sensor": 0 * one, "weight": one}
         new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         new._posterior, new.learner = None, None
         return new

@@ -15,9 +15,10 @@ __all__ = ["ScaledMap", "Standardised"]
 
 @dataclass(frozen=True)
 class Standardised:
-    """A batch in inner units: x (N, D), y (N, C), noise (N,) own variance or 0, count (N,), sensor (N,) variance."""
+    """A batch in inner units: x, velocity (N, D), y (N, C); noise (own variance or 0), count, sensor variance (N,)."""
 
     x: Tensor
+    velocity: Tensor
     y: Tensor
     noise: Tensor
     count: Tensor
@@ -54,23 +55,28 @@ class ScaledMap:
                 return torch.full((n,), default, dtype=torch.float64, device=self.device)
             return values.to(self.device)
 
-        return Standardised(s.inner_x(batch.x), s.inner_y(batch.y),
+        velocity = torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity
+        return Standardised(s.inner_x(batch.x), velocity.to(self.device), s.inner_y(batch.y),
                             column(s.inner_variance(batch.noise_variance), 0.0), column(batch.count, 1.0),
                             column(s.inner_variance(batch.sensor_variance), 0.0))
 
-    def predict(self, x: Tensor) -> Prediction:
-        """Mean and latent variance at x (N, D) in metres, SI. RuntimeError while the map has seen nothing."""
-        return self.posterior.predict(x)
+    def predict(self, x: Tensor, velocity: Tensor | None = None) -> Prediction:
+        """Mean and latent variance at x (N, D) in metres, SI. RuntimeError while the map has seen nothing.
+
+        velocity (N, D) m/s: then of what the robot measures when it passes x, with its time offset and its own field.
+        """
+        return self.posterior.predict(x, velocity)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
         return self.posterior.covariance(a, b)
 
     def hyperparameters(self) -> dict[str, float]:
-        """lengthscale in m; signal, noise and constant standard deviations in SI."""
+        """lengthscale in m; signal, noise, constant and heading standard deviations in SI; time_offset in s."""
         t = self.theta
         return {"lengthscale": t.lengthscale, "signal_stddev": t.signal * self.scale,
-                "noise_stddev": t.noise * self.scale, "constant_stddev": t.constant * self.scale}
+                "noise_stddev": t.noise * self.scale, "constant_stddev": t.constant * self.scale,
+                "heading_stddev": t.heading * self.scale, "time_offset": t.offset}
 
     def _need_data(self) -> None:
         if self.scaling is None:
