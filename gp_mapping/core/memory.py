@@ -55,8 +55,8 @@ class Memory:
         """The basis grew: rows (A, m) from row `start` on."""
         self._white[: self.size, start: start + len(rows)] = rows.mT
 
-    def insert(self, values: dict[str, Tensor], leverage: Tensor, white: Tensor, generator: torch.Generator) -> int:
     def insert(self, values: dict[str, Tensor], leverage: Tensor, white: Tensor, generator) -> int:
+        """Offer samples. values: x, velocity, y, lam, beta, noise, count, sensor, weight; leverage (N,); white (R, N).
 
         Returns how many samples, old or new, fell out of the memory.
         """

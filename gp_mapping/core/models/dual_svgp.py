@@ -83,8 +83,8 @@ class DualSVGP(ScaledMap):
         noise = self.noise(batch.noise, batch.count, batch.sensor, self.theta)
         lam, beta = self._natural_gradient(white, batch.y, noise)
         leverage = beta * solve_lower(self.posterior.R, white).square().sum(0)  # β a D⁻¹ a, in (0, 1)
-        values = {"x": batch.x, "velocity": batch.velocity, "y": batch.y, "lam": lam, "beta": beta, "noise": batch.noise,
-                  "count": batch.count, "sensor": batch.sensor, "weight": torch.ones_like(beta)}
+        values = {"x": batch.x, "velocity": batch.velocity, "y": batch.y, "lam": lam, "beta": beta,
+                  "noise": batch.noise, "count": batch.count, "sensor": batch.sensor, "weight": torch.ones_like(beta)}
         if self.memory.insert(values, leverage, white, self.generator):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
