@@ -15,7 +15,6 @@ from nav_msgs.msg import OccupancyGrid, Odometry
 from rclpy.clock import Clock, ClockType, JumpThreshold
 from rclpy.duration import Duration
 from rclpy.event_handler import SubscriptionEventCallbacks
-from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from sensor_msgs.msg import MagneticField
 from std_srvs.srv import SetBool, Trigger
@@ -221,19 +220,16 @@ class MappingNode(Node):
 def main(arguments: list[str] | None = None) -> int:
     """Console script: 0 after SIGINT or SIGTERM, 1 where the map was not saved, 2 for wrong parameters or files."""
     stopper = Stopper()
-    rclpy.init(args=arguments, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
     try:
+        rclpy.init(args=arguments, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
         node = MappingNode()
         node.configure()
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:  # RuntimeError: rcl about a parameter file, torch about a device
         print(f"mapping_node: {error}", file=sys.stderr)
         rclpy.try_shutdown()
         return 2
     node.activate()
-    try:
-        spin(node, stopper)
-    except ExternalShutdownException:
-        pass
+    spin(node, stopper)
     code = node.finish(stopper)
     node.destroy_node()
     rclpy.try_shutdown()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
+import traceback
 
-from rclpy.executors import SingleThreadedExecutor
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 
 __all__ = ["Stopper", "spin", "wait_for"]
 
@@ -32,14 +33,24 @@ class Stopper:
 
 
 def spin(node, stopper: Stopper) -> None:
-    """Run the node's callbacks in this thread until a signal comes.
+    """Run the node's callbacks in this thread until a signal comes or ROS is shut down.
 
     Single-threaded on purpose: this rclpy's MultiThreadedExecutor loses messages (rclpy #1223, #1452).
+    An exception in a callback comes out of spin_once: it is logged (the same every 5 s at most) and mapping goes on.
     """
     executor = SingleThreadedExecutor()
     executor.add_node(node)
+    last, said = "", 0.0
     while not stopper:
-        executor.spin_once(timeout_sec=0.1)
+        try:
+            executor.spin_once(timeout_sec=0.1)
+        except ExternalShutdownException:
+            return
+        except Exception:  # one bad message or a full disk must not end a robot's map
+            text = traceback.format_exc()
+            if text != last or time.monotonic() - said > 5.0:
+                last, said = text, time.monotonic()
+                node.get_logger().error(f"a callback failed; mapping goes on without it:\n{text}")
     executor.remove_node(node)
     executor.shutdown()
 

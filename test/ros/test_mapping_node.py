@@ -140,6 +140,18 @@ def test_wrong_parameters_end_the_start_with_reasons(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("text, said", [("/**:\n  ros__parameters:\n    resolution: [1, 2.0]\n", "line_num 3"),
+                                        ("/**:\n  ros__parameters:\n    device: nonsense\n", "nonsense"),
+                                        (None, "params.yaml")])
+def test_files_and_devices_that_do_not_exist_end_the_start_without_a_traceback(tmp_path, text, said):
+    path = tmp_path / "params.yaml"
+    if text is not None:
+        path.write_text(text)
+    done = subprocess.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
+                           str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
 def test_a_checkpoint_that_cannot_be_used_ends_the_start(tmp_path):
     broken = tmp_path / "map.gpm"
     broken.write_bytes(b"not a checkpoint")

@@ -1,0 +1,48 @@
+"""Spinning survives a callback that fails; signals count."""
+
+import os
+import signal
+
+import pytest
+import rclpy
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+
+from gp_mapping.ros.process import Stopper, spin
+
+
+@pytest.fixture
+def stopper():
+    """A Stopper whose handlers are taken back."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield Stopper()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_failing_callback_does_not_end_the_spinning(stopper):
+    rclpy.init()
+    node = Node("spinner")
+    calls = []
+
+    def fail_then_stop():
+        calls.append(len(calls))
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise ZeroDivisionError
+
+    try:
+        node.create_timer(0.01, fail_then_stop, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        spin(node, stopper)
+    finally:
+        node.destroy_node()
+        rclpy.try_shutdown()
+    assert len(calls) >= 3 and stopper.count == 1 and stopper
+
+
+def test_the_third_signal_is_the_systems_own(stopper):
+    os.kill(os.getpid(), signal.SIGINT)
+    assert stopper.count == 1 and signal.getsignal(signal.SIGINT) == stopper._on_signal
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert stopper.count == 2
+    assert signal.getsignal(signal.SIGINT) == signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
