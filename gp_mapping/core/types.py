@@ -32,6 +32,8 @@ class Samples:
     count: (N,) how many raw measurements each y averages; None means one each.
     sensor_variance: (N,) variance of one raw measurement that is known to be white; the model then uses its own
         noise + sensor_variance / count.
+    position_variance: (N,) of each coordinate of x, m²: what is uncertain of the pose.
+    heading: (N, 2) unit vector of the robot's forward axis; without it the direction of travel stands in.
     velocity: (N, D) of the robot in m/s; from it a model learns the time offset and what turns with the robot.
     Raises ValueError where shapes disagree, a value is not finite, or a variance is not positive.
     """
@@ -43,6 +45,8 @@ class Samples:
     count: Tensor | None = None
     sensor_variance: Tensor | None = None
     velocity: Tensor | None = None
+    heading: Tensor | None = None
+    position_variance: Tensor | None = None
 
     def __post_init__(self):
         x = torch.as_tensor(self.x, dtype=torch.float64)
@@ -52,13 +56,13 @@ class Samples:
             raise ValueError(f"x {tuple(x.shape)} and y {tuple(y.shape)} do not agree; expected (N, D) and (N, C)")
         n = len(x)
         values = {"x": x, "y": y}
-        for name in ("noise_variance", "stamp", "count", "sensor_variance"):
+        for name in ("noise_variance", "stamp", "count", "sensor_variance", "position_variance"):
             values[name] = _column(name, getattr(self, name), n)
-        values["velocity"] = None
-        if self.velocity is not None:
-            values["velocity"] = torch.as_tensor(self.velocity, dtype=torch.float64)
-            if values["velocity"].shape != x.shape:
-                raise ValueError(f"velocity has shape {tuple(values['velocity'].shape)}, x has {tuple(x.shape)}")
+        for name, shape in (("velocity", tuple(x.shape)), ("heading", (n, 2))):
+            value = getattr(self, name)
+            values[name] = None if value is None else torch.as_tensor(value, dtype=torch.float64)
+            if value is not None and tuple(values[name].shape) != shape:
+                raise ValueError(f"{name} has shape {tuple(values[name].shape)}, expected {shape}")
         for name, value in values.items():
             if value is not None and not torch.isfinite(value).all():
                 bad = int((~torch.isfinite(value.reshape(n, -1))).any(1).nonzero()[0])
@@ -68,8 +72,10 @@ class Samples:
             value = values[name]
             if value is not None and n and not bool((value > floor).all()):
                 raise ValueError(f"{name} must be positive; the smallest is {float(value.min())}")
-        if self.sensor_variance is not None and n and float(self.sensor_variance.min()) < 0:
-            raise ValueError(f"sensor_variance must not be negative; least is {float(self.sensor_variance.min())}")
+        for name in ("sensor_variance", "position_variance"):
+            value = values[name]
+            if value is not None and n and float(value.min()) < 0:
+                raise ValueError(f"{name} must not be negative; the least is {float(value.min())}")
 
     def __len__(self) -> int:
         return len(self.x)
