@@ -8,13 +8,14 @@ from launch.actions import OpaqueFunction
 from gp_mapping.ros.launching import argument, mapping_actions, our_node, value
 
 SHARE = Path(__file__).resolve().parent.parent
+LOSSLESS = {"reliable_inputs": True, "input_queue_depth": 20000}  # also faster than real time
 
 
 def _setup(context):
     simulator = our_node("simulator_node", name="simulator", namespace=value(context, "namespace"), parameters=[{
         "real_time_factor": float(value(context, "speed")), "publish_clock": True, "reliable": True,
         "wait_for_subscribers": 30.0, "world.seed": int(value(context, "seed"))}])
-    return [simulator, *mapping_actions(context, SHARE, use_sim_time=True, extra={"reliable_inputs": True})]
+    return [simulator, *mapping_actions(context, SHARE, use_sim_time=True, extra=LOSSLESS)]
 
 
 def generate_launch_description():

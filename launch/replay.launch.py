@@ -8,14 +8,14 @@ from launch.actions import OpaqueFunction
 from gp_mapping.ros.launching import argument, mapping_actions, our_node, value
 
 SHARE = Path(__file__).resolve().parent.parent
+LOSSLESS = {"reliable_inputs": True, "input_queue_depth": 20000}  # also faster than real time
 
 
 def _setup(context):
     player = our_node("bag_player_node", parameters=[{
         "path": value(context, "bag"), "rate": float(value(context, "rate")),
         "loop": value(context, "loop").lower() == "true", "publish_clock": True, "wait_for_subscribers": 30.0}])
-    # the player offers reliable delivery: nothing of the recording is lost
-    return [player, *mapping_actions(context, SHARE, use_sim_time=True, extra={"reliable_inputs": True})]
+    return [player, *mapping_actions(context, SHARE, use_sim_time=True, extra=LOSSLESS)]
 
 
 def generate_launch_description():
@@ -26,8 +26,8 @@ def generate_launch_description():
         argument("params", "", "parameter file; empty: config/mapping.yaml of this package"),
         argument("model", "", "the map's model, over what params says: dual_svgp, exact"),
         argument("namespace", "", "namespace of the mapper"),
-        argument("magnetic_field_topic", "", "topic of the bag with the magnetic field; empty: magnetic_field"),
-        argument("odometry_topic", "", "topic of the bag with the robot's pose; empty: odometry"),
+        argument("magnetic_field_topic", "/magnetic_field", "topic of the bag with the magnetic field"),
+        argument("odometry_topic", "/odometry", "topic of the bag with the robot's pose"),
         argument("map_topic", "", "topic with the free space, for suggestions; empty: map"),
         argument("rviz", "auto", "start RViz: true, false, auto (where it is installed)"),
         OpaqueFunction(function=_setup),

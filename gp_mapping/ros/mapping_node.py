@@ -99,6 +99,7 @@ class MappingNode(Node):
             pass
         self._on_tick(last=True)
         self._on_health()
+        self.publishers_.wait_until_received(2.0)
         if not self.settings.save_on_exit:
             return 0
         try:
@@ -139,7 +140,10 @@ class MappingNode(Node):
         """Ask the worker for what somebody waits for, unless it is still at it."""
         if self._requested is not None and not last and time.monotonic() - self._requested < 10.0:
             return
-        wanted = self.publishers_.due(self.worker.revision, time.monotonic(), self._periods())
+        if not self.frame:
+            return  # a loaded map whose frame is not known yet; health says so
+        periods = {part: min(period, 1e-9) if last else period for part, period in self._periods().items()}
+        wanted = self.publishers_.due(self.worker.revision, time.monotonic(), periods)
         if wanted and last:
             self.worker.draw_last(wanted)
             self._publish_results()
@@ -162,6 +166,9 @@ class MappingNode(Node):
         now, status = time.monotonic(), self.worker.status
         clock = self.get_clock().now().nanoseconds / 1e9
         notes = [(WARN, text) for text in (*self.parameter_warnings, self.suggester.note) if text]
+        if self.worker.revision and not self.frame:
+            notes.append((WARN, "the frame of the loaded map is not known before the first odometry; set map_frame to "
+                                "see the map now"))
         if clock == 0.0:
             notes.append((ERROR, "use_sim_time is true and no /clock has come yet"))
         age = clock - status.last_stamp if status.last_stamp is not None and clock > 0.0 else None

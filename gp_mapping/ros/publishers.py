@@ -7,10 +7,12 @@ volatile subscriber gets a standing map, too, and a transient-local one gets the
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 from geometry_msgs.msg import PoseArray, PoseStamped
 from nav_msgs.msg import OccupancyGrid
+from rclpy.duration import Duration
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Float64MultiArray, Header
 from visualization_msgs.msg import MarkerArray
@@ -108,6 +110,13 @@ class MapPublishers:
             made["suggestion"] = (lambda: outbound.pose_stamped(places, start, header)) if places else None
             made["suggestions"] = lambda: outbound.pose_array(places, start, header)
         return made
+
+    def wait_until_received(self, timeout: float) -> None:
+        """Before the process ends: until reliable subscribers have what was published, timeout seconds at most."""
+        end = time.monotonic() + timeout
+        for output in self._outputs.values():
+            if output.publisher.get_subscription_count():
+                output.publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
 
     def publish_cleared(self, frame: str) -> None:
         """After the map was cleared: latched topics must not go on showing it. All unknown, no points, no markers."""

@@ -83,7 +83,9 @@ class NodeProcess:
     def __enter__(self) -> "NodeProcess":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, kind, *_) -> None:
+        if kind is not None:
+            print(f"---- {self.log_path.name}, exit code {self.process.poll()}\n{self.log}")
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(10)

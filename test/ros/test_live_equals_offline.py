@@ -59,8 +59,8 @@ def test_playing_a_bag_gives_the_map_of_the_command_line(tmp_path, bag, rate):
                            "--params", str(parameter_file(tmp_path, **PARAMETERS)), "--json"], cwd=ROOT,
                           capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
-    with NodeProcess(tmp_path, **PARAMETERS, reliable_inputs=True, use_sim_time=True, save_on_exit=True,
-                     save_directory=str(live)) as node, Peer() as peer:
+    with NodeProcess(tmp_path, **PARAMETERS, reliable_inputs=True, input_queue_depth=20000, use_sim_time=True,
+                     save_on_exit=True, save_directory=str(live)) as node, Peer() as peer:
         arguments = ("-p", f"path:={bag}", "-p", f"rate:={rate}", "-p", "wait_for_subscribers:=20.0")
         with NodeProcess(tmp_path, "gp_mapping.ros.bag_player_node", arguments) as player:
             peer.until(lambda: player.process.poll() is not None, 60, "the player did not end")

@@ -49,7 +49,9 @@ def test_live_map_and_late_joiner(tmp_path):
         peer.node.create_subscription(OccupancyGrid, "/mapping/mean", (later := []).append, LATCHED)
         peer.until(lambda: later, what="the late joiner got nothing")
         assert grid_array(later[-1]).max() >= 1 and len(late) >= count
+        count = len(later)
         assert node.stop() == 0, node.log
+        peer.until(lambda: len(later) > count, 5, "the last map, with the cell that was open, was not published")
 
 
 def _check_against_cloud(mean, stddev, cloud, limits):
@@ -174,11 +176,15 @@ def test_sigint_saves_and_the_next_node_goes_on_from_it(tmp_path):
         assert node.stop(signal.SIGINT) == 0, node.log
     session = MapSession.from_state_dict(load_checkpoint(folder / "map.gpm"))
     assert session.report()["samples"] == 151  # the end of the stream takes in the last one, too
-    with NodeProcess(tmp_path, load_checkpoint=str(folder / "map.gpm")) as node, Peer() as peer:
+    with NodeProcess(tmp_path, load_checkpoint=str(folder / "map.gpm"), silence_warning=0.1) as node, Peer() as peer:
         mean = peer.listen(OccupancyGrid, "/mapping/mean")
+        peer.until(lambda: any("set map_frame" in text for text in peer.messages), what="no word about the frame")
+        peer.wait_for_node()
+        peer.drive(0.0, 0.1)
         peer.until(lambda: mean, what="the loaded map was not published")
+        assert mean[-1].header.frame_id == "odom"
         peer.settle()
-        assert peer.number("samples") == 151
+        assert 151 < peer.number("samples") <= 157 and peer.number("passes") == 2
         assert node.stop() == 0
 
 
@@ -193,6 +199,11 @@ def test_services_pause_save_clear(tmp_path):
         assert peer.call(SetBool, "/mapping/pause", SetBool.Request(data=True)).success
         peer.settle()
         samples = peer.number("samples")
+        peer.call(SetParameters, "/mapping/set_parameters", SetParameters.Request(parameters=[ParameterMessage(
+            name="save_directory", value=ParameterValue(type=ParameterType.PARAMETER_STRING,
+                                                        string_value=str(folder / "map.gpm" / "below a file")))]))
+        refused = peer.call(Trigger, "/mapping/save", Trigger.Request())
+        assert not refused.success and "below a file" in refused.message
         peer.drive(2.02, 1.0, speed=4.0)
         peer.settle()
         assert peer.number("samples") == samples and peer.number("dropped: paused") == 102
@@ -264,6 +275,7 @@ def test_namespace_remapping_and_live_parameters(tmp_path):
         refused = set_double("resolution", 0.2)
         assert not refused.successful and "read-only" in refused.reason
         assert not set_double("suggestion_rate", 1e9).successful
+        assert "failed" not in node.log
         assert node.stop() == 0
 
 
