@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -66,15 +67,23 @@ def verdict(result: DemoResult, limits: Limits) -> list[str]:
 
 
 class DemoWatch:
-    """watcher: ros.map_watcher.MapWatcher.  mapper, simulator: NodeProcess.  deadline: monotonic seconds."""
+    """watcher: ros.map_watcher.MapWatcher.  mapper, simulator: NodeProcess.  deadline: monotonic seconds.
 
-    def __init__(self, watcher, mapper, simulator, world: DipoleWorld, deadline: float):
+    interrupted: called often; raises where the user wants to stop.
+    """
+
+    def __init__(self, watcher, mapper, simulator, world: DipoleWorld, deadline: float, interrupted=lambda: None):
         self.watcher, self.mapper, self.simulator = watcher, mapper, simulator
-        self.world, self.deadline = world, deadline
+        self.world, self.deadline, self._interrupted = world, deadline, interrupted
+        self._shown = float("-inf")
 
     def _spin(self, seconds: float) -> None:
         """Listen, then DemoError when a process has died or time is up."""
         self.watcher.spin(seconds)
+        self._check()
+
+    def _check(self) -> None:
+        self._interrupted()
         for process, may_end in ((self.mapper, False), (self.simulator, True)):
             if process.code is not None and not (may_end and process.code == 0):
                 raise DemoError(f"the {process.name} ended early with code {process.code}; its last lines:\n"
@@ -105,20 +114,23 @@ class DemoWatch:
             self._show(bar)
 
     def _show(self, bar) -> None:
-        drive, score = self.watcher.values(DRIVE), self.score()
+        if time.monotonic() - self._shown < (1.0 if sys.stderr.isatty() else 10.0):  # few lines in a log
+            return
+        drive, score, self._shown = self.watcher.values(DRIVE), self.score(), time.monotonic()
         bar.n = round(100.0 * float(drive.get("progress", 0.0)), 1)
-        bar.set_postfix_str(f"{float(drive.get('elapsed', 0.0)):.0f} s of route, {self._number(MAP, 'samples')} samples"
+        bar.set_postfix_str(f"{float(drive.get('elapsed', 0.0)):.0f} s of route, {self._number(MAP, 'samples')} of "
+                            f"{self._number(DRIVE, 'sent_magnetic_field')} samples in the map"
                             + (f", RMSE {UT * score.rmse:.2f} µT" if score else ""))
 
     def settle(self) -> None:
-        """Have the map saved (which closes its last cell), then wait until no newer map comes."""
+        """Have the map saved, which closes its last cell, and drawn once more."""
         try:
-            self.watcher.save(timeout=max(1.0, min(60.0, self.deadline - time.monotonic())))
+            self.watcher.save(timeout=60.0, check=self._check)
+            self._spin(0.3)  # a drawing from before may still be on its way
+            self.watcher.refresh(timeout=60.0, check=self._check)
         except RuntimeError as error:
-            raise DemoError(f"the map could not be saved: {error}\n{self.mapper.last_lines()}") from error
-        saved = time.monotonic()
-        while time.monotonic() - saved < 2.0 or time.monotonic() - self.watcher.cloud_time < 2.0:
-            self._spin(0.2)  # longer than a report of the counts takes, too
+            raise DemoError(f"the finished map did not come: {error}\n{self.mapper.last_lines()}") from error
+        self._spin(1.5)  # one more report of the counts, and the suggestions
 
     def cells(self, within: float) -> dict[str, np.ndarray] | None:
         """Columns x, y, mean, stddev, truth of the newest map within `within` metres of the path; None without any."""

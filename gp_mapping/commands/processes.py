@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -14,8 +15,8 @@ __all__ = ["NodeProcess", "ros_arguments"]
 
 def ros_arguments(**parameters) -> list[str]:
     """`--ros-args -p name:=value …`; `__` in a name stands for the dot of a group."""
-    def text(value):
-        return str(value).lower() if isinstance(value, bool) else str(value)
+    def text(value):  # as YAML: a string is quoted, so that '', '12' or 'a, b' stay strings
+        return json.dumps(value, ensure_ascii=False)
 
     words = [word for name, value in parameters.items() for word in ("-p", f"{name.replace('__', '.')}:={text(value)}")]
     return ["--ros-args", *words]

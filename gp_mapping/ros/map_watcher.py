@@ -43,7 +43,6 @@ class MapWatcher:
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self.node)
         self.clouds = 0  # maps received
-        self.cloud_time = float("-inf")  # monotonic s of the newest
         self.diagnostics: dict[str, dict[str, str]] = {}  # status name -> values
         self._cloud = self._markers = self._suggestions = None
         self._path: list[tuple[float, float]] = []
@@ -66,17 +65,37 @@ class MapWatcher:
         while (left := deadline - time.monotonic()) > 0:
             self._executor.spin_once(timeout_sec=left)
 
-    def save(self, timeout: float) -> str:
-        """Call the mapper's save service; the text of its answer. RuntimeError where it fails or does not answer."""
-        if not self._save.wait_for_service(timeout_sec=timeout):
-            raise RuntimeError(f"the service {self._save.srv_name} did not appear within {timeout:g} s")
+    def save(self, timeout: float, check=lambda: None) -> str:
+        """Call the mapper's save service; the text of its answer. RuntimeError where it fails or does not answer.
+
+        check: called several times a second while waiting; it may raise.
+        """
+        deadline = time.monotonic() + timeout
+        while not self._save.service_is_ready():
+            self._wait(check, deadline, "did not appear")
         future = self._save.call_async(Trigger.Request())
-        self._executor.spin_until_future_complete(future, timeout_sec=timeout)
-        if not future.done():
-            raise RuntimeError(f"the service {self._save.srv_name} did not answer within {timeout:g} s")
+        while not future.done():
+            self._wait(check, deadline, "did not answer in time")
         if not future.result().success:
             raise RuntimeError(f"{self._save.srv_name}: {future.result().message}")
         return future.result().message
+
+    def refresh(self, timeout: float, check=lambda: None) -> None:
+        """Wait for a map that was drawn after this call. RuntimeError where none comes.
+
+        A new subscriber is served with a fresh drawing, whether or not the map has changed, and all others with it.
+        """
+        before, deadline = self.clouds, time.monotonic() + timeout
+        newcomer = self.node.create_subscription(PointCloud2, "mapping/field", lambda _: None, LATCHED)
+        while self.clouds == before:
+            self._wait(check, deadline, "was called, but no newer map came")
+        self.node.destroy_subscription(newcomer)
+
+    def _wait(self, check, deadline: float, failure: str) -> None:
+        check()
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the service {self._save.srv_name} {failure}")
+        self._executor.spin_once(timeout_sec=0.1)
 
     # ---- what has arrived ----------------------------------------------------------------------------------------
 
@@ -108,7 +127,7 @@ class MapWatcher:
         return self.diagnostics.get(status, {})
 
     def _on_cloud(self, message: PointCloud2) -> None:
-        self._cloud, self.cloud_time = message, time.monotonic()
+        self._cloud = message
         self.clouds += 1
 
     def _on_markers(self, message: MarkerArray) -> None:

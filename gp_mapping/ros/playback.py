@@ -30,8 +30,12 @@ class NoSubscriber(RuntimeError):
     """Nobody subscribed in time."""
 
 
-def lossless(depth: int = 1000) -> QoSProfile:
-    """Reliable and volatile with a queue that holds seconds of data: for readers that must not miss a message."""
+def lossless(depth: int = 20000) -> QoSProfile:
+    """Reliable and volatile, with a queue that outlasts the pauses of a busy reader.
+
+    With "keep last", a writer drops what a slow reader has not fetched yet as soon as its queue is full: at 20 times
+    real time 1000 messages are gone within a second. "Keep all" would block the writer and with it the clock.
+    """
     return QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=depth, reliability=ReliabilityPolicy.RELIABLE,
                       durability=DurabilityPolicy.VOLATILE)
 

@@ -1,0 +1,200 @@
+"""The demo as a user runs it: real processes over real DDS, a verdict, and nothing left behind."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+
+import torch
+from dds_helpers import DEEP, Listener, Process
+from sensor_msgs.msg import MagneticField
+from std_msgs.msg import Header
+
+from gp_mapping.bag_writer import BagWriter
+from gp_mapping.cli import main
+from gp_mapping.commands.demo_picture import cells_to_image, draw_comparison
+from gp_mapping.commands.demo_watch import FULL, NEAR, DemoResult, verdict
+from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.ros.map_watcher import cloud_columns
+from gp_mapping.ros.outbound import field_cloud
+from gp_mapping.sim.evaluation import MapScore, near_path, score_map
+from gp_mapping.sim.simulation import OdometryReading, Simulation, SimulationSettings
+from gp_mapping.sim.world import DipoleWorld, WorldSettings
+
+DOMAIN = 22 + os.getpid() % 70
+
+
+def gp_mapping(*arguments, log_dir):
+    return Process("gp_mapping.cli", *arguments, domain=DOMAIN, log_dir=log_dir)
+
+
+def demo(tmp_path, *arguments):
+    folder = str(tmp_path / "demo")
+    return gp_mapping("demo", "--output", folder, "--domain-id", str(DOMAIN), *arguments, log_dir=tmp_path)
+
+
+def nodes_of(tmp_path) -> list[int]:
+    """Processes of this demo's nodes: those whose command line or environment names its folder."""
+    out = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and b"gp_mapping.ros." in (entry / "cmdline").read_bytes() and \
+                    str(tmp_path).encode() in (entry / "environ").read_bytes():
+                out.append(int(entry.name))
+        except OSError:
+            continue  # it has ended meanwhile
+    return sorted(out)
+
+
+def wait_for(condition, timeout=30.0):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_the_map_is_right_and_everything_is_written(tmp_path):
+    with demo(tmp_path, "--fast", "--speed", "20", "--seed", "1") as process:
+        assert process.wait(120.0) == 0, process.output
+        text, folder = process.output, tmp_path / "demo"
+        assert not nodes_of(tmp_path)
+    sent, received, dropped, used = map(int, re.search(
+        r"(\d+) sent, (\d+) received, (\d+) dropped, (\d+) in the map", text).groups())
+    assert sent == received == used > 6000 and dropped == 0
+    for name in ("demo.png", "map.npz", "map.png", "mapper.log", "simulator.log"):
+        assert (folder / name).stat().st_size > 0 and str(folder / name) in text
+    assert (folder / "demo.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "Traceback" not in text + (folder / "mapper.log").read_text() + (folder / "simulator.log").read_text()
+
+    # what came over DDS and what the mapper wrote are the same map: the same error against the same truth
+    with np.load(folder / "map.npz") as saved:
+        mean, stddev, known = (np.asarray(saved[name]) for name in ("mean", "stddev", "known"))
+        grid = FieldGrid(tuple(saved["origin"].tolist()), float(saved["resolution"]), *map(torch.as_tensor, (
+            mean, stddev, known)), 0.0, 0)
+    xy = grid.centres().numpy()
+    simulation = Simulation(SimulationSettings(spacing=0.5, crossing_spacing=0.0, seed=1), WorldSettings(seed=1))
+    path = [(e.x, e.y) for e in simulation if isinstance(e, OdometryReading)]
+    near = near_path(xy, path, NEAR) & known.ravel()
+    score = score_map(mean.ravel()[near], stddev.ravel()[near], simulation.world.norm(xy[near]))
+    assert float(re.search(r"RMSE +([\d.]+) µT", text)[1]) == pytest.approx(1e6 * score.rmse, abs=0.03)
+    assert score.rmse < 0.5 * score.field_stddev
+
+
+def test_dropped_samples_and_a_wrong_map_end_it_with_1_and_the_reasons(tmp_path):
+    faults = ("--set", "magnetometer.nan_probability:=0.02", "magnetometer.spike_probability:=0.2",
+              "magnetometer.spike_size:=0.0002")
+    with demo(tmp_path, "--duration", "20", "--speed", "20", *faults) as process:
+        assert process.wait(90.0) == 1, process.output
+        assert "the map is wrong: RMSE" in process.output
+        assert re.search(r"received and \d+ are in the map \(\d+ ", process.output), process.output
+        assert "Traceback" not in process.output and not nodes_of(tmp_path)
+
+
+def test_a_process_that_dies_ends_it_with_1_and_its_last_lines(tmp_path):
+    with demo(tmp_path) as process:
+        log = tmp_path / "demo" / "mapper.log"
+        wait_for(lambda: log.exists() and "mapping with model" in log.read_text())
+        mapper = [pid for pid in nodes_of(tmp_path) if b"mapping_node" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(mapper[0], signal.SIGKILL)
+        assert process.wait(30.0) == 1
+        assert "the mapper ended early with code -9" in process.output and "mapping with model" in process.output
+        assert not nodes_of(tmp_path)
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_however_it_is_stopped_no_process_is_left(tmp_path, number, code):
+    with demo(tmp_path) as process:
+        wait_for(lambda: len(nodes_of(tmp_path)) == 2)
+        time.sleep(0.5)
+        process.popen.send_signal(number)
+        assert process.wait(30.0) == code, process.output
+        wait_for(lambda: not nodes_of(tmp_path), timeout=15.0)
+        assert "Traceback" not in process.output
+
+
+def test_time_out_ends_it_with_1(tmp_path):
+    with demo(tmp_path, "--timeout", "5") as process:
+        assert process.wait(30.0) == 1
+        assert "time is up" in process.output and not nodes_of(tmp_path)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--speed", "0"], "--speed 0.0: expected"),
+    (["--seed", "-1"], "--seed -1: expected"),
+    (["--duration", "1"], "--duration 1.0: expected"),
+    (["--domain-id", "300"], "--domain-id 300: expected"),
+    (["--set", "magnetometer.lag=1"], "expected NAME:=VALUE"),
+    (["--output", "/dev/null/demo"], "--output /dev/null/demo"),
+])
+def test_wrong_usage_is_one_line(capsys, arguments, words):
+    assert main(["demo", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+
+
+GOOD = DemoResult(MapScore(1000, 2e-6, 0.0, 0.93, 10e-6, 1e-6), 100, 100, 100, {"not_finite": 0})
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"score": MapScore(1000, 4e-6, 0.0, 0.93, 10e-6, 1e-6)}, "RMSE 4.00 µT is more than 35%"),
+    ({"score": MapScore(1000, float("nan"), 0.0, 0.93, 10e-6, 1e-6)}, "RMSE nan"),
+    ({"score": MapScore(1000, 2e-6, 0.0, 0.5, 10e-6, 1e-6)}, "holds 50.0% of the truth"),
+    ({"sent": 101}, "101 measurements were sent and 100 received"),
+    ({"used": 98, "dropped": {"not_finite": 2, "no_pose": 0}}, "98 are in the map (2 not_finite)"),
+    ({"used": 99}, "no reason given"),
+])
+def test_the_verdict_names_what_is_wrong(change, words):
+    assert verdict(GOOD, FULL) == []
+    wrong = verdict(DemoResult(**{**vars(GOOD), **change}), FULL)
+    assert len(wrong) == 1 and words in wrong[0]
+
+
+def _grid():
+    rng = np.random.default_rng(0)
+    known = rng.random((9, 14)) < 0.7
+    known[0, 0] = known[8, 13] = True
+    mean = 5e-5 + 1e-5 * rng.normal(size=(9, 14))
+    stddev = torch.full((9, 14), 2e-6, dtype=torch.float64)
+    return FieldGrid((-0.4, 1.2), 0.05, torch.tensor(mean), stddev, torch.tensor(known), 1e-7, 3)
+
+
+def test_a_cloud_becomes_the_image_that_it_was_made_of():
+    grid = _grid()
+    columns = cloud_columns(field_cloud(grid, Header()))
+    image, extent = cells_to_image(columns["x"], columns["y"], columns["mean"])
+    np.testing.assert_allclose(image, np.where(grid.known, grid.mean, np.nan), rtol=1e-6)
+    np.testing.assert_allclose(extent, (-0.4, 0.3, 1.2, 1.65), atol=1e-5)
+    assert set(columns) >= {"x", "y", "mean", "stddev"} and columns["stddev"] == pytest.approx(2e-6)
+
+
+def test_the_picture_can_be_drawn_without_path_and_suggestions(tmp_path):
+    world = DipoleWorld.random(WorldSettings())
+    columns = cloud_columns(field_cloud(_grid(), Header()))
+    cells = {**columns, "truth": world.norm(np.column_stack([columns["x"], columns["y"]]))}
+    nothing = np.empty((0, 2))
+    file = draw_comparison(tmp_path / "p.png", cells=cells, room=(6.0, 5.0), path=nothing, inducing=nothing,
+                           suggestions=nothing, title="t")
+    assert file.stat().st_size > 10000
+
+
+def test_play_plays_into_running_nodes_and_passes_exit_codes_on(tmp_path):
+    with BagWriter(tmp_path / "bag", "mcap") as bag:
+        for k in range(100):
+            bag.magnetic_field(10**9 + k * 10**7, (1e-5, 0.0, k * 1e-7))
+    with Listener(DOMAIN, {"compass": (MagneticField, DEEP)}) as here, gp_mapping(
+            "play", str(tmp_path / "bag"), "--rate", "2", "--wait", "20", "--no-clock", "--remap",
+            "/magnetic_field:=/compass", log_dir=tmp_path) as process:
+        assert here.spin_through(process) == 0, process.output
+        assert [m.magnetic_field.z for m in here.got["compass"]] == [k * 1e-7 for k in range(100)]
+    with gp_mapping("play", str(tmp_path / "none"), log_dir=tmp_path) as process:
+        assert process.wait(20.0) == 1 and "no such bag" in process.output
+    with gp_mapping("play", str(tmp_path / "bag"), "--loop", log_dir=tmp_path) as process:
+        wait_for(lambda: "playing" in process.output)
+        process.interrupt()
+        assert process.wait(20.0) == 0 and "stopped before the end" in process.output
