@@ -54,6 +54,8 @@ class MapSettings:
     time_offset: float = setting(0.0, "how much later the sensor's stamps are than the pose's; a start", "s",
                                  -10.0, 10.0)
     learn_time_offset: bool = setting(True, "learn time_offset online, from the velocity of the samples")
+    learn_lever_arm: bool = setting(False, "learn the sensor's place on the robot online; along the direction of "
+                                    "travel only changes of speed tell it from time_offset")
     learn_hyperparameters: bool = setting(True, "learn lengthscale, signal, noise and heading online")
     lengthscale_prior: float = setting(0.6, "median of the log-normal prior of lengthscale (sd of log: 0.5)", "m",
                                        1e-3, 1e5)
@@ -69,6 +71,9 @@ class MapSettings:
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)
     cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
+    robust: bool = setting(True, "gross errors are left out of their cell, or, where a whole cell is one, weakened; "
+                           "counted")
+    follow_changes: bool = setting(True, "where scores show that the field has changed, forget what was known there")
     predictive_noise: bool = setting(True, "noise reported with predictions comes from one-step-ahead errors")
     score_window: int = setting(2500, "bound of the window of one-step-ahead scores", "", 10, 1000000)
     score_distance: float = setting(1.0, "path between a scored sample and the newest data behind its prediction",

@@ -21,7 +21,7 @@ class FieldMap(Protocol):
     def refine(self, budget_s: float) -> bool:
         """Anytime work (hyper-parameters); at most about budget_s seconds. True: there is more to do."""
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None) -> Prediction:
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """Mean and latent variance at x (N, D), each (N, C); with a velocity, of what the robot measures there."""
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -33,11 +33,14 @@ class FieldMap(Protocol):
     def forget(self, factor: float) -> None:
         """Scale what the data said by factor in (0, 1]."""
 
+    def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
+        """Forget what was known within radius (m) of x (K, D), but for the newest samples; how many went."""
+
     def merge(self, other: "FieldMap") -> None:
         """Add what another robot or session learned."""
 
     def hyperparameters(self) -> dict[str, float]:
-        """lengthscale (m), signal_stddev, noise_stddev, constant_stddev, heading_stddev (SI), time_offset (s)."""
+        """lengthscale (m), signal_stddev, noise_stddev, constant_stddev, heading_stddev (SI), time_offset (s), …"""
 
     def state_dict(self) -> dict:
         """Everything needed for exact resume: tensors, numbers, strings and nested dicts of them."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel, scaled_square_distance
 
-__all__ = ["HyperLearner", "Theta", "heading_of", "negative_log_evidence"]
+__all__ = ["HyperLearner", "Theta", "heading_of", "negative_log_evidence", "sensor_place"]
 
 
 SLOWEST = 0.03  # m/s below which a velocity says nothing of the heading
@@ -23,9 +23,8 @@ SLOWEST = 0.03  # m/s below which a velocity says nothing of the heading
 
 @dataclass(frozen=True)
 class Theta:
-    """ℓ (m), s, s_p (noise), s_c (constant), s_h (heading): standard deviations in inner units; δ (s) time offset.
-
-    A heading of 0 leaves the body-fixed remainder out of the model.
+    """ℓ (m), s, s_p (noise), s_c (constant), s_h (heading): standard deviations in inner units; δ (s) time offset;
+    along, across (m): the sensor's lever arm, forward and to the left. A heading of 0 leaves the robot's own field out.
     """
 
     lengthscale: float
@@ -34,30 +33,44 @@ class Theta:
     constant: float
     heading: float = 0.0
     offset: float = 0.0
+    along: float = 0.0
+    across: float = 0.0
     kernel_name: str = "matern52"
 
     def kernel(self):
         return make_kernel(self.kernel_name, self.signal**2, self.lengthscale)
 
     def vector(self) -> Tensor:
-        """[log ℓ, log s², log s_p², log s_h², δ]: what may be learned."""
+        """[log ℓ, log s², log s_p², log s_h², δ, along, across]: what may be learned."""
         return torch.tensor([math.log(self.lengthscale), 2 * math.log(self.signal), 2 * math.log(self.noise),
-                             2 * math.log(self.heading) if self.heading > 0 else 0.0, self.offset],
-                            dtype=torch.float64)
+                             2 * math.log(self.heading) if self.heading > 0 else 0.0, self.offset,
+                             self.along, self.across], dtype=torch.float64)
 
     def with_vector(self, vector: Tensor) -> "Theta":
-        length, signal, noise, heading, offset = vector.tolist()
+        length, signal, noise, heading, offset, along, across = vector.tolist()
         return replace(self, lengthscale=math.exp(length), signal=math.exp(signal / 2), noise=math.exp(noise / 2),
-                       heading=math.exp(heading / 2) if self.heading > 0 else 0.0, offset=offset)
+                       heading=math.exp(heading / 2) if self.heading > 0 else 0.0, offset=offset, along=along,
+                       across=across)
 
     def distance(self, other: "Theta") -> float:
-        """Largest change of a learned logarithm; 20 ms of offset count as much as a tenth."""
-        weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0], dtype=torch.float64)
+        """Largest change of a learned logarithm; 20 ms of offset, or 1 cm of lever arm, count as much as a tenth."""
+        weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0], dtype=torch.float64)
         return float(((self.vector() - other.vector()) * weights).abs().max())
 
-    def place(self, x: Tensor, velocity: Tensor) -> Tensor:
-        """Where the sensor was when it measured: x − δ v. (N, D)"""
-        return x - self.offset * velocity if self.offset else x
+    def place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
+        """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥. (N, D)"""
+        if not (self.offset or self.along or self.across):
+            return x
+        return sensor_place(x, velocity, heading, self.offset, self.along, self.across)
+
+
+def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, across) -> Tensor:
+    """x − δ v + along ĥ + across ĥ⊥, ĥ⊥ to the left of ĥ. (N, D)"""
+    left = torch.stack([-heading[:, 1], heading[:, 0]], 1)
+    arm = along * heading + across * left
+    if x.shape[1] > 2:
+        arm = torch.cat([arm, torch.zeros_like(x[:, 2:])], 1)
+    return x - offset * velocity + arm
 
 
 def heading_of(velocity: Tensor) -> Tensor:
@@ -66,18 +79,17 @@ def heading_of(velocity: Tensor) -> Tensor:
     return plane / plane.norm(dim=1, keepdim=True).clamp_min(SLOWEST)
 
 
-def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Tensor, y: Tensor,
+def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Tensor, heading: Tensor, y: Tensor,
                           extra: Tensor) -> Tensor:
-    """−log N(y | 0, s²ρ(r) + s_c² + s_h² ĥĥᵀ + diag(s_p² + extra)) per sample and channel, r between x − δ v.
+    """−log N(y | 0, s²ρ(r) + s_c² + s_h² ĥĥᵀ + diag(s_p² + extra)) per sample and channel, r between sensor places.
 
-    vector (5,); x, velocity (n, D); y (n, C); extra (n,): white variance of each, 0 where unknown.
+    vector (7,); x, velocity (n, D); heading (n, 2); y (n, C); extra (n,): white variance of each, 0 where unknown.
     """
-    places = x - vector[4] * velocity
+    places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
     scale = torch.exp(vector[0])
     square = scaled_square_distance(places, places, scale)
     covariance = torch.exp(vector[1]) * type(theta.kernel()).correlation(square) + theta.constant**2
     if theta.heading > 0:
-        heading = heading_of(velocity)
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
     factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
     white = torch.linalg.solve_triangular(factor, y, upper=False)
@@ -88,23 +100,23 @@ def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Ten
 class HyperLearner:
     """Adam on Theta.vector() with priors; owes STEPS √n steps for n samples and works them off.
 
-    prior: medians. prior_sd: (5,) of the logarithms, and of δ in s.  free: which of the five are learned.
+    prior: medians.  prior_sd: (7,) of the logarithms, of δ in s and of the lever arm in m.  free: which are learned.
     """
 
     STEPS = 0.2
     NEIGHBOURS = 250
     NEWEST = 40
     SETTLE = 400  # steps after which the step length decays with the square root of their number
-    RATES = (0.05, 0.05, 0.05, 0.05, 0.01)
+    RATES = (0.05, 0.05, 0.05, 0.05, 0.01, 0.002, 0.002)
 
-    def __init__(self, theta: Theta, prior: Theta, prior_sd=(0.5, 1.0, 1.0, 1.0, 0.2),
-                 free=(True, True, True, True, True), adopt_change: float = 0.05):
+    def __init__(self, theta: Theta, prior: Theta, prior_sd=(0.5, 1.0, 1.0, 1.0, 0.2, 0.05, 0.05),
+                 free=(True, True, True, True, True, False, False), adopt_change: float = 0.05):
         self.theta, self.prior, self.adopt_change = theta, prior, adopt_change
         self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
         mask = [bool(f) for f in free]
         mask[3] = mask[3] and theta.heading > 0
         self.rates = torch.tensor(self.RATES, dtype=torch.float64) * torch.tensor(mask, dtype=torch.float64)
-        self.vector, self.first, self.second = theta.vector(), torch.zeros(5).double(), torch.zeros(5).double()
+        self.vector, self.first, self.second = theta.vector(), torch.zeros(7).double(), torch.zeros(7).double()
         self.steps, self.owed, self.rejected = 0, 0.0, 0
 
     def owe(self, samples: int) -> None:
@@ -122,17 +134,22 @@ class HyperLearner:
             near = near[torch.randperm(len(near), generator=generator)[: self.NEIGHBOURS].to(x.device)]
         return near
 
-    def step(self, x: Tensor, velocity: Tensor, y: Tensor, extra: Tensor, order: Tensor,
-             generator: torch.Generator) -> bool:
-        """One step from samples x, velocity (n, D), y (n, C), extra (n,); False where it was refused."""
+    def loss(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> Tensor:
+        """Negative log evidence per sample of the samples `near` (indices)."""
+        parts = (data[name][near] for name in ("x", "velocity", "heading", "y", "extra"))
+        return negative_log_evidence(self.theta, vector, *parts)
+
+    def step(self, data: dict[str, Tensor], generator: torch.Generator) -> bool:
+        """One step from x, velocity (n, D), heading (n, 2), y (n, C), extra, order (n,); False where it was refused."""
         self.owed -= 1.0
-        near = self.neighbourhood(x, order, generator)
+        x = data["x"]
+        near = self.neighbourhood(x, data["order"], generator)
         if len(near) < 5:
             return False
         vector = self.vector.to(x.device).requires_grad_(True)
         with torch.enable_grad():
             try:
-                loss = negative_log_evidence(self.theta, vector, x[near], velocity[near], y[near], extra[near])
+                loss = self.loss(vector, data, near)
             except torch.linalg.LinAlgError:
                 self.rejected += 1
                 return False

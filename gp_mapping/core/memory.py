@@ -12,14 +12,14 @@ from torch import Tensor
 
 __all__ = ["Memory"]
 
-_COLUMNS = ("x", "velocity", "y", "lam", "beta", "noise", "count", "sensor", "weight", "key", "order")
+_COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "key", "order")
 
 
 class Memory:
-    """At most `capacity` samples: x, velocity (m, D), y (m, C) standardised; features as in the sites.
+    """At most `capacity` samples: x, velocity (m, D), heading (m, 2), y (m, C) standardised; features as in the sites.
 
     beta (m,), lam (m, C): the site, as it was added.  noise (m,): the sample's own variance, or 0 where the model's
-    noise applies: then count and sensor say how.  weight (m,): what forgetting left of it.  order (m,): arrival number.
+    noise applies.  extra (m,): variance beside it.  weight (m,): what forgetting left.  order (m,): arrival number.
     """
 
     def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
@@ -29,9 +29,10 @@ class Memory:
         def new(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64, device=device)
 
-        self._store = {name: new(capacity) for name in _COLUMNS[4:]}
+        self._store = {name: new(capacity) for name in _COLUMNS[5:]}
         self._store |= {name: new(capacity, dimension) for name in ("x", "velocity")}
         self._store |= {name: new(capacity, channels) for name in ("y", "lam")}
+        self._store["heading"] = new(capacity, 2)
         self._white = new(capacity, rows)
 
     def __len__(self) -> int:
@@ -56,7 +57,7 @@ class Memory:
         self._white[: self.size, start: start + len(rows)] = rows.mT
 
     def insert(self, values: dict[str, Tensor], leverage: Tensor, white: Tensor, generator) -> int:
-        """Offer samples. values: x, velocity, y, lam, beta, noise, count, sensor, weight; leverage (N,); white (R, N).
+        """Offer samples. values: the columns but key and order; leverage (N,); white (R, N).
 
         Returns how many samples, old or new, fell out of the memory.
         """
@@ -91,6 +92,13 @@ class Memory:
         """Forgetting reaches the memory's share too."""
         for name in ("weight", "beta", "lam"):
             getattr(self, name).mul_(factor)
+
+    def keep(self, which: Tensor) -> None:
+        """Drop the samples where `which` (m,) is False."""
+        n = int(which.sum())
+        for store in (*self._store.values(), self._white):
+            store[:n] = store[: self.size][which]
+        self.size = n
 
     def values(self) -> dict[str, Tensor]:
         """Every column, copied: what `offer` takes."""

@@ -56,14 +56,24 @@ class Posterior:
             variances.append((prior - spent.double()).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None) -> Prediction:
+    def gradient(self, x: Tensor) -> Tensor:
+        """∇ of the mean at standardised x (N, D), by automatic differentiation: (N, C, D)."""
+        places = x.detach().clone().requires_grad_(True)
+        with torch.enable_grad():
+            mean = self.white(places).double().mT @ self.weights
+            columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
+                       for c in range(mean.shape[1])]
+        return torch.stack(columns, 1)
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """At x (N, D) in metres; SI. With a velocity (N, D): what the robot measures passing x, δ and ĥ included."""
         inner = self.scaling.inner_x(x)
         if velocity is None:
             mean, variance = self.inner(inner)
         else:
             velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
-            mean, variance = self.inner(self.theta.place(inner, velocity), heading_of(velocity))
+            heading = heading_of(velocity) if heading is None else heading.to(inner.device)
+            mean, variance = self.inner(self.theta.place(inner, velocity, heading), heading)
         return self.scaling.outer(mean, variance, self.noise_variance)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:

@@ -39,10 +39,10 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
     unit = settings.field_scale
     theta = Theta(settings.lengthscale, settings.signal_stddev / unit, settings.noise_stddev / unit,
                   settings.constant_stddev / unit, settings.heading_stddev / unit, settings.time_offset,
-                  settings.kernel)
+                  kernel_name=settings.kernel)
     prior = replace(theta, lengthscale=settings.lengthscale_prior, signal=settings.signal_stddev_prior / unit,
                     noise=settings.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
-    free = 4 * (settings.learn_hyperparameters,) + (settings.learn_time_offset,)
+    free = (4 * (settings.learn_hyperparameters,) + (settings.learn_time_offset,) + 2 * (settings.learn_lever_arm,))
     learner = HyperLearner(theta, prior, free=free) if any(free) else None
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {settings.device!r}: no CUDA device here; write device: cpu")

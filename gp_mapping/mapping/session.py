@@ -7,26 +7,23 @@ the same map, live or offline. All learning is done inside `ingest`, a bounded n
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import asdict, fields, replace
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.config import MapSettings
-from gp_mapping.core.noise import CellAverager, PredictiveNoise
-from gp_mapping.core.posterior import Posterior
+from gp_mapping.core.noise import CellAverager
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.mapping.grid import FieldGrid
 from gp_mapping.mapping.path import Path
 from gp_mapping.mapping.render import Renderer
+from gp_mapping.mapping.scoring import OneStepAhead
 
 __all__ = ["MapSession"]
 
 _RAW_BATCH = 25  # without cells: raw samples in one update
-_SCORE_PERIOD = 0.1  # s between scored samples
-_SNAPSHOTS = 4  # posteriors kept for scoring, score_distance / 2 apart
 
 
 class MapSession:
@@ -40,16 +37,13 @@ class MapSession:
         """Forget everything; the settings stay."""
         s = self.settings
         self.map = build_map(s)
-        self.cells = CellAverager(s.cell_length, s.cell_duration)
-        self.scores = PredictiveNoise(s.score_window)
+        self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust)
+        self.scores = OneStepAhead(s)
+        self._pass_samples = 0
         self.renderer = Renderer(s)
         self._path = Path(s.cell_length)
         self._raw: list[Samples] = []
-        self._to_score: list[tuple] = []
-        self._scored_at: tuple[float, float] | None = None  # stamp, path length
-        self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
         self._last_stamp: float | None = None
-        self._noise: float | None = None
         self.revision = getattr(self, "revision", -1) + 1
         self.raw_count, self.cell_count, self.passes = 0, 0, 0
         self._pass_open = False
@@ -64,17 +58,18 @@ class MapSession:
         self.last_report = None
         n = len(samples)
         stamps = [math.nan] * n if samples.stamp is None else samples.stamp.tolist()
-        sensors = [None] * n if samples.sensor_variance is None else samples.sensor_variance.tolist()
+        sensors, headings, poses = ([None] * n if column is None else column.tolist() for column in
+                                    (samples.sensor_variance, samples.heading, samples.position_variance))
         for i, (x, y) in enumerate(zip(samples.x.tolist(), samples.y.tolist())):
             stamp = stamps[i] if math.isfinite(stamps[i]) else float(self.raw_count) * 0.02
             if not self._pass_open:
-                self._pass_open, self.passes = True, self.passes + 1
+                self._pass_open, self.passes, self._pass_samples = True, self.passes + 1, 0
                 self._path.lift()
             length = self._path.add(x)
             self.raw_count += 1
-            self._pick_score(x, y, stamp, length)
+            self.scores.pick(x, y, stamp, length)
             if self.settings.cells:
-                closed = self.cells.add(x, y, stamp, sensors[i])
+                closed = self.cells.add(x, y, stamp, sensors[i], headings[i], poses[i])
             else:
                 self._raw.append(samples[i])
                 closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
@@ -102,18 +97,26 @@ class MapSession:
     def break_pass(self) -> None:
         """A gap or a time jump: the open cell is closed, the next sample starts a new pass; the map stays."""
         self.flush()
-        self._pass_open, self._last_stamp, self._scored_at = False, None, None
+        self.scores.break_pass()
+        self._pass_open, self._last_stamp = False, None
 
     def _absorb(self, batch: Samples) -> None:
-        self._score(batch.velocity[-1])
+        scoring = self.settings.predictive_noise or self.settings.follow_changes
+        if scoring:
+            self.scores.score(batch.velocity[-1], self.map)
         self._forget(batch)
-        self.last_report = self.map.update(batch)
+        if scoring:
+            # the newest metres, of this pass, saw the field as it is now
+            recent = min(self._pass_samples, round(self.settings.score_distance / self.settings.cell_length))
+            self.scores.watch(batch, self._path.length, self.map, recent)
+        self.last_report = self.map.update(self.scores.weaken(batch, self.map))
         while self.map.refine(float("inf")):
             pass
+        self._pass_samples += len(batch)
         self.cell_count += len(batch)
-        self._noise = None
         self.renderer.touch(batch.x)
-        self._snapshot()
+        if scoring:
+            self.scores.keep(self._path.length, self.map)
         self.revision += 1
 
     def _forget(self, batch: Samples) -> None:
@@ -122,53 +125,28 @@ class MapSession:
             self.map.forget(math.exp(-(stamp - self._last_stamp) / tau))
         self._last_stamp = stamp
 
-    # --- honest noise ---------------------------------------------------------------------------------------------
-    def _pick_score(self, x, y, stamp: float, length: float) -> None:
-        """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
-        if not self.settings.predictive_noise:
-            return
-        last = self._scored_at
-        step = self.settings.cell_length / 10
-        if last is None or (abs(stamp - last[0]) >= _SCORE_PERIOD and length - last[1] >= step):
-            self._scored_at = (stamp, length)
-            self._to_score.append((x, y, length))
-
-    def _snapshot(self) -> None:
-        step = self.settings.score_distance / 2
-        due = not self._snapshots or self._path.length - self._snapshots[-1][0] >= step
-        if self.settings.predictive_noise and due:
-            self._snapshots.append((self._path.length, self.map.posterior))
-
-    def _score(self, velocity: Tensor) -> None:
-        """Score the picked samples, driven at velocity (2,), by the newest posterior score_distance older."""
-        groups: dict[int, list] = {}
-        for x, y, length in self._to_score:
-            old = [i for i, (at, _) in enumerate(self._snapshots) if length - at >= self.settings.score_distance]
-            if old:
-                groups.setdefault(old[-1], []).append((x, y))
-        self._to_score = []
-        for index, rows in groups.items():
-            x, y = (torch.tensor(part, dtype=torch.float64) for part in zip(*rows))
-            prediction = self._snapshots[index][1].predict(x, velocity.expand(len(x), 2))
-            self.scores.add(y - prediction.mean.cpu(), prediction.variance)
-
     @property
     def noise_variance(self) -> float:
         """Variance of one new measurement about the latent field, squared SI: from scores, else the model's."""
-        if self._noise is None:
-            model = float(self.map.posterior.noise_variance) * self.settings.field_scale**2
-            self._noise = self.scores.variance(model) if self.settings.predictive_noise else model
-        return self._noise
+        return self.scores.variance(self.map)
+
+    @property
+    def changes(self) -> tuple:
+        """The newest changes of the field that were found (core.change.Change)."""
+        return tuple(self.scores.changes)
 
     # --- the map out ----------------------------------------------------------------------------------------------
     @torch.no_grad()
-    def predict(self, x, velocity=None) -> Prediction:
+    def predict(self, x, velocity=None, heading=None) -> Prediction:
         """Mean, latent variance and predictive noise at x (N, 2) metres. RuntimeError before the first cell.
 
-        velocity (N, 2) m/s: then of what the robot would measure on its way, with its time offset and its own field.
+        velocity (N, 2) m/s, heading (N, 2) or the direction of travel: then of what the robot would measure on its
+        way, with its time offset and its own field.
         """
         x = torch.as_tensor(x, dtype=torch.float64).reshape(-1, 2)
-        p = self.map.predict(x, None if velocity is None else torch.as_tensor(velocity, dtype=torch.float64))
+        velocity, heading = (None if c is None else torch.as_tensor(c, dtype=torch.float64)
+                             for c in (velocity, heading))
+        p = self.map.predict(x, velocity, heading)
         return replace(p, noise_variance=torch.full_like(p.noise_variance, self.noise_variance))
 
     @torch.no_grad()
@@ -201,7 +179,9 @@ class MapSession:
         learner = self.map.learner
         return {"samples": self.raw_count, "cells": self.cell_count, "passes": self.passes,
                 "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
-                "path_length": self._path.length, "jitter": float(self.map.jitter), "scores": len(self.scores),
+                "path_length": self._path.length, "jitter": float(self.map.jitter), "scores": len(self.scores.noise),
+                "gross_errors": self.cells.gross, "weakened_cells": self.scores.weakened,
+                "changes": self.scores.change_count,
                 "noise_stddev": math.sqrt(self.noise_variance) if started else None,
                 "learning_steps": learner.steps if learner else 0,
                 "learning_rejected": learner.rejected if learner else 0,
@@ -213,13 +193,9 @@ class MapSession:
         return {"settings": asdict(self.settings), "map": self.map.state_dict(), "cells": self.cells.state_dict(),
                 "scores": self.scores.state_dict(), "path": self._path.state_dict(),
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
-                "to_score": [{"x": list(x), "y": list(y), "length": n} for x, y, n in self._to_score],
-                # the exact model's posteriors are not kept: scores pause for score_distance after its resume
-                "snapshots": [{"at": at, "posterior": p.state_dict()} for at, p in self._snapshots
-                              if isinstance(p, Posterior)],
-                "scored_at": None if self._scored_at is None else list(self._scored_at),
                 "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
-                "cell_count": self.cell_count, "passes": self.passes, "pass_open": self._pass_open}
+                "cell_count": self.cell_count, "passes": self.passes, "pass_open": self._pass_open,
+                "pass_samples": self._pass_samples}
 
     @staticmethod
     def from_state_dict(state: dict, **overrides) -> "MapSession":
@@ -231,14 +207,10 @@ class MapSession:
             session = MapSession(MapSettings(**(state["settings"] | overrides)))
             session.map.load_state_dict(state["map"])
             session.cells.load_state_dict(state["cells"])
-            session.scores.load_state_dict(state["scores"])
+            session.scores.load_state_dict(state["scores"], session.map.device)
             session._path.load_state_dict(state["path"])
             session._raw = [Samples(**s) for s in state["raw"]]
-            session._to_score = [(s["x"], s["y"], s["length"]) for s in state["to_score"]]
-            session._snapshots.extend((s["at"], Posterior.from_state_dict(s["posterior"], session.map.device))
-                                      for s in state["snapshots"])
-            session._scored_at = None if state["scored_at"] is None else tuple(state["scored_at"])
-            for name in ("last_stamp", "pass_open"):
+            for name in ("last_stamp", "pass_open", "pass_samples"):
                 setattr(session, f"_{name}", state[name])
             for name in ("revision", "raw_count", "cell_count", "passes"):
                 setattr(session, name, state[name])

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import Theta, heading_of
+from gp_mapping.core.hyper import Theta
 from gp_mapping.core.inducing import Basis, greedy_inputs
 from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.memory import Memory
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sites import Sites
 
-__all__ = ["Carried", "fantasize", "load", "merge", "save", "to_theta"]
+__all__ = ["Carried", "fantasize", "forget_near", "load", "merge", "save", "to_theta"]
 
 _CHUNK = 500  # candidates for inducing inputs looked at together
 
@@ -74,9 +74,9 @@ def to_theta(model, theta: Theta, budget: int) -> Carried:
         if model.rest_own_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
             rest.scale(model.theta.noise**2 / theta.noise**2)
         sites = rest.project(basis.transfer_from(model.basis.z, model.basis.L, model.theta), capacity)
-    white = basis.white(model.remembered_places(theta), heading_of(memory.velocity))
+    white = basis.white(model.remembered_places(theta), memory.heading)
     if model.likelihood.conjugate:
-        noise = model.noise(memory.noise, memory.count, memory.sensor, theta)
+        noise = model.noise(memory.noise, memory.extra, theta)
         beta = memory.weight / noise
         lam = beta[:, None] * memory.y
     else:
@@ -121,6 +121,31 @@ def fantasize(model, x: Tensor):
 
 
 @torch.no_grad()
+def forget_near(model, x: Tensor, radius: float, newest: int) -> int:
+    """Take out the memory's samples near x exactly; of the rest, the pseudo-data on u near x: Λ ← SΛS, S_jj ∈ {0, 1}.
+
+    Whitened, that is T = LᵀSL⁻ᵀ. What lies farther away keeps its confidence. Returns how many samples went.
+    """
+    memory, inner = model.memory, model.scaling.inner_x(x)
+    near = (torch.cdist(model.remembered_places(model.theta), inner) <= radius).any(1)
+    near &= memory.order < memory.arrivals - newest
+    kept, white = ~near, memory.white(model.basis.size)
+    if model.rest_empty:
+        sites = Sites(model.basis.size, model.sites.channels, len(model.sites._d), model.device)
+    else:
+        z, factor = model.basis.z, model.basis.L.double()
+        keep = (~(torch.cdist(z, inner) <= radius).any(1)).double()
+        inducing = torch.linalg.solve_triangular(factor, keep[:, None] * factor, upper=False).mT
+        features = torch.eye(model.basis.features, dtype=torch.float64, device=model.device)
+        sites = rest_of(model).project(torch.block_diag(features, inducing), len(model.sites._d))
+    sites.add(white[:, kept], memory.beta[kept], memory.lam[kept])
+    cholesky(sites.precision)
+    model.sites, model._posterior, model.epoch = sites, None, model.epoch + 1
+    memory.keep(kept)
+    return int(near.sum())
+
+
+@torch.no_grad()
 def merge(model, other) -> None:
     """Add `other`: the rest of it projected into the joint basis, its memory with fresh features."""
     if type(other) is not type(model):
@@ -142,7 +167,7 @@ def merge(model, other) -> None:
     memory["x"], memory["y"] = memory["x"] + offset, memory["y"] + delta
     memory["lam"] = memory["lam"] + memory["beta"][:, None] * delta
     if model.fixed is None:
-        places = model.theta.place(memory["x"], memory["velocity"])
+        places = model.theta.place(memory["x"], memory["velocity"], memory["heading"])
         for part in torch.cat([z, places]).split(_CHUNK):
             model.append(part, model.basis.white(part), model.tolerance * model.theta.signal**2)
     if not other.rest_empty:
@@ -150,7 +175,7 @@ def merge(model, other) -> None:
         rest.shift(delta)
         transfer = model.basis.transfer_from(z, other.basis.L, other.theta)
         model.sites.merge(rest.project(transfer, len(model.sites._d)))
-    white = model.basis.white(model.theta.place(memory["x"], memory["velocity"]), heading_of(memory["velocity"]))
+    white = model.basis.white(model.theta.place(memory["x"], memory["velocity"], memory["heading"]), memory["heading"])
     model.sites.add(white, memory["beta"], memory["lam"])
     memory["order"] = memory["order"] + model.memory.arrivals
     fell = model.memory.offer(memory, white)

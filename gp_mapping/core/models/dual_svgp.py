@@ -14,13 +14,13 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import HyperLearner, Theta, heading_of
+from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.inducing import Basis
 from gp_mapping.core.likelihoods import Gaussian
 from gp_mapping.core.linalg import NumericalError, cholesky, solve_lower
 from gp_mapping.core.memory import Memory
 from gp_mapping.core.models import carry
-from gp_mapping.core.models.scaled import ScaledMap, Standardised
+from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.sites import Sites
 from gp_mapping.core.types import UpdateReport
@@ -66,25 +66,31 @@ class DualSVGP(ScaledMap):
         self.memory = Memory(self.memory_size, dimension, channels, rows, self.device)
         self.basis = basis
 
-    def noise(self, own: Tensor, count: Tensor, sensor: Tensor, theta: Theta) -> Tensor:
-        """The sample's own variance where it has one (> 0), else s_p² + sensor/count. (N,)"""
-        return torch.where(own > 0, own, theta.noise**2 + sensor / count)
+    @property
+    def empty(self) -> bool:
+        return self.samples == 0
+
+    @staticmethod
+    def noise(own: Tensor, extra: Tensor, theta: Theta) -> Tensor:
+        """The sample's own variance where it has one (> 0), else s_p²; and what is beside it. (N,)"""
+        return torch.where(own > 0, own, theta.noise**2) + extra
 
     def remembered_places(self, theta: Theta) -> Tensor:
         """Where the memory's samples were measured, given θ's time offset: (m, D)."""
-        return theta.place(self.memory.x, self.memory.velocity)
+        return theta.place(self.memory.x, self.memory.velocity, self.memory.heading)
 
     @torch.no_grad()
     def _update(self, batch: Standardised) -> UpdateReport:
         if self.basis is None:
             self._begin(batch.x.shape[1], batch.y.shape[1])
-        heading = heading_of(batch.velocity)
-        white, added, removed = self._grow(self.theta.place(batch.x, batch.velocity), heading)
-        noise = self.noise(batch.noise, batch.count, batch.sensor, self.theta)
+        extra = batch.extra + self._pose_noise(batch)
+        places = self.theta.place(batch.x, batch.velocity, batch.heading)
+        white, added, removed = self._grow(places, batch.heading)
+        noise = self.noise(batch.noise, extra, self.theta)
         lam, beta = self._natural_gradient(white, batch.y, noise)
         leverage = beta * solve_lower(self.posterior.R, white).square().sum(0)  # β a D⁻¹ a, in (0, 1)
-        values = {"x": batch.x, "velocity": batch.velocity, "y": batch.y, "lam": lam, "beta": beta,
-                  "noise": batch.noise, "count": batch.count, "sensor": batch.sensor, "weight": torch.ones_like(beta)}
+        values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
+                  "beta": beta, "noise": batch.noise, "extra": extra, "weight": torch.ones_like(beta)}
         if self.memory.insert(values, leverage, white, self.generator):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
@@ -161,9 +167,9 @@ class DualSVGP(ScaledMap):
         if self._posterior is None:
             factor, self.jitter = cholesky(self.sites.precision)
             weights = torch.cholesky_solve(self.sites.linear, factor)
-            sensor = float((self.memory.sensor / self.memory.count).mean()) if len(self.memory) else 0.0
+            extra = float(self.memory.extra.mean()) if len(self.memory) else 0.0
             self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor,
-                                        weights, self.theta.noise**2 + sensor, self.scaling)
+                                        weights, self.theta.noise**2 + extra, self.scaling)
         return self._posterior
 
     @torch.no_grad()
@@ -171,13 +177,11 @@ class DualSVGP(ScaledMap):
         """Hyper-parameter steps that are owed, about 4 ms each, and their adoption; True: more are owed."""
         if self.learner is None or self.basis is None:
             return False
-        end, own = perf_counter() + budget_s, self.memory.noise
+        end, memory = perf_counter() + budget_s, self.memory
         while self.learner.owed >= 1.0 and perf_counter() < end:
-            extra = self.memory.sensor / self.memory.count
-            known = own > 0  # a sample with a noise of its own says nothing of the model's
-            extra = torch.where(known, own - self.theta.noise**2, extra) if bool(known.any()) else extra
-            self.learner.step(self.memory.x, self.memory.velocity, self.memory.y, extra.clamp_min(0.0),
-                              self.memory.order, self.generator)
+            self.learner.step({"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
+                               "extra": learnable_extra(memory.noise, memory.extra, self.theta),
+                               "order": memory.order}, self.generator)
             if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
                 self.adopt(self.learner.theta)
         return self.learner.owed >= 1.0
@@ -205,6 +209,10 @@ class DualSVGP(ScaledMap):
             self.sites.scale(factor)
             self.memory.scale(factor)
             self._posterior, self.epoch = None, self.epoch + 1
+
+    def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
+        """Forget what was known within radius (m) of x (K, D), but for the newest samples; how many went."""
+        return 0 if self.empty else carry.forget_near(self, x, radius, newest)
 
     def fantasize(self, x: Tensor) -> "DualSVGP":
         """A copy conditioned on its own mean at x (K, D): D grows, r keeps the mean exactly."""

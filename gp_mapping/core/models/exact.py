@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper import HyperLearner, Theta, heading_of
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.scaled import ScaledMap, Standardised
+from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, UpdateReport
 
@@ -35,12 +35,15 @@ class ExactPosterior:
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         return self.theta.kernel()(a, b) + self.theta.constant**2
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None) -> Prediction:
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """At x (N, D) in metres; SI. With a velocity (N, D): what the robot would measure passing x."""
-        inner, heading = self.scaling.inner_x(x), None
-        if velocity is not None:
+        inner = self.scaling.inner_x(x)
+        if velocity is None:
+            heading = None
+        else:
             velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
-            inner, heading = self.theta.place(inner, velocity), heading_of(velocity)
+            heading = heading_of(velocity) if heading is None else heading.to(inner.device)
+            inner = self.theta.place(inner, velocity, heading)
         means, variances = [inner.new_empty((0, self.weights.shape[1]))], [inner.new_empty(0)]
         for i in range(0, len(inner), _CHUNK):
             k = self.cross(self.x, inner[i: i + _CHUNK])
@@ -52,6 +55,15 @@ class ExactPosterior:
             means.append(k.mT @ self.weights)
             variances.append((prior - solve_lower(self.factor, k).square().sum(0)).clamp_min(0.0))
         return self.scaling.outer(torch.cat(means), torch.cat(variances), self.noise_variance)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """∇ of the mean at standardised x (N, D), by automatic differentiation: (N, C, D)."""
+        places = x.detach().clone().requires_grad_(True)
+        with torch.enable_grad():
+            mean = self.cross(places, self.x) @ self.weights
+            columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
+                       for c in range(mean.shape[1])]
+        return torch.stack(columns, 1)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """(N, K), squared SI."""
@@ -73,6 +85,10 @@ class ExactGP(ScaledMap):
         self.jitter, self.epoch = 0.0, 0
 
     @property
+    def empty(self) -> bool:
+        return self.data is None
+
+    @property
     def samples(self) -> int:
         return 0 if self.data is None else len(self.data["x"])
 
@@ -83,8 +99,9 @@ class ExactGP(ScaledMap):
         if self.samples + len(batch.x) > self.max_samples:
             raise ValueError(f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
                              "max_exact_samples (cost grows with its cube) or use model dual_svgp")
-        fresh = {"x": batch.x, "velocity": batch.velocity, "y": batch.y, "noise": batch.noise, "count": batch.count,
-                 "sensor": batch.sensor, "weight": torch.ones_like(batch.noise)}
+        fresh = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y,
+                 "noise": batch.noise, "extra": batch.extra + self._pose_noise(batch),
+                 "weight": torch.ones_like(batch.noise)}
         self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         self._posterior = None
         if self.learner is not None:
@@ -93,7 +110,7 @@ class ExactGP(ScaledMap):
 
     def _noise(self) -> Tensor:
         d = self.data
-        return torch.where(d["noise"] > 0, d["noise"], self.theta.noise**2 + d["sensor"] / d["count"]) / d["weight"]
+        return (torch.where(d["noise"] > 0, d["noise"], self.theta.noise**2) + d["extra"]) / d["weight"]
 
     @property
     @torch.no_grad()
@@ -101,13 +118,13 @@ class ExactGP(ScaledMap):
         """The posterior now, factored when it is first asked for after a change."""
         self._need_data()
         if self._posterior is None:
-            theta, heading = self.theta, heading_of(self.data["velocity"])
-            x = theta.place(self.data["x"], self.data["velocity"])
+            theta, heading = self.theta, self.data["heading"]
+            x = theta.place(self.data["x"], self.data["velocity"], heading)
             covariance = theta.kernel()(x, x) + theta.constant**2 + torch.diag(self._noise())
             covariance = covariance + theta.heading**2 * heading @ heading.mT
             factor, self.jitter = cholesky(covariance)
             weights = torch.cholesky_solve(self.data["y"], factor)
-            noise = theta.noise**2 + float((self.data["sensor"] / self.data["count"]).mean())
+            noise = theta.noise**2 + float(self.data["extra"].mean())
             self._posterior = ExactPosterior(theta, x, heading, factor, weights, noise, self.scaling)
         return self._posterior
 
@@ -119,8 +136,8 @@ class ExactGP(ScaledMap):
         end, d = perf_counter() + budget_s, self.data
         order = torch.arange(self.samples, dtype=torch.float64, device=self.device)
         while self.learner.owed >= 1.0 and perf_counter() < end:
-            extra = torch.where(d["noise"] > 0, d["noise"] - self.theta.noise**2, d["sensor"] / d["count"])
-            self.learner.step(d["x"], d["velocity"], d["y"], extra.clamp_min(0.0), order, self.generator)
+            extra = learnable_extra(d["noise"], d["extra"], self.theta)
+            self.learner.step(d | {"extra": extra, "order": order}, self.generator)
             if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
                 self.theta, self._posterior, self.epoch = self.learner.theta, None, self.epoch + 1
         return self.learner.owed >= 1.0
@@ -133,8 +150,8 @@ class ExactGP(ScaledMap):
         new = copy.copy(self)
         noise = torch.full((len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device)
         one = torch.ones_like(noise)
-        fresh = {"x": inner, "velocity": torch.zeros_like(inner), "y": mean, "noise": noise, "count": one,
-                 "sensor": 0 * one, "weight": one}
+        fresh = {"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((len(inner), 2)),
+                 "y": mean, "noise": noise, "extra": 0 * one, "weight": one}
         new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         new._posterior, new.learner = None, None
         return new
@@ -146,6 +163,18 @@ class ExactGP(ScaledMap):
         if self.data is not None and factor < 1.0:
             self.data = self.data | {"weight": self.data["weight"] * factor}
             self._posterior, self.epoch = None, self.epoch + 1
+
+    def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
+        """Drop the samples within radius (m) of x (K, D), but for the newest; how many went."""
+        if self.data is None:
+            return 0
+        places = self.theta.place(self.data["x"], self.data["velocity"], self.data["heading"])
+        gone = (torch.cdist(places, self.scaling.inner_x(x)) <= radius).any(1)
+        gone[max(0, self.samples - newest):] = False
+        if bool(gone.any()) and not bool(gone.all()):
+            self.data = {k: v[~gone] for k, v in self.data.items()}
+            self._posterior, self.epoch = None, self.epoch + 1
+        return int(gone.sum())
 
     def merge(self, other: "ExactGP") -> None:
         """The union of both maps' data."""

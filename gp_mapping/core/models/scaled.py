@@ -7,22 +7,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper import heading_of
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
-__all__ = ["ScaledMap", "Standardised"]
+__all__ = ["ScaledMap", "Standardised", "learnable_extra"]
+
+
+def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
+    """Variance beside s_p² of each sample (N,); one with a noise of its own says nothing of the model's."""
+    return torch.where(noise > 0, noise - theta.noise**2 + extra, extra).clamp_min(0.0)
+
 
 
 @dataclass(frozen=True)
 class Standardised:
-    """A batch in inner units: x, velocity (N, D), y (N, C); noise (own variance or 0), count, sensor variance (N,)."""
+    """A batch in inner units: x, velocity (N, D), heading (N, 2), y (N, C), and of each (N,): noise (its own variance,
+    or 0), extra (variance beside it: white/count) and position_variance (m²)."""
 
     x: Tensor
     velocity: Tensor
+    heading: Tensor
     y: Tensor
     noise: Tensor
-    count: Tensor
-    sensor: Tensor
+    extra: Tensor
+    position_variance: Tensor
 
 
 class ScaledMap:
@@ -55,28 +64,39 @@ class ScaledMap:
                 return torch.full((n,), default, dtype=torch.float64, device=self.device)
             return values.to(self.device)
 
-        velocity = torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity
-        return Standardised(s.inner_x(batch.x), velocity.to(self.device), s.inner_y(batch.y),
-                            column(s.inner_variance(batch.noise_variance), 0.0), column(batch.count, 1.0),
-                            column(s.inner_variance(batch.sensor_variance), 0.0))
+        velocity = (torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity).to(self.device)
+        heading = heading_of(velocity) if batch.heading is None else batch.heading.to(self.device)
+        noise = column(s.inner_variance(batch.noise_variance), 0.0)
+        extra = column(s.inner_variance(batch.sensor_variance), 0.0) / column(batch.count, 1.0)
+        return Standardised(s.inner_x(batch.x), velocity, heading, s.inner_y(batch.y), noise,
+                            torch.where(noise > 0, 0.0, extra), column(batch.position_variance, 0.0))
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None) -> Prediction:
+    def _pose_noise(self, batch: Standardised) -> Tensor:
+        """What an uncertain pose adds to the noise: |∇ mean|² σ_x², mean over channels; 0 before there is a map."""
+        if self.empty or not bool((batch.position_variance > 0).any()):
+            return torch.zeros_like(batch.noise)
+        slope = self.posterior.gradient(self.theta.place(batch.x, batch.velocity, batch.heading))
+        return slope.square().sum(2).mean(1) * batch.position_variance
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """Mean and latent variance at x (N, D) in metres, SI. RuntimeError while the map has seen nothing.
 
-        velocity (N, D) m/s: then of what the robot measures when it passes x, with its time offset and its own field.
+        velocity (N, D) m/s, heading (N, 2) or the direction of travel: then of what the robot measures when it
+        passes x, with its time offset, its lever arm and its own field.
         """
-        return self.posterior.predict(x, velocity)
+        return self.posterior.predict(x, velocity, heading)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
         return self.posterior.covariance(a, b)
 
     def hyperparameters(self) -> dict[str, float]:
-        """lengthscale in m; signal, noise, constant and heading standard deviations in SI; time_offset in s."""
+        """lengthscale (m), signal, noise, constant, heading stddev (SI), time_offset (s), lever arm (m)."""
         t = self.theta
         return {"lengthscale": t.lengthscale, "signal_stddev": t.signal * self.scale,
                 "noise_stddev": t.noise * self.scale, "constant_stddev": t.constant * self.scale,
-                "heading_stddev": t.heading * self.scale, "time_offset": t.offset}
+                "heading_stddev": t.heading * self.scale, "time_offset": t.offset, "lever_arm_along": t.along,
+                "lever_arm_across": t.across}
 
     def _need_data(self) -> None:
         if self.scaling is None:

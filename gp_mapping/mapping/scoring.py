@@ -1,0 +1,148 @@
+"""One-step-ahead scores: what a map of a while ago said of the samples that came now.
+
+From them come the noise that is reported with predictions (measured.md, "Honest intervals", 6), the weight of a gross
+error, and the news that the field has changed. All of it happens at times that the samples fix, never when somebody
+asks: the same samples give the same numbers, live or offline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.change import Change, ChangeDetector, student_weight
+from gp_mapping.core.config import MapSettings
+from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.noise import PredictiveNoise
+from gp_mapping.core.posterior import Posterior
+from gp_mapping.core.types import Samples
+
+__all__ = ["OneStepAhead"]
+
+_PERIOD = 0.1  # s between scored samples
+_SNAPSHOTS = 4  # posteriors kept, score_distance / 2 apart
+_REFIT = 20  # new scores after which the noise is fitted again
+_SETTLED = 60  # learning steps before surprises count
+_CHANGES = 100  # newest changes kept for reports
+
+
+class OneStepAhead:
+    """Picks raw samples, scores them against an older posterior, fits the noise, watches for changes."""
+
+    def __init__(self, settings: MapSettings):
+        self.settings = settings
+        self.noise = PredictiveNoise(settings.score_window)
+        self.detector = ChangeDetector(5 * settings.cell_length)
+        self.changes: deque[Change] = deque(maxlen=_CHANGES)
+        self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
+        self._picked: list[tuple] = []
+        self._last: tuple[float, float] | None = None  # stamp, path length of the last pick
+        self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
+
+    def break_pass(self) -> None:
+        """The next sample is not one step ahead of the last."""
+        self._last = None
+
+    def pick(self, x: list[float], y: list[float], stamp: float, length: float) -> None:
+        """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
+        last, step = self._last, self.settings.cell_length / 10
+        if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
+            self._last = (stamp, length)
+            self._picked.append((list(x), list(y), length))
+
+    def keep(self, length: float, field: FieldMap) -> None:
+        """Keep the map's posterior for later scores when the path has grown by half a score_distance."""
+        if not self._snapshots or length - self._snapshots[-1][0] >= self.settings.score_distance / 2:
+            self._snapshots.append((length, field.posterior))
+
+    def _older(self, length: float):
+        old = [p for at, p in self._snapshots if length - at >= self.settings.score_distance]
+        return old[-1] if old else None
+
+    def variance(self, field: FieldMap) -> float:
+        """Variance of one new measurement about the latent field, squared SI: from scores, else the model's."""
+        if self.fitted is None or not self.settings.predictive_noise:
+            return float(field.posterior.noise_variance) * self.settings.field_scale**2
+        return self.fitted
+
+    def score(self, velocity: Tensor, field: FieldMap) -> None:
+        """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older."""
+        groups: dict[int, tuple] = {}
+        for x, y, length in self._picked:
+            posterior = self._older(length)
+            if posterior is not None:
+                groups.setdefault(id(posterior), (posterior, []))[1].append((x, y))
+        self._picked = []
+        if not groups:
+            return
+        current = self.variance(field)
+        for posterior, rows in groups.values():
+            x, y = (torch.tensor(part, dtype=torch.float64) for part in zip(*rows))
+            prediction = posterior.predict(x, velocity.expand(len(x), 2))
+            # five standard deviations and beyond is a change or a gross error: it counts as five, and no more
+            limit = 5.0 * (prediction.variance.cpu() + current).sqrt()
+            residual = y - prediction.mean.cpu()
+            self.noise.add(torch.minimum(torch.maximum(residual, -limit), limit), prediction.variance)
+            self._fresh += len(x)
+        if self._fresh >= _REFIT or self.fitted is None:
+            model = float(field.posterior.noise_variance) * self.settings.field_scale**2
+            self.fitted, self._fresh = self.noise.variance(model), 0
+
+    def settled(self, field: FieldMap) -> bool:
+        """Whether hyper-parameters are past their first steps, so that surprises mean something."""
+        return field.scaling is not None and (field.learner is None or field.learner.steps >= _SETTLED)
+
+    def watch(self, batch: Samples, length: float, field: FieldMap, recent: int) -> None:
+        """Look for a change of the field; where there is one, forget what was known but for the `recent` samples."""
+        old = self._older(length)
+        if not self.settings.follow_changes or old is None or not self.settled(field):
+            return
+        p, noise = old.predict(batch.x, batch.velocity, batch.heading), self.variance(field)
+        residual, latent = (batch.y - p.mean.cpu()).mean(1).tolist(), p.variance.cpu().mean(1).tolist()
+        for i, (r, v) in enumerate(zip(residual, latent)):
+            if v > noise:
+                continue  # hardly known before: an error there says that the map guessed, not that the field changed
+            stamp = 0.0 if batch.stamp is None else float(batch.stamp[i])
+            change = self.detector.add(batch.x[i].tolist(), r, v + noise, stamp)
+            if change is not None:
+                self.changes.append(change)
+                self.change_count += 1
+                field.forget_near(batch.x[i: i + 1], field.theta.lengthscale, recent)
+
+    def weaken(self, batch: Samples, field: FieldMap) -> Samples:
+        """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
+        if not self.settings.robust or not self.settings.cells or not self.settled(field):
+            return batch
+        p = field.predict(batch.x, batch.velocity, batch.heading)
+        own = float(field.theta.noise * self.settings.field_scale) ** 2
+        noise = own + float(batch.sensor_variance[0] / batch.count[0])
+        square = float((batch.y - p.mean.cpu()).square().mean()) / (float(p.variance.mean()) + noise)
+        weight = student_weight(square)
+        if weight >= 1.0:
+            return batch
+        self.weakened += 1
+        return replace(batch, sensor_variance=batch.count * (noise / weight - own))
+
+    def state_dict(self) -> dict:
+        return {"noise": self.noise.state_dict(), "detector": self.detector.state_dict(),
+                "changes": [asdict(c) for c in self.changes], "change_count": self.change_count,
+                "weakened": self.weakened, "fitted": self.fitted, "fresh": self._fresh,
+                "picked": [{"x": x, "y": y, "length": n} for x, y, n in self._picked],
+                "last": None if self._last is None else list(self._last),
+                # the exact model's posteriors are not kept: scores pause for score_distance after its resume
+                "snapshots": [{"at": at, "posterior": p.state_dict()} for at, p in self._snapshots
+                              if isinstance(p, Posterior)]}
+
+    def load_state_dict(self, state: dict, device) -> None:
+        self.noise.load_state_dict(state["noise"])
+        self.detector.load_state_dict(state["detector"])
+        self.changes.extend(Change(**c) for c in state["changes"])
+        self.change_count, self.weakened = int(state["change_count"]), int(state["weakened"])
+        self.fitted, self._fresh = state["fitted"], int(state["fresh"])
+        self._picked = [(p["x"], p["y"], p["length"]) for p in state["picked"]]
+        self._last = None if state["last"] is None else tuple(state["last"])
+        self._snapshots.extend((s["at"], Posterior.from_state_dict(s["posterior"], device))
+                               for s in state["snapshots"])
