@@ -1,0 +1,1 @@
+"""Tables of accuracy and cost: `python -m benchmark all --output DIR`. Not installed with the package."""

@@ -1,0 +1,106 @@
+"""Cost of learning hyper-parameters and of their adoption, and the peak memory of a whole session."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from benchmark.tables import Table
+from benchmark.timing import median, resident_bytes, timed
+from benchmark.worlds import STEP, RandomField, lawnmower, side_for
+from gp_mapping.core.config import MapSettings
+from gp_mapping.mapping.session import MapSession
+
+__all__ = ["tables"]
+
+
+def drive(budget: int, most: int | None, faster: int = 1, seed: int = 2, **settings) -> tuple[MapSession, float]:
+    """A session with cells that drove over about as much ground as its budget covers; its processor time.
+
+    faster: times 0.18 m/s.  most: samples, all of the ground if None.
+    """
+    side = 1.2 * side_for(budget)
+    path = lawnmower(0.0, side, 0.25 if faster == 1 else 0.5, faster * STEP)[:most]
+    samples = RandomField(seed).measure(path, torch.Generator().manual_seed(seed))
+    session = MapSession(MapSettings(max_inducing=budget, **settings))
+    start = time.process_time()
+    for part in range(0, len(samples), 100):
+        session.ingest(samples[part: part + 100])
+    session.flush()
+    return session, time.process_time() - start
+
+
+def learning(quick: bool) -> Table:
+    """One Adam step, and one adoption of θ, on a map after a drive; and what a drive costs in all."""
+    table = Table("Learning on a map after a drive with cells, θ learned online",
+                  [("M ≤", "d"), ("M", "d"), ("remembered", "d"), ("step, median ms", ".2f"),
+                   ("adoption, median ms", ".1f"), ("adoption, worst ms", ".1f"), ("samples", "d"), ("drive, s", ".2f"),
+                   ("share of a core at 50 Hz", ".3f")])
+    for budget in (20,) if quick else (100, 400):
+        print(f"cost: learning, M ≤ {budget}", file=sys.stderr, flush=True)
+        session, seconds = drive(budget, 3000 if quick else None)
+        size, raw = len(session.inducing), session.report()["samples"]
+        steps, adoptions = pieces(session.map, 5 if quick else 40)
+        table.add(budget, size, len(session.memory), 1e3 * median(steps), 1e3 * median(adoptions), 1e3 * max(adoptions),
+                  raw, seconds, seconds / (raw / 50))
+    table.notes = ["A step: Adam on the evidence of at most 250 remembered cells. An adoption: ℓ changed by 5 %, "
+                   "inducing inputs chosen again, sites carried. The drive: all of MapSession.ingest, nothing drawn."]
+    return table
+
+
+@torch.no_grad()
+def pieces(field, count: int) -> tuple[list[float], list[float]]:
+    """Seconds of single learning steps without adoption, and of adoptions, a fifth as many."""
+    learner, steps, adoptions = field.learner, [], []
+    usual, learner.adopt_change = learner.adopt_change, float("inf")
+    for k in range(count):
+        learner.owed = 1.0
+        steps.append(timed(lambda: field.refine(float("inf"))))
+        if k % 5 == 0:
+            theta = replace(field.theta, lengthscale=field.theta.lengthscale * (1.05 if k % 10 else 1 / 1.05))
+            adoptions.append(timed(lambda theta=theta: field.adopt(theta)))
+    learner.adopt_change = usual
+    return steps, adoptions
+
+
+def peak(quick: bool) -> Table:
+    """Peak resident memory of a process that only maps, and then draws 512 × 512; a fresh process for each M."""
+    table = Table("Peak memory of a process that maps a drive and draws it, MB resident",
+                  [("M ≤", "d"), ("M", "d"), ("after imports", ".0f"), ("peak of the drive", ".0f"),
+                   ("peak with a drawing", ".0f"), ("state_dict", ".1f"), ("cells of the drawing", "d")])
+    for budget in (20,) if quick else (100, 400, 1000):
+        print(f"cost: memory, M ≤ {budget}", file=sys.stderr, flush=True)
+        code = f"from benchmark.cost_learning import child; child({budget}, {quick})"
+        done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).resolve().parent.parent, check=False,
+                              capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"the process that measures memory at M ≤ {budget} failed:\n{done.stderr}")
+        row = json.loads(done.stdout.splitlines()[-1])
+        megabytes = [row[k] / 1e6 for k in ("start", "drive", "drawing", "state")]
+        table.add(budget, row["inducing"], *megabytes, row["cells"])
+    return table
+
+
+def child(budget: int, quick: bool) -> None:
+    """In a process of its own: prints one JSON object of bytes."""
+    from benchmark.cost import tensor_bytes
+
+    torch.set_num_threads(1)
+    found = {"start": resident_bytes()}
+    resolution = max(1.2 * side_for(budget) + 1.0, 1.0) / 511
+    session, _ = drive(budget, 2000 if quick else 12000, 3, resolution=0.05 if quick else resolution)
+    found |= {"inducing": len(session.inducing), "drive": resident_bytes("VmHWM")}
+    found["state"] = tensor_bytes(session.state_dict())
+    grid = session.render()
+    print(json.dumps(found | {"drawing": resident_bytes("VmHWM"), "cells": grid.mean.numel()}))
+
+
+def tables(quick: bool) -> list[Table]:
+    """Learning, then memory."""
+    return [learning(quick), peak(quick)]

@@ -1,0 +1,76 @@
+"""Stream trials through a MapSession, and score whatever predicts: shared by the accuracy tables."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from benchmark.recordings import trial
+from gp_mapping.commands.metrics import BANDS, PredictionScores
+from gp_mapping.core.config import MapSettings
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.session import MapSession
+
+__all__ = ["BATCH", "GIVEN", "TEST", "TRAIN", "columns", "evaluate", "row", "stream"]
+
+TRAIN, TEST = (1, 2, 3, 5), 4
+BATCH = 100
+LENGTHSCALE, SIGNAL, NOISE = 0.446, 160.0, 1.2  # m, µT², µT²
+GIVEN = {"lengthscale": LENGTHSCALE, "signal_stddev": SIGNAL**0.5 * 1e-6, "noise_stddev": NOISE**0.5 * 1e-6,
+         "heading_stddev": 0.0, "learn_hyperparameters": False}
+
+
+def stream(trials: list[Samples], **settings) -> MapSession:
+    """A session that has seen the trials one after the other, each a pass of its own, in batches of 100."""
+    session = MapSession(MapSettings(**settings))
+    for samples in trials:
+        session.break_pass()
+        for start in range(0, len(samples), BATCH):
+            session.ingest(samples[start: start + BATCH])
+    session.flush()
+    return session
+
+
+def evaluate(model, trained: np.ndarray, test: Samples, still: bool = False) -> dict:
+    """RMSE, NLPD, coverage, n, bands, as `gp-mapping map --test` scores; `trained`: (N, 2) positions.
+
+    still: predict the field at the sample's place, not what the robot measures there as it moves (time offset, its own
+    field).
+    """
+    if still:
+        model = SimpleNamespace(predict=lambda x, *_, inner=model, **__: inner.predict(x))
+    scores = PredictionScores(model, trained)
+    scores.add(test)
+    return scores.result()
+
+
+def columns(first: str) -> list[tuple[str, str]]:
+    """The columns that `row` fills."""
+    return [(first, ""), ("M", "d"), ("RMSE µT", ".3f"), ("NLPD", ".3f"), ("in 95 %", ".3f"),
+            *((f"{what}, {band} m", ".3f") for band in BANDS for what in ("RMSE", "in 95 %")), ("s", ".1f")]
+
+
+def row(name: str, inducing: int | None, result: dict, seconds: float | None) -> list:
+    """One line of a table of scores."""
+    bands = [result["bands"][b][k] for b in BANDS for k in ("rmse_ut", "coverage")]
+    return [name, inducing, result["rmse_ut"], result["nlpd"], result["coverage"], *bands, seconds]
+
+
+def average(results: list[dict]) -> dict:
+    """Mean over runs of each score; of a band over the runs that have samples in it."""
+    def mean(parts: list[dict]) -> dict:
+        found = [p for p in parts if p["n"]]
+        return {k: sum(p[k] for p in found) / len(found) if found else None for k in ("rmse_ut", "nlpd", "coverage")}
+    return mean(results) | {"bands": {b: mean([r["bands"][b] for r in results]) for b in BANDS}}
+
+
+def positions(trials: list[Samples]) -> np.ndarray:
+    """(N, 2) of all samples."""
+    return torch.cat([t.x for t in trials]).numpy()
+
+
+def trials(numbers, quick: bool) -> list[Samples]:
+    """Those trials; the first 1500 samples of each where it is to be quick."""
+    return [trial(k, 1500 if quick else None) for k in numbers]

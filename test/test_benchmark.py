@@ -1,0 +1,84 @@
+"""The benchmark runs, stores what it measured, and writes its page from what is stored."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from benchmark import batch, cost, protocol, tables, timing
+from benchmark.__main__ import main
+from benchmark.recordings import RecordingsAbsent, recordings_folder
+from gp_mapping import Samples, create_map
+
+
+def test_quick_cost_prints_stores_and_writes(tmp_path, capsys):
+    assert main(["cost", "--quick", "--output", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    stored = json.loads((tmp_path / "cost.json").read_text())
+    assert stored["environment"]["quick"] and stored["environment"]["processor_seconds"] > 0
+    titles = [t["title"] for t in stored["tables"]]
+    assert len(titles) == 6 and all(f"### {title}" in printed for title in titles)
+    for table in stored["tables"]:
+        assert table["rows"] and all(len(row) == len(table["columns"]) for row in table["rows"])
+        numbers = [v for row in table["rows"] for v in row if isinstance(v, int | float)]
+        assert all(math.isfinite(v) and v >= 0 for v in numbers)
+    ratio = stored["tables"][0]["rows"][0][1]
+    assert ratio > 1.0, "an update cannot be cheaper than its floor"
+    page = tmp_path / "page.md"
+    assert main(["report", "--output", str(tmp_path), "--document", str(page)]) == 0
+    assert all(f"### {title}" in page.read_text() for title in titles)
+    assert "Numbers to reach" not in page.read_text(), "a quick run is not to be judged"
+
+
+def test_absent_recordings_are_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GP_MAPPING_DATA", str(tmp_path / "nowhere"))
+    assert main(["accuracy", "--quick", "--output", str(tmp_path)]) == 2
+    assert "GP_MAPPING_DATA" in capsys.readouterr().err
+    assert not (tmp_path / "accuracy.json").exists()
+
+
+def test_goals_say_whether_they_are_met():
+    goals = [tables.Goal("fast", 2.5, high=3.0, unit="ms"), tables.Goal("right", 0.5, 0.9, 0.98)]
+    where = timing.environment(False) | {"load_after": 0.0, "seconds": 1.0, "processor_seconds": 1.0}
+    part = tables.Part("cost", goals, [], where)
+    lines = tables.document([part]).splitlines()
+    assert next(line for line in lines if "fast" in line).endswith("| 2.50 ms | ≤ 3 ms | yes |")
+    assert next(line for line in lines if "right" in line).endswith("| 0.500 | 0.9 to 0.98 | **no** |")
+
+
+def samples(n, seed):
+    g = torch.Generator().manual_seed(seed)
+    x = 3 * torch.rand(n, 2, dtype=torch.float64, generator=g)
+    return Samples(x, 45e-6 + 8e-6 * torch.sin(2 * x[:, 0]) * torch.cos(x[:, 1]))
+
+
+def test_the_judges_agree_with_the_exact_map():
+    """GPyTorch's exact GP, our SGPR with z = x, and our exact model are one and the same GP."""
+    data, there = samples(60, 0), samples(40, 1).x
+    ours = create_map("exact", centre=data.y.mean(0), constant_stddev=1e-12, **protocol.GIVEN)
+    ours.update(data)
+    expected = ours.predict(there)
+    theta = (protocol.LENGTHSCALE, protocol.SIGNAL, protocol.NOISE)
+    for judge in (batch.GPyTorchExact(data, 60, 0, *theta), batch.SGPR(data, data.x, *theta)):
+        found = judge.predict(there)
+        torch.testing.assert_close(found.mean, expected.mean, rtol=0, atol=1e-4 * 1e-6)
+        torch.testing.assert_close(found.variance, expected.variance, rtol=1e-4, atol=1e-4 * 1e-12)
+        torch.testing.assert_close(found.noise_variance, expected.noise_variance, rtol=1e-9, atol=0)
+
+
+def test_bytes_of_a_state_and_of_the_process():
+    state = {"a": torch.zeros(3, dtype=torch.float64), "b": {"c": [torch.zeros(2), 1.0]}, "d": None}
+    assert cost.tensor_bytes(state) == 32
+    before = timing.resident_bytes()
+    held = torch.ones(8_000_000, dtype=torch.float64)
+    assert timing.resident_bytes() - before > 0.9 * held.numel() * 8
+
+
+def test_recordings_are_found_or_said_to_be_absent(tmp_path, monkeypatch):
+    monkeypatch.setenv("GP_MAPPING_DATA", str(tmp_path))
+    with pytest.raises(RecordingsAbsent, match="magnetic-data"):
+        recordings_folder()
+    (tmp_path / "invensense").mkdir()
+    (tmp_path / "invensense" / "1-mag.csv").write_text("1,2,3\n")
+    assert recordings_folder() == tmp_path / "invensense"
