@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rosbags.rosbag2 import Reader
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
-__all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "bag_topics", "choose_topics",
-           "count_messages", "read_messages", "read_raw"]
+__all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "bag_topics", "choose_topic",
+           "choose_topics", "count_messages", "read_messages", "read_raw"]
 
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
 ODOMETRY = "nav_msgs/msg/Odometry"
 
-# These two types are the same in every ROS 2 so far. Types of other topics in a bag are never looked at, so that an
-# unknown one does no harm.
+# The types that we read are the same in every ROS 2 so far, but for Range, which has a variance since Iron. Types of
+# other topics in a bag are never looked at, so that an unknown one does no harm.
 STORE = get_typestore(Stores.ROS2_JAZZY)
 
 _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
@@ -132,20 +133,30 @@ def choose_topics(path, topics: Mapping[str, str | None] | None = None) -> dict[
 
 
 def _choose(path, there: dict[str, tuple[str, int]], kind: str, name: str | None) -> str:
+    return choose_topic(path, there, (kind,), name)
+
+
+def choose_topic(path, there: dict[str, tuple[str, int]], kinds: tuple[str, ...], name: str | None = None,
+                 any_kind: bool = False) -> str:
+    """The topic of that name, or the only one of these types that has messages; `there` comes from bag_topics.
+
+    any_kind: a topic that is named may be of another type.  Raises BagError, naming what is there.
+    """
+    expected = " or ".join(kinds)
     if name is not None:
         found = name if name in there else "/" + name.lstrip("/")
         if found not in there:
             raise BagError(f"{path}: there is no topic {name}; the bag has {_has(there)}")
-        if there[found][0] != kind:
-            raise BagError(f"{path}: topic {found} is a {there[found][0]}, expected {kind}")
+        if there[found][0] not in kinds and not any_kind:
+            raise BagError(f"{path}: topic {found} is a {there[found][0]}, expected {expected}")
         if there[found][1] == 0:
             raise BagError(f"{path}: topic {found} has no messages")
         return found
-    candidates = [topic for topic, (type_, n) in there.items() if type_ == kind and n]
+    candidates = [topic for topic, (type_, n) in there.items() if type_ in kinds and n]
     if not candidates:
-        raise BagError(f"{path}: no messages of type {kind}; the bag has {_has(there)}")
+        raise BagError(f"{path}: no messages of type {expected}; the bag has {_has(there)}")
     if len(candidates) > 1:
-        raise BagError(f"{path}: several topics of type {kind}: {', '.join(candidates)}; say which one to use "
+        raise BagError(f"{path}: several topics of type {expected}: {', '.join(candidates)}; say which one to use "
                        "(--field-topic, --odometry-topic)")
     return candidates[0]
 
@@ -194,7 +205,9 @@ def read_raw(paths, topics: Mapping[str, str | None] | Iterable[str] | None = No
             promised, found = _topics(reader), Counter()
             names = _plan(path, promised, topics)
             with _reading(path):
-                messages = reader.messages([c for c in reader.connections if c.topic in names])
+                chosen = [c for c in reader.connections if c.topic in names]
+                messages = reader.messages(chosen)
+            _learn_types(chosen)
             while True:
                 with _reading(path):
                     item = next(messages, None)
@@ -207,6 +220,16 @@ def read_raw(paths, topics: Mapping[str, str | None] | Iterable[str] | None = No
                 if found[name] < promised[name][1]:
                     raise BagError(f"{path}: the bag is cut off, {promised[name][1]} messages were recorded on "
                                    f"{name} and {found[name]} are there")
+
+
+def _learn_types(connections) -> None:
+    """Types that ROS itself does not have, from the definitions that newer bags carry."""
+    for connection in connections:
+        if connection.msgtype not in STORE.types and connection.msgdef.data:
+            read = get_types_from_idl if connection.msgdef.format.name == "IDL" else \
+                partial(get_types_from_msg, name=connection.msgtype)
+            with suppress(Exception):  # what cannot be read is said, in one line, when the first message is
+                STORE.register({k: v for k, v in read(connection.msgdef.data).items() if k not in STORE.types})
 
 
 def read_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | None = None

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gp_mapping.bag import MAGNETIC_FIELD, ODOMETRY, count_messages
 from gp_mapping.commands import UsageError
-from gp_mapping.commands.drive import samples_of
+from gp_mapping.commands.drive import plan_bags, samples_of
 from gp_mapping.commands.metrics import BANDS, PredictionScores
 from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import DropReason, Intake
+from gp_mapping.intake import SENSOR_TYPES, DropReason, Intake
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.export import export_all, write_atomic
@@ -38,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
     parser.add_argument("--test", nargs="+", default=[], metavar="BAG", help="bags to test the finished map on")
     parser.add_argument("--resume", metavar="CHECKPOINT", help="go on from this map (map.gpm)")
-    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several magnetic fields")
-    parser.add_argument("--odometry-topic", metavar="NAME", help="where a bag has several odometries")
+    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
+    parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
+                        "(or poses, as pose_source says)")
     parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
 
@@ -58,6 +58,11 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
         return MapSession(parameters.map)
     names = {f.name for f in fields(MapSettings)} & set(parameters.given)
     session = open_session(args.resume, **{name: getattr(parameters.map, name) for name in names})
+    unit, sensor = session.settings.field_unit, parameters.intake.sensor
+    others = [name for name, kind in SENSOR_TYPES.items() if kind.shown == unit]
+    if others and sensor not in others:
+        raise UsageError(f"{args.resume} is a map in {unit}, as sensor {others[0]!r} makes it, and this is sensor "
+                         f"{sensor!r}; write --set sensor={others[0]}, or begin a new map without --resume")
     session.break_pass()  # whatever comes now, it does not go on from the last sample that was saved
     return session
 
@@ -66,16 +71,16 @@ def run(args: argparse.Namespace) -> int:
     """Map, test, export, report."""
     started = time.perf_counter()
     parameters = _parameters(args)
-    topics = {MAGNETIC_FIELD: args.field_topic, ODOMETRY: args.odometry_topic}
-    for bags in filter(None, (args.bags, args.test)):
-        count_messages(bags, topics)  # what is wrong with a bag is said before the work, not after it
+    topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
+    # what is wrong with a bag is said before the work, not after it
+    plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))
     output = Path(args.output)
     check_suggest(args.suggest)
     if output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file; --output takes a folder")
     session, intake, positions = _session(args, parameters), Intake(parameters.intake), []
     before = session.report()["samples"]
-    for new_pass, samples in samples_of(args.bags, intake, topics, "map"):
+    for new_pass, samples in samples_of(plans, intake, "map"):
         if new_pass:
             session.break_pass()
         session.ingest(samples)
@@ -89,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
               "seconds": mapped - started, "rmse_ut": None, "nlpd": None, "coverage": None, "bands": None}
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
-        result.update(_test(args, parameters, session, topics, trained))
+        result.update(_test(test_plans, parameters, session, trained))
     grid = session.render()
     suggestions = next_places(session, grid, args.suggest)
     report = session.report()
@@ -97,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
                    "dropped_measurements": intake.drops.measurements, "passes": report["passes"],
                    "hyperparameters": report["hyperparameters"], "noise_stddev": report["noise_stddev"],
                    "suggestions": [{"x": s.x, "y": s.y, "score": s.score} for s in suggestions], "map": report,
+                   "sensor": parameters.intake.sensor, "unit": session.settings.field_unit,
                    "bags": [str(b) for b in args.bags], "test_bags": [str(b) for b in args.test],
                    "settings": asdict(session.settings) | asdict(parameters.intake)})
     written = _write(output, session, suggestions, result, started)
@@ -108,11 +114,11 @@ def _reasons(intake: Intake) -> str:
     return "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
 
 
-def _test(args, parameters: Parameters, session: MapSession, topics, trained: np.ndarray) -> dict:
+def _test(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:
     """The scores on --test, every one of its measurements."""
-    intake, scores = Intake(parameters.intake), PredictionScores(session, trained)
+    intake, scores = Intake(parameters.intake), PredictionScores(session, trained, session.settings.field_scale)
     started = time.perf_counter()
-    for new_pass, samples in samples_of(args.test, intake, topics, "test"):
+    for new_pass, samples in samples_of(plans, intake, "test"):
         scores.add(samples, new_pass)
     result = scores.result()
     if result["n"] == 0:
@@ -138,8 +144,9 @@ def _summary(result: dict, intake: Intake, session: MapSession, written: dict[st
     """What a person wants to know, with units."""
     scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
     report = result["map"]
-    lines = [f"{result['samples']} measurements of {intake.received['magnetic_field']} in {result['passes']} passes "
-             f"and {report['path_length']:.1f} m, mapped in {result['seconds']:.1f} s"]
+    received = intake.received[intake.settings.sensor]
+    lines = [f"{result['samples']} measurements of {received} in {result['passes']} passes and "
+             f"{report['path_length']:.1f} m, mapped in {result['seconds']:.1f} s"]
     for reason in DropReason:
         if intake.drops[reason]:
             lines.append(f"  dropped {intake.drops[reason]}: {reason.explanation} [{reason.value}]")
@@ -152,7 +159,7 @@ def _summary(result: dict, intake: Intake, session: MapSession, written: dict[st
             lines.append(f"  {name:18} {value:8.3f} {_UNITS.get(name, '')}".rstrip())
     lines.append(f"  {'predictive noise':18} {result['noise_stddev'] / scale:8.3f} {unit}")
     if result["rmse_ut"] is not None:
-        lines += ["test                   n   RMSE µT    NLPD   in 95 %"]
+        lines += [f"test                   n {f'RMSE {unit}':>9}    NLPD   in 95 %"]
         rows = {"all": {**result, "n": result["test_samples"]}, **{f"{b} m of path": result["bands"][b] for b in BANDS}}
         for name, row in rows.items():
             numbers = f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f} {row['coverage']:9.3f}" if row["n"] else ""

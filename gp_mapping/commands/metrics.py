@@ -46,7 +46,8 @@ def velocities(stamp: np.ndarray, x: np.ndarray) -> np.ndarray:
 class PredictionScores:
     """Errors of one map on measurements it has not seen, as a robot that drives by would make them.
 
-    train: (N, 2) m, every position it was trained at.  unit: what the numbers are in, in SI (1e-6 T = 1 µT).
+    train: (N, 2) m, every position it was trained at.  unit: what the numbers are in, in SI (1e-6 T = 1 µT);
+        the key stays rmse_ut whatever it is.
     """
 
     def __init__(self, session, train: np.ndarray, unit: float = 1e-6):

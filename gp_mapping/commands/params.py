@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from gp_mapping.core.config import MapSettings
-from gp_mapping.intake.settings import IntakeSettings
+from gp_mapping.intake import IntakeSettings, map_settings_for
 from gp_mapping.ros.node_settings import NodeSettings
 
 __all__ = ["ParameterFileError", "Parameters", "parse_assignment", "read_parameter_file"]
@@ -48,7 +48,8 @@ class Parameters:
             node, intake = NodeSettings(**parts[NodeSettings]), IntakeSettings(**parts[IntakeSettings])
             if node.map_frame and not intake.odometry_frame:  # as the node does: map_frame asks for this frame
                 intake = replace(intake, odometry_frame=node.map_frame)
-            return Parameters(MapSettings(**parts[MapSettings]), intake, tuple(values))
+            settings = map_settings_for(intake.sensor, MapSettings(**parts[MapSettings]))
+            return Parameters(settings, intake, tuple(values))
         except ValueError as error:
             raise ParameterFileError(str(error)) from error
 

@@ -16,6 +16,7 @@ class DropReason(Enum):
     OUT_OF_ORDER = "out_of_order"
     UNEXPECTED_FRAME = "unexpected_frame"
     NO_POSE = "no_pose"
+    NO_TRANSFORM = "no_transform"
     POSE_GAP = "pose_gap"
     QUEUE_FULL = "queue_full"
     TIME_JUMP = "time_jump"
@@ -24,6 +25,7 @@ class DropReason(Enum):
     POSE_REPEATED_STAMP = "pose_repeated_stamp"
     POSE_OUT_OF_ORDER = "pose_out_of_order"
     POSE_UNEXPECTED_FRAME = "pose_unexpected_frame"
+    POSE_BAD_COVARIANCE = "pose_bad_covariance"
 
     @property
     def explanation(self) -> str:
@@ -38,11 +40,14 @@ class DropReason(Enum):
 
 _EXPLANATIONS = {
     DropReason.NOT_FINITE: "measurement with a NaN or infinite axis (REP-103: NaN means not measured)",
-    DropReason.OUT_OF_RANGE: "measurement beyond max_field; is the message in tesla?",
+    DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value); is the "
+                             "message in the unit that ROS asks for (tesla for a magnetic field)?",
     DropReason.REPEATED_STAMP: "measurement with the stamp of the one before; does the driver set header.stamp?",
     DropReason.OUT_OF_ORDER: "measurement with an older stamp than the one before",
     DropReason.UNEXPECTED_FRAME: "measurement in another frame than sensor_frame (or than the first measurement)",
-    DropReason.NO_POSE: "measurement with no pose around its stamp; is odometry published, and in the same time?",
+    DropReason.NO_POSE: "measurement with no pose around its stamp; are poses published, and in the same time?",
+    DropReason.NO_TRANSFORM: "measurement for which TF does not connect the frames of map, robot and sensor; is every "
+                             "link published, /tf_static too, and are odometry_frame and base_frame right?",
     DropReason.POSE_GAP: "measurement between two poses that are further apart in time than max_pose_gap",
     DropReason.QUEUE_FULL: "measurement pushed out of a full queue; poses come too late or samples are not taken",
     DropReason.TIME_JUMP: "measurement still waiting for its pose when time jumped back (a bag that loops)",
@@ -51,6 +56,8 @@ _EXPLANATIONS = {
     DropReason.POSE_REPEATED_STAMP: "pose with the stamp of the one before",
     DropReason.POSE_OUT_OF_ORDER: "pose with an older stamp than the one before",
     DropReason.POSE_UNEXPECTED_FRAME: "pose in another frame than odometry_frame (or than the first pose)",
+    DropReason.POSE_BAD_COVARIANCE: "pose whose covariance is NaN, infinite or negative; the pose is used, its "
+                                    "uncertainty counts as unknown",
 }
 
 

@@ -11,17 +11,18 @@ from scipy.spatial.transform import Rotation, Slerp
 
 from gp_mapping.intake.drops import DropReason
 
-__all__ = ["Bracket", "Pose", "PoseBuffer", "interpolate"]
+__all__ = ["Bracket", "Pose", "PoseBuffer", "interpolate", "weights"]
 
 _SMALLEST_QUATERNION = 1e-3  # a norm below it has no direction worth keeping
 
 
 class Pose(NamedTuple):
-    """A stamped pose: ns, metres, unit quaternion x y z w (None where only the position is known)."""
+    """A stamped pose: ns, metres, unit quaternion x y z w (None: position only), variance (m², 0: unknown)."""
 
     stamp: int
     position: tuple[float, float, float]
     quaternion: tuple[float, float, float, float] | None
+    variance: float = 0.0
 
 
 class Bracket(NamedTuple):
@@ -51,10 +52,10 @@ class PoseBuffer:
         """Stamp of the newest pose in ns."""
         return self._poses[-1].stamp if self._poses else None
 
-    def add(self, stamp: int, position, quaternion=None) -> DropReason | None:
+    def add(self, stamp: int, position, quaternion=None, variance: float = 0.0) -> DropReason | None:
         """Append a pose; a reason when it is refused, and the buffer is then as it was.
 
-        stamp: ns.  position: (3,) m.  quaternion: (4,) x y z w, any norm but zero.
+        stamp: ns.  position: (3,) m.  quaternion: (4,) x y z w, any norm but zero.  variance: of a coordinate, m².
         """
         position = tuple(map(float, position))
         if not all(map(math.isfinite, position)):
@@ -70,7 +71,7 @@ class PoseBuffer:
         if self._poses and stamp <= self._poses[-1].stamp:
             same = stamp == self._poses[-1].stamp
             return DropReason.POSE_REPEATED_STAMP if same else DropReason.POSE_OUT_OF_ORDER
-        self._poses.append(Pose(stamp, position, quaternion))
+        self._poses.append(Pose(stamp, position, quaternion, variance))
         if len(self._poses) >= 2 * self.size:  # trimmed rarely, so that adding is constant time on average
             del self._poses[:-self.size]
         return None
@@ -105,6 +106,13 @@ class PoseBuffer:
         return Bracket(*pair)
 
 
+def weights(brackets: list[Bracket], stamps) -> np.ndarray:
+    """Where the stamps (N,) ns stand in their brackets: 0 at the first pose, 1 at the second, (N,)."""
+    # integer differences first: a float64 of nanoseconds since 1970 is no better than a quarter of a microsecond
+    return np.array([(t - b.before.stamp) / (b.after.stamp - b.before.stamp) if b.after is not b.before else 0.0
+                     for b, t in zip(brackets, stamps, strict=True)])
+
+
 def interpolate(brackets: list[Bracket], stamps, orientation: bool = True) -> tuple[np.ndarray, Rotation | None]:
     """Positions (N, 3) and rotations at stamps (N,) ns: p₀ + w (p₁ − p₀), and slerp with the same w.
 
@@ -113,9 +121,7 @@ def interpolate(brackets: list[Bracket], stamps, orientation: bool = True) -> tu
     """
     before = np.array([b.before.position for b in brackets])  # (N, 3)
     after = np.array([b.after.position for b in brackets])
-    # integer differences first: a float64 of nanoseconds since 1970 is no better than a quarter of a microsecond
-    weight = np.array([(t - b.before.stamp) / (b.after.stamp - b.before.stamp) if b.after is not b.before else 0.0
-                       for b, t in zip(brackets, stamps, strict=True)])
+    weight = weights(brackets, stamps)
     positions = before + weight[:, None] * (after - before)
     if not orientation or any(b.before.quaternion is None or b.after.quaternion is None for b in brackets):
         return positions, None

@@ -1,0 +1,82 @@
+"""Measurements with their poses -> Samples: where the sensor was, how it was turned, what it said."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from gp_mapping.core.types import Samples
+from gp_mapping.intake.inbound import Adaptor, Reading, sensor_rotation
+from gp_mapping.intake.pose_sync import Bracket, interpolate, weights
+from gp_mapping.intake.settings import IntakeSettings
+from gp_mapping.intake.transforms import Transform
+
+__all__ = ["Placed", "Placer"]
+
+
+class Placed(NamedTuple):
+    """A measurement that can be placed. mounting: T_base_sensor at its stamp; None: as the parameters say."""
+
+    reading: Reading
+    bracket: Bracket
+    mounting: Transform | None
+    new_pass: bool
+
+
+class Placer:
+    """Turns batches into Samples whose optional columns are there always or never.
+
+    The rule: position_variance and heading are there where the settings ask for them and the source has them (the first
+    pose decides on the orientation); an unknown position variance is 0. sensor_variance is there where the first
+    measurement stated one; a later one that states none counts as 0, and one that states one too late is not used.
+    Else the map would depend on how the stream is cut into batches.
+    """
+
+    def __init__(self, settings: IntakeSettings, adaptor: Adaptor):
+        s = settings
+        self._adaptor = adaptor
+        self._offset = np.array([s.sensor_offset_x, s.sensor_offset_y, s.sensor_offset_z])
+        self._turn = sensor_rotation(s)
+        self._variance = s.use_pose_covariance and s.pose_source in ("odometry", "pose_with_covariance")
+        self._heading = s.use_heading
+        self._needs_rotation = bool(self._offset.any()) or adaptor.needs_rotation or s.mounting == "tf"
+        self._states_noise: bool | None = None
+
+    def place(self, batch: list[Placed], oriented: bool) -> Samples:
+        """Positions of the sensor in the map frame: pose + R · lever arm. oriented: the poses have orientations.
+
+        Raises ValueError where an orientation is needed and there is none.
+        """
+        readings = [p.reading for p in batch]
+        stamps, brackets = [r.stamp for r in readings], [p.bracket for p in batch]
+        if self._states_noise is None:
+            self._states_noise = readings[0].covariance is not None
+        if self._needs_rotation and not oriented:
+            raise ValueError("a lever arm or an axis of the field needs poses with orientation, and these have none")
+        positions, rotation = interpolate(brackets, stamps, oriented and (self._needs_rotation or self._heading))
+        offset, turn = self._offset, self._turn
+        if batch[0].mounting is not None:
+            offset = np.array([p.mounting.translation for p in batch])
+            turn = Rotation.from_quat(np.array([p.mounting.rotation for p in batch]))
+        if offset.any():
+            positions = positions + rotation.apply(offset)
+        y, noise = self._adaptor.values(readings, rotation * turn if self._adaptor.needs_rotation else None)
+        return Samples(x=positions[:, :2], y=y, stamp=[t / 1e9 for t in stamps],
+                       sensor_variance=noise if self._states_noise else None,
+                       position_variance=_variance(brackets, stamps) if self._variance else None,
+                       heading=_forward(rotation) if self._heading and oriented else None)
+
+
+def _variance(brackets: list[Bracket], stamps) -> np.ndarray:
+    """(N,) m², linear between the two poses: their errors go together, so the one does not average out the other."""
+    before, after = (np.array([pose.variance for pose in poses]) for poses in zip(*brackets))
+    return before + np.clip(weights(brackets, stamps), 0.0, 1.0) * (after - before)
+
+
+def _forward(rotation: Rotation) -> np.ndarray:
+    """(N, 2) unit vectors of the robot's x axis in the map's plane; zeros where it points straight up or down."""
+    axis = rotation.apply([1.0, 0.0, 0.0])[:, :2]
+    length = np.linalg.norm(axis, axis=1, keepdims=True)
+    return np.where(length > 1e-6, axis / np.maximum(length, 1e-6), 0.0)

@@ -1,0 +1,125 @@
+"""One small adaptor for each sensor type: message, unit, valid range, variance, and what a map of it starts from.
+
+A sensor of your own: publish std_msgs/Float64 (or any message with `data` or `value`, better with a header, too) and
+set `sensor: scalar`, or add a line to SENSOR_TYPES and its name to settings.SENSORS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from gp_mapping.core.config import MapSettings
+from gp_mapping.intake.drops import DropReason
+from gp_mapping.intake.inbound import Adaptor, Reading, positive_variance
+from gp_mapping.intake.magnetic import MagneticField
+from gp_mapping.intake.settings import IntakeSettings
+
+__all__ = ["SENSOR_TYPES", "ScalarAdaptor", "SensorType", "make_adaptor", "map_settings_for"]
+
+
+@dataclass(frozen=True)
+class SensorType:
+    """What is known of a sensor type before its first message.
+
+    messages: ROS type names.  value: the number in a message (None: a vector, with an adaptor of its own).
+    unit: of the messages, so of the map.  low, high: valid range in that unit, inclusive.
+    scale, shown: one display unit in `unit`, and its name.
+    signal, noise, constant: starts and prior medians of the map's standard deviations, in `unit`.
+    """
+
+    messages: tuple[str, ...]
+    value: str | None
+    unit: str
+    low: float
+    high: float
+    scale: float
+    shown: str
+    signal: float
+    noise: float
+    constant: float
+
+    def preset(self) -> dict[str, object]:
+        """The fields of MapSettings that are in the sensor's unit. Scalars do not turn with the robot: no heading."""
+        return {"field_scale": self.scale, "field_unit": self.shown, "signal_stddev": self.signal,
+                "signal_stddev_prior": self.signal, "noise_stddev": self.noise, "noise_stddev_prior": self.noise,
+                "constant_stddev": self.constant, "heading_stddev": 0.0}
+
+
+_MAP = {f.name: f.default for f in fields(MapSettings)}
+SENSOR_TYPES: dict[str, SensorType] = {
+    "magnetic_field": SensorType(("sensor_msgs/msg/MagneticField",), None, "T", -math.inf, math.inf,
+                                 _MAP["field_scale"], _MAP["field_unit"], _MAP["signal_stddev"], _MAP["noise_stddev"],
+                                 _MAP["constant_stddev"]),
+    "temperature": SensorType(("sensor_msgs/msg/Temperature",), "temperature", "°C", -273.15, 1e4,
+                              1.0, "°C", 2.0, 0.2, 10.0),
+    "fluid_pressure": SensorType(("sensor_msgs/msg/FluidPressure",), "fluid_pressure", "Pa", 0.0, 1e9,
+                                 1.0, "Pa", 20.0, 3.0, 1000.0),
+    "relative_humidity": SensorType(("sensor_msgs/msg/RelativeHumidity",), "relative_humidity", "1", 0.0, 1.0,
+                                    0.01, "%", 0.05, 0.01, 0.2),
+    "illuminance": SensorType(("sensor_msgs/msg/Illuminance",), "illuminance", "lx", 0.0, 1e6,
+                              1.0, "lx", 200.0, 20.0, 500.0),
+    "range": SensorType(("sensor_msgs/msg/Range",), "range", "m", 0.0, 1e6, 1.0, "m", 1.0, 0.05, 3.0),
+    "scalar": SensorType(("std_msgs/msg/Float64", "std_msgs/msg/Float32"), "data", "", -math.inf, math.inf,
+                         1.0, "units", 1.0, 0.1, 3.0),
+}
+
+
+class ScalarAdaptor:
+    """A message with one number, and a `variance` where its type has one (0: unknown)."""
+
+    needs_rotation = False
+
+    def __init__(self, kind: SensorType, settings: IntakeSettings):
+        own = settings.min_value == settings.max_value == 0.0
+        self._low, self._high = (kind.low, kind.high) if own else (settings.min_value, settings.max_value)
+        self._get = _reader(kind.value)
+
+    def read(self, msg, stamp: int) -> Reading | DropReason:
+        """NOT_FINITE, or OUT_OF_RANGE by the sensor's range and the message's own (min_range, max_range)."""
+        value = self._get(msg)
+        if not math.isfinite(value):  # a Range of ±inf (REP-117): nothing in reach, or too close
+            return DropReason.NOT_FINITE
+        low, high = getattr(msg, "min_range", self._low), getattr(msg, "max_range", self._high)
+        if not max(low, self._low) <= value <= min(high, self._high):
+            return DropReason.OUT_OF_RANGE
+        variance = positive_variance(getattr(msg, "variance", 0.0))
+        return Reading(stamp, (value,), None if variance is None else (variance,))
+
+    def values(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
+        """y (N,) and its variance (N,), in the sensor's unit and its square."""
+        return (np.array([r.values[0] for r in readings]),
+                np.array([0.0 if r.covariance is None else r.covariance[0] for r in readings]))
+
+
+def _reader(name: str) -> Callable[[object], float]:
+    """Reads that attribute; for std_msgs' `data`, also the `value` that stamped scalars of other packages carry."""
+    if name != "data":
+        return lambda msg: float(getattr(msg, name))
+
+    def read(msg) -> float:
+        for attribute in ("data", "value"):
+            if hasattr(msg, attribute):
+                return float(getattr(msg, attribute))
+        raise ValueError(f"a {type(msg).__name__} has neither `data` nor `value`; sensor 'scalar' needs a message with "
+                         "one of them, for example std_msgs/Float64")
+    return read
+
+
+def make_adaptor(settings: IntakeSettings) -> Adaptor:
+    """The adaptor of `settings.sensor`."""
+    if settings.sensor == "magnetic_field":
+        return MagneticField(settings)
+    return ScalarAdaptor(SENSOR_TYPES[settings.sensor], settings)
+
+
+def map_settings_for(sensor: str, settings: MapSettings) -> MapSettings:
+    """Settings of a map of this sensor: what is in its unit and still a magnetic field's default becomes its own.
+
+    So a copy of config/mapping.yaml in which only `sensor` was changed maps degrees, not microtesla.
+    """
+    preset = SENSOR_TYPES[sensor].preset() if sensor != "magnetic_field" else {}
+    return replace(settings, **{name: value for name, value in preset.items() if getattr(settings, name) == _MAP[name]})

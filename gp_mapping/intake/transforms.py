@@ -1,0 +1,71 @@
+"""Rigid transforms in plain Python: a chain of a few of them for each measurement, where arrays would only cost time.
+
+Quaternions are (x, y, z, w), of unit length; T_a_b takes coordinates in frame b to coordinates in frame a.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+__all__ = ["IDENTITY", "Transform", "multiply", "rotate", "slerp", "unit"]
+
+Vector = tuple[float, float, float]
+Quaternion = tuple[float, float, float, float]
+
+
+class Transform(NamedTuple):
+    """p_a = R p_b + translation."""
+
+    translation: Vector
+    rotation: Quaternion
+
+    def __matmul__(self, other: Transform) -> Transform:
+        """T_a_b @ T_b_c = T_a_c."""
+        x, y, z = rotate(self.rotation, other.translation)
+        a, b, c = self.translation
+        return Transform((a + x, b + y, c + z), multiply(self.rotation, other.rotation))
+
+    def inverse(self) -> Transform:
+        """T_b_a."""
+        x, y, z, w = self.rotation
+        back = (-x, -y, -z, w)
+        a, b, c = rotate(back, self.translation)
+        return Transform((-a, -b, -c), back)
+
+
+IDENTITY = Transform((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
+
+
+def unit(quaternion: Quaternion) -> Quaternion:
+    """Scaled to length 1."""
+    norm = math.sqrt(sum(q * q for q in quaternion))
+    return tuple(q / norm for q in quaternion)
+
+
+def multiply(p: Quaternion, q: Quaternion) -> Quaternion:
+    """The rotation q, and after it p."""
+    (a, b, c, d), (x, y, z, w) = p, q
+    return (d * x + a * w + b * z - c * y, d * y - a * z + b * w + c * x,
+            d * z + a * y - b * x + c * w, d * w - a * x - b * y - c * z)
+
+
+def rotate(q: Quaternion, v: Vector) -> Vector:
+    """R(q) v."""
+    a, b, c, d = q
+    x, y, z = v
+    # t = 2 (a, b, c) × v;  v + d t + (a, b, c) × t
+    tx, ty, tz = 2.0 * (b * z - c * y), 2.0 * (c * x - a * z), 2.0 * (a * y - b * x)
+    return x + d * tx + b * tz - c * ty, y + d * ty + c * tx - a * tz, z + d * tz + a * ty - b * tx
+
+
+def slerp(p: Quaternion, q: Quaternion, weight: float) -> Quaternion:
+    """From p (weight 0) to q (weight 1) along the shorter arc, at a steady rate."""
+    cosine = sum(a * b for a, b in zip(p, q))
+    if cosine < 0.0:
+        q, cosine = tuple(-b for b in q), -cosine
+    if cosine > 1.0 - 1e-12:  # the arc is as good as straight, and its sine would divide zero by zero
+        return unit(tuple(a + weight * (b - a) for a, b in zip(p, q)))
+    angle = math.acos(cosine)
+    first, second = math.sin((1.0 - weight) * angle), math.sin(weight * angle)
+    return unit(tuple(first * a + second * b for a, b in zip(p, q)))
