@@ -73,7 +73,7 @@ class MapWorker:
         self._last_error = ("", 0.0)
         self._position = None
         self._free = None
-        self.drawing_time = 0.0  # s, of the last Results without suggestions
+        self.drawing_time = 0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
         self.frame = intake.settings.odometry_frame.lstrip("/")
         self.revision = self._drawable_revision()
         self.results: Results | None = None
@@ -231,7 +231,7 @@ class MapWorker:
         grid = session.render()
         middle = time.monotonic()
         self._timings["render"].add(middle - start)
-        self.drawing_time = middle - start
+        self.drawing_time += 0.2 * (middle - start - self.drawing_time)
         parts = {}
         if "markers" in wanted:
             parts = {name: getattr(session, name).detach().cpu().clone() for name in ("inducing", "memory", "path")}
