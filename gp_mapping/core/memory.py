@@ -12,7 +12,9 @@ from torch import Tensor
 
 __all__ = ["Memory"]
 
-_COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "key", "order")
+_COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "draw", "key", "order")
+_UNRANKED = 1.0  # a key above every other: its leverage has not been asked for yet
+_OFFERED = 32  # samples of one batch that a full memory looks at
 
 
 class Memory:
@@ -56,36 +58,48 @@ class Memory:
         """The basis grew: rows (A, m) from row `start` on."""
         self._white[: self.size, start: start + len(rows)] = rows.mT
 
-    def insert(self, values: dict[str, Tensor], leverage: Tensor, white: Tensor, generator) -> int:
-        """Offer samples. values: the columns but key and order; leverage (N,); white (R, N).
+    def insert(self, values: dict[str, Tensor], white: Tensor, leverage_of, generator: torch.Generator) -> int:
+        """Offer samples. values: the columns but draw, key and order; white (R, N).
 
+        leverage_of: features (R, K) → v = a D⁻¹ a (K,). Asked only when somebody has to go, and of a full memory's
+        batch only for _OFFERED samples drawn at random, so that the memory costs an update little.
         Returns how many samples, old or new, fell out of the memory.
         """
-        n = len(leverage)
-        uniform = torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).to(leverage.device)
-        order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=leverage.device)
-        return self.offer(values | {"key": uniform.log() / leverage.clamp_min(1e-12), "order": order}, white)
+        n, fell = white.shape[1], 0
+        draw = torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(white.device)
+        order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=white.device)
+        fresh = values | {"draw": draw, "key": torch.full_like(draw, _UNRANKED), "order": order}
+        if self.size + n > self.capacity and n > _OFFERED and self.size:
+            chosen = draw.topk(_OFFERED).indices.sort().values  # uniform draws: the choice is random
+            fresh, white, fell = {k: v[chosen] for k, v in fresh.items()}, white[:, chosen], n - _OFFERED
+            fresh["draw"] = torch.rand(_OFFERED, dtype=torch.float64, generator=generator).log().to(white.device)
+        return fell + self.offer(fresh, white, leverage_of, n)
 
-    def offer(self, fresh: dict[str, Tensor], white: Tensor) -> int:
-        """Insert samples that have their keys already (of another memory, say)."""
-        n = len(fresh["key"])
-        self.arrivals += n
+    def offer(self, fresh: dict[str, Tensor], white: Tensor, leverage_of, arrivals: int) -> int:
+        """Insert samples with all their columns; how many, old or new, fell out. The newest always enter."""
+        n = white.shape[1]
+        self.arrivals += arrivals
         if not self.capacity:
             return n
-        if n > self.capacity:  # a batch larger than the memory: its own best keys
-            best = fresh["key"].topk(self.capacity).indices.sort().values
+        if n > self.capacity:  # a batch larger than the memory: its own best
+            key = fresh["draw"] / (fresh["beta"] * leverage_of(white)).clamp_min(1e-12)
+            best = key.topk(self.capacity).indices.sort().values
             fresh, white = {k: v[best] for k, v in fresh.items()}, white[:, best]
-        kept = len(fresh["x"])
+        kept = white.shape[1]
         overflow = max(0, self.size + kept - self.capacity)
         slots = torch.arange(self.size, self.size + kept - overflow, device=white.device)
         if overflow:
-            key = self.key.masked_fill(self.order >= self.arrivals - n - self.protect, 0.0)  # 0 is above every key
+            unranked = (self.key == _UNRANKED).nonzero()[:, 0]
+            if len(unranked):
+                leverage = self.beta[unranked] * leverage_of(self._white[unranked, : len(white)].mT)
+                self._store["key"][unranked] = self.draw[unranked] / leverage.clamp_min(1e-12)
+            key = self.key.masked_fill(self.order >= self.arrivals - arrivals - self.protect, 0.0)  # above every key
             slots = torch.cat([key.topk(overflow, largest=False).indices.sort().values, slots])
         self.size += kept - overflow
         for name, values in fresh.items():
             self._store[name][slots] = values
-        self._white[slots] = 0.0
         self._white[slots, : len(white)] = white.mT
+        self._white[slots, len(white):] = 0.0
         return n - kept + overflow
 
     def scale(self, factor: float) -> None:

@@ -178,7 +178,8 @@ def merge(model, other) -> None:
     white = model.basis.white(model.theta.place(memory["x"], memory["velocity"], memory["heading"]), memory["heading"])
     model.sites.add(white, memory["beta"], memory["lam"])
     memory["order"] = memory["order"] + model.memory.arrivals
-    fell = model.memory.offer(memory, white)
+    model._posterior = None
+    fell = model.memory.offer(memory, white, model.leverage, other.memory.arrivals)
     model.rest_empty = model.rest_empty and other.rest_empty and not fell
     model.rest_own_noise = model.rest_own_noise and other.rest_own_noise
     model.samples += other.samples

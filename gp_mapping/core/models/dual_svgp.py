@@ -88,10 +88,9 @@ class DualSVGP(ScaledMap):
         white, added, removed = self._grow(places, batch.heading)
         noise = self.noise(batch.noise, extra, self.theta)
         lam, beta = self._natural_gradient(white, batch.y, noise)
-        leverage = beta * solve_lower(self.posterior.R, white).square().sum(0)  # β a D⁻¹ a, in (0, 1)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
                   "beta": beta, "noise": batch.noise, "extra": extra, "weight": torch.ones_like(beta)}
-        if self.memory.insert(values, leverage, white, self.generator):
+        if self.memory.insert(values, white, self.leverage, self.generator):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
             self.rest_own_noise = False
@@ -99,6 +98,10 @@ class DualSVGP(ScaledMap):
         if self.learner is not None:
             self.learner.owe(len(batch.x))
         return self._report(len(batch.x), added, removed, removed > 0)
+
+    def leverage(self, white: Tensor) -> Tensor:
+        """v = a D⁻¹ a; β v is the Bayesian leverage score (Chang et al. 2023, sec. 4.2). (K,)"""
+        return solve_lower(self.posterior.R, white).square().sum(0)
 
     def _report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
