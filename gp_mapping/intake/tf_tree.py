@@ -126,7 +126,7 @@ class TfTree:
         for frames in (up[:up.index(common)], down[:down.index(common)]):
             total = IDENTITY
             for child in frames:
-                found = self._link_at(child, links[child], stamp, last_chance or epoch < self.epoch)
+                found = self._link_at(child, links[child], stamp, last_chance, epoch < self.epoch)
                 if isinstance(found, Missing):
                     waits, fails = (found, fails) if found.reason is None else (waits, found)
                 else:
@@ -143,13 +143,15 @@ class TfTree:
             return Missing(text, DropReason.TIME_JUMP)
         return Missing(text, DropReason.NO_TRANSFORM if last_chance else None)
 
-    def _link_at(self, child: str, link: _Link, stamp: int, last_chance: bool) -> Transform | Missing:
-        """T_parent_child at a stamp."""
+    def _link_at(self, child: str, link: _Link, stamp: int, last_chance: bool, over: bool) -> Transform | Missing:
+        """T_parent_child at a stamp. over: its epoch is."""
         if self._static.get(child) is link:
             pose = link.transforms.bracket(0).before
             return Transform(pose.position, pose.quaternion)
         self._used.add(child)
-        found = link.transforms.bracket(stamp, last_chance)
+        found = link.transforms.bracket(stamp, last_chance or over)
+        if over and found is DropReason.NO_POSE and stamp > link.transforms.newest:
+            found = DropReason.TIME_JUMP
         if found is None:
             return Missing(f"TF {link.parent!r} to {child!r} has not come yet for {stamp / 1e9:.3f} s")
         if isinstance(found, DropReason):

@@ -15,10 +15,45 @@ def field_message(seconds, field=(30e-6, 0.0, 40e-6), frame="magnetometer", cova
                      magnetic_field_covariance=np.zeros(9) if covariance is None else np.asarray(covariance, float))
 
 
-def odometry_message(seconds, position=(0.0, 0.0, 0.0), quaternion=(0.0, 0.0, 0.0, 1.0), frame="odom"):
+def _pose(position, quaternion):
     (px, py, pz), (qx, qy, qz, qw) = position, quaternion
-    pose = Namespace(position=Namespace(x=px, y=py, z=pz), orientation=Namespace(x=qx, y=qy, z=qz, w=qw))
-    return Namespace(header=header(round(seconds * 1e9), frame), child_frame_id="base_link", pose=Namespace(pose=pose))
+    return Namespace(position=Namespace(x=px, y=py, z=pz), orientation=Namespace(x=qx, y=qy, z=qz, w=qw))
+
+
+def covariance_of(xx, yy, xy=0.0):
+    """A row-major 6 × 6 with this xy block."""
+    out = np.zeros((6, 6))
+    out[:2, :2] = [[xx, xy], [xy, yy]]
+    return out.ravel()
+
+
+def odometry_message(seconds, position=(0.0, 0.0, 0.0), quaternion=(0.0, 0.0, 0.0, 1.0), frame="odom",
+                     covariance=None, child="base_link"):
+    pose = Namespace(pose=_pose(position, quaternion), covariance=np.zeros(36) if covariance is None else covariance)
+    return Namespace(header=header(round(seconds * 1e9), frame), child_frame_id=child, pose=pose)
+
+
+def pose_message(seconds, position=(0.0, 0.0, 0.0), quaternion=(0.0, 0.0, 0.0, 1.0), frame="map", covariance=None):
+    """PoseStamped, or with a covariance PoseWithCovarianceStamped."""
+    pose = _pose(position, quaternion)
+    return Namespace(header=header(round(seconds * 1e9), frame),
+                     pose=pose if covariance is None else Namespace(pose=pose, covariance=covariance))
+
+
+def tf_message(*links):
+    """links: (seconds, parent, child, position, quaternion)."""
+    def one(seconds, parent, child, position=(0.0, 0.0, 0.0), quaternion=(0.0, 0.0, 0.0, 1.0)):
+        p = _pose(position, quaternion)
+        return Namespace(header=header(round(seconds * 1e9), parent), child_frame_id=child,
+                         transform=Namespace(translation=p.position, rotation=p.orientation))
+
+    return Namespace(transforms=[one(*link) for link in links])
+
+
+def scalar_message(seconds, frame="sensor", **values):
+    """A stamped message with these fields; without a header where seconds is None."""
+    stamp = {} if seconds is None else {"header": header(round(seconds * 1e9), frame)}
+    return Namespace(**stamp, **values)
 
 
 def feed(intake, messages):
