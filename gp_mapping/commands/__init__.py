@@ -12,6 +12,7 @@ COMMANDS = {  # name -> (module, what it does)
     "play": ("play", "play a bag into running nodes, where `ros2 bag` is absent"),
     "import": ("import_data", "write a bag from recordings in another format"),
     "plot": ("plot", "draw a saved map"),
+    "calibrate": ("calibrate", "hard and soft iron of a magnetometer, from a bag in which the robot turns"),
     "bench": ("bench", "accuracy and cost tables"),
 }
 

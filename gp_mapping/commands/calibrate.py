@@ -1,0 +1,88 @@
+"""`gp-mapping calibrate BAG [--output FILE]`: hard and soft iron of the magnetometer, as parameters."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from gp_mapping.bag import MAGNETIC_FIELD, read_messages
+from gp_mapping.commands import UsageError
+from gp_mapping.intake.iron_fit import Calibration, CalibrationError, calibrate
+from gp_mapping.store.export import write_atomic
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bags", nargs="+", metavar="BAG", help="bags in which the robot turns on the spot, away from "
+                        "steel: two full turns, and about other axes, too, where it can")
+    parser.add_argument("--output", metavar="FILE", help="parameter file to write, for --params (default: stdout)")
+    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several magnetic fields")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, fit, say what was found and what cannot be known from this."""
+    readings = [(v.x, v.y, v.z) for _, _, message in read_messages(args.bags, {MAGNETIC_FIELD: args.field_topic})
+                for v in (message.magnetic_field,)]
+    try:
+        found = calibrate(np.array(readings))
+    except CalibrationError as error:
+        raise UsageError(f"{', '.join(map(str, args.bags))}: {error}") from error
+    text = _file(found, args.bags)
+    if not args.output:
+        print(text, end="")
+        print(_summary(found), file=sys.stderr)
+        return 0
+    try:
+        Path(args.output).parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(Path(args.output), text.encode())
+    except OSError as error:
+        raise UsageError(f"{args.output}: cannot be written ({error.strerror or error})") from error
+    print(_summary(found) + f"\nwritten: {args.output}; use it with --params {args.output}")
+    return 0
+
+
+def _number(value: float) -> str:
+    """As ROS and PyYAML both read a float back."""
+    text = f"{value:.6e}" if abs(value) < 1e-3 else f"{value:.8g}"
+    return text if "." in text else f"{text}.0"
+
+
+def _summary(found: Calibration) -> str:
+    hard = ", ".join(f"{1e6 * v:.2f}" for v in found.hard)
+    what = "of its part in the plane" if found.planar else "of the field"
+    lines = [f"{found.readings} readings ({found.used} after thinning), {100 * found.turned:.0f} % of "
+             f"{'the circle' if found.planar else 'all directions'} seen",
+             f"hard iron ({hard}) µT", "soft iron " + "\n          ".join(
+                 " ".join(f"{v:8.4f}" for v in row) for row in found.soft),
+             f"strength {what} {1e6 * found.field:.2f} µT; it varied by {100 * found.before:.1f} % and varies by "
+             f"{100 * found.after:.1f} % now"]
+    lines += _limits(found)
+    if found.after > 0.05:
+        lines.append("warning: more than 5 % is left: was the robot near steel, or did it drive while it turned?")
+    return "\n".join(lines)
+
+
+def _limits(found: Calibration) -> list[str]:
+    """What these readings cannot tell, in plain words."""
+    if not found.planar:
+        return ["not observable, and left alone: a common factor of all axes, and a rotation of the sensor"]
+    axis = ", ".join(f"{v:.2f}" for v in found.normal)
+    return [f"planar: the sensor turned about one axis only, ({axis}) in its own axes. Found is what lies across that "
+            "axis.", "not observable, and left alone: the hard iron along the axis, the soft iron that involves it, a "
+            "common factor;", "  a norm keeps the unknown offset along the axis. Tilt the robot in a second bag to "
+            "find the rest."]
+
+
+def _file(found: Calibration, bags) -> str:
+    lines = [f"# Hard and soft iron, by `gp-mapping calibrate {' '.join(Path(b).name for b in bags)}`."]
+    lines += [f"# {line}" for line in _summary(found).splitlines()]
+    lines += ["/**:", "  ros__parameters:"]
+    lines += [f"    hard_iron_{a}: {_number(v)}" for a, v in zip("xyz", found.hard)]
+    lines += [f"    soft_iron_{a}{b}: {_number(found.soft[i, j])}" for i, a in enumerate("xyz")
+              for j, b in enumerate("xyz")]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,122 @@
+"""Known distortions are recovered; what cannot be seen is left alone and said."""
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from gp_mapping.intake.iron_fit import CalibrationError, calibrate
+
+EARTH = np.array([20e-6, 0.0, 43e-6])
+HARD = np.array([12e-6, -7e-6, 15e-6])
+SOFT = np.array([[1.10, 0.04, -0.03], [0.04, 0.92, 0.05], [-0.03, 0.05, 1.02]])
+SOFT = SOFT / np.linalg.det(SOFT) ** (1 / 3)
+
+
+def read(rotations, noise=0.1e-6, hard=HARD, distort=None, field=EARTH, seed=0):
+    """m = A R⁻¹ b + h + white noise."""
+    distort = np.linalg.inv(SOFT) if distort is None else distort
+    readings = rotations.inv().apply(field) @ distort.T + hard
+    return readings + noise * np.random.default_rng(seed).standard_normal(readings.shape)
+
+
+def tumbling(n=2000, seed=1):
+    return Rotation.random(n, random_state=seed)
+
+
+def turning(turns=2.0, n=600, mount=None):
+    yaw = Rotation.from_euler("z", np.linspace(0.0, 2 * np.pi * turns, n)[:, None])
+    return yaw if mount is None else yaw * mount
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1e-6, 0.5e-6])
+def test_all_of_it_from_readings_in_all_directions(noise):
+    found = calibrate(read(tumbling(), noise))
+    assert not found.planar and found.turned > 0.95
+    np.testing.assert_allclose(found.hard, HARD, atol=0.01 * np.linalg.norm(HARD))
+    np.testing.assert_allclose(found.soft, SOFT, atol=0.01)
+    clean = read(tumbling(300, 5), 0.0)
+    strength = np.linalg.norm(found.correct(clean), axis=1)
+    assert strength.std() / strength.mean() < 0.005 and found.after < found.before
+    np.testing.assert_allclose(found.soft, found.soft.T, atol=1e-12)
+    assert np.linalg.det(found.soft) == pytest.approx(1.0)
+
+
+def test_a_long_stand_and_a_few_spikes_do_not_matter():
+    moving = read(tumbling())
+    standing = np.repeat(moving[:1], 20000, axis=0)
+    spikes = moving[::100] + 200e-6 * np.random.default_rng(2).standard_normal((20, 3))
+    found = calibrate(np.vstack([standing, moving, [[np.nan] * 3], spikes[:4]]))
+    np.testing.assert_allclose(found.hard, HARD, atol=0.02 * np.linalg.norm(HARD))
+
+
+def in_plane(distort):
+    """What a planar robot can know: symmetric S of the upper left block, with determinant 1."""
+    a = distort[:2, :2]
+    values, vectors = np.linalg.eigh(np.linalg.inv(a @ a.T))
+    s = vectors @ np.diag(np.sqrt(values)) @ vectors.T
+    return s / np.sqrt(np.linalg.det(s))
+
+
+def test_a_planar_robot_finds_what_lies_in_its_plane():
+    distort = np.array([[1.08, 0.03, 0.0], [0.03, 0.95, 0.0], [0.0, 0.0, 1.0]])
+    found = calibrate(read(turning(), distort=distort))
+    assert found.planar and found.turned == 1.0
+    np.testing.assert_allclose(np.abs(found.normal), [0, 0, 1], atol=0.02)
+    np.testing.assert_allclose(found.hard[:2], HARD[:2], atol=0.02 * np.linalg.norm(HARD[:2]))
+    assert abs(found.hard[2]) < 1e-6  # left alone: the readings' mean along z is field and offset in one
+    np.testing.assert_allclose(found.soft[:2, :2], in_plane(distort), atol=0.01)
+    np.testing.assert_allclose(found.soft[2], [0, 0, 1], atol=0.02)
+    level = np.linalg.norm(found.correct(read(turning(n=100), 0.0, distort=distort))[:, :2], axis=1)
+    assert level.std() / level.mean() < 0.01
+
+
+def test_a_tilted_sensor_on_a_planar_robot():
+    mount = Rotation.from_euler("xyz", [0.5, -0.3, 1.0])
+    found = calibrate(read(turning(mount=mount), distort=np.eye(3)))
+    normal = mount.inv().apply([0.0, 0.0, 1.0])
+    assert found.planar and abs(found.normal @ normal) > 0.999
+    across = HARD - normal * (normal @ HARD)
+    np.testing.assert_allclose(found.hard, across, atol=0.02 * np.linalg.norm(HARD))
+    np.testing.assert_allclose(found.soft, np.eye(3), atol=0.02)
+
+
+def test_noise_and_wobble_of_a_planar_robot_are_not_a_third_dimension():
+    chance = np.random.default_rng(4)
+    wobble = Rotation.from_euler("xy", 0.01 * chance.standard_normal((600, 2)))
+    found = calibrate(read(turning() * wobble, 0.3e-6, distort=np.eye(3)))
+    assert found.planar
+    np.testing.assert_allclose(found.hard[:2], HARD[:2], atol=0.04 * np.linalg.norm(HARD[:2]))
+
+
+@pytest.mark.parametrize("degrees", [30, 90, 180, 250])
+def test_a_robot_that_does_not_turn_enough_is_refused(degrees):
+    with pytest.raises(CalibrationError, match="turn"):
+        calibrate(read(turning(degrees / 360.0)))
+
+
+def test_a_robot_that_stands_still_is_refused():
+    with pytest.raises(CalibrationError, match="turn"):
+        calibrate(read(turning(0.0, 3000), 0.2e-6))
+    with pytest.raises(CalibrationError, match="keep to 1 places"):
+        calibrate(read(turning(0.0), 0.0))
+    with pytest.raises(CalibrationError, match="5 readings, expected 30"):
+        calibrate(read(turning(n=5)))
+
+
+def test_a_tilt_that_is_too_small_for_space_and_too_large_for_a_plane_is_refused_or_right():
+    """Rolling by up to 25 degrees while turning: whatever is said must be right."""
+    chance = np.random.default_rng(6)
+    tilt = Rotation.from_euler("xy", np.radians(25) * chance.uniform(-1, 1, (800, 2)))
+    try:
+        found = calibrate(read(turning(n=800) * tilt))
+    except CalibrationError as error:
+        assert "directions" in str(error)
+    else:
+        np.testing.assert_allclose(found.hard, HARD, atol=0.05 * np.linalg.norm(HARD))
+
+
+def test_a_drive_through_a_changing_field_is_refused():
+    chance = np.random.default_rng(8)
+    strength = 1.0 + 0.4 * np.sin(np.linspace(0, 25, 600)) + 0.2 * chance.standard_normal(600)
+    with pytest.raises(CalibrationError, match="field itself changes|turn"):
+        calibrate(read(turning(), distort=np.eye(3), hard=np.zeros(3)) * strength[:, None])
