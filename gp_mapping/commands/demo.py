@@ -156,7 +156,7 @@ def _drive_and_draw(args: argparse.Namespace, watcher_class, stack: ExitStack, s
                       started + args.timeout, signals.check)
     with tqdm(total=100.0, bar_format="{percentage:3.0f} %|{bar:20}|{postfix}") as bar:
         watch.drive(bar)
-    watch.settle()
+    watch.settle(args.output / "map.npz")
     result, cells = watch.result(), watch.cells(within=np.inf)
     title = (f"{result.used} samples; within {NEAR} m of the path: RMSE {UT * result.score.rmse:.2f} µT, "
              f"{result.score.coverage:.0%} of the truth inside the 95 % interval")

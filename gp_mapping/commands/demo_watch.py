@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -104,17 +105,26 @@ class DemoWatch:
         if self.watcher.values(DRIVE).get("state") != "done":
             raise DemoError("the simulator stopped before the end of its route; its last lines:\n"
                             f"{self.simulator.last_lines()}")
-        used, moved = -1, time.monotonic()
-        while self._number(MAP, "samples") < self._number(DRIVE, "sent_magnetic_field"):
-            if self._number(MAP, "samples") > used:
-                used, moved = self._number(MAP, "samples"), time.monotonic()
+        settled, moved = -1, time.monotonic()
+        while self._settled() < self._number(DRIVE, "sent_magnetic_field"):
+            if self._settled() > settled:
+                settled, moved = self._settled(), time.monotonic()
             if time.monotonic() - moved > STANDSTILL:
-                return  # the verdict names what is missing
+                break  # the verdict names what is missing
             self._spin(0.5)
             self._show(bar)
+        self._show(bar, last=True)
 
-    def _show(self, bar) -> None:
-        if time.monotonic() - self._shown < (1.0 if sys.stderr.isatty() else 10.0):  # few lines in a log
+    def _dropped(self) -> dict[str, int]:
+        return {key.removeprefix("dropped: "): int(n) for key, n in self.watcher.values(INPUT).items()
+                if key.startswith("dropped: ")}
+
+    def _settled(self) -> int:
+        """Measurements that are in the map or were dropped."""
+        return self._number(MAP, "samples") + sum(self._dropped().values())
+
+    def _show(self, bar, last: bool = False) -> None:
+        if not last and time.monotonic() - self._shown < (1.0 if sys.stderr.isatty() else 10.0):  # few lines in a log
             return
         drive, score, self._shown = self.watcher.values(DRIVE), self.score(), time.monotonic()
         bar.n = round(100.0 * float(drive.get("progress", 0.0)), 1)
@@ -122,15 +132,30 @@ class DemoWatch:
                             f"{self._number(DRIVE, 'sent_magnetic_field')} samples in the map"
                             + (f", RMSE {UT * score.rmse:.2f} µT" if score else ""))
 
-    def settle(self) -> None:
-        """Have the map saved, which closes its last cell, and drawn once more."""
+    def settle(self, saved: Path) -> None:
+        """Have the map saved, which closes its last cell, and drawn until what comes over DDS is what was saved.
+
+        saved: the npz that the mapper writes. One drawing from before the end may still be on its way, hence the loop.
+        """
         try:
             self.watcher.save(timeout=60.0, check=self._check)
-            self._spin(0.3)  # a drawing from before may still be on its way
-            self.watcher.refresh(timeout=60.0, check=self._check)
+            for _ in range(10):
+                self.watcher.refresh(timeout=60.0, check=self._check)
+                if self._is(saved):
+                    break
+            else:
+                raise DemoError(f"the map on mapping/field is not the one in {saved}")
         except RuntimeError as error:
             raise DemoError(f"the finished map did not come: {error}\n{self.mapper.last_lines()}") from error
         self._spin(1.5)  # one more report of the counts, and the suggestions
+
+    def _is(self, saved: Path) -> bool:
+        """Whether the newest cloud holds the known cells of the saved map (as float32), and the markers its path."""
+        with np.load(saved) as file:
+            known, cloud = file["known"], self.watcher.cloud
+            same = all(np.array_equal(np.float32(cloud[name]), np.float32(file[name][known]))
+                       for name in ("mean", "stddev"))
+            return same and bool(near_path(file["path"], self.watcher.path, 0.1).all())
 
     def cells(self, within: float) -> dict[str, np.ndarray] | None:
         """Columns x, y, mean, stddev, truth of the newest map within `within` metres of the path; None without any."""
@@ -152,7 +177,5 @@ class DemoWatch:
         score = self.score()
         if score is None:
             raise DemoError(f"no map came over DDS; the mapper's last lines:\n{self.mapper.last_lines()}")
-        dropped = {key.removeprefix("dropped: "): int(n) for key, n in self.watcher.values(INPUT).items()
-                   if key.startswith("dropped: ")}
         return DemoResult(score, self._number(DRIVE, "sent_magnetic_field"),
-                          self._number(INPUT, "magnetic_field received"), self._number(MAP, "samples"), dropped)
+                          self._number(INPUT, "magnetic_field received"), self._number(MAP, "samples"), self._dropped())

@@ -1,4 +1,4 @@
-"""What a user's own node would do: listens to the mapper and to the robot, and calls the mapper's services."""
+"""What a user's own node would do: listens to the mapper, and calls its services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseArray
-from nav_msgs.msg import Odometry
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
@@ -16,11 +15,9 @@ from sensor_msgs.msg import PointCloud2
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
-from gp_mapping.ros.qos import LATCHED, sensor_data
+from gp_mapping.ros.qos import LATCHED
 
 __all__ = ["MapWatcher", "cloud_columns"]
-
-STEP = 0.03  # m; the path is kept in steps of this length
 
 
 def cloud_columns(message: PointCloud2) -> dict[str, np.ndarray]:
@@ -32,7 +29,7 @@ def cloud_columns(message: PointCloud2) -> dict[str, np.ndarray]:
 
 
 class MapWatcher:
-    """Latest map, path, suggestions, inducing inputs and diagnostics, as they arrive over DDS in this process.
+    """Newest map, path, suggestions, inducing inputs and diagnostics, as they arrive over DDS in this process.
 
     `spin(seconds)` serves the callbacks; nothing happens between calls. domain: ROS_DOMAIN_ID of the session.
     """
@@ -44,13 +41,12 @@ class MapWatcher:
         self._executor.add_node(self.node)
         self.clouds = 0  # maps received
         self.diagnostics: dict[str, dict[str, str]] = {}  # status name -> values
+        self.pictures = 0  # sets of markers received
         self._cloud = self._markers = self._suggestions = None
-        self._path: list[tuple[float, float]] = []
         subscribe = self.node.create_subscription
         subscribe(PointCloud2, "mapping/field", self._on_cloud, LATCHED)
         subscribe(MarkerArray, "mapping/markers", self._on_markers, LATCHED)
         subscribe(PoseArray, "mapping/suggestions", self._on_suggestions, LATCHED)
-        subscribe(Odometry, "odometry", self._on_odometry, sensor_data(1000))
         subscribe(DiagnosticArray, "/diagnostics", self._on_diagnostics, 100)
         self._save = self.node.create_client(Trigger, "mapping/save")
 
@@ -85,11 +81,13 @@ class MapWatcher:
 
         A new subscriber is served with a fresh drawing, whether or not the map has changed, and all others with it.
         """
-        before, deadline = self.clouds, time.monotonic() + timeout
-        newcomer = self.node.create_subscription(PointCloud2, "mapping/field", lambda _: None, LATCHED)
-        while self.clouds == before:
+        before, deadline = (self.clouds, self.pictures), time.monotonic() + timeout
+        newcomers = [self.node.create_subscription(kind, f"mapping/{topic}", lambda _: None, LATCHED)
+                     for topic, kind in (("field", PointCloud2), ("markers", MarkerArray))]
+        while self.clouds == before[0] or self.pictures == before[1]:
             self._wait(check, deadline, "was called, but no newer map came")
-        self.node.destroy_subscription(newcomer)
+        for newcomer in newcomers:
+            self.node.destroy_subscription(newcomer)
 
     def _wait(self, check, deadline: float, failure: str) -> None:
         check()
@@ -106,8 +104,8 @@ class MapWatcher:
 
     @property
     def path(self) -> np.ndarray:
-        """(K, 2) m, in steps of 3 cm."""
-        return np.array(self._path).reshape(-1, 2)
+        """(K, 2) m: where the measurements in the map were made, thinned by the mapper."""
+        return self._points("path")
 
     @property
     def suggestions(self) -> np.ndarray:
@@ -118,8 +116,11 @@ class MapWatcher:
     @property
     def inducing(self) -> np.ndarray:
         """(M, 2) m."""
+        return self._points("inducing")
+
+    def _points(self, namespace: str) -> np.ndarray:
         markers = self._markers.markers if self._markers else []
-        points = [p for m in markers if m.ns == "inducing" for p in m.points]
+        points = [p for m in markers if m.ns == namespace for p in m.points]
         return np.array([(p.x, p.y) for p in points]).reshape(-1, 2)
 
     def values(self, status: str) -> dict[str, str]:
@@ -132,14 +133,10 @@ class MapWatcher:
 
     def _on_markers(self, message: MarkerArray) -> None:
         self._markers = message
+        self.pictures += 1
 
     def _on_suggestions(self, message: PoseArray) -> None:
         self._suggestions = message
-
-    def _on_odometry(self, message: Odometry) -> None:
-        p = message.pose.pose.position
-        if not self._path or np.hypot(p.x - self._path[-1][0], p.y - self._path[-1][1]) >= STEP:
-            self._path.append((p.x, p.y))
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
