@@ -1,0 +1,287 @@
+"""What every map promises, whatever its model: one abstract class, run over every registered name and device."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from core_data import SETTINGS, UT, drive, feed, in_ut, samples
+
+from gp_mapping import FieldMap, Prediction, Samples, UpdateReport, create_map
+
+PLACES = torch.from_numpy(np.random.default_rng(5).uniform(-1.0, 4.0, (40, 2)))
+PRIOR_VARIANCE = (SETTINGS["signal_stddev"] ** 2 + SETTINGS["constant_stddev"] ** 2) / UT**2
+
+
+def flat(state, name="state"):
+    """(path, leaf) of a nested state."""
+    if isinstance(state, dict):
+        for key, value in state.items():
+            assert isinstance(key, str), f"{name}: key {key!r} is not a string"
+            yield from flat(value, f"{name}.{key}")
+    elif isinstance(state, (list, tuple)):
+        for i, value in enumerate(state):
+            yield from flat(value, f"{name}[{i}]")
+    else:
+        yield name, state
+
+
+def same_state(a, b) -> bool:
+    """Bit for bit."""
+    left, right = dict(flat(a)), dict(flat(b))
+    if left.keys() != right.keys():
+        return False
+    return all(torch.equal(v, right[k]) if torch.is_tensor(v) else v == right[k] for k, v in left.items())
+
+
+class MapContract:
+    """Subclasses are parametrised with `model`; `build` makes a map of the tests' usual hyper-parameters."""
+
+    def build(self, model, device, **settings):
+        return create_map(model, device=device, **(SETTINGS | settings))
+
+    def built(self, model, device, n=120, seed=0, **settings):
+        field = self.build(model, device, **settings)
+        x, y = drive(n, seed)
+        feed(field, samples(x, y), 20)
+        return field
+
+    def test_is_a_field_map(self, model, device):
+        assert isinstance(self.build(model, device), FieldMap)
+
+    def test_nothing_can_be_asked_before_the_first_sample(self, model, device):
+        field = self.build(model, device)
+        for ask in (lambda: field.predict(PLACES), lambda: field.covariance(PLACES, PLACES),
+                    lambda: field.fantasize(PLACES)):
+            with pytest.raises(RuntimeError, match="no sample"):
+                ask()
+        field.forget(0.5)
+        assert field.update(Samples(torch.zeros(0, 2), torch.zeros(0, 1))).used == 0
+
+    def test_predictions_have_shape_device_and_unit(self, model, device):
+        field = self.build(model, device)
+        x, y = drive(60, channels=2)
+        field.update(samples(x, y))
+        for count in (0, 1, 40):
+            prediction = field.predict(PLACES[:count])
+            assert isinstance(prediction, Prediction)
+            assert prediction.mean.shape == prediction.variance.shape == (count, 2)
+            assert prediction.noise_variance.shape == (2,)
+            assert prediction.mean.dtype == prediction.variance.dtype == torch.float64
+            assert prediction.mean.device.type == device
+            assert torch.equal(prediction.measurement_variance, prediction.variance + prediction.noise_variance)
+        assert float(prediction.noise_variance[0]) == pytest.approx(SETTINGS["noise_stddev"] ** 2)
+
+    def test_learns_the_field(self, model, device):
+        field = self.built(model, device, n=400)
+        x, y = drive(500)
+        x, y = x[:400:7], 48 + (y - 48)[:400:7]
+        mean, variance = in_ut(field.predict(torch.from_numpy(x)))
+        assert np.sqrt(((mean - y) ** 2).mean()) < 1.3  # the noise's sd is 1
+        assert variance.max() < 1.0 and variance.min() > 0.0
+
+    def test_far_away_the_prior_is_left(self, model, device):
+        field = self.built(model, device)
+        mean, variance = in_ut(field.predict(torch.tensor([[500.0, -500.0]])))
+        here = in_ut(field.predict(PLACES[:1]))[1]
+        # all but the constant, of which the drive has told
+        assert SETTINGS["signal_stddev"] ** 2 / UT**2 < variance[0, 0] < PRIOR_VARIANCE
+        assert here[0, 0] < variance[0, 0] and 20 < mean[0, 0] < 76
+
+    def test_reports_count_every_sample(self, model, device):
+        field = self.build(model, device)
+        x, y = drive(50)
+        reports = feed(field, samples(x, y), 20)
+        assert all(isinstance(r, UpdateReport) for r in reports)
+        assert [r.used for r in reports] == [20, 20, 10] and [r.samples for r in reports] == [20, 40, 50]
+        assert all(r.jitter == 0.0 and r.inducing > 0 for r in reports)
+
+    def test_order_does_not_matter_much_and_channels_are_independent(self, model, device):
+        x, y = drive(60, channels=2)
+        both, one = (self.build(model, device, inducing_tolerance=1e-5) for _ in range(2))
+        both.update(samples(x, y))
+        order = np.random.default_rng(3).permutation(60)
+        one.update(samples(x[:1], y[:1, 1:]))  # the same first value, so the same centre
+        both_again = self.build(model, device, inducing_tolerance=1e-5)
+        both_again.update(samples(x[order], y[order]))
+        first, second = in_ut(both.predict(PLACES))[0], in_ut(both_again.predict(PLACES))[0]
+        assert np.abs(first - second).max() < 0.05
+        single = self.build(model, device, inducing_tolerance=1e-5)
+        single.update(samples(x, y[:, 1:]))
+        assert np.abs(in_ut(single.predict(PLACES))[0][:, 0] - first[:, 1]).max() < 1e-8
+
+    def test_a_bad_batch_leaves_the_map_as_it_was(self, model, device):
+        field = self.built(model, device)
+        before = copy.deepcopy(field.state_dict())
+        for bad in (Samples([[0.0, 0.0, 0.0]], [[1e-6]]), Samples([[0.0, 0.0]], [[1e-6, 1e-6]]),
+                    Samples([[0.0]], [[1e-6]])):
+            with pytest.raises(ValueError, match="the map is"):
+                field.update(bad)
+        assert same_state(before, field.state_dict())
+
+    def test_covariance_agrees_with_variance(self, model, device):
+        field = self.built(model, device)
+        joint = field.covariance(PLACES, PLACES).cpu() / UT**2
+        variance = field.predict(PLACES).variance[:, 0].cpu() / UT**2
+        assert torch.allclose(joint.diagonal(), variance, rtol=1e-9, atol=1e-9 * PRIOR_VARIANCE)
+        assert torch.allclose(joint, joint.mT, rtol=0, atol=1e-10 * PRIOR_VARIANCE)
+        assert float(torch.linalg.eigvalsh(joint)[0]) > -1e-9 * PRIOR_VARIANCE
+        half = field.covariance(PLACES[:3], PLACES).cpu() / UT**2
+        assert half.shape == (3, 40) and torch.allclose(half, joint[:3], rtol=0, atol=1e-10 * PRIOR_VARIANCE)
+
+    def test_fantasy_keeps_the_mean_and_shrinks_the_variance(self, model, device):
+        field = self.built(model, device)
+        before, at = copy.deepcopy(field.state_dict()), PLACES[:3]
+        old = field.predict(PLACES)
+        fantasy = field.fantasize(at)
+        new = fantasy.predict(PLACES)
+        assert float((new.mean - old.mean).abs().max()) < 1e-9 * float(old.mean.abs().max())
+        assert bool((new.variance <= old.variance * (1 + 1e-9)).all())
+        noise = old.noise_variance[0]
+        # a measurement of its own: v' = v σ²/(v + σ²) or less, since the other two help
+        v = old.variance[:3]
+        assert bool((new.variance[:3] <= v * noise / (v + noise) * (1 + 1e-6)).all())
+        assert same_state(before, field.state_dict()), "the original changed"
+        # fantasies are maps: what comes later goes into the copy alone
+        x, y = drive(30, seed=9)
+        fantasy.update(samples(x, y))
+        fantasy.fantasize(at).forget(0.5)
+        assert same_state(before, field.state_dict()), "the original changed by its copy's update"
+
+    def test_fantasy_is_the_update_with_the_mean(self, model, device):
+        field = self.built(model, device, inducing_tolerance=1e-5)
+        at = PLACES[10:14]
+        told = self.built(model, device, inducing_tolerance=1e-5)
+        told.update(Samples(at, field.predict(at).mean.cpu()))
+        a, b = field.fantasize(at).predict(PLACES), told.predict(PLACES)
+        assert torch.allclose(a.variance, b.variance, rtol=1e-3, atol=1e-5 * PRIOR_VARIANCE * UT**2)
+        assert float((a.mean - b.mean).abs().max()) < 0.05 * UT
+
+    def test_forgetting(self, model, device):
+        field = self.built(model, device)
+        before = field.predict(PLACES)
+        field.forget(1.0)
+        assert torch.equal(field.predict(PLACES).mean, before.mean)
+        field.forget(0.25)
+        after = field.predict(PLACES)
+        assert bool((after.variance >= before.variance).all()) and float(after.variance.max()) < PRIOR_VARIANCE * UT**2
+        for bad in (0.0, -1.0, 1.5, math.nan):
+            with pytest.raises(ValueError, match="forgetting factor"):
+                field.forget(bad)
+        # a forgotten sample counts γ: the same as one of noise σ²/γ
+        x, y = drive(120)
+        noisy = self.build(model, device)
+        feed(noisy, samples(x, y, noise_variance=np.full(120, 4.0)), 20)
+        told = noisy.predict(PLACES)
+        assert torch.allclose(after.mean, told.mean, rtol=1e-8)
+        assert torch.allclose(after.variance, told.variance, rtol=1e-7)
+
+    def test_resume_is_bit_for_bit(self, model, device):
+        x, y = drive(200)
+        batch = samples(x, y)
+        settings = {"learn_hyperparameters": True, "memory_size": 60, "max_inducing": 30}
+        straight, first = (self.build(model, device, **settings) for _ in range(2))
+        resumed = self.build(model, device, **settings)
+        for field in (straight, first):
+            for i in range(0, 100, 10):
+                field.update(batch[i: i + 10])
+                field.refine(math.inf)
+        state = copy.deepcopy(first.state_dict())
+        kept = copy.deepcopy(state)
+        resumed.load_state_dict(state)
+        assert same_state(resumed.state_dict(), kept)
+        for field in (straight, resumed):
+            for i in range(100, 200, 10):
+                field.update(batch[i: i + 10])
+                field.refine(math.inf)
+        assert same_state(straight.state_dict(), resumed.state_dict())
+        assert torch.equal(straight.predict(PLACES).mean, resumed.predict(PLACES).mean)
+        assert torch.equal(straight.predict(PLACES).variance, resumed.predict(PLACES).variance)
+        assert same_state(state, kept), "the map wrote into the state that it was loaded from"
+
+    def test_state_is_tensors_and_numbers_only(self, model, device):
+        for field in (self.build(model, device), self.built(model, device)):
+            for name, leaf in flat(field.state_dict()):
+                assert leaf is None or torch.is_tensor(leaf) or type(leaf) in (int, float, str, bool), (
+                    f"{name} is a {type(leaf).__name__}")
+
+    def test_a_state_that_does_not_fit_is_refused(self, model, device):
+        field = self.built(model, device)
+        good = field.state_dict()
+        before = copy.deepcopy(good)
+        other_scale = self.build(model, device, field_scale=1e-9).state_dict()
+        part = {k: v for k, v in good.items() if k != "theta"}
+        for bad in ({}, {"model": "nothing"}, good | {"model": "nothing"}, part, other_scale, good | {"theta": {}},
+                    good | {"generator": None}, None):
+            with pytest.raises(ValueError):
+                field.load_state_dict(bad)
+            assert same_state(before, field.state_dict()), "a refused state changed the map"
+
+    def test_an_empty_state_empties_the_map(self, model, device):
+        field = self.built(model, device)
+        field.load_state_dict(self.build(model, device).state_dict())
+        with pytest.raises(RuntimeError, match="no sample"):
+            field.predict(PLACES)
+        x, y = drive(120)
+        feed(field, samples(x, y), 20)
+        assert torch.equal(field.predict(PLACES).mean, self.built(model, device).predict(PLACES).mean)
+
+    def test_merge_is_the_union(self, model, device):
+        x, y = drive(160)
+        x = x + np.array([[40.3, -17.8]])
+        union = self.build(model, device, inducing_tolerance=1e-5)
+        feed(union, samples(x, y), 40)
+        left, right = (self.build(model, device, inducing_tolerance=1e-5) for _ in range(2))
+        feed(left, samples(x[:80], y[:80]), 40)
+        feed(right, samples(x[80:], y[80:]), 40)
+        kept = copy.deepcopy(right.state_dict())
+        left.merge(right)
+        places = PLACES + torch.tensor([[40.3, -17.8]])
+        got, expected = left.predict(places), union.predict(places)
+        assert float((got.mean - expected.mean).abs().max()) < 0.05 * UT
+        assert torch.allclose(got.variance, expected.variance, rtol=1e-3, atol=1e-5 * PRIOR_VARIANCE * UT**2)
+        assert same_state(kept, right.state_dict()), "the other map changed"
+
+    def test_merge_with_nothing_and_into_nothing(self, model, device):
+        fine = {"inducing_tolerance": 1e-5}
+        field, empty = self.built(model, device, **fine), self.build(model, device, **fine)
+        before = copy.deepcopy(field.state_dict())
+        field.merge(self.build(model, device))
+        assert same_state(before, field.state_dict())
+        empty.merge(field)
+        got, expected = empty.predict(PLACES), field.predict(PLACES)
+        assert float((got.mean - expected.mean).abs().max()) < 0.05 * UT
+        assert torch.allclose(got.variance, expected.variance, rtol=1e-3, atol=1e-5 * PRIOR_VARIANCE * UT**2)
+
+    def test_merge_refuses_what_cannot_be_added(self, model, device):
+        field = self.built(model, device)
+        before = copy.deepcopy(field.state_dict())
+        other = self.build(model, device, field_scale=1e-9)
+        x, y = drive(20)
+        other.update(samples(x, y))
+        two = self.build(model, device)
+        two.update(samples(*drive(20, channels=2)))
+        for bad in (other, two, object()):
+            with pytest.raises(ValueError):
+                field.merge(bad)
+            assert same_state(before, field.state_dict()), "a refused merge changed the map"
+
+    def test_refine_is_bounded_work(self, model, device):
+        field = self.built(model, device, learn_hyperparameters=True)
+        assert field.refine(0.0) is True, "20 samples and more leave steps owed"
+        assert field.refine(math.inf) is False and field.refine(math.inf) is False
+        assert self.built(model, device).refine(math.inf) is False
+        assert set(field.hyperparameters()) >= {"lengthscale", "signal_stddev", "noise_stddev", "constant_stddev"}
+        assert field.hyperparameters()["signal_stddev"] != SETTINGS["signal_stddev"], "nothing was learned"
+
+    def test_large_coordinates_lose_nothing(self, model, device):
+        x, y = drive(120)
+        x = np.round(x * 2**20) / 2**20  # so that x + 2^20 is exact
+        near, far = self.build(model, device), self.build(model, device)
+        shift = np.array([[2.0**20, -(2.0**20)]])
+        feed(near, samples(x, y), 30)
+        feed(far, samples(x + shift, y), 30)
+        places = torch.round(PLACES * 2**20) / 2**20
+        a, b = near.predict(places), far.predict(places + torch.from_numpy(shift))
+        assert torch.allclose(a.mean, b.mean, rtol=1e-9) and torch.allclose(a.variance, b.variance, rtol=1e-7)

@@ -1,0 +1,111 @@
+"""Factorisations: no jitter where none is needed, as little as helps where it is, and an error where nothing does."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gp_mapping.core.linalg import NumericalError, cholesky, solve_lower
+from gp_mapping.core.linalg import pivoted_cholesky as pivoted_by_rows
+
+
+def random_psd(n, rank, seed):
+    w = torch.from_numpy(np.random.default_rng(seed).normal(size=(rank, n)))
+    return w.mT @ w
+
+
+def pivoted_cholesky(a, tolerance, rank):
+    """Of a matrix that is there in full."""
+    return pivoted_by_rows(len(a), a.diagonal(), a.__getitem__, tolerance, rank)
+
+
+def test_no_jitter_where_none_is_needed():
+    a = random_psd(20, 20, 0) + torch.eye(20, dtype=torch.float64)
+    factor, jitter = cholesky(a)
+    assert jitter == 0.0 and torch.allclose(factor @ factor.mT, a, rtol=1e-12)
+    assert cholesky(torch.zeros(0, 0, dtype=torch.float64))[1] == 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_singular_matrix_gets_the_first_rung_that_helps(dtype):
+    a = random_psd(20, 4, 1).to(dtype)
+    factor, jitter = cholesky(a)
+    epsilon = torch.finfo(dtype).eps * float(a.diagonal().mean())
+    assert 9 * epsilon < jitter < 1e6 * epsilon
+    assert torch.allclose(factor @ factor.mT, a + jitter * torch.eye(20, dtype=dtype), rtol=1e-3,
+                          atol=20 * epsilon)
+    smaller = a + (jitter / 10.0) * torch.eye(20, dtype=dtype)
+    rung = round(np.log10(jitter / epsilon))
+    assert rung == 1 or int(torch.linalg.cholesky_ex(smaller)[1]) != 0, "a smaller rung would have done"
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
+def test_what_cannot_be_factored_is_an_error(bad):
+    a = torch.eye(5, dtype=torch.float64)
+    a[2, 2] = bad
+    with pytest.raises(NumericalError, match="5 x 5"):
+        cholesky(a)
+    with pytest.raises(NumericalError):
+        cholesky(torch.zeros(3, 3, dtype=torch.float64))
+
+
+def test_solve_lower():
+    factor = torch.linalg.cholesky(random_psd(8, 8, 2) + torch.eye(8, dtype=torch.float64))
+    right = torch.from_numpy(np.random.default_rng(3).normal(size=(8, 3)))
+    assert torch.allclose(factor @ solve_lower(factor, right), right)
+    assert torch.allclose(factor.mT @ solve_lower(factor, right, transpose=True), right)
+
+
+def check_pivoted(a, tolerance, rank):
+    pivots, rows = pivoted_cholesky(a, tolerance, rank)
+    scale = float(a.diagonal().max())
+    assert len(set(pivots)) == len(pivots) <= min(rank, len(a)) and rows.shape == (len(pivots), len(a))
+    residual = a - rows.mT @ rows
+    assert float(residual.diagonal().min()) > -1e-9 * scale
+    if len(pivots) < min(rank, len(a)):
+        assert float(residual.diagonal().max()) <= tolerance + 1e-9 * scale
+    if pivots:
+        lower = rows[:, pivots].mT
+        assert torch.equal(lower, lower.tril()) and float(lower.diagonal().min()) ** 2 > tolerance * (1 - 1e-9)
+        assert torch.allclose(lower @ lower.mT, a[pivots][:, pivots], atol=1e-9 * scale)
+        assert all(x >= y - 1e-9 * scale for x, y in zip(lower.diagonal(), lower.diagonal()[1:])), "not greedy"
+    return pivots, residual
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 25), rank=st.integers(1, 25), seed=st.integers(0, 10**6), most=st.integers(0, 30),
+       share=st.sampled_from([1e-8, 1e-3, 0.3, 2.0]))
+def test_pivoted_cholesky_on_any_matrix(n, rank, seed, most, share):
+    a = random_psd(n, rank, seed)
+    check_pivoted(a, share * float(a.diagonal().max()), most)
+
+
+def test_pivoted_cholesky_ends_at_the_rank_and_takes_the_largest_first():
+    a = random_psd(20, 4, 5)
+    pivots, residual = check_pivoted(a, 1e-9, 20)
+    assert len(pivots) == 4 and pivots[0] == int(a.diagonal().argmax())
+    assert float(residual.abs().max()) < 1e-9
+
+
+def test_repeated_points_are_taken_once():
+    x = torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    a = torch.exp(-(x[:, None] - x[None]) ** 2)
+    pivots, _ = check_pivoted(a, 1e-6, 5)
+    assert sorted(x[pivots].tolist()) == [0.0, 1.0]
+
+
+def test_nan_is_never_a_pivot():
+    a = torch.full((3, 3), float("nan"), dtype=torch.float64)
+    assert pivoted_cholesky(a, 1e-6, 3)[0] == []
+
+
+def test_only_the_rows_of_pivots_are_asked_for():
+    a, asked = random_psd(20, 20, 7), []
+
+    def row(p):
+        asked.append(p)
+        return a[p]
+
+    pivots, _ = pivoted_by_rows(20, a.diagonal(), row, 1e-9, 5)
+    assert asked == pivots and len(pivots) == 5

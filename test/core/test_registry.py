@@ -1,0 +1,73 @@
+"""create_map and its settings: every mistake has an answer that says what to write."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from gp_mapping import FieldMap, MapSettings, create_map
+from gp_mapping.core.registry import build_map, model_names
+
+
+def test_the_models_are_the_choices_of_the_setting():
+    assert set(model_names()) == set(MapSettings.__dataclass_fields__["model"].metadata["choices"])
+    for name in model_names():
+        assert isinstance(create_map(name), FieldMap) and isinstance(build_map(MapSettings(model=name)), FieldMap)
+
+
+def test_settings_reach_the_map():
+    field = create_map("dual_svgp", lengthscale=0.3, signal_stddev=5e-6, noise_stddev=2e-6, constant_stddev=1e-5,
+                       heading_stddev=4e-7, time_offset=0.1, max_inducing=17, memory_size=23, inducing_tolerance=0.1,
+                       seed=5, dtype="float32", kernel="rbf", learn_hyperparameters=False, learn_time_offset=False)
+    expected = {"lengthscale": 0.3, "signal_stddev": 5e-6, "noise_stddev": 2e-6, "constant_stddev": 1e-5,
+                "heading_stddev": 4e-7, "time_offset": 0.1}
+    assert {name: field.hyperparameters()[name] for name in expected} == pytest.approx(expected)
+    assert (field.max_inducing, field.memory_size, field.tolerance, field.dtype) == (17, 23, 0.1, torch.float32)
+    assert field.theta.kernel_name == "rbf" and field.learner is None
+    assert torch.equal(field.generator.get_state(), torch.Generator().manual_seed(5).get_state())
+
+
+@pytest.mark.parametrize("model, settings, words", [
+    ("wizard", {}, "'wizard' is not one of .*dual_svgp"),
+    ("exact", {"colour": 1}, "unknown setting 'colour'; known are model"),
+    ("exact", {"inducing_inputs": [[0.0, 0.0]]}, "no inducing inputs"),
+    ("exact", {"lengthscale": -1.0}, r"lengthscale: -1.0 m is outside \[0.001, 100000.0\]"),
+    ("exact", {"lengthscale": "long"}, "lengthscale: 'long' is str, expected float, for example 1.0"),
+    ("exact", {"lengthscale": float("nan")}, "not finite"),
+    ("exact", {"max_inducing": 2.5}, "max_inducing: 2.5 is float, expected int"),
+    ("exact", {"max_inducing": True}, "max_inducing: True is bool, expected int"),
+    ("exact", {"cells": 1}, "cells: 1 is int, expected bool"),
+    ("exact", {"kernel": "cubic"}, "'cubic' is not one of 'rbf'"),
+    ("exact", {"dtype": "float16"}, "not one of 'float64'"),
+    ("exact", {"device": "banana"}, "device"),
+])
+def test_mistakes_are_answered(model, settings, words):
+    with pytest.raises(ValueError, match=words):
+        create_map(model, **settings)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_a_device_that_is_not_here_is_refused():
+    with pytest.raises(ValueError, match="no CUDA device here"):
+        create_map("dual_svgp", device="cuda")
+
+
+def test_whole_numbers_pass_as_floats():
+    assert MapSettings(lengthscale=2).lengthscale == 2.0 and type(MapSettings(lengthscale=2).lengthscale) is float
+
+
+def test_every_setting_says_what_it_is():
+    """ROS parameters, --params files and config/mapping.yaml are made from these."""
+    for f in dataclasses.fields(MapSettings):
+        meta = f.metadata
+        assert len(meta["doc"]) > 8, f.name
+        if type(f.default) in (int, float):
+            assert meta["low"] is not None and meta["high"] is not None, f.name
+            assert meta["low"] <= f.default <= meta["high"], f.name
+        if type(f.default) is float:
+            assert meta["unit"] or f.name in ("inducing_tolerance", "unknown_ratio"), f"{f.name} has no unit"
+
+
+def test_settings_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        MapSettings().seed = 3

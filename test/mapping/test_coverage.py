@@ -1,0 +1,84 @@
+"""Honest intervals where noise is correlated in time: synthetic passes of a known field, held-out passes."""
+
+import numpy as np
+import pytest
+import torch
+from mapping_data import drive
+
+from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.session import MapSession
+
+
+def coverage(session, run) -> float:
+    p = session.predict(run.x)
+    inside = (run.y - p.mean).abs() <= 1.96 * p.measurement_variance.sqrt()
+    return float(inside.double().mean())
+
+
+def passes(count, start=0):
+    """Every other pass across, each with an error of its own; 6 m × 4 m, about 20 minutes a dozen."""
+    return [drive(start + i, start=1000.0 * i, noise=1.2, length=4.0, lanes=4, across=bool(i % 2),
+                  origin=(0.05 * i, -0.03 * i)) for i in range(count)]
+
+
+@pytest.mark.parametrize("seed", [0, 50])
+def test_coverage_of_held_out_passes(seed):
+    runs = passes(6, seed)
+    session = MapSession(MapSettings())
+    for run in runs[:4]:
+        session.ingest(run)
+        session.break_pass()
+    got = [coverage(session, run) for run in runs[4:]]
+    assert 0.90 <= np.mean(got) <= 0.98, got
+    # the noise is that of the passes (1.2 and .16 white), not that of the cells or of the likelihood
+    assert 0.9e-6 < session.noise_variance**0.5 < 1.7e-6
+
+
+def test_white_noise_taken_at_its_word_is_over_confident():
+    """What the cells and the predictive noise are for: without them the same data are believed too much."""
+    runs = passes(5, 7)
+    naive, honest = (MapSession(MapSettings(**s)) for s in (
+        {"cells": False, "predictive_noise": False, "memory_size": 400, "noise_stddev": 0.2e-6,
+         "learn_hyperparameters": False, "lengthscale": 1.2}, {}))
+    for session in (naive, honest):
+        for run in runs[:3]:
+            session.ingest(run)
+            session.break_pass()
+    assert coverage(naive, runs[4]) < 0.7 < 0.88 < coverage(honest, runs[4])
+
+
+def test_scores_need_a_metre_of_path():
+    """No score against a map that has just seen the place: a run of less than a metre gives none."""
+    session = MapSession(MapSettings())
+    run = drive(0, lanes=1)
+    session.ingest(run[:220])  # 0.9 m
+    assert session.report()["scores"] == 0
+    session.ingest(run[220:900])
+    assert session.report()["scores"] > 10
+    off = MapSession(MapSettings(predictive_noise=False))
+    off.ingest(run)
+    assert off.noise_variance == pytest.approx(float(off.map.predict(torch.zeros(1, 2)).noise_variance[0]))
+
+
+def test_a_standing_robot_does_not_fill_the_scores():
+    run = drive(0, lanes=2)
+    session = MapSession(MapSettings())
+    session.ingest(run)
+    before = session.report()["scores"]
+    n = 3000
+    stamp = run.stamp[-1] + 0.02 * torch.arange(1, n + 1)
+    still = Samples(run.x[-1:].repeat(n, 1), run.y[-1:].repeat(n, 1), stamp=stamp)
+    session.ingest(still)
+    session.flush()
+    assert session.report()["scores"] <= before + 10
+
+
+@pytest.mark.parametrize("cells", [True, False])
+def test_nothing_changed_and_nothing_is_found_changed(cells):
+    """Correlated noise of six passes is no change of the field: a false alarm forgets what was learned."""
+    session = MapSession(MapSettings(cells=cells, memory_size=200, max_inducing=60, lengthscale=1.2, heading_stddev=0.0,
+                                     learn_hyperparameters=False, learn_time_offset=False, noise_stddev=1e-6))
+    for run in passes(6, 20):
+        session.ingest(run)
+        session.break_pass()
+    assert session.changes == ()

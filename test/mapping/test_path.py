@@ -1,0 +1,72 @@
+"""The path: its length without the pose's noise, its bounds, and a bounded trace."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from gp_mapping.mapping.path import Path
+
+
+def test_length_and_bounds_of_a_known_way():
+    path = Path(0.1)
+    for x in np.linspace(0, 3, 301):
+        path.add([x, -1.0])
+    for y in np.linspace(-1, 1, 201):
+        length = path.add([3.0, y])
+    assert length == path.length == pytest.approx(5.0, abs=0.02)
+    assert path.bounds() == ([0.0, -1.0], [3.0, 1.0])
+    points = path.points().numpy()
+    assert 45 <= len(points) <= 51
+    assert np.linalg.norm(np.diff(points, axis=0), axis=1).min() >= 0.1 * (1 - 1e-9)
+
+
+def test_a_standing_robot_with_pose_noise_drives_nowhere():
+    path, rng = Path(0.1), np.random.default_rng(0)
+    for _ in range(5000):
+        path.add(list(rng.normal(0, 0.001, 2)))
+    assert path.length < 0.05 and len(path.points()) == 1
+
+
+def test_the_way_between_passes_is_not_driven():
+    path = Path(0.1)
+    path.add([0.0, 0.0])
+    path.add([1.0, 0.0])
+    path.lift()
+    path.add([50.0, 0.0])
+    path.add([51.0, 0.0])
+    assert path.length == pytest.approx(2.0)
+    assert path.bounds()[1] == [51.0, 0.0]
+
+
+def test_the_trace_is_bounded_and_covers_the_whole_way():
+    path = Path(0.1)
+    for i in range(60000):
+        path.add([0.11 * i, 0.0])
+    points = path.points()
+    assert len(points) <= 20001 and path.length == pytest.approx(0.11 * 59999)
+    gaps = points[1:, 0] - points[:-1, 0]
+    assert float(points[0, 0]) == 0.0 and float(points[-1, 0]) > 0.98 * 0.11 * 59999 and float(gaps.max()) < 1.0
+
+
+def test_empty():
+    assert Path(0.1).points().shape == (0, 2)
+
+
+def test_resume():
+    one, rng = Path(0.1), np.random.default_rng(1)
+    way = rng.normal(0, 0.05, (400, 2)).cumsum(0).tolist()
+    for x in way[:200]:
+        one.add(x)
+    state, other = copy.deepcopy(one.state_dict()), Path(5.0)
+    other.load_state_dict(state)
+    for x in way[200:]:
+        assert one.add(x) == other.add(x)
+    assert one.points().tolist() == other.points().tolist() and one.bounds() == other.bounds()
+    assert np.array_equal(state["points"], Path.points(_loaded(state))), "the state was written into"
+
+
+def _loaded(state):
+    path = Path(1.0)
+    path.load_state_dict(state)
+    return path

@@ -1,0 +1,148 @@
+"""Drawing: equal to asking directly, and drawing what changed equal to drawing all, within the limits of the issue."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from mapping_data import UT, drive
+
+from gp_mapping import MapSettings, Samples
+from gp_mapping.core.registry import build_map
+from gp_mapping.mapping.render import Renderer
+from gp_mapping.mapping.session import MapSession
+
+FIXED = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.5, "heading_stddev": 0.0}
+
+
+def off(grid, field) -> tuple[float, float]:
+    """Mean in predictive sd, and stddev relative, both the largest: grid against field.predict at its cells."""
+    told = field.predict(grid.centres())
+    mean, stddev = told.mean[:, 0].reshape(grid.shape), told.stddev[:, 0].reshape(grid.shape)
+    return (float(((grid.mean - mean).abs() / (told.variance[:, 0] + told.noise_variance[0]).sqrt().reshape(
+        grid.shape)).max()), float((grid.stddev / stddev - 1).abs().max()))
+
+
+def assert_good(grid, field, where=""):
+    mean, stddev = off(grid, field)
+    assert mean <= 0.02 and stddev <= 0.02, f"{where}: mean {mean:.4f} predictive sd, stddev {stddev:.4f}"
+
+
+@pytest.mark.parametrize("length", [0.15, 0.5, 1.5])
+@pytest.mark.parametrize("model", ["dual_svgp", "exact"])
+def test_a_full_drawing_is_what_predict_says(model, length):
+    session = MapSession(MapSettings(model=model, **(FIXED | {"lengthscale": length})))
+    session.ingest(drive())
+    session.flush()
+    assert_good(session.render(), session, f"ℓ = {length}")
+
+
+@pytest.mark.parametrize("origin", [(0.0, 0.0), (4e5 + 0.37, -1e6 + 0.123)])
+def test_drawing_what_changed_equals_drawing_all(origin):
+    """A lawnmower, drawn every few seconds, through windows that grow; then a second pass across."""
+    session = MapSession(MapSettings(**FIXED))
+    parts, drawn_cells = [], []
+    for seed, across in ((0, False), (1, True)):
+        run = drive(seed, start=1000.0 * seed, origin=origin, across=across)
+        parts += [run[i: i + 400] for i in range(0, len(run), 400)]
+    for i, part in enumerate(parts):
+        session.ingest(part)
+        if i % 3 == 2:
+            assert_good(session.render(), session, f"part {i}")
+            drawn_cells.append(session.renderer.cells_drawn)
+    assert min(drawn_cells[len(drawn_cells) // 2:]) < 0.6 * max(drawn_cells), "everything was drawn every time"
+    again = session.render()
+    assert again.revision == session.revision and torch.equal(again.mean, session.render().mean)
+
+
+def test_a_corner_that_was_never_visited_follows_the_constant():
+    """Far from the path the map is the field's mean, which every sample moves a little."""
+    session = MapSession(MapSettings(**(FIXED | {"lengthscale": 0.2})))
+    stamps = np.arange(0, 60, 0.02)
+    way = np.stack([np.clip(0.2 * stamps, 0, 6), np.clip(0.2 * stamps - 6, 0, 6)], 1)  # an L: 6 m along, 6 m up
+    y = (48 + np.where(way[:, 1:] > 0, 25.0, -5.0) + np.sin(3 * way.sum(1, keepdims=True))) * UT
+    samples = Samples(way, y, stamp=stamps)
+    for i in range(0, len(samples), 150):
+        session.ingest(samples[i: i + 150])
+        assert_good(session.render(), session, f"after {0.2 * stamps[i]:.1f} m")
+
+
+def test_many_samples_between_two_drawings():
+    """Nobody looks for ten minutes: what was touched first is redrawn too."""
+    settings = MapSettings(**FIXED)
+    field, renderer = build_map(settings), Renderer(settings)
+    bounds, corners = ([0.0, 0.0], [20.0, 4.0]), torch.tensor([[0.0, 0.0], [20.0, 4.0]], dtype=torch.float64)
+    field.update(Samples(corners, torch.full((2, 1), 48 * UT)))
+    renderer.render(field, bounds, UT, 0)
+    x = torch.linspace(0, 3, 30, dtype=torch.float64)
+    first = torch.stack([x, torch.ones_like(x)], 1)
+    field.update(Samples(first, torch.full((30, 1), 60 * UT)))
+    for place in first:
+        renderer.touch(place[None])
+    there = torch.tensor([[18.0, 3.0]], dtype=torch.float64)
+    for _ in range(6000):
+        renderer.touch(there)
+    field.update(Samples(there, torch.full((1, 1), 48 * UT)))
+    assert_good(renderer.render(field, bounds, UT, 1), field)
+
+
+def test_the_grid_grows_with_the_path_and_keeps_its_lattice():
+    session = MapSession(MapSettings(**FIXED))
+    run = drive(length=6.0, lanes=2)
+    session.ingest(run[:500])
+    small = session.render()
+    session.ingest(run[500:])
+    large = session.render()
+    low, high = run.x.min(0).values, run.x.max(0).values
+    for grid, part in ((small, run[:500]), (large, run)):
+        low, high = part.x.min(0).values - 0.5, part.x.max(0).values + 0.5
+        assert grid.origin[0] <= low[0] + 1e-9 and grid.origin[1] <= low[1] + 1e-9
+        assert grid.origin[0] + grid.shape[1] * grid.resolution >= high[0] - 1e-9
+        assert grid.origin[1] + grid.shape[0] * grid.resolution >= high[1] - 1e-9
+        assert grid.resolution == 0.05 and grid.stddev.shape == grid.mean.shape == grid.known.shape == grid.shape
+    shift = (small.origin[0] - large.origin[0]) / 0.05
+    assert abs(shift - round(shift)) < 1e-6 and large.mean.numel() > small.mean.numel()
+
+
+def test_bounded_by_max_grid_cells():
+    session = MapSession(MapSettings(max_grid_cells=900, **FIXED))
+    session.ingest(drive())
+    grid = session.render()
+    assert grid.mean.numel() <= 900 and grid.resolution > 0.05
+    assert math.log2(grid.resolution / 0.05) == round(math.log2(grid.resolution / 0.05))
+    assert_good(grid, session)
+
+
+def test_known_is_where_something_was_learned():
+    session = MapSession(MapSettings(**(FIXED | {"margin": 4.0})))
+    session.ingest(drive(lanes=2, length=3.0))
+    grid = session.render()
+    centres = grid.centres().reshape(*grid.shape, 2)
+    away = torch.cdist(centres.reshape(-1, 2), session.path).min(1).values.reshape(grid.shape)
+    assert bool(grid.known[away < 0.15].all()) and not bool(grid.known[away > 2.0].any())
+    assert torch.equal(grid.known, grid.stddev <= 0.8 * session.map.hyperparameters()["signal_stddev"])
+    assert grid.known.dtype == torch.bool and grid.mean.dtype == grid.stddev.dtype == torch.float64
+    assert grid.noise_stddev == pytest.approx(math.sqrt(session.noise_variance))
+
+
+def test_a_drawing_is_the_readers_own():
+    session = MapSession(MapSettings(**FIXED))
+    run = drive(lanes=2)
+    session.ingest(run[:1000])
+    grid = session.render()
+    kept = grid.mean.clone()
+    session.ingest(run[1000:])
+    session.render()
+    assert torch.equal(grid.mean, kept)
+    grid.mean.zero_()
+    assert float(session.render().mean.min()) > 0
+
+
+def test_a_change_of_everything_is_drawn():
+    """Learning, forgetting and moved inputs change the map where no new sample is."""
+    session = MapSession(MapSettings(max_inducing=60, forgetting_time=200.0))
+    run = drive()
+    for i in range(0, len(run), 500):
+        session.ingest(run[i: i + 500])
+        assert_good(session.render(), session, f"{i}")
+    assert session.report()["learning_steps"] > 0
