@@ -66,11 +66,11 @@ def mapped(bags, tmp_path_factory):
 
 def test_help_names_every_command():
     out, _ = gp_mapping("--help")
-    assert all(f"\n  {name} " in out for name in ("demo", "map", "play", "import", "plot", "bench"))
+    assert all(f"\n  {name} " in out for name in ("demo", "map", "play", "import", "plot", "calibrate", "bench"))
 
 
 @pytest.mark.parametrize("command", [["map"], ["import"], ["import", "magnetic-csv"], ["plot"], ["bench"], ["play"],
-                                     ["demo"]])
+                                     ["demo"], ["calibrate"]])
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as exit_:
         cli.main([*command, "--help"])
@@ -203,6 +203,10 @@ def test_import_then_map_the_real_recordings(tmp_path):
     (["map", "{bags}/a", "--output", "{tmp}/o", "--field-topic", "/odometry"], "/odometry is a nav_msgs/msg/Odometry"),
     (["map", "{bags}/a", "--output", "{tmp}/o", "--set", "odometry_frame=map"], "no measurement could be .*'odom'"),
     (["map", "{bags}/a", "--output", "{tmp}/o", "--suggest", "-1"], "expected 0 or more"),
+    (["map", "{bags}/a", "--output", "{tmp}/o", "--set", "sensor=smell"], "sensor: 'smell' is not one of"),
+    (["map", "{bags}/a", "--output", "{tmp}/o", "--set", "sensor=range"], "no messages of type sensor_msgs/msg/Range"),
+    (["calibrate", "{bags}/absent"], "absent: no such bag"),
+    (["calibrate", "{bags}/a", "--output", "{tmp}/o"], "turn on the spot"),
     (["plot", "{tmp}/none"], "no such checkpoint"),
     (["plot", "{bags}/a/a.mcap", "--output", "{tmp}/p.bmp"], "expected a name that ends in .png"),
     (["import", "magnetic-csv", "{tmp}/none", "--output", "{tmp}/b"], "no such folder"),

@@ -76,6 +76,10 @@ class PoseBuffer:
             del self._poses[:-self.size]
         return None
 
+    def trim(self, keep: int) -> None:
+        """Forget all but the newest `keep`."""
+        del self._poses[:-keep]
+
     def bracket(self, stamp: int, last_chance: bool = False) -> Bracket | DropReason | None:
         """The poses around a stamp (ns); None: not known yet; a reason: never.
 

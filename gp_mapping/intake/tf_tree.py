@@ -17,6 +17,8 @@ from gp_mapping.intake.transforms import IDENTITY, Transform, slerp
 
 __all__ = ["Missing", "TfTree"]
 
+_UNUSED = 1000  # transforms kept of a link that no look-up has met: joints of an arm, wheels
+
 
 class Missing(NamedTuple):
     """Why there is no transform, in words; reason None: it may still come."""
@@ -94,6 +96,8 @@ class TfTree:
         if jumped:
             self._moving = {self.epoch: links, self.epoch + 1: {}}
             self.epoch, self._newest = self.epoch + 1, None
+        if child not in self._used and len(link.transforms) > _UNUSED:
+            link.transforms.trim(_UNUSED // 2)
         self._moving[self.epoch][child] = link
         self._newest = stamp if self._newest is None else max(stamp, self._newest)
         return None

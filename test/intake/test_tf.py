@@ -79,6 +79,16 @@ def test_two_parents_of_one_frame_are_reported():
     assert "'base_link' was below 'map' and is now below 'odom'" in out.warnings[0]
 
 
+def test_links_that_nobody_asks_for_take_little_memory():
+    out = TfTree(lambda: PoseBuffer(5000), 10**9)
+    for i in range(6000):
+        out.add(tf_message((i / 100, "map", "base_link"), (i / 100, "base_link", "wheel")))
+        if i == 10:
+            out.lookup("map", "base_link", 50_000_000)
+    sizes = {child: len(link.transforms) for child, link in out._moving[0].items()}
+    assert sizes["base_link"] == 6000 and sizes["wheel"] <= 1000
+
+
 def settle(intake, messages, finish=True):
     for message in messages:
         if hasattr(message, "transforms"):
