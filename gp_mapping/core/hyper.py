@@ -110,7 +110,7 @@ class HyperLearner:
     RATES = (0.05, 0.05, 0.05, 0.05, 0.01, 0.002, 0.002)
 
     def __init__(self, theta: Theta, prior: Theta, prior_sd=(0.5, 1.0, 1.0, 1.0, 0.2, 0.05, 0.05),
-                 free=(True, True, True, True, True, False, False), adopt_change: float = 0.05):
+                 free=(True, True, True, True, True, False, False), adopt_change: float = 0.1):
         self.theta, self.prior, self.adopt_change = theta, prior, adopt_change
         self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
         mask = [bool(f) for f in free]

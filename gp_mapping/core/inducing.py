@@ -74,30 +74,31 @@ class Basis:
         """k(x, x) − q(x, x), the prior variance that the inducing inputs do not reach: (N,), at least 0."""
         return (self.kernel.diag(x) - white[self.features:].square().sum(0)).clamp_min(0.0)
 
-    def grow(self, x: Tensor, white: Tensor, candidates: int, tolerance: float, room: int | None = None) -> Tensor:
-        """Append, greedily, those of the first `candidates` x whose residual exceeds the tolerance.
+    def grow(self, x: Tensor, white: Tensor, among: slice, tolerance: float, room: int | None = None) -> Tensor:
+        """Append, greedily, those of x[among] whose residual exceeds the tolerance.
 
         white: a(x) (features + M, N).  tolerance: absolute.  room: most inputs to add.
         Returns the new rows of a(x) for all x: (added, N).
         """
         room = self.capacity - len(self) if room is None else min(room, self.capacity - len(self))
-        residual = self.residual(x[:candidates], white[:, :candidates])
-        wanting = (residual > tolerance).nonzero()[:, 0]
+        residual = self.residual(x[among], white[:, among])
+        wanting = (residual > tolerance).nonzero()[:, 0] + (among.start or 0)
         if room <= 0 or not len(wanting):
             return white.new_empty((0, len(x)))
         inducing = white[self.features:]
         chosen = inducing[:, wanting]
         covariance = self.kernel(x[wanting], x[wanting]) - chosen.mT @ chosen
-        pivots, rows = pivoted_cholesky(covariance, tolerance, room)
+        pivots, rows = pivoted_cholesky(len(wanting), covariance.diagonal(), covariance.__getitem__, tolerance, room)
+        if not pivots:
+            return white.new_empty((0, len(x)))
         picked = wanting[pivots]
         lower = rows[:, pivots].mT.contiguous()  # (added, added)
         cross = self.kernel(x[picked], x) - inducing[:, picked].mT @ inducing
-        new_rows = solve_lower(lower, cross) if pivots else white.new_empty((0, len(x)))
         m, k = len(self), len(pivots)
         self._buffer[m: m + k, :m] = inducing[:, picked].mT.to(self.dtype)
         self._buffer[m: m + k, m: m + k] = lower.to(self.dtype)
         self.z = torch.cat([self.z, x[picked]])
-        return new_rows
+        return solve_lower(lower, cross)
 
     def copy(self, capacity: int | None = None) -> "Basis":
         """The same basis in a buffer of its own."""
@@ -122,4 +123,7 @@ class Basis:
 
 def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:
     """Indices of x (N, D), greedily, until no residual prior variance exceeds the tolerance or rank is reached."""
-    return pivoted_cholesky(kernel(x, x), tolerance, rank)[0]
+    def row(p: int) -> Tensor:
+        return kernel(x[p: p + 1], x)[0]
+
+    return pivoted_cholesky(len(x), kernel.diag(x), row, tolerance, rank)[0]

@@ -40,14 +40,14 @@ def solve_lower(factor: Tensor, right: Tensor, transpose: bool = False) -> Tenso
     return torch.linalg.solve_triangular(factor, right, upper=False)
 
 
-def pivoted_cholesky(matrix: Tensor, tolerance: float, rank: int) -> tuple[list[int], Tensor]:
+def pivoted_cholesky(size: int, diagonal: Tensor, row_of, tolerance: float, rank: int) -> tuple[list[int], Tensor]:
     """Greedy pivots p_1, p_2, … of A, each where the residual diagonal is largest, while it exceeds the tolerance.
 
-    matrix: (N, N).  tolerance: absolute, in A's units.  rank: most pivots wanted.
+    size: N.  diagonal: of A (N,).  row_of: p → row p of A (N,), asked for pivots only.  tolerance: in A's units.
     Returns the pivots in order and rows W (r, N) with A ≈ WᵀW; W[:, pivots]ᵀ is the Cholesky factor of A at the pivots.
     """
-    residual = matrix.diagonal().clone()
-    rows = matrix.new_zeros((min(rank, len(matrix)), len(matrix)))
+    residual = diagonal.clone()
+    rows = diagonal.new_zeros((min(rank, size), size))
     pivots: list[int] = []
     while len(pivots) < len(rows):
         value, index = residual.max(0)
@@ -55,10 +55,10 @@ def pivoted_cholesky(matrix: Tensor, tolerance: float, rank: int) -> tuple[list[
         if not best > tolerance:
             break
         k = len(pivots)
-        row = (matrix[p] - rows[:k, p] @ rows[:k]) / best**0.5
+        row = torch.addmv(row_of(p), rows[:k].mT, rows[:k, p], alpha=-1.0) / best**0.5
         row[pivots] = 0.0  # their residual is zero; rounding would say otherwise
         rows[k] = row
-        residual = residual - row * row
+        residual.addcmul_(row, row, value=-1.0)
         pivots.append(p)
-        residual[pivots] = -1.0
+        residual[p] = -1.0
     return pivots, rows[: len(pivots)]

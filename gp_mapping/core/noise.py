@@ -118,6 +118,7 @@ class CellAverager:
 class PredictiveNoise:
     """σ² = argmin Σ [log(v + σ²) + r²/(v + σ²)] over a bounded window of scores (r, v): residual and latent variance.
 
+    The sum runs over the scores whose latent variance is below four priors: elsewhere a bad guess would pass for noise.
     `prior` (variance) counts as `prior_count` scores with v = 0 and r² = prior: the first scores cannot mislead.
     """
 
@@ -138,7 +139,8 @@ class PredictiveNoise:
         """The fitted σ²: the best of a grid in log σ² over [1e-4, 1e4] prior, then golden section beside it."""
         if not len(self):
             return prior
-        r2, v, n0 = self.residual_square / prior, self.latent / prior, self.prior_count
+        known = self.latent <= 4.0 * prior
+        r2, v, n0 = self.residual_square[known] / prior, self.latent[known] / prior, self.prior_count
 
         def cost(logs: Tensor) -> Tensor:
             sigma = logs.exp()[:, None]

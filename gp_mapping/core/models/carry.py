@@ -44,29 +44,35 @@ def rest_of(model) -> Sites:
     return rest
 
 
-def basis_at(model, theta: Theta, budget: int) -> Basis:
-    """Inducing inputs for θ: the old ones that are still needed, and what the memory wants beside them."""
-    old, memory = model.basis.z, model.remembered_places(theta)
+def basis_at(model, theta: Theta, budget: int) -> tuple[Basis, Tensor]:
+    """Inducing inputs for θ, and the memory's features there: the old inputs, and what the memory wants beside them."""
+    old, places, heading = model.basis.z, model.remembered_places(theta), model.memory.heading
     empty = model.new_basis(theta, old.shape[1])
     if model.fixed is not None:
-        return Basis.at(old, empty)
+        basis = Basis.at(old, empty)
+        return basis, basis.white(places, heading)
     tolerance = model.tolerance * theta.signal**2
     if len(old) < budget:
-        basis = Basis.at(old[sorted(greedy_inputs(empty.kernel, old, tolerance / 4, len(old)))], empty)
-        for part in memory.split(_CHUNK):
-            basis.grow(part, basis.white(part), len(part), tolerance, budget - len(basis))
+        basis = Basis.at(old, empty)
+        if float(basis.L.diagonal().min()) ** 2 < tolerance / 4:  # the lengthscale grew: some are needed no more
+            basis = Basis.at(old[sorted(greedy_inputs(empty.kernel, old, tolerance / 4, len(old)))], empty)
+        white = basis.white(places, heading)
+        for start in range(0, len(places), _CHUNK):
+            among = slice(start, min(start + _CHUNK, len(places)))
+            white = torch.cat([white, basis.grow(places, white, among, tolerance, budget - len(basis))])
         if len(basis) < budget:
-            return basis
+            return basis, white
     # too little budget for this tolerance: the best choice from old inputs and memory alike
-    step = max(1, len(memory) // (2 * _CHUNK))
-    pool = torch.cat([old, memory[::step]])
-    return Basis.at(pool[greedy_inputs(empty.kernel, pool, tolerance / 4, budget)], empty)
+    step = max(1, len(places) // (2 * _CHUNK))
+    pool = torch.cat([old, places[::step]])
+    basis = Basis.at(pool[greedy_inputs(empty.kernel, pool, tolerance / 4, budget)], empty)
+    return basis, basis.white(places, heading)
 
 
 def to_theta(model, theta: Theta, budget: int) -> Carried:
     """The model's parts at θ. Raises NumericalError where they do not factor; the model itself is not touched."""
-    basis, memory = basis_at(model, theta, budget), model.memory
-    capacity = basis.features + model.max_inducing
+    basis, white = basis_at(model, theta, budget)
+    memory, capacity = model.memory, basis.features + model.max_inducing
     if model.rest_empty:
         sites = Sites(basis.size, model.sites.channels, capacity, model.device)
     else:
@@ -74,7 +80,6 @@ def to_theta(model, theta: Theta, budget: int) -> Carried:
         if model.rest_own_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
             rest.scale(model.theta.noise**2 / theta.noise**2)
         sites = rest.project(basis.transfer_from(model.basis.z, model.basis.L, model.theta), capacity)
-    white = basis.white(model.remembered_places(theta), memory.heading)
     if model.likelihood.conjugate:
         noise = model.noise(memory.noise, memory.extra, theta)
         beta = memory.weight / noise
@@ -113,7 +118,7 @@ def fantasize(model, x: Tensor):
     new = duplicate(model, len(inner))
     mean, _ = before.inner(inner)
     white = new.basis.white(inner)
-    rows = new.basis.grow(inner, white, len(inner), 1e-6 * model.theta.signal**2)
+    rows = new.basis.grow(inner, white, slice(0, len(inner)), 1e-6 * model.theta.signal**2)
     new.sites.pad(len(rows))  # no border by the memory: it would move the mean
     beta = torch.full((len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=model.device)
     new.sites.add(torch.cat([white, rows]), beta, beta[:, None] * mean)

@@ -138,12 +138,12 @@ class DualSVGP(ScaledMap):
         return white, added, removed
 
     def _move(self) -> int:
-        """The budget is full: choose z again, a twentieth fewer, from old z and memory alike. How many left.
+        """The budget is full: choose z again, a tenth fewer, from old z and memory alike. How many left.
 
         From then on only samples pay whose residual is twice the least that the new choice has.
         """
         before = len(self.basis)
-        if not self.adopt(self.theta, before - max(1, before // 20)):
+        if not self.adopt(self.theta, before - max(1, before // 10)):
             return 0
         self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
         return before - len(self.basis)
@@ -156,7 +156,7 @@ class DualSVGP(ScaledMap):
             return white, 0
         remembered = self.memory.white(old)
         places, joint = torch.cat([x, self.remembered_places(self.theta)]), torch.cat([white, remembered], 1)
-        rows = self.basis.grow(places, joint, len(x), tolerance)
+        rows = self.basis.grow(places, joint, slice(0, len(x)), tolerance)
         fresh, recalled = rows[:, : len(x)], rows[:, len(x):]
         self.sites.pad(len(rows))
         self.sites.border(recalled, remembered, self.memory.beta, self.memory.lam)
