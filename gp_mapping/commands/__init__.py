@@ -9,6 +9,7 @@ __all__ = ["COMMANDS", "UsageError"]
 COMMANDS = {  # name -> (module, what it does)
     "demo": ("demo", "a simulated robot maps a magnetic field over real ROS 2, ends with a picture"),
     "map": ("map", "draw a map from recorded bags, and test it on others"),
+    "check": ("check", "say how far a map of a recording may be trusted, and what to mend on the robot first"),
     "play": ("play", "play a bag into running nodes, where `ros2 bag` is absent"),
     "import": ("import_data", "write a bag from recordings in another format"),
     "plot": ("plot", "draw a saved map"),

@@ -1,0 +1,128 @@
+"""`gp-mapping check BAG [--against BAG]`: how far a map of this recording may be trusted, and what to mend first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from io import BytesIO
+from pathlib import Path
+
+from gp_mapping.commands import UsageError
+from gp_mapping.commands.check_advice import Advice, advise
+from gp_mapping.commands.check_fit import changes_along, changes_of, fit, positions, quality, refits, split, whole
+from gp_mapping.commands.check_picture import draw_check
+from gp_mapping.commands.check_text import text_of
+from gp_mapping.commands.drive import plan_bags, samples_of
+from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
+from gp_mapping.commands.residuals import Residuals, residuals
+from gp_mapping.core.calibration import Calibration, calibration_report
+from gp_mapping.core.types import Samples
+from gp_mapping.intake import Intake
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.store.export import write_atomic
+from gp_mapping.store.picture import unit_text
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bags", nargs="+", metavar="BAG", help="rosbag2 folder, .mcap or .db3; several in this order")
+    parser.add_argument("--against", nargs="+", default=[], metavar="BAG", help="bags to test on; without it the last "
+                        "30 %% of BAG test and the rest maps")
+    parser.add_argument("--output", default="check", metavar="DIR", help="for report.json and check.png "
+                        "(default: %(default)s)")
+    parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
+    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
+    parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
+                        "or poses")
+    parser.add_argument("--no-refits", action="store_true", help="do not map again to say what each correction gains")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
+
+
+def _say(text: str) -> None:
+    print(f"check: {text}", file=sys.stderr, flush=True)
+
+
+def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[Samples], Intake]:
+    """The passes of some bags. UsageError where nothing could be used."""
+    plans, intake = plan_bags(bags, parameters.intake, topics), Intake(parameters.intake)
+    passes = whole(samples_of(plans, intake, label))
+    if not passes:
+        why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
+        raise UsageError(f"no measurement of {', '.join(map(str, bags))} could be used: {why}")
+    return passes, intake
+
+
+def run(args: argparse.Namespace) -> int:
+    """Map, test, calibrate, refit, report."""
+    values = read_parameter_file(args.params) if args.params else {}
+    parameters = Parameters.build(values | dict(map(parse_assignment, args.set)))
+    output = Path(args.output)
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is a file; --output takes a folder")
+    topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
+    train, intake = _read(args.bags, parameters, topics, "map")
+    intakes = [intake]
+    if args.against:
+        test, other = _read(args.against, parameters, topics, "test")
+        intakes.append(other)
+        how = f"maps {', '.join(map(str, args.bags))}, tests on {', '.join(map(str, args.against))}"
+    else:
+        train, test, how = split(train)
+    _say(f"{sum(map(len, train))} measurements map, {sum(map(len, test))} test")
+    session = fit(train, parameters.map)
+    if session.map.scaling is None:
+        raise UsageError("the part that maps is too short for a single cell; give a longer recording")
+    found = residuals(session, test, positions(train))
+    try:
+        calibration = calibration_report(session.map, session.noise_variance)
+    except RuntimeError as error:
+        raise UsageError(str(error)) from error
+    tried = {} if args.no_refits else refits(train, test, parameters.map, lambda name: _say("maps again, " +
+                                                                                         name.replace("_", " ")))
+    result = _result(session, found, calibration, tried, intakes, changes_along(session, test), parameters)
+    result |= {"how": how, "bags": [str(b) for b in args.bags], "against": [str(b) for b in args.against],
+               "mapped": sum(map(len, train)), "tested": len(found)}
+    tested, changes = result["test"], result["changes"] + result["changes_in_test"]
+    title = (f"RMSE {tested['rmse_ut']:.2f} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
+             f"{100 * tested['coverage']:.0f} %: {how}")
+    written = _write(output, result, draw_check(found, tested, session.path.numpy(), changes, result["unit"], title))
+    print(json.dumps(result, allow_nan=False) if args.json else text_of(result, calibration) + f"\nwritten: {written}")
+    return 0
+
+
+def _result(session: MapSession, found: Residuals, c: Calibration, tried: dict, intakes: list[Intake],
+            later: list[dict], parameters: Parameters) -> dict:
+    """All that is reported, in plain numbers."""
+    report, tested, changes = session.report(), quality(found), changes_of(session)
+    drops: dict[str, int] = {}
+    for one in intakes:
+        for name, count in one.drops.as_dict().items():
+            drops[name] = drops.get(name, 0) + count
+    unit, sensor = unit_text(session.settings.field_unit), parameters.intake.sensor
+    named = "magnetometer" if sensor == "magnetic_field" else "sensor"
+    context = {"unit": unit, "sensor": named, "gross": report["gross_errors"], "measurements": report["samples"],
+               "dropped": sum(one.drops.measurements for one in intakes), "changes": changes + later,
+               "explained": intakes[0].drops.explain() + [w for one in intakes for w in one.warnings]}
+    mend: list[Advice] = advise(c, tested, tried, context)
+    return {"unit": unit, "sensor": named, "test": tested, "calibration": c.as_dict(), "plain": c.plain(named, unit),
+            "refits": tried, "gross_errors": report["gross_errors"], "weakened_cells": report["weakened_cells"],
+            "change_count": report["changes"], "changes": changes, "changes_in_test": later, "dropped": drops,
+            "warnings": [w for one in intakes for w in one.warnings], "explained": context["explained"],
+            "path_length": report["path_length"], "passes": report["passes"],
+            "mend": [{"text": a.text, "gain": a.gain} for a in mend]}
+
+
+def _write(output: Path, result: dict, figure) -> str:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        buffer = BytesIO()
+        figure.savefig(buffer, format="png", dpi=120)
+        write_atomic(output / "check.png", buffer.getvalue())
+        write_atomic(output / "report.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+    return f"{output / 'report.json'}, {output / 'check.png'}"
