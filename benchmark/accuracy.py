@@ -26,8 +26,8 @@ def sessions(table: Table, quick: bool) -> dict[str, dict]:
     train, (test,) = trials(TRAIN, quick), trials([TEST], quick)
     where, results = positions(train), {}
     ways = {"session, θ given, cells": GIVEN,
+            "session, θ given, cells, time offset learned": GIVEN | {"learn_time_offset": True},
             "session, θ given, raw samples": GIVEN | {"cells": False},
-            "the same, the model's noise for intervals": GIVEN | {"cells": False, "predictive_noise": False},
             "exact GP on the cells, θ given": GIVEN | {"model": "exact", "max_exact_samples": 20000},
             "session, θ learned online, defaults": {}}
     for name, settings in ways.items():
@@ -38,6 +38,9 @@ def sessions(table: Table, quick: bool) -> dict[str, dict]:
         size = len(session.inducing) or session.cell_count
         results[name] = evaluate(session, where, test)
         table.add(*row(name, size, results[name], seconds))
+        if not settings.get("cells", True):
+            own = evaluate(session.map, where, test)
+            table.add(*row("the same map, the model's noise for intervals", size, own, None))
         if not settings:
             table.add(*row("the same map, motion not told", size, evaluate(session, where, test, still=True), None))
             results["hyperparameters"] = session.report()["hyperparameters"]
@@ -75,14 +78,18 @@ def protocol_p(quick: bool) -> tuple[Table, list[Goal], dict]:
     table.notes = [f"θ given: Matérn-5/2, ℓ {protocol.LENGTHSCALE} m, s² {protocol.SIGNAL:g} µT², noise "
                    f"{protocol.NOISE} µT². M of the exact GP is its number of cells. s: processor time of streaming; "
                    "of fit and prediction for GPyTorch; of the fit, with k-means, for SGPR.",
+                   "θ given: nothing is learned, as with GPyTorch and SGPR. Where the time offset is learned the name "
+                   "says so; those two know of none, and are no match for it.",
                    "Learned: " + ", ".join(f"{k} {v * 1e6:.3g} µT" if k.endswith("stddev") else f"{k} {v:.3g}"
                                            for k, v in h.items() if isinstance(v, float)) + "."]
-    given, learned = results["session, θ given, cells"], results["session, θ learned online, defaults"]
-    goals = [Goal("Protocol P, θ given: RMSE", given["rmse_ut"], high=2.65, unit="µT"),
-             Goal("Protocol P, θ given: NLPD", given["nlpd"], high=2.15),
-             Goal("Protocol P, θ given: in 95 %", given["coverage"], low=0.92, high=0.97),
-             Goal("Protocol P, θ learned: RMSE", learned["rmse_ut"], high=3.0, unit="µT"),
-             Goal("Protocol P, θ learned: in 95 %", learned["coverage"], low=0.90, high=0.98)]
+    learned, goals = results["session, θ learned online, defaults"], []
+    for extra in ("", ", time offset learned"):
+        given, name = results[f"session, θ given, cells{extra}"], f"Protocol P, θ given{extra}"
+        goals += [Goal(f"{name}: RMSE", given["rmse_ut"], high=2.65, unit="µT"),
+                  Goal(f"{name}: NLPD", given["nlpd"], high=2.15),
+                  Goal(f"{name}: in 95 %", given["coverage"], low=0.92, high=0.97)]
+    goals += [Goal("Protocol P, θ learned: RMSE", learned["rmse_ut"], high=3.0, unit="µT"),
+              Goal("Protocol P, θ learned: in 95 %", learned["coverage"], low=0.90, high=0.98)]
     return table, goals, learned
 
 
@@ -118,7 +125,7 @@ def spread(quick: bool) -> Table:
     """Protocol P again with other seeds and other orders of the trials."""
     table = Table("Protocol P, θ learned online: other seeds, other orders of the trials", columns("run"))
     orders = [(1, 2, 3, 5), (5, 3, 2, 1), (3, 5, 1, 2), (2, 1, 5, 3)]
-    runs = [(TRAIN, seed) for seed in (1, 2, 3)] + [(order, 0) for order in orders[1:]]
+    runs = [(TRAIN, seed) for seed in (1, 2)] + [(order, 0) for order in orders[1:]]
     results, (test,) = [], trials([TEST], quick)
     for order, seed in runs[:2] if quick else runs:
         say(f"order {order}, seed {seed}")

@@ -20,7 +20,8 @@ __all__ = ["run", "tensor_bytes"]
 BATCH = 100
 _POOL = 16  # batches prepared beforehand and used in turn
 _GOALS_MS = {400: 6.0, 1000: 35.0}
-SETTINGS = {"lengthscale": LENGTHSCALE, "signal_stddev": 12e-6, "noise_stddev": 0.5e-6, "learn_hyperparameters": False}
+SETTINGS = {"lengthscale": LENGTHSCALE, "signal_stddev": 12e-6, "noise_stddev": 0.5e-6, "learn_hyperparameters": False,
+            "learn_time_offset": False}
 
 
 def say(text: str) -> None:
