@@ -129,7 +129,7 @@ class HyperLearner:
         n = len(x)
         pool = order.topk(min(self.NEWEST, n)).indices if draw[0] < 0.5 else torch.arange(n, device=x.device)
         centre = x[pool[int(draw[1] * len(pool))]]
-        near = ((x - centre).square().sum(1) <= (2.0 * self.prior.lengthscale) ** 2).nonzero()[:, 0]
+        near = ((x - centre).square().sum(1) <= (2.0 * self.prior.lengthscale) ** 2 * (1 + 1e-6)).nonzero()[:, 0]
         if len(near) > self.NEIGHBOURS:
             near = near[torch.randperm(len(near), generator=generator)[: self.NEIGHBOURS].to(x.device)]
         return near
@@ -164,7 +164,8 @@ class HyperLearner:
         self.second.mul_(0.999).add_(gradient.square(), alpha=0.001)
         first, second = self.first / (1 - 0.9**self.steps), self.second / (1 - 0.999**self.steps)
         rate = self.rates * min(1.0, (self.SETTLE / self.steps) ** 0.5)
-        moved = self.vector - rate * first / (second.sqrt() + 1e-8)
+        # 1e-3 nats: along a direction that the data say nothing of, rounding errors are no gradient to follow
+        moved = self.vector - rate * first / (second.sqrt() + 1e-3)
         centre = self.prior.vector()  # six prior standard deviations: beyond lies only a fault
         self.vector = torch.minimum(torch.maximum(moved, centre - 6 * self.prior_sd), centre + 6 * self.prior_sd)
         self.theta = self.theta.with_vector(self.vector)

@@ -3,7 +3,7 @@ something changed.
 
 A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubic spline does not follow: the mean within
 0.01 stddev, and, splined as a variance (not as a stddev or a logarithm, whose valleys along the path are sharp), the
-stddev within 2 %. New samples change the map within a few lengthscales: the rest is kept.
+stddev within 2 % at 999 cells of 1000. New samples change the map within a few lengthscales: the rest is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from gp_mapping.mapping.grid import FieldGrid, GridWindow
 __all__ = ["Renderer", "spline_operator"]
 
 _FRACTION = 12.0  # lattice points in a lengthscale
-_REACH = 4.0  # lengthscales within which a sample changes the map
+_REACH = 3.0  # lengthscales within which a sample changes the map for certain
+_SPOTS = 64  # points looked at in every call, to see whether the map has changed farther away
+_DRIFT = 0.01  # predictive standard deviations of mean, or share of stddev, beyond which a point has changed
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
 _KEEP = 8  # lattice points beyond a changed region that its spline coefficients reach
 
@@ -39,114 +41,180 @@ def spline_operator(nodes: np.ndarray, points: np.ndarray):
 
 
 class Renderer:
-    """Keeps the lattice and the drawn grid between calls. `touch` marks where samples came in."""
+    """Keeps lattice and drawn grid between calls. `touch` marks where samples came in.
+
+    A point becomes stale with a sample within _REACH lengthscales, and when the whole map changes.
+    _SPOTS points are looked at in every call: where they have drifted, their surroundings become stale too.
+    With a budget a call evaluates that many stale points, half of them nearest to the newest sample, half the ones
+    that have waited longest; what was never evaluated shows the prior.
+    """
 
     def __init__(self, settings: MapSettings):
         self.settings = settings
         self.window: GridWindow | None = None
+        self._lattice: _Lattice | None = None
         self._epoch: object = None
         self._touched: list[Tensor] = []
-        self.cells_drawn = 0  # lattice points evaluated by the last call
+        self.points_drawn, self.points_stale = 0, 0  # by the last call; after it
+        self._random = np.random.default_rng(settings.seed)
 
     def touch(self, x: Tensor) -> None:
-        """Samples at x (N, 2) metres entered the map. Bounded: many become their bounding box's corners and centre."""
+        """Samples at x (N, 2) metres entered the map."""
         self._touched.append(x)
         if len(self._touched) > 500:
             self._touched = [torch.cat(self._touched)[::2]]
             if len(self._touched[0]) > 20000:  # nobody draws this map: forget the details, draw it all next time
                 self._touched, self._epoch = [], None
 
-    def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int) -> FieldGrid:
-        """The grid over `bounds` (low, high; metres) and a margin."""
-        s = self.settings
-        low, high = bounds
-        if self.window is None or not self.window.contains(low, high, s.margin):
-            # half as much again ahead: a robot that explores does not move the window at every call
+    def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int,
+               budget: int | None = None) -> FieldGrid:
+        """The grid over `bounds` (low, high; metres) and a margin. budget: most lattice points to evaluate now."""
+        s, hyper = self.settings, field.hyperparameters()
+        length, low, high = hyper["lengthscale"], *bounds
+        moved = self.window is None or not self.window.contains(low, high, s.margin)
+        if moved:
+            # a metre more than asked: a robot that explores does not move the window at every call
             grow = 0.0 if self.window is None else 1.0
             self.window = GridWindow.around(low, high, s.resolution, s.margin + grow, s.max_grid_cells)
-            self._epoch = None
-        hyper = field.hyperparameters()
-        length = hyper["lengthscale"]
+        old = self._lattice
+        if old is None or not 0.8 < length / old.length < 1.5 or old.window.resolution != self.window.resolution:
+            centre = float(field.scaling.centre[0])
+            prior = hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2
+            self._lattice, budget = _Lattice(self.window, length, centre, prior), None
+        elif moved:
+            self._lattice = old.moved_to(self.window)
+        lattice = self._lattice
+        if self._epoch != field.epoch:
+            lattice.mark_all(revision)
+        if self._touched:
+            lattice.mark(torch.cat(self._touched), _REACH * length, revision)
+            lattice.newest = self._touched[-1][-1].tolist()
+            self._spot_check(field, noise_stddev, revision)
+        self._epoch, self._touched = field.epoch, []
+        rows, columns = lattice.choose(budget)
+        self.points_drawn = len(rows)
+        if len(rows):
+            prediction = field.predict(torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1)))
+            lattice.fill(rows, columns, prediction.mean[:, 0].cpu().numpy(), prediction.variance[:, 0].cpu().numpy())
+        if len(rows) or moved:
+            whole = (0, len(lattice.rows), 0, len(lattice.columns))
+            lattice.draw(whole if moved else (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1))
+        self.points_stale = int(lattice.stale.sum())
+        known = lattice.stddev <= s.unknown_ratio * hyper["signal_stddev"]
+        return FieldGrid(self.window.origin, self.window.resolution, torch.from_numpy(lattice.drawn.copy()),
+                         torch.from_numpy(lattice.stddev.copy()), torch.from_numpy(known), noise_stddev, revision)
+
+
+    def _spot_check(self, field: FieldMap, noise_stddev: float, revision: int) -> None:
+        """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale."""
+        lattice = self._lattice
+        index = self._random.integers(0, lattice.stale.size, _SPOTS)
+        index = index[~lattice.stale.ravel()[index]]
+        if not len(index):
+            return
+        rows, columns = np.unravel_index(index, lattice.stale.shape)
+        places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
+        p = field.predict(places)
+        mean, variance = p.mean[:, 0].cpu().numpy(), p.variance[:, 0].cpu().numpy()
+        drift = np.abs(mean - lattice.mean[rows, columns]) > _DRIFT * np.sqrt(variance + noise_stddev**2)
+        drift |= np.abs(np.sqrt(lattice.variance[rows, columns] / variance) - 1.0) > _DRIFT
+        if drift.mean() > 0.2:
+            lattice.mark_all(revision)
+        elif drift.any():
+            lattice.mark(places[torch.from_numpy(drift)], lattice.length, revision)
+
+
+class _Lattice:
+    """Points where the map is evaluated, and the cells splined from them, over one window.
+
+    Lattice indices are whole multiples of the pitch from the map's origin, so a window that grows keeps its points.
+    """
+
+    def __init__(self, window: GridWindow, length: float, centre: float, prior: float):
+        self.window, self.length, self.centre, self.prior = window, length, centre, prior
+        self.xs, self.ys = (axis.numpy() for axis in window.axes())
         pitch = length / _FRACTION
-        epoch = (field.epoch, self.window)
-        if self._epoch != epoch:
-            self._start(pitch)
-            box = (0, len(self._rows), 0, len(self._columns))
-            dirty = torch.ones(self._mean.shape, dtype=torch.bool)
+        self.direct = pitch <= window.resolution * 1.2  # the cells themselves, where the lattice would not be coarser
+        if self.direct:
+            self.first = (window.bottom, window.left)
+            self.rows, self.columns = self.ys, self.xs
         else:
-            dirty = self._dirty(_REACH * length)
-            box = self._box(dirty)
-        self._epoch, self._touched = epoch, []
-        if box is not None:
-            self._evaluate(field, dirty)
-            self._spline(box)
-        known = self._stddev <= s.unknown_ratio * hyper["signal_stddev"]
-        return FieldGrid(self.window.origin, self.window.resolution, torch.from_numpy(self._drawn_mean.copy()),
-                         torch.from_numpy(self._stddev.copy()), torch.from_numpy(known), noise_stddev, revision)
+            spans = [(math.floor(axis[0] / pitch) - _HALO, math.ceil(axis[-1] / pitch) + _HALO + 1)
+                     for axis in (self.ys, self.xs)]
+            self.first = (spans[0][0], spans[1][0])
+            self.rows, self.columns = (np.arange(*span) * pitch for span in spans)
+        shape = (len(self.rows), len(self.columns))
+        self.mean, self.variance = np.full(shape, centre), np.full(shape, prior)
+        self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
+        self.drawn = np.full((window.height, window.width), centre)
+        self.stddev = np.full((window.height, window.width), math.sqrt(prior))
+        self.newest = [float(self.columns.mean()), float(self.rows.mean())]
 
-    # --- lattice --------------------------------------------------------------------------------------------------
-    def _start(self, pitch: float) -> None:
-        """A fresh lattice over the window: the cells themselves where the lattice would not be coarser."""
-        w = self.window
-        self._xs, self._ys = (axis.numpy() for axis in w.axes())
-        self._direct = pitch <= w.resolution * 1.2
-        if self._direct:
-            self._columns, self._rows = self._xs, self._ys
-        else:
-            self._columns, self._rows = (np.arange(math.floor(axis[0] / pitch) - _HALO,
-                                                   math.ceil(axis[-1] / pitch) + _HALO + 1) * pitch
-                                         for axis in (self._xs, self._ys))
-        shape = (len(self._rows), len(self._columns))
-        self._mean, self._variance = np.zeros(shape), np.zeros(shape)
-        self._drawn_mean, self._stddev = np.zeros((w.height, w.width)), np.zeros((w.height, w.width))
+    def moved_to(self, window: GridWindow) -> "_Lattice":
+        """The lattice over another window of the same resolution; points in both keep what they know."""
+        new = _Lattice(window, self.length, self.centre, self.prior)
+        new.newest = self.newest
+        to, source = [], []
+        for axis in range(2):
+            low = max(self.first[axis], new.first[axis])
+            high = min(self.first[axis] + self.mean.shape[axis], new.first[axis] + new.mean.shape[axis])
+            to.append(slice(low - new.first[axis], max(high, low) - new.first[axis]))
+            source.append(slice(low - self.first[axis], max(high, low) - self.first[axis]))
+        for name in ("mean", "variance", "stale", "since"):
+            getattr(new, name)[tuple(to)] = getattr(self, name)[tuple(source)]
+        return new
 
-    def _dirty(self, reach: float) -> Tensor:
-        """Lattice points within reach of a touched sample: (rows, columns)."""
-        near = torch.zeros(self._mean.shape, dtype=torch.bool)
-        if not self._touched:
-            return near
-        columns, rows = torch.from_numpy(self._columns), torch.from_numpy(self._rows)
-        points = torch.cat(self._touched)
+    def mark_all(self, revision: int) -> None:
+        """Everything is stale."""
+        self.since[~self.stale] = revision
+        self.stale[:] = True
+
+    def mark(self, points: Tensor, reach: float, revision: int) -> None:
+        """Stale within reach (m) of points (K, 2)."""
         if len(points) > 64:  # one of each reach/4 square stands for the others
-            points = points[torch.from_numpy(np.unique((points / (reach / 4)).round().numpy(), axis=0,
-                                                       return_index=True)[1])]
+            squares = (points / (reach / 4)).round().numpy()
+            points = points[torch.from_numpy(np.unique(squares, axis=0, return_index=True)[1])]
+        near = np.zeros(self.stale.shape, dtype=bool)
         for x, y in points.tolist():
-            i0, i1 = (int(torch.searchsorted(rows, y + d)) for d in (-reach, reach))
-            j0, j1 = (int(torch.searchsorted(columns, x + d)) for d in (-reach, reach))
-            square = (rows[i0:i1, None] - y) ** 2 + (columns[None, j0:j1] - x) ** 2
+            i0, i1 = np.searchsorted(self.rows, [y - 1.1 * reach, y + 1.1 * reach])
+            j0, j1 = np.searchsorted(self.columns, [x - 1.1 * reach, x + 1.1 * reach])
+            square = (self.rows[i0:i1, None] - y) ** 2 + (self.columns[None, j0:j1] - x) ** 2
             near[i0:i1, j0:j1] |= square <= (1.1 * reach) ** 2
-        return near
+        self.since[near & ~self.stale] = revision
+        self.stale |= near
 
-    @staticmethod
-    def _box(dirty: Tensor):
-        rows, columns = dirty.any(1).nonzero()[:, 0], dirty.any(0).nonzero()[:, 0]
-        return (int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1) if len(rows) else None
+    def choose(self, budget: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Row and column indices of the stale points to evaluate now."""
+        rows, columns = self.stale.nonzero()
+        if budget is None or len(rows) <= budget:
+            return rows, columns
+        away = (self.columns[columns] - self.newest[0]) ** 2 + (self.rows[rows] - self.newest[1]) ** 2
+        picked = np.zeros(len(rows), dtype=bool)
+        picked[np.argpartition(away, budget // 2)[: budget // 2]] = True
+        waiting = np.where(picked, np.iinfo(np.int64).max, self.since[rows, columns])
+        picked[np.argpartition(waiting, budget - budget // 2)[: budget - budget // 2]] = True
+        return rows[picked], columns[picked]
 
-    def _evaluate(self, field: FieldMap, dirty: Tensor) -> None:
-        index = dirty.nonzero()
-        columns, rows = torch.from_numpy(self._columns), torch.from_numpy(self._rows)
-        places = torch.stack([columns[index[:, 1]], rows[index[:, 0]]], 1)
-        prediction = field.predict(places)
-        mask = dirty.numpy()
-        self._mean[mask] = prediction.mean[:, 0].cpu().numpy()
-        self._variance[mask] = prediction.variance[:, 0].cpu().numpy()
-        self.cells_drawn = len(index)
+    def fill(self, rows: np.ndarray, columns: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> None:
+        """Evaluated values at points, which are stale no more."""
+        self.mean[rows, columns], self.variance[rows, columns] = mean, variance
+        self.stale[rows, columns] = False
 
-    def _spline(self, box) -> None:
-        """Draw the cells that the lattice box reaches."""
-        if self._direct:
-            self._drawn_mean[:], self._stddev[:] = self._mean, np.sqrt(self._variance)
+    def draw(self, box) -> None:
+        """Draw the cells that the lattice box (first and last row, first and last column) reaches."""
+        if self.direct:
+            self.drawn[:], self.stddev[:] = self.mean, np.sqrt(self.variance)
             return
         r0, r1, c0, c1 = box
-        rows = slice(max(0, r0 - 2 * _KEEP), min(len(self._rows), r1 + 2 * _KEEP))
-        columns = slice(max(0, c0 - 2 * _KEEP), min(len(self._columns), c1 + 2 * _KEEP))
-        i0, i1 = self._inner(self._ys, self._rows, rows)
-        j0, j1 = self._inner(self._xs, self._columns, columns)
+        rows = slice(max(0, r0 - 2 * _KEEP), min(len(self.rows), r1 + 2 * _KEEP))
+        columns = slice(max(0, c0 - 2 * _KEEP), min(len(self.columns), c1 + 2 * _KEEP))
+        i0, i1 = self._inner(self.ys, self.rows, rows)
+        j0, j1 = self._inner(self.xs, self.columns, columns)
         if i0 >= i1 or j0 >= j1:
             return
-        down = spline_operator(self._rows[rows], self._ys[i0:i1])
-        across = spline_operator(self._columns[columns], self._xs[j0:j1])
-        for source, target, root in ((self._mean, self._drawn_mean, False), (self._variance, self._stddev, True)):
+        down = spline_operator(self.rows[rows], self.ys[i0:i1])
+        across = spline_operator(self.columns[columns], self.xs[j0:j1])
+        for source, target, root in ((self.mean, self.drawn, False), (self.variance, self.stddev, True)):
             values = across(down(source[rows, columns]).T).T
             target[i0:i1, j0:j1] = np.sqrt(np.maximum(values, 0.0)) if root else values
 

@@ -150,9 +150,14 @@ class MapSession:
         return replace(p, noise_variance=torch.full_like(p.noise_variance, self.noise_variance))
 
     @torch.no_grad()
-    def render(self) -> FieldGrid:
-        """The map on its grid; only what changed since the last call is drawn again."""
-        return self.renderer.render(self.map, self._path.bounds(), math.sqrt(self.noise_variance), self.revision)
+    def render(self, budget: int | None = None) -> FieldGrid:
+        """The map on its grid; only what changed since the last call is drawn again.
+
+        budget: most points to evaluate in this call, for a live map at a steady rate; the rest comes with later calls,
+        nearest to the robot first. None draws everything.
+        """
+        noise = math.sqrt(self.noise_variance)
+        return self.renderer.render(self.map, self._path.bounds(), noise, self.revision, budget)
 
     @property
     def path(self) -> Tensor:

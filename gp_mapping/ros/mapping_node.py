@@ -66,6 +66,7 @@ class MappingNode(Node):
         self.suggester = Suggester(self.settings)
         self._done = self.create_guard_condition(self._publish_results)
         self.worker = MapWorker(session, Intake(self.intake_settings), queue_size=self.settings.worker_queue_size,
+                                draw_budget=self.settings.draw_budget,
                                 suggest=self.suggester, on_result=self._done.trigger,
                                 on_error=self.get_logger().error)
         self.publishers_ = MapPublishers(self, self.map_settings)

@@ -23,6 +23,8 @@ class NodeSettings:
                              "node accept odometry in that frame only (unless odometry_frame says otherwise)")
     publish_rate: float = setting(10.0, "how often mean, stddev and field are drawn where somebody listens; less often "
                                   "when drawing takes more than half of the time", "Hz", 0.01, 1000.0)
+    draw_budget: int = setting(2000, "points of the map that one drawing evaluates at most, nearest to the robot first "
+                               "and the longest unseen; the rest comes with the next drawings", "", 100, 100000000)
     marker_rate: float = setting(1.0, "how often markers (inducing inputs, memory, path, legend) are published",
                                  "Hz", 0.01, 100.0)
     suggestion_rate: float = setting(0.5, "how often the next places to measure are chosen where somebody listens; "

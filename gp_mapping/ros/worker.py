@@ -59,10 +59,11 @@ class MapWorker:
     An exception in the worker is counted by stage and logged with its traceback; the thread lives on.
     """
 
-    def __init__(self, session, intake, *, queue_size: int, suggest=None, on_result=lambda: None, on_error=print):
+    def __init__(self, session, intake, *, queue_size: int, draw_budget: int | None = None, suggest=None,
+                 on_result=lambda: None, on_error=print):
         self._session, self._intake = session, intake
         self._queue: deque = deque()
-        self._queue_size = queue_size
+        self._queue_size, self._draw_budget = queue_size, draw_budget
         self._suggest, self._on_result, self._on_error = suggest, on_result, on_error
         self._wake, self._lock = threading.Event(), threading.Lock()
         self._wanted: set[str] = set()
@@ -148,7 +149,7 @@ class MapWorker:
             with self._lock:
                 wanted, self._wanted = self._wanted, set()
             if wanted:
-                self._guard("render", self._draw, wanted)
+                self._guard("render", self._draw, wanted, self._draw_budget)
                 self._on_result()  # also where it failed: the node may ask again
             if time.monotonic() - self.status.made > STATUS_PERIOD:
                 self._guard("status", self._refresh_status)
@@ -222,13 +223,13 @@ class MapWorker:
 
     def draw_last(self, wanted) -> None:
         """After stop(): Results of the finished map."""
-        self.call(lambda _: self._draw(set(wanted))).result()
+        self.call(lambda _: self._draw(set(wanted), None)).result()
 
-    def _draw(self, wanted: set[str]) -> None:
+    def _draw(self, wanted: set[str], budget: int | None) -> None:
         start, session = time.monotonic(), self._session
         if not session.cell_count:
             return  # cleared since it was asked for
-        grid = session.render()
+        grid = session.render(budget)
         middle = time.monotonic()
         self._timings["render"].add(middle - start)
         self.drawing_time += 0.2 * (middle - start - self.drawing_time)
@@ -238,7 +239,9 @@ class MapWorker:
         if "suggestions" in wanted and self._suggest is not None:
             parts["suggestions"] = self._suggest(session, grid, self._position, self._free, self.frame)
             self._timings["suggest"].add(time.monotonic() - middle)
-        self.results = Results(session.revision, grid, position=self._position, **parts)
+        # a drawing that left points for later is not yet of this revision: the next tick asks for another
+        revision = session.revision - (1 if session.renderer.points_stale else 0)
+        self.results = Results(revision, grid, position=self._position, **parts)
 
     def _finish(self) -> None:
         """The end: everything that can still be placed is in the map, everything else is counted."""
