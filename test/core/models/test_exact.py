@@ -86,6 +86,17 @@ def test_equals_the_textbook_and_any_batches():
         close(variance[:, 0], np.diag(expected[1]), 1e-9)
 
 
+def test_counts_and_sensor_variance_make_the_noise():
+    rng = np.random.default_rng(3)
+    count, sensor = rng.integers(1, 20, len(X)).astype(float), rng.uniform(0.0, 9.0, len(X))
+    field = create_map("exact", centre=[48 * UT], **SETTINGS)
+    field.update(samples(X, Y, count=count, sensor_variance=sensor))
+    expected = exact_gp(X, Y - 48, 1.0 + sensor / count, XS, **THETA)
+    mean, variance = in_ut(field.predict(torch.from_numpy(XS)))
+    close(mean - 48, expected[0], 1e-9)
+    close(variance[:, 0], np.diag(expected[1]), 1e-9)
+
+
 def test_centre_is_the_first_batch_mean_unless_given():
     field = create_map("exact", **SETTINGS)
     field.update(samples(X[:50], Y[:50]))

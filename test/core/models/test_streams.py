@@ -134,7 +134,7 @@ def test_500_streams_in_float32(chunk):
 
 def test_float32_and_float64_agree():
     """The stated loss, on usual settings: the mean within a tenth of a measurement's standard deviation, the latent
-    variance within half a percent of the prior's. Positions are cast too: streams that jump 1e4 m and more are not promised.
+    variance within half a percent of the prior's. Positions are cast too: streams that jump 1e4 m are not promised.
     """
     worst, streams = [0.0, 0.0], 0
     for seed in range(400):

@@ -1,0 +1,91 @@
+"""What a map says of its robot: right, with standard deviations that hold, and honest about what it cannot know."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from simulated import Robot, mapped, survey
+
+from gp_mapping import create_map
+from gp_mapping.core.calibration import calibration_report
+from gp_mapping.core.robot_evidence import neighbourhoods
+
+UT = 1e-6
+
+
+@pytest.fixture(scope="module")
+def lagging():
+    """δ = .2 s, a bias of 1.5 µT ahead, correlated noise; and the same drive without the bias."""
+    robot = Robot(delay=0.2, bias=1.5 * UT, correlated=0.3 * UT)
+    mapping, _ = survey(robot, 0)
+    return mapping, survey(replace(robot, bias=0.0), 0)[0], mapped(mapping)
+
+
+def test_finds_the_delay_and_says_so(lagging):
+    c = calibration_report(lagging[2].map)
+    assert abs(c.offset - 0.2) < 0.02 and abs(c.offset - 0.2) < 4 * c.offset_stddev, c
+    assert 0.0005 < c.offset_stddev < 0.02 and c.offset_stddev <= c.offset_stddev_free
+    assert c.offset_seen and not c.offset_assumed
+    assert "lags the pose by 0.1" in c.plain()[0] or "lags the pose by 0.2" in c.plain()[0]
+    assert all(math.isfinite(v) for v in c.as_dict().values() if isinstance(v, float))
+
+
+def test_what_turns_is_what_the_bias_adds(lagging):
+    """The drive with the bias minus the drive without it, regressed on the heading."""
+    mapping, plain, session = lagging
+    truth = np.linalg.lstsq(mapping.heading.numpy(), (mapping.y - plain.y).numpy()[:, 0], rcond=None)[0]
+    c = calibration_report(session.map)
+    found = c.turning * np.array([math.cos(c.direction), math.sin(c.direction)])
+    assert c.turning_seen and "turns with the robot" in " ".join(c.plain())
+    assert np.linalg.norm(found - truth) < max(0.25 * np.linalg.norm(truth), 4 * c.turning_stddev), (found, truth, c)
+
+
+def test_a_held_lever_arm_is_reported_as_assumed(lagging):
+    c = calibration_report(lagging[2].map)
+    assert c.lever_assumed and c.along == 0.0 and c.across == 0.0
+    assert 1e-4 < c.across_stddev < 0.02 and c.along_stddev > c.across_stddev, "along trades with the delay"
+    assert not c.separable and c.correlation > 0.9 and "only their sum" in " ".join(c.plain())
+    assert abs(c.lag - 0.2 * c.speed) < 0.006, "the sum is known"
+
+
+def test_nothing_is_reported_where_nothing_is_wrong():
+    c = calibration_report(mapped(survey(Robot(correlated=0.3 * UT), 1)[0]).map)
+    assert not c.offset_seen and abs(c.offset) < 0.02, c
+    assert not c.turning_seen and not c.lever_seen, c
+    assert "no offset is seen" in c.plain()[0] and "nothing is seen that turns" in " ".join(c.plain())
+
+
+def test_what_is_switched_off_is_called_assumed():
+    session = mapped(survey(Robot(delay=0.2), 2)[0], learn_time_offset=False, heading_stddev=0.0)
+    c = calibration_report(session.map)
+    assert c.offset_assumed and c.turning_assumed and c.offset_in_use == 0.0
+    assert "is assumed, not learned" in c.plain()[0] and "assumed absent" in " ".join(c.plain())
+    assert abs(c.offset - 0.2) < 0.06, "the data say where it would be"
+
+
+def test_a_lever_arm_to_the_left_is_found():
+    session = mapped(survey(Robot(arm=(0.0, 0.05)), 3)[0], learn_lever_arm=True)
+    c = calibration_report(session.map)
+    assert abs(c.across - 0.05) < 0.015 and c.lever_seen, c
+    assert not c.lever_assumed and any("sits" in text for text in c.plain())
+
+
+def test_the_exact_map_has_a_calibration_too(lagging):
+    cells = mapped(lagging[0][:1500], model="exact")
+    c, sparse = calibration_report(cells.map), calibration_report(mapped(lagging[0][:1500]).map)
+    assert abs(c.offset - sparse.offset) < 0.05 and c.samples == sparse.samples
+    assert abs(c.turning - sparse.turning) < 0.5 * UT
+
+
+def test_an_empty_map_is_told_to_drive_on():
+    with pytest.raises(RuntimeError, match="at least 5"):
+        calibration_report(create_map("dual_svgp"))
+
+
+def test_neighbourhoods_are_disjoint_and_bounded():
+    x = 5 * torch.rand(1800, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    blocks = neighbourhoods(x)
+    together = torch.cat(blocks)
+    assert len(blocks) == 8 and len(together.unique()) == len(together) and max(map(len, blocks)) <= 250
