@@ -129,7 +129,8 @@ def headings(seeds: range) -> tuple[Table, list[Goal]]:
     """A constant bias in the robot's frame: the amplitude of what turns is known by driving without it."""
     table = Table("What turns with the robot: a bias along its forward axis, OU noise of .4 µT, δ = 0",
                   [("bias µT", ".1f"), ("turns in truth µT", ".3f"), ("found µT", ".3f"), ("rms error of w µT", ".3f"),
-                   ("stated sd µT", ".3f"), ("reported", ".2f"), ("false offset", ".2f"), *_COVERED])
+                   ("stated sd µT", ".3f"), ("reported", ".2f"), ("false offset", ".2f"),
+                   ("rms error of δ s", ".4f"), *_COVERED])
     for bias in (0.0, 0.5, 1.0, 3.0):
         outcomes, errors, truths = [], [], []
         for seed in seeds:
@@ -146,7 +147,7 @@ def headings(seeds: range) -> tuple[Table, list[Goal]]:
         seen = [o.calibration for o in outcomes]
         table.add(bias, mean(truths), mean(c.turning * 1e6 for c in seen), _rms(np.array(errors)),
                   mean(c.turning_stddev * 1e6 for c in seen), mean(c.turning_seen for c in seen),
-                  mean(c.offset_seen for c in seen), *covered(outcomes))
+                  mean(c.offset_seen for c in seen), _rms(np.array([c.offset for c in seen])), *covered(outcomes))
     return table, [Goal("No bias: share of runs that report something that turns", table.rows[0][5], high=0.05),
                    Goal("Bias of 3 µT: share of runs that report it", table.rows[-1][5], low=0.95)]
 

@@ -52,7 +52,7 @@ def _coverage(axes, quality: dict) -> None:
                       label=f"{name} m from path ({band['n']})")
     axes.set(title="Share of measurements inside the intervals", xlabel="interval (%)", ylabel="inside (%)",
              xlim=(45, 101), ylim=(max(0, min(45, lowest - 3)), 102))
-    axes.legend(fontsize=7, loc="lower right")
+    axes.legend(fontsize=7, loc="best")
 
 
 def _autocorrelation(axes, values: dict[str, float]) -> None:

@@ -3,7 +3,7 @@
 At the mode of the exact log evidence over up to 8 disjoint neighbourhoods of the remembered samples, hyper-parameters
 held, the curvature over (δ, along, across) plus the priors' is the inverse covariance (Laplace). The neighbourhoods'
 own scores are compared with it: where they scatter more than a model with white noise would have it, the covariance
-grows by as much. What turns with the robot comes from the posterior of the heading features.
+grows by as much. What turns with the robot is estimated in the same way, at the mode of the offset.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def calibration_report(field, noise_variance: float | None = None) -> Calibratio
     steadiness = float(moving.std()) / speed if speed > 0 else 0.0
     correlation = float(covariance[0, 1] / (covariance[0, 0] * covariance[1, 1]).sqrt())
     lag = torch.tensor([speed, -1.0, 0.0], dtype=torch.float64)
-    deviations, turns = given.diagonal().sqrt().tolist(), turning(field, data, blocks, mode)
+    deviations, turns = given.diagonal().sqrt().tolist(), turning(theta, data, blocks, mode, field.scale)
     hyper = field.hyperparameters()
     noise = float(field.posterior.noise_variance) * field.scale**2 if noise_variance is None else noise_variance
     return Calibration(

@@ -17,6 +17,7 @@ from gp_mapping.core.types import Samples
 __all__ = ["CellAverager", "PredictiveNoise"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one goes
+_MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 _GROSS = 6.0  # robust standard deviations from the cell's median beyond which a sample is a gross error
 
 
@@ -118,7 +119,9 @@ class CellAverager:
 class PredictiveNoise:
     """σ² = argmin Σ [log(v + σ²) + r²/(v + σ²)] over a bounded window of scores (r, v): residual and latent variance.
 
-    The sum runs over the scores whose latent variance is below four priors: elsewhere a bad guess would pass for noise.
+    The sum runs over the scores whose latent variance is below four priors, and at least over the lowest quarter:
+    elsewhere a bad guess would pass for noise. Nor does it run over scores beyond five standard deviations, of a noise
+    that the median says: gross errors, each cut at five of the σ in use, would make that σ grow without end.
     `prior` (variance) counts as `prior_count` scores with v = 0 and r² = prior: the first scores cannot mislead.
     """
 
@@ -139,7 +142,10 @@ class PredictiveNoise:
         """The fitted σ²: the best of a grid in log σ² over [1e-4, 1e4] prior, then golden section beside it."""
         if not len(self):
             return prior
-        known = self.latent <= 4.0 * prior
+        known = self.latent <= max(4.0 * prior, float(self.latent.quantile(0.25)))
+        if int(known.sum()) > self.prior_count:
+            typical = self.residual_square[known].median() / _MEDIAN_OF_SQUARE
+            known &= self.residual_square <= 25.0 * (self.latent + typical)
         r2, v, n0 = self.residual_square[known] / prior, self.latent[known] / prior, self.prior_count
 
         def cost(logs: Tensor) -> Tensor:

@@ -120,44 +120,16 @@ def given_held(covariance: Tensor, free: list[bool]) -> Tensor:
     return out
 
 
-def turning(field, data: dict, blocks: list[Tensor], mode: Tensor) -> dict[str, float]:
-    """Amplitude and direction of the field that turns with the robot, from the posterior of the heading features.
+def turning(theta: Theta, data: dict, blocks: list[Tensor], mode: Tensor, scale: float) -> dict[str, float]:
+    """Amplitude and direction of what turns with the robot: w in y = w·ĥ + field + noise, w ~ N(0, s_h² I).
 
-    Its covariance grows by the scatter of what the blocks say of it, each by itself.
+    The map's own posterior of its heading features says the same, but at the time offset that it uses now and with
+    noise taken as white. Here it is at the mode of the offset, and its covariance grows by the scatter of the blocks:
+    scores Hᵀ C⁻¹ (y − Hw), of variance A = Hᵀ C⁻¹ H were the noise white.  scale: SI per inner unit.
     """
-    theta, scale = field.theta, field.scale
     names = ("turning", "turning_stddev", "direction", "direction_stddev", "turning_chi_square")
     if theta.heading <= 0:
         return dict.fromkeys(names, 0.0)
-    posterior = field.posterior
-    if hasattr(posterior, "weights") and hasattr(posterior, "z"):
-        first = 1 if theta.constant > 0 else 0
-        rows = slice(first, first + 2)
-        unit = torch.zeros((len(posterior.R), 2), dtype=posterior.R.dtype, device=posterior.R.device)
-        unit[rows] = torch.eye(2, dtype=unit.dtype, device=unit.device)
-        half = solve_lower(posterior.R, unit)
-        mean, covariance = theta.heading * posterior.weights[rows].mean(1), theta.heading**2 * half.mT @ half
-    else:
-        half = solve_lower(posterior.factor, posterior.heading)
-        mean = theta.heading**2 * (posterior.heading.mT @ posterior.weights).mean(1)
-        covariance = theta.heading**2 * torch.eye(2, dtype=half.dtype) - theta.heading**4 * half.mT @ half
-    mean, covariance = mean.double().cpu(), covariance.double().cpu()
-    covariance = covariance * _scatter(theta, data, blocks, mode) ** 2
-    amplitude = float(mean.norm())
-    if amplitude == 0.0:
-        spread = float(covariance.diagonal().mean().sqrt())
-        return dict(zip(names, (0.0, spread * scale, 0.0, math.pi, 0.0)))
-    ahead = mean / amplitude
-    left = torch.stack([-ahead[1], ahead[0]])
-    chi = float(mean @ torch.linalg.solve(covariance, mean))
-    along, across = (float((axis @ covariance @ axis).sqrt()) for axis in (ahead, left))
-    values = (amplitude * scale, along * scale, float(torch.atan2(mean[1], mean[0])),
-              min(math.pi, across / amplitude), chi)
-    return dict(zip(names, values))
-
-
-def _scatter(theta: Theta, data: dict, blocks: list[Tensor], mode: Tensor) -> float:
-    """As _inflation, of w in y = w·ĥ + field + noise: scores Hᵀ C⁻¹ (y − Hw), of variance A = Hᵀ C⁻¹ H."""
     curved, pulls = [], []
     for near in blocks:
         heading, y = data["heading"][near], data["y"][near].mean(1, keepdim=True)
@@ -168,11 +140,21 @@ def _scatter(theta: Theta, data: dict, blocks: list[Tensor], mode: Tensor) -> fl
         curved.append(half.mT @ half)
         pulls.append((half.mT @ white)[:, 0])
     curved, pulls = torch.stack(curved), torch.stack(pulls)
+    more = len(data["x"]) / sum(map(len, blocks))
     shrink = torch.eye(2, dtype=curved.dtype, device=curved.device) / theta.heading**2
-    best = torch.linalg.solve(curved.sum(0) + shrink, pulls.sum(0))
+    mean = torch.linalg.solve(more * curved.sum(0) + shrink, more * pulls.sum(0))
     diagonal = curved.diagonal(dim1=1, dim2=2)
     good = diagonal > 1e-3 * diagonal.max()
-    freedom = int(good.sum()) - 2
-    if freedom < 2:
-        return 1.0
-    return max(1.0, math.sqrt(float(((pulls - curved @ best).square() / diagonal)[good].sum()) / freedom))
+    freedom, inflation = int(good.sum()) - 2, 1.0
+    if freedom >= 2:
+        scores = (pulls - curved @ mean).square() / diagonal
+        inflation = max(1.0, math.sqrt(float(scores[good].sum()) / freedom))
+    covariance = torch.linalg.inv(more * curved.sum(0) / inflation**2 + shrink).cpu()
+    mean = mean.cpu()
+    amplitude = max(float(mean.norm()), 1e-12)
+    ahead = mean / amplitude
+    left = torch.stack([-ahead[1], ahead[0]])
+    along, across = (float((axis @ covariance @ axis).sqrt()) for axis in (ahead, left))
+    values = (amplitude * scale, along * scale, float(torch.atan2(mean[1], mean[0])),
+              min(math.pi, across / amplitude), float(mean @ torch.linalg.solve(covariance, mean)))
+    return dict(zip(names, values))

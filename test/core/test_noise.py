@@ -153,6 +153,8 @@ def test_predictive_noise_is_the_minimum_of_its_cost(seed):
     noise.add(torch.from_numpy(r)[:, None], torch.from_numpy(v)[:, None])
     got = noise.variance(prior)
     known = v <= max(4 * prior, np.quantile(v, 0.25))  # as stated: where the field is guessed, noise does not show
+    if known.sum() > 20:  # nor do gross errors, by what the median says
+        known &= r**2 <= 25 * (v + np.median(r[known] ** 2) / 0.4549)
     r, v = r[known], v[known]
     grid = np.exp(np.linspace(np.log(1e-4 * prior), np.log(1e4 * prior), 4000))  # the stated range
     best = grid[int(np.argmin([cost(s, r**2, v, prior, 20.0) for s in grid]))]
@@ -191,3 +193,16 @@ def test_channels_are_averaged():
     noise = PredictiveNoise(5000, prior_count=1e-6)
     noise.add(torch.tensor([[3.0, 1.0]]).double().repeat(200, 1), torch.zeros(200, 2).double())
     assert noise.variance(1.0) == pytest.approx(5.0, rel=1e-2)
+
+
+def test_gross_errors_among_the_scores_do_not_become_noise():
+    """5 % of scores are gross, each cut at five standard deviations of the noise in use, as a session does it."""
+    generator = torch.Generator().manual_seed(0)
+    noise, current = PredictiveNoise(2500), 1.0
+    for _ in range(200):
+        residual = torch.randn(20, 1, dtype=torch.float64, generator=generator)
+        residual[0] = 50.0
+        limit = 5.0 * current**0.5
+        noise.add(residual.clamp(-limit, limit), torch.full((20, 1), 1e-3, dtype=torch.float64))
+        current = noise.variance(1.0)
+    assert 0.8 < current < 1.4, current

@@ -1,0 +1,126 @@
+"""`gp-mapping check` as a user runs it, its numbers, and the events that it must and must not report."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_drive import lanes, write_drive
+
+from benchmark.robots import Robot, add_spikes, survey
+from gp_mapping import Samples, cli
+from gp_mapping.commands import UsageError
+from gp_mapping.commands.check_fit import changes_along, fit, split
+from gp_mapping.commands.residuals import Residuals, residuals
+from gp_mapping.core.config import MapSettings
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def gp_mapping(*arguments):
+    return subprocess.run([sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)], cwd=ROOT, text=True,
+                          capture_output=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+@pytest.fixture(scope="module")
+def bags(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bags")
+    write_drive(folder / "a", lanes())
+    write_drive(folder / "b", lanes(0.2), 2000.0, seed=1)
+    return folder
+
+
+def test_against_another_bag(bags, tmp_path):
+    done = gp_mapping("check", bags / "a", "--against", bags / "b", "--output", tmp_path / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    stored = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert stored == printed
+    assert (tmp_path / "out" / "check.png").read_bytes().startswith(b"\x89PNG")
+    test = printed["test"]
+    assert test["n"] == printed["tested"] > 200 and 0 < test["rmse_ut"] < 3.0
+    assert list(test["coverage_levels"]) == ["50", "80", "95", "99"] and abs(sum(test["pit"]) - 1) < 1e-9
+    assert sum(band["n"] for band in test["bands"].values()) == test["n"]
+    assert set(printed["refits"]) == {"without_offset", "without_heading", "without_both", "with_lever_arm"}
+    assert all(np.isfinite(v) and v > 0 for v in printed["refits"].values())
+    assert printed["changes_in_test"] == [] and printed["gross_errors"] == 0
+
+
+def test_a_lone_bag_is_split_and_says_so(bags, tmp_path):
+    done = gp_mapping("check", bags / "a", "--output", tmp_path / "out", "--no-refits")
+    assert done.returncode == 0, done.stderr
+    assert "the first 70 % maps, the rest tests" in done.stdout
+    for words in ("what to mend on the robot first", "time offset", "in 50 %", "autocorrelation", "gross errors"):
+        assert words in done.stdout, done.stdout
+
+
+def test_wrong_use_is_one_line(bags, tmp_path, capfd):
+    (tmp_path / "file").write_text("")
+    for arguments, words in (([str(bags / "a"), "--output", str(tmp_path / "file")], "takes a folder"),
+                             ([str(tmp_path / "none")], "none"),
+                             ([str(bags / "a"), "--set", "lengthscle=1"], "lengthscale")):
+        assert cli.main(["check", *arguments]) == 2
+        err = capfd.readouterr().err
+        assert words in err and "Traceback" not in err
+
+
+def some(n, start=0.0):
+    t = start + 0.02 * np.arange(n)
+    return Samples(np.stack([0.2 * t, 0 * t], 1), np.full(n, 5e-5), stamp=t)
+
+
+def test_split_prefers_a_boundary_between_passes():
+    first, second, words = split([some(400), some(300, 100.0), some(300, 200.0)])
+    assert [len(p) for p in first] == [400, 300] and [len(p) for p in second] == [300] and "passes 1 to 2" in words
+    first, second, _ = split([some(100), some(900, 100.0)])
+    assert [len(p) for p in first] == [100, 600] and [len(p) for p in second] == [300]
+    assert float(second[0].stamp[0]) > float(first[-1].stamp[-1])
+    with pytest.raises(UsageError, match="--against"):
+        split([some(80)])
+
+
+def test_residuals_know_right_from_wrong():
+    """Errors drawn from what is claimed; half as large a claim; an Ornstein-Uhlenbeck error."""
+    rng, n = np.random.default_rng(0), 20000
+    zero, where = np.zeros(n), np.zeros((n, 2))
+    right = Residuals(0.02 * np.arange(n), where, rng.normal(size=n), zero + 1.0, zero, zero)
+    assert all(abs(v - float(k) / 100) < 0.01 for k, v in right.coverage().items())
+    assert max(abs(np.array(right.summary()["pit"]) - 0.1)) < 0.01 and abs(right.autocorrelation()["0.5"]) < 0.05
+    narrow = replace(right, variance=zero + 0.25)
+    assert abs(narrow.coverage()["95"] - 0.673) < 0.01
+    steps, value, out = rng.normal(size=n), 0.0, []
+    for step in steps:  # time constant of 1 s at 50 Hz
+        value = 0.98 * value + 0.199 * step
+        out.append(value)
+    slow = replace(right, error=np.array(out)).autocorrelation()
+    assert abs(slow["1"] - np.exp(-1.01)) < 0.12 and abs(slow["5"]) < 0.15
+
+
+@pytest.fixture(scope="module")
+def drives():
+    return survey(Robot(correlated=0.3e-6), 0, width=3.6, depth=3.2)
+
+
+def test_a_changed_place_is_found_and_an_unchanged_field_is_not(drives):
+    mapping, test = drives
+    session = fit([mapping], MapSettings())
+    again = replace(mapping, stamp=mapping.stamp + 500.0)
+    assert changes_along(session, [test, again]) == [] and session.changes == ()
+    at = np.array([1.8, 1.6])
+    hill = 12e-6 * np.exp(-((again.x.numpy() - at) ** 2).sum(1) / (2 * 0.5**2))
+    found = changes_along(session, [replace(again, y=again.y.numpy() + hill[:, None])])
+    assert found and all(np.hypot(c["x"] - at[0], c["y"] - at[1]) < 1.2 and c["error"] > 0 for c in found), found
+
+
+def test_five_per_cent_of_gross_errors_cost_little(drives):
+    mapping, test = drives
+    where = mapping.x.numpy()
+    clean = residuals(fit([mapping], MapSettings()), [test], where).summary()
+    session = fit([add_spikes(mapping, 0.05, 50e-6, 0)], MapSettings())
+    spiked = residuals(session, [test], where).summary()
+    assert spiked["rmse_ut"] <= 1.15 * clean["rmse_ut"] and spiked["coverage"] >= 0.88, (clean, spiked)
+    assert 0.03 < session.cells.gross / len(mapping) < 0.08
