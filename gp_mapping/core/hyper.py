@@ -67,7 +67,7 @@ class Theta:
 def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, across) -> Tensor:
     """x − δ v + along ĥ + across ĥ⊥, ĥ⊥ to the left of ĥ. (N, D)"""
     left = torch.stack([-heading[:, 1], heading[:, 0]], 1)
-    arm = along * heading + across * left
+    arm = (along * heading + across * left)[:, : x.shape[1]]
     if x.shape[1] > 2:
         arm = torch.cat([arm, torch.zeros_like(x[:, 2:])], 1)
     return x - offset * velocity + arm
@@ -76,6 +76,8 @@ def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, ac
 def heading_of(velocity: Tensor) -> Tensor:
     """ĥ = v / max(|v|, 0.03 m/s): (N, 2), short where the robot hardly moves."""
     plane = velocity[:, :2]
+    if velocity.shape[1] == 1:
+        plane = torch.cat([plane, torch.zeros_like(plane)], 1)
     return plane / plane.norm(dim=1, keepdim=True).clamp_min(SLOWEST)
 
 
@@ -117,6 +119,10 @@ class HyperLearner:
         mask[3] = mask[3] and theta.heading > 0
         self.rates = torch.tensor(self.RATES, dtype=torch.float64) * torch.tensor(mask, dtype=torch.float64)
         self.vector, self.first, self.second = theta.vector(), torch.zeros(7).double(), torch.zeros(7).double()
+        # six prior standard deviations: beyond lies only a fault, unless the start lies there
+        centre, start = prior.vector(), theta.vector()
+        self.low = torch.minimum(centre - 6 * self.prior_sd, start)
+        self.high = torch.maximum(centre + 6 * self.prior_sd, start)
         self.steps, self.owed, self.rejected = 0, 0.0, 0
 
     def owe(self, samples: int) -> None:
@@ -143,6 +149,8 @@ class HyperLearner:
         """One step from x, velocity (n, D), heading (n, 2), y (n, C), extra, order (n,); False where it was refused."""
         self.owed -= 1.0
         x = data["x"]
+        if not len(x):
+            return False
         near = self.neighbourhood(x, data["order"], generator)
         if len(near) < 5:
             return False
@@ -166,8 +174,7 @@ class HyperLearner:
         rate = self.rates * min(1.0, (self.SETTLE / self.steps) ** 0.5)
         # 1e-3 nats: along a direction that the data say nothing of, rounding errors are no gradient to follow
         moved = self.vector - rate * first / (second.sqrt() + 1e-3)
-        centre = self.prior.vector()  # six prior standard deviations: beyond lies only a fault
-        self.vector = torch.minimum(torch.maximum(moved, centre - 6 * self.prior_sd), centre + 6 * self.prior_sd)
+        self.vector = torch.minimum(torch.maximum(moved, self.low), self.high)
         self.theta = self.theta.with_vector(self.vector)
         return True
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper import Theta
-from gp_mapping.core.kernels import Kernel
+from gp_mapping.core.kernels import Kernel, scaled_square_distance
 from gp_mapping.core.linalg import cholesky, pivoted_cholesky, solve_lower
 
 __all__ = ["Basis", "greedy_inputs", "whiten"]
@@ -21,15 +21,20 @@ __all__ = ["Basis", "greedy_inputs", "whiten"]
 
 def whiten(theta: Theta, z: Tensor, factor: Tensor, x: Tensor, heading: Tensor | None = None) -> Tensor:
     """a(x): (features + M, N), in the precision of L. heading: ĥ (N, 2), None where the robot is to be left out."""
-    x = x.to(factor.dtype)
     rows = []
     if theta.constant > 0:
-        rows.append(x.new_full((1, len(x)), theta.constant))
+        rows.append(factor.new_full((1, len(x)), theta.constant))
     if theta.heading > 0:
-        rows.append(x.new_zeros((2, len(x))) if heading is None else theta.heading * heading.to(x.dtype).mT)
+        rows.append(factor.new_zeros((2, len(x))) if heading is None else theta.heading * heading.to(factor.dtype).mT)
     if len(z):
-        rows.append(solve_lower(factor, theta.kernel()(z.to(x.dtype), x)))
-    return torch.cat(rows) if rows else x.new_empty((0, len(x)))
+        kernel = theta.kernel()
+        if factor.dtype == x.dtype:
+            cross = kernel(z, x)
+        else:  # differences in float64: positions may be far apart
+            lengthscale = torch.as_tensor(kernel.lengthscale, dtype=x.dtype, device=x.device)
+            cross = kernel.variance * kernel.correlation(scaled_square_distance(z, x, lengthscale).to(factor.dtype))
+        rows.append(solve_lower(factor, cross))
+    return torch.cat(rows) if rows else factor.new_empty((0, len(x)))
 
 
 class Basis:

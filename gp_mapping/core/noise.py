@@ -80,7 +80,10 @@ class CellAverager:
         def mean(name: str) -> Tensor:
             return torch.tensor([r[name] for r in kept], dtype=torch.float64).mean(0, keepdim=True)
 
-        sensor = self.white_variance if first["sensor"] is None else float(mean("sensor"))
+        def known(name: str) -> bool:
+            return all(r[name] is not None for r in kept)
+
+        sensor = float(mean("sensor")) if known("sensor") else self.white_variance
         # from the cell's first to its last sample: a velocity that pose noise hardly touches
         velocity = [(b - a) / elapsed if elapsed > 0 else 0.0 for a, b in zip(first["x"], rows[-1]["x"])]
         origin = torch.tensor([first["x"]], dtype=torch.float64)
@@ -90,8 +93,8 @@ class CellAverager:
                        count=torch.tensor([float(n)], dtype=torch.float64),
                        sensor_variance=torch.tensor([sensor], dtype=torch.float64),
                        velocity=torch.tensor([velocity], dtype=torch.float64),
-                       heading=None if first["heading"] is None else mean("heading"),
-                       position_variance=None if first["position"] is None else mean("position"))
+                       heading=mean("heading") if known("heading") else None,
+                       position_variance=mean("position") if known("position") else None)
 
     def _good(self, y: Tensor) -> Tensor:
         """Which samples are within _GROSS robust standard deviations of the median, in every channel. (n,)"""

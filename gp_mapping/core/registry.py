@@ -42,8 +42,13 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
                   kernel_name=settings.kernel)
     prior = replace(theta, lengthscale=settings.lengthscale_prior, signal=settings.signal_stddev_prior / unit,
                     noise=settings.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
-    free = (4 * (settings.learn_hyperparameters,) + (settings.learn_time_offset,) + 2 * (settings.learn_lever_arm,))
+    learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
+    free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
     learner = HyperLearner(theta, prior, free=free) if any(free) else None
+    try:
+        torch.device(settings.device)
+    except RuntimeError as error:
+        raise ValueError(f"device {settings.device!r} is not a torch device; write cpu or cuda") from error
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {settings.device!r}: no CUDA device here; write device: cpu")
     return _MODELS[settings.model](settings, theta, learner, extra)

@@ -60,11 +60,13 @@ class Renderer:
 
     def touch(self, x: Tensor) -> None:
         """Samples at x (N, 2) metres entered the map."""
+        if self._lattice is None:
+            return  # nothing is drawn yet: all of it is stale
         self._touched.append(x)
-        if len(self._touched) > 500:
-            self._touched = [torch.cat(self._touched)[::2]]
-            if len(self._touched[0]) > 20000:  # nobody draws this map: forget the details, draw it all next time
-                self._touched, self._epoch = [], None
+        if len(self._touched) > 100:  # nobody has drawn for a while: mark now, keep no list
+            self._lattice.mark(torch.cat(self._touched), 1.5 * _REACH * self._lattice.length, 0)
+            self._lattice.newest = x[-1].tolist()
+            self._touched = []
 
     def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int,
                budget: int | None = None) -> FieldGrid:

@@ -56,7 +56,10 @@ class OneStepAhead:
     def keep(self, length: float, field: FieldMap) -> None:
         """Keep the map's posterior for later scores when the path has grown by half a score_distance."""
         if not self._snapshots or length - self._snapshots[-1][0] >= self.settings.score_distance / 2:
-            self._snapshots.append((length, field.posterior))
+            posterior = field.posterior
+            if isinstance(posterior, Posterior):  # a copy of its own, laid out as a resumed one will be
+                posterior = replace(posterior, L=posterior.L.clone(memory_format=torch.contiguous_format))
+            self._snapshots.append((length, posterior))
 
     def _older(self, length: float):
         old = [p for at, p in self._snapshots if length - at >= self.settings.score_distance]
@@ -101,16 +104,17 @@ class OneStepAhead:
         if not self.settings.follow_changes or old is None or not self.settled(field):
             return
         p, noise = old.predict(batch.x, batch.velocity, batch.heading), self.variance(field)
-        residual, latent = (batch.y - p.mean.cpu()).mean(1).tolist(), p.variance.cpu().mean(1).tolist()
-        for i, (r, v) in enumerate(zip(residual, latent)):
-            if v > noise:
-                continue  # hardly known before: an error there says that the map guessed, not that the field changed
-            stamp = 0.0 if batch.stamp is None else float(batch.stamp[i])
-            change = self.detector.add(batch.x[i].tolist(), r, v + noise, stamp)
-            if change is not None:
-                self.changes.append(change)
-                self.change_count += 1
-                field.forget_near(batch.x[i: i + 1], field.theta.lengthscale, recent)
+        # one score for all of a batch: raw samples of one moment are not independent witnesses
+        residual, latent = float((batch.y - p.mean.cpu()).mean()), float(p.variance.mean())
+        if latent > noise:
+            return  # hardly known before: an error there says that the map guessed, not that the field changed
+        place = batch.x.mean(0, keepdim=True)
+        stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
+        change = self.detector.add(place[0].tolist(), residual, latent + noise, stamp)
+        if change is not None:
+            self.changes.append(change)
+            self.change_count += 1
+            field.forget_near(place, field.theta.lengthscale, recent)
 
     def weaken(self, batch: Samples, field: FieldMap) -> Samples:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""

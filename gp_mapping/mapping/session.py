@@ -40,6 +40,7 @@ class MapSession:
         self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust)
         self.scores = OneStepAhead(s)
         self._pass_samples = 0
+        self._channels: int | None = None
         self.renderer = Renderer(s)
         self._path = Path(s.cell_length)
         self._raw: list[Samples] = []
@@ -55,7 +56,12 @@ class MapSession:
         """Absorb raw samples; the last update's report, or None while a cell is still open."""
         if samples.x.shape[1] != 2:
             raise ValueError(f"a session maps the plane: positions are {samples.x.shape[1]}-D, expected 2-D")
-        self.last_report = None
+        channels = samples.y.shape[1]
+        if self._channels not in (None, channels):
+            raise ValueError(f"this map has {self._channels} channels, the samples have {channels}")
+        if not len(samples):
+            return None
+        self._channels, self.last_report = channels, None
         n = len(samples)
         stamps = [math.nan] * n if samples.stamp is None else samples.stamp.tolist()
         sensors, headings, poses = ([None] * n if column is None else column.tolist() for column in
@@ -88,7 +94,9 @@ class MapSession:
 
     def _raw_batch(self) -> Samples:
         """The pending raw samples, with one velocity from the first to the last of them."""
-        batch = Samples.concatenate(self._raw)
+        # a column that not all of them have is left out
+        drop = {f.name: None for f in fields(Samples) if any(getattr(s, f.name) is None for s in self._raw)}
+        batch = Samples.concatenate([replace(s, **drop) for s in self._raw])
         velocity = torch.zeros_like(batch.x)
         if batch.stamp is not None and float(batch.stamp[-1]) > float(batch.stamp[0]):
             velocity += (batch.x[-1] - batch.x[0]) / (batch.stamp[-1] - batch.stamp[0])
@@ -200,7 +208,7 @@ class MapSession:
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
                 "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
                 "cell_count": self.cell_count, "passes": self.passes, "pass_open": self._pass_open,
-                "pass_samples": self._pass_samples}
+                "pass_samples": self._pass_samples, "channels": self._channels}
 
     @staticmethod
     def from_state_dict(state: dict, **overrides) -> "MapSession":
@@ -215,7 +223,7 @@ class MapSession:
             session.scores.load_state_dict(state["scores"], session.map.device)
             session._path.load_state_dict(state["path"])
             session._raw = [Samples(**s) for s in state["raw"]]
-            for name in ("last_stamp", "pass_open", "pass_samples"):
+            for name in ("last_stamp", "pass_open", "pass_samples", "channels"):
                 setattr(session, f"_{name}", state[name])
             for name in ("revision", "raw_count", "cell_count", "passes"):
                 setattr(session, name, state[name])

@@ -49,7 +49,7 @@ def test_drawing_what_changed_equals_drawing_all(origin):
         session.ingest(part)
         if i % 3 == 2:
             assert_good(session.render(), session, f"part {i}")
-            drawn_cells.append(session.renderer.cells_drawn)
+            drawn_cells.append(session.renderer.points_drawn)
     assert min(drawn_cells[len(drawn_cells) // 2:]) < 0.6 * max(drawn_cells), "everything was drawn every time"
     again = session.render()
     assert again.revision == session.revision and torch.equal(again.mean, session.render().mean)

@@ -150,6 +150,19 @@ def forget_near(model, x: Tensor, radius: float, newest: int) -> int:
     return int(near.sum())
 
 
+def check_alike(model, other) -> None:
+    """ValueError where two maps cannot be merged: other units, kernels, features, dimensions or channels."""
+    pairs = {"field_scale": (model.scale, other.scale), "kernel": (model.theta.kernel_name, other.theta.kernel_name),
+             "heading": (model.theta.heading > 0, other.theta.heading > 0),
+             "constant": (model.theta.constant > 0, other.theta.constant > 0)}
+    if model.scaling is not None and other.scaling is not None:
+        pairs |= {"dimensions": (len(model.scaling.origin), len(other.scaling.origin)),
+                  "channels": (len(model.scaling.centre), len(other.scaling.centre))}
+    for name, (mine, its) in pairs.items():
+        if mine != its:
+            raise ValueError(f"maps that differ in {name} cannot be merged: {mine} here, {its} there")
+
+
 @torch.no_grad()
 def merge(model, other) -> None:
     """Add `other`: the rest of it projected into the joint basis, its memory with fresh features."""
@@ -157,15 +170,13 @@ def merge(model, other) -> None:
         raise ValueError(f"cannot merge a {type(other).__name__} into a {type(model).__name__}")
     if other.basis is None:
         return
-    if other.scale != model.scale or other.theta.kernel_name != model.theta.kernel_name:
-        raise ValueError(f"the maps differ in scale ({model.scale} and {other.scale}) or kernel "
-                         f"({model.theta.kernel_name} and {other.theta.kernel_name})")
+    check_alike(model, other)
     if model.basis is None:
         model.scaling = other.scaling
         model._begin(other.basis.z.shape[1], other.sites.channels)
     other = duplicate(other)
-    if other.theta != model.theta:
-        other.adopt(model.theta)
+    if other.theta != model.theta and not other.adopt(model.theta):
+        raise ValueError("the other map cannot be carried to this one's hyper-parameters; nothing was merged")
     offset = other.scaling.origin - model.scaling.origin
     delta = (other.scaling.centre - model.scaling.centre) / model.scale
     z, memory = other.basis.z + offset, other.memory.values()
@@ -214,7 +225,7 @@ def load(model, state: dict) -> None:
             if state[name] != getattr(model, name):
                 raise ValueError(f"{name} is {state[name]} in the state and {getattr(model, name)} in this map")
         theta = Theta(**state["theta"])
-        parts = {"theta": theta, "basis": None, "sites": None, "memory": None, "_posterior": None}
+        parts = {"theta": theta, "scaling": None, "basis": None, "sites": None, "memory": None, "_posterior": None}
         if state["basis"] is not None:
             scaling = Scaling(state["origin"].to(model.device), state["centre"].to(model.device), state["scale"])
             z, factor = state["basis"]["z"].to(model.device), state["basis"]["L"].to(model.device)

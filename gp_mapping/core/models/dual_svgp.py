@@ -194,7 +194,8 @@ class DualSVGP(ScaledMap):
         try:
             carried = carry.to_theta(self, theta, budget or self.max_inducing)
         except NumericalError:
-            self.learner.rejected += 1
+            if self.learner is not None:
+                self.learner.rejected += 1
             return False
         self.basis, self.sites = carried.basis, carried.sites
         self.memory.beta.copy_(carried.beta)

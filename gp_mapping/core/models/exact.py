@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper import HyperLearner, Theta, heading_of
 from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.models.carry import check_alike
 from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, UpdateReport
@@ -182,6 +183,7 @@ class ExactGP(ScaledMap):
             raise ValueError(f"cannot merge a {type(other).__name__} into an ExactGP")
         if other.data is None:
             return
+        check_alike(self, other)
         if self.samples + other.samples > self.max_samples:
             raise ValueError(f"{self.samples} + {other.samples} samples exceed max_exact_samples {self.max_samples}")
         if self.scaling is None:
@@ -206,7 +208,7 @@ class ExactGP(ScaledMap):
             if state["model"] != "exact" or state["scale"] != self.scale:
                 raise ValueError(f"the state is of model {state['model']!r} with scale {state['scale']}, this map is "
                                  f"'exact' with scale {self.scale}")
-            parts = {"theta": Theta(**state["theta"]), "data": None, "_posterior": None}
+            parts = {"theta": Theta(**state["theta"]), "data": None, "scaling": None, "_posterior": None}
             if state["data"] is not None:
                 parts["data"] = {k: v.to(self.device) for k, v in state["data"].items()}
                 parts["scaling"] = Scaling(state["origin"].to(self.device), state["centre"].to(self.device),

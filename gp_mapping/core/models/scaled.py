@@ -45,12 +45,18 @@ class ScaledMap:
         """Absorb each sample once. Raises ValueError, and leaves the map as it was, where the batch does not fit it."""
         if not len(batch):
             return self._report(0)
-        if self.scaling is None:
+        first = self.scaling is None
+        if first:
             self.scaling = self._scaling_for(batch)
         if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(self.scaling.centre):
             raise ValueError(f"samples are {batch.x.shape[1]}-D with {batch.y.shape[1]} channels, the map is "
                              f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}")
-        return self._update(self._standardise(batch))
+        try:
+            return self._update(self._standardise(batch))
+        except ValueError:
+            if first:  # refused: the map has still seen nothing
+                self.scaling = None
+            raise
 
     def _scaling_for(self, batch: Samples) -> Scaling:
         first = Scaling.from_first(batch.x, batch.y, self.scale, self.given_centre)
