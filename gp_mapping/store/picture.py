@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -87,8 +88,9 @@ def _panel(figure, axis, grid: FieldGrid, title, label, values, colours, limits)
     left, bottom = grid.origin
     extent = (left, left + width * grid.resolution, bottom, bottom + height * grid.resolution)
     axis.set_facecolor(_UNKNOWN_COLOUR)
-    image = axis.imshow(values, origin="lower", extent=extent, cmap=colours, vmin=limits[0], vmax=limits[1],
-                        interpolation="nearest")
+    # the square root: differences between driven lanes show beside a margin that is ten times as uncertain
+    norm = PowerNorm(0.5, *limits) if title == "Standard deviation" else Normalize(*limits)
+    image = axis.imshow(values, origin="lower", extent=extent, cmap=colours, norm=norm, interpolation="nearest")
     figure.colorbar(image, ax=axis, label=label, shrink=0.85)
     axis.set(title=title, xlabel="x (m)", ylabel="y (m)", aspect="equal", autoscale_on=False)  # the map sets the limits
     axis.label_outer()
