@@ -120,10 +120,16 @@ class Basis:
         """
         cross = solve_lower(self.L, self.kernel(self.z, z).to(self.dtype)) if len(self) else z.new_empty((0, len(z)))
         inducing = solve_lower(factor, cross.mT.to(factor.dtype)).mT.double()
-        scale = [self.theta.constant / theta.constant] if theta.constant > 0 else []
-        scale += 2 * [self.theta.heading / theta.heading] if theta.heading > 0 else []
-        features = torch.diag(torch.tensor(scale, dtype=torch.float64, device=self.device))
-        return torch.block_diag(features, inducing) if scale else inducing
+        mine, its = ([("constant", 0)] * (t.constant > 0) + [("heading", 0), ("heading", 1)] * (t.heading > 0)
+                     for t in (self.theta, theta))
+        # a feature that only one of the two has: the other one's pseudo-data say nothing of it
+        features = torch.tensor([[getattr(self.theta, m[0]) / getattr(theta, m[0]) if m == i else 0.0 for i in its]
+                                 for m in mine], dtype=torch.float64, device=self.device).reshape(len(mine), len(its))
+        moved = torch.zeros((len(mine) + len(inducing), len(its) + inducing.shape[1]), dtype=torch.float64,
+                            device=self.device)
+        moved[: len(mine), : len(its)] = features
+        moved[len(mine):, len(its):] = inducing
+        return moved
 
 
 def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:

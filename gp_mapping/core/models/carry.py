@@ -153,7 +153,6 @@ def forget_near(model, x: Tensor, radius: float, newest: int) -> int:
 def check_alike(model, other) -> None:
     """ValueError where two maps cannot be merged: other units, kernels, features, dimensions or channels."""
     pairs = {"field_scale": (model.scale, other.scale), "kernel": (model.theta.kernel_name, other.theta.kernel_name),
-             "heading": (model.theta.heading > 0, other.theta.heading > 0),
              "constant": (model.theta.constant > 0, other.theta.constant > 0)}
     if model.scaling is not None and other.scaling is not None:
         pairs |= {"dimensions": (len(model.scaling.origin), len(other.scaling.origin)),
@@ -174,7 +173,7 @@ def merge(model, other) -> None:
     if model.basis is None:
         model.scaling = other.scaling
         model._begin(other.basis.z.shape[1], other.sites.channels)
-    other = duplicate(other)
+    other = duplicate(other, 2)  # room for features that only this map has
     if other.theta != model.theta and not other.adopt(model.theta):
         raise ValueError("the other map cannot be carried to this one's hyper-parameters; nothing was merged")
     offset = other.scaling.origin - model.scaling.origin
