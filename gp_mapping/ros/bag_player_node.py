@@ -5,7 +5,6 @@ Topics are renamed as everywhere in ROS: `--ros-args -r /old:=/new`.
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 import time
@@ -22,10 +21,11 @@ from rosbags.rosbag2 import Reader
 
 from gp_mapping.bag import MAGNETIC_FIELD, ODOMETRY, BagError, bag_topics, read_raw
 from gp_mapping.core.config import check_settings, setting
+from gp_mapping.ros.inputs import message_class
 from gp_mapping.ros.params import ParameterError
 from gp_mapping.ros.playback import ClockPublisher, Pacer, declare_groups, lossless, run_node, wait_for_subscribers
 
-__all__ = ["BagPlayerNode", "PlayerSettings", "main", "message_class"]
+__all__ = ["BagPlayerNode", "PlayerSettings", "main"]
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,6 @@ class PlayerSettings:
 
     def __post_init__(self):
         check_settings(self)
-
-
-def message_class(kind: str):
-    """'sensor_msgs/msg/MagneticField' -> its Python class; None where that package is not installed."""
-    package, _, name = kind.rpartition("/")
-    try:
-        return getattr(importlib.import_module(package.replace("/", ".")), name)
-    except (ImportError, AttributeError):
-        return None
 
 
 def latched_topics(path: str) -> set[str]:

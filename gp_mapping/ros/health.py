@@ -32,10 +32,13 @@ class Area:
 
 
 class InputWatch:
-    """Arrivals on one topic: a rate over the last report, and the silence since. Times are the caller's, in seconds."""
+    """Arrivals on one topic: a rate over the last report, and the silence since. Times are the caller's, in seconds.
 
-    def __init__(self, topic: str):
-        self.topic = topic
+    steady: silence is a fault, as it is not on /tf_static.
+    """
+
+    def __init__(self, topic: str, steady: bool = True):
+        self.topic, self.steady = topic, steady
         self.count = self.lost = 0
         self._since: tuple[float, int] | None = None
         self._last: float | None = None
@@ -90,7 +93,7 @@ class Health:
             area.values[f"{watch.topic} received"] = watch.count
             area.values[f"{watch.topic} lost by the middleware"] = watch.lost
             silence = watch.silence(now)
-            if paused:
+            if paused or not watch.steady:
                 continue
             if silence is None and now - self._started > self.silence_warning:
                 area.warn(f"no {watch.topic} since the start {now - self._started:.1f} s ago: is the topic remapped, "

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 
 import rclpy
+import torch
 from diagnostic_msgs.msg import DiagnosticArray
-from nav_msgs.msg import OccupancyGrid, Odometry
+from nav_msgs.msg import OccupancyGrid
 from rclpy.clock import Clock, ClockType, JumpThreshold
 from rclpy.duration import Duration
-from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
-from sensor_msgs.msg import MagneticField
 from std_srvs.srv import SetBool, Trigger
 
 from gp_mapping.core.config import MapSettings
 from gp_mapping.intake import Intake, IntakeSettings
+from gp_mapping.intake.inbound import has_header
 from gp_mapping.ros import params, qos
 from gp_mapping.ros.diagnostics import to_array
 from gp_mapping.ros.files import open_session, save_session
-from gp_mapping.ros.health import ERROR, WARN, Health, InputWatch
+from gp_mapping.ros.health import ERROR, WARN, Health
+from gp_mapping.ros.inputs import InputPort, Inputs, message_class
 from gp_mapping.ros.node_settings import NodeSettings
 from gp_mapping.ros.process import Stopper, spin, wait_for
 from gp_mapping.ros.publishers import MapPublishers
@@ -33,16 +35,15 @@ from gp_mapping.ros.worker import MapWorker
 
 __all__ = ["MappingNode", "main"]
 
-INPUTS = {"magnetic_field": MagneticField, "odometry": Odometry}
-
 
 class MappingNode(Node):
     """Subscribes, enqueues, asks the worker for what somebody waits for, and publishes it.
 
     Raises ParameterError for wrong parameters, ValueError for a checkpoint that cannot be used (configure).
+    find_message: ROS type name -> its class, or None where it is not installed.
     """
 
-    def __init__(self, **options):
+    def __init__(self, find_message: Callable[[str], type | None] = message_class, **options):
         super().__init__("mapping", automatically_declare_parameters_from_overrides=True, **options)
         settings, self.given, self.parameter_warnings = params.declare_settings(self)
         self.settings: NodeSettings = settings[NodeSettings]
@@ -54,13 +55,16 @@ class MappingNode(Node):
         self.parameter_warnings += params.unmatched_files(sys.argv, self.get_fully_qualified_name(), bool(self.given))
         for text in self.parameter_warnings:
             self.get_logger().warning(text)
-        self.paused = False
+        self.paused, self._find_message = False, find_message
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)  # timers run before the first /clock and when it stands
 
     # ---- steps of life -------------------------------------------------------------------------------------------
 
     def configure(self) -> None:
         """Make the map, its worker, publishers and services; nothing flows yet."""
+        torch.set_num_threads(self.settings.torch_threads)
+        self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
+                             reliable=self.settings.reliable_inputs, find=self._find_message)
         session = open_session(self.map_settings, self.given, self.settings.load_checkpoint)
         self.map_settings = session.settings
         self.suggester = Suggester(self.settings)
@@ -71,7 +75,6 @@ class MappingNode(Node):
                                 on_error=self.get_logger().error)
         self.publishers_ = MapPublishers(self, self.map_settings)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        self.watches = {name: InputWatch(name) for name in INPUTS}
         self._health = Health(self.settings.silence_warning)
         self._requested = self._published = None
         self._handles = [self.create_service(Trigger, "~/save", self._on_save),
@@ -83,16 +86,12 @@ class MappingNode(Node):
     def activate(self) -> None:
         """Subscribe, start the worker and the timers."""
         self.worker.start()
-        profile = qos.sensor_data(self.settings.input_queue_depth, self.settings.reliable_inputs)
-        for name, kind in INPUTS.items():
-            lost = SubscriptionEventCallbacks(message_lost=partial(self._on_lost, self.watches[name]))
-            self._handles.append(self.create_subscription(kind, name, partial(self._on_input, name), profile,
-                                                          event_callbacks=lost))
+        self.inputs.open()
         self._handles.append(self.create_subscription(OccupancyGrid, "map", self.worker.set_free, qos.LATCHED))
         self._tick_timer = self.create_timer(1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady)
         self._health_timer = self.create_timer(1.0, self._on_health, clock=self._steady)
         self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for "
-                               f"{' and '.join(self.resolve_topic_name(name) for name in INPUTS)}")
+                               f"{self.inputs.describe()}")
 
     def finish(self, stopper: Stopper) -> int:
         """Take in what is queued, publish the last map, save if asked. The exit code: 1 where saving failed."""
@@ -112,15 +111,13 @@ class MappingNode(Node):
 
     # ---- inputs: callbacks only enqueue --------------------------------------------------------------------------
 
-    def _on_input(self, name: str, message) -> None:
-        self.watches[name].arrived(time.monotonic())
-        if self.paused:
-            self.worker.count("paused")
+    def _on_input(self, port: InputPort, message) -> None:
+        port.watch.arrived(time.monotonic())
+        if self.paused and port.role in ("measurement", "pose"):
+            self.worker.count("paused")  # TF goes on: a static link is said once
         else:
-            self.worker.put(name, message)
-
-    def _on_lost(self, watch: InputWatch, event) -> None:
-        watch.lost += event.total_count_change
+            unstamped = port.role == "measurement" and not has_header(message)
+            self.worker.put(port.role, message, self.get_clock().now().nanoseconds if unstamped else None)
 
     def _on_clock_jump(self, jump) -> None:
         """Only said: the stamps of each topic jump too, and the intake clears its queues by them, whatever comes first.
@@ -139,6 +136,7 @@ class MappingNode(Node):
 
     def _on_tick(self, last: bool = False) -> None:
         """Ask the worker for what somebody waits for, unless it is still at it."""
+        self.inputs.look()
         if self._requested is not None and not last and time.monotonic() - self._requested < 10.0:
             return
         if not self.frame:
@@ -166,14 +164,16 @@ class MappingNode(Node):
     def _on_health(self) -> None:
         now, status = time.monotonic(), self.worker.status
         clock = self.get_clock().now().nanoseconds / 1e9
-        notes = [(WARN, text) for text in (*self.parameter_warnings, self.suggester.note) if text]
+        self.inputs.check_types()
+        notes = [(WARN, text) for text in (*self.parameter_warnings, *self.inputs.problems, self.suggester.note)
+                 if text]
         if self.worker.revision and not self.frame:
-            notes.append((WARN, "the frame of the loaded map is not known before the first odometry; set map_frame to "
+            notes.append((WARN, "the frame of the loaded map is not known before the first pose; set map_frame to "
                                 "see the map now"))
         if clock == 0.0:
             notes.append((ERROR, "use_sim_time is true and no /clock has come yet"))
         age = clock - status.last_stamp if status.last_stamp is not None and clock > 0.0 else None
-        areas = self._health.areas(now=now, status=status, watches=list(self.watches.values()), paused=self.paused,
+        areas = self._health.areas(now=now, status=status, watches=self.inputs.watches, paused=self.paused,
                                    notes=notes, limits=self.publishers_.limits, published=self.publishers_.published,
                                    stamp_age=age, queue=self.worker.queued)
         self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))

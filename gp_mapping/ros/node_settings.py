@@ -42,6 +42,8 @@ class NodeSettings:
     worker_queue_size: int = setting(20000, "messages that wait for the map at most; beyond that new ones are dropped "
                                      "and counted", "", 10, 10000000)
     silence_warning: float = setting(2.0, "an input that is silent for longer than this is reported", "s", 0.1, 1e6)
+    torch_threads: int = setting(1, "threads of the map's matrix operations; more than one slows a busy machine of "
+                                 "few cores down, and gains little below some thousand inducing inputs", "", 1, 1024)
     load_checkpoint: str = setting("", "checkpoint file to go on from; empty starts an empty map")
     save_directory: str = setting("gp_mapping_output", "folder of ~/save: a checkpoint and the exports")
     save_on_exit: bool = setting(False, "save into save_directory when the node is stopped")

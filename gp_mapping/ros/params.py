@@ -12,7 +12,7 @@ import yaml
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 
 from gp_mapping.core.config import MapSettings
-from gp_mapping.intake.settings import IntakeSettings
+from gp_mapping.intake import IntakeSettings, map_settings_for
 from gp_mapping.ros.node_settings import LIVE_PARAMETERS, NodeSettings
 
 __all__ = ["SETTINGS", "ParameterError", "declare_settings", "describe", "on_set", "unmatched_files",
@@ -64,6 +64,7 @@ def declare_settings(node) -> tuple[dict[type, object], set[str], list[str]]:
         settings[kind] = out
     if problems:
         raise ParameterError("\n".join(problems))
+    settings[MapSettings] = map_settings_for(settings[IntakeSettings].sensor, settings[MapSettings])
     for kind in SETTINGS:
         for f in fields(kind):
             if f.name in given:

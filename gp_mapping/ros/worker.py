@@ -9,11 +9,13 @@ from collections import Counter, deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from gp_mapping.intake.inbound import frame_of
+from gp_mapping.intake.inbound import has_header, stamp_ns
+from gp_mapping.intake.inputs import feed
 from gp_mapping.ros.timing import Durations
 
 __all__ = ["MapWorker", "Results", "Status"]
 
+ROLES = ("measurement", "pose", "tf", "tf_static")
 POLL = 0.05  # s; messages are taken in groups: one wake-up for each would cost more than the map
 CHUNK = 500  # messages between two looks at what else is wanted
 STATUS_PERIOD = 0.5  # s
@@ -75,7 +77,6 @@ class MapWorker:
         self._position = None
         self._free = None
         self.drawing_time = 0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
-        self.frame = intake.settings.odometry_frame.lstrip("/")
         self.revision = self._drawable_revision()
         self.results: Results | None = None
         self.status = self._make_status()
@@ -87,13 +88,21 @@ class MapWorker:
         """Start the thread."""
         self._thread.start()
 
-    def put(self, kind: str, message) -> bool:
-        """Queue a message of kind 'odometry' or 'magnetic_field'; False, and counted, where the queue is full."""
+    def put(self, role: str, message, received_ns: int | None = None) -> bool:
+        """Queue a message by the role of its input; False, and counted, where the queue is full.
+
+        role: measurement, pose, tf, tf_static.  received_ns: the node's time, for messages without a stamp.
+        """
         if len(self._queue) >= self._queue_size:
             self._counts["queue_full"] += 1
             return False
-        self._queue.append((kind, message, time.monotonic()))
+        self._queue.append((role, (message, received_ns), time.monotonic()))
         return True
+
+    @property
+    def frame(self) -> str:
+        """Frame of the map; empty until a pose has said it."""
+        return self._intake.frame
 
     @property
     def queued(self) -> int:
@@ -176,13 +185,12 @@ class MapWorker:
         try:
             for _ in range(min(CHUNK, len(self._queue))):
                 kind, content, arrived = self._queue.popleft()
-                if kind == "odometry":
-                    self.frame = self.frame or frame_of(content)
-                    self._intake.add_odometry(content)
-                elif kind == "magnetic_field":
-                    stamp = content.header.stamp
-                    self._arrivals.append((stamp.sec + 1e-9 * stamp.nanosec, arrived))
-                    self._intake.add_field(content)
+                if kind in ROLES:
+                    message, received = content
+                    if kind == "measurement":
+                        stamp = stamp_ns(message) if has_header(message) else received
+                        self._arrivals.append((1e-9 * stamp, arrived))
+                    feed(self._intake, kind, message, received)
                 else:
                     self._ingest()
                     self._command(kind, content)
@@ -245,7 +253,7 @@ class MapWorker:
 
     def _finish(self) -> None:
         """The end: everything that can still be placed is in the map, everything else is counted."""
-        self._counts["abandoned"] += sum(kind in ("odometry", "magnetic_field") for kind, *_ in self._queue)
+        self._counts["abandoned"] += sum(kind in ROLES for kind, *_ in self._queue)
         for kind, content, _ in self._queue:
             if kind == "call":
                 content[1].cancel()

@@ -21,8 +21,8 @@ def messages(start: float, seconds: float, rate: int = 50):
     for i in range(round(seconds * rate) + 1):
         t = start + i / rate
         stamp, (x, y) = EPOCH + round(t * NS), place_at(t)
-        yield "odometry", odometry(stamp, x, y)
-        yield "magnetic_field", magnetic_field(stamp, field_at(x, y))
+        yield "pose", odometry(stamp, x, y)
+        yield "measurement", magnetic_field(stamp, field_at(x, y))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def reference(parts) -> MapSession:
     session, intake = MapSession(SETTINGS), Intake(IntakeSettings())
     for part in parts:
         for kind, message in part:
-            (intake.add_odometry if kind == "odometry" else intake.add_field)(message)
+            (intake.add_odometry if kind == "pose" else intake.add_field)(message)
             for new_pass, samples in intake.batches():
                 if new_pass:
                     session.break_pass()

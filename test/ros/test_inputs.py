@@ -1,0 +1,242 @@
+"""Other sensors and other poses, over real DDS; what is absent or published as something else is said."""
+
+import math
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import rclpy
+from geometry_msgs.msg import PoseStamped, TransformStamped
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy
+from ros_helpers import (
+    NS,
+    ROOT,
+    NodeProcess,
+    Peer,
+    cloud_array,
+    field_at,
+    magnetic_field,
+    odometry,
+    parameter_file,
+    place_at,
+)
+from sensor_msgs.msg import MagneticField, PointCloud2, Temperature
+from std_msgs.msg import Float32, Float64
+from visualization_msgs.msg import MarkerArray
+
+from gp_mapping.ros.inputs import message_class
+from gp_mapping.ros.mapping_node import MappingNode
+from gp_mapping.ros.params import ParameterError
+from gp_mapping.ros.qos import sensor_data
+
+QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6}
+EPOCH = 1_700_000_000 * NS
+
+
+def degrees_at(x, y):
+    return 20.0 + 2.0 * math.sin(1.5 * x) * math.cos(1.1 * y)
+
+
+def stamped(message, stamp_ns: int, frame: str):
+    message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS)
+    message.header.frame_id = frame
+    return message
+
+
+def test_temperature_with_pose_stamped_makes_a_map_in_degrees(tmp_path):
+    parameters = {**QUICK, "sensor": "temperature", "pose_source": "pose", "reliable_inputs": True}
+    with NodeProcess(tmp_path, **parameters) as node, Peer() as peer:
+        sensor = peer.node.create_publisher(Temperature, "temperature", sensor_data(1000, True))
+        pose = peer.node.create_publisher(PoseStamped, "pose", sensor_data(1000, True))
+        cloud, markers = peer.listen(PointCloud2, "/mapping/field"), peer.listen(MarkerArray, "/mapping/markers")
+        peer.until(lambda: sensor.get_subscription_count() and pose.get_subscription_count(), what="not subscribed")
+        peer.spin(0.3)
+        for i in range(301):
+            stamp, (x, y) = EPOCH + round(i / 50 * NS), place_at(i / 50)
+            where = stamped(PoseStamped(), stamp, "world")
+            where.pose.position.x, where.pose.position.y, where.pose.orientation.w = float(x), float(y), 1.0
+            pose.publish(where)
+            sensor.publish(stamped(Temperature(temperature=degrees_at(x, y)), stamp, "thermometer"))
+            peer.spin(0.005)
+        peer.settle()
+        assert peer.number("temperature received") == peer.number("pose received") == 301
+        assert peer.number("samples") >= 300 and not [key for key in peer.values if key.startswith("dropped")]
+        points = cloud_array(cloud[-1])
+        assert cloud[-1].header.frame_id == "world"
+        error = points[:, 4] - np.array([degrees_at(x, y) for x, y in points[:, :2]])
+        assert (np.abs(error) < 3.0 * points[:, 5]).mean() > 0.95 and np.sqrt(np.median(error**2)) < 0.5
+        assert "°C" in next(m for m in markers[-1].markers if m.ns == "legend").text
+        shown = parameter_of(peer, "field_unit"), parameter_of(peer, "signal_stddev")
+        assert shown == ("°C", 2.0)
+        assert node.stop() == 0 and "ERROR" not in node.log
+
+
+def parameter_of(peer, name):
+    """What `ros2 param get` shows."""
+    from rcl_interfaces.srv import GetParameters
+
+    value = peer.call(GetParameters, "/mapping/get_parameters", GetParameters.Request(names=[name])).values[0]
+    return value.string_value if value.type == 4 else value.double_value
+
+
+@pytest.mark.parametrize("kind", [Float32, Float64])
+def test_an_unstamped_scalar_of_either_type_counts_from_when_it_came(node_of, kind):
+    node, peer = node_of(sensor="scalar", reliable_inputs=True)
+    scalar = peer.node.create_publisher(kind, "scalar", sensor_data(1000, True))
+    spin_until(node, peer, lambda: scalar.get_subscription_count() and peer.odometry_publisher.get_subscription_count())
+    begin = time.monotonic()
+    while (t := time.monotonic() - begin) < 2.0:
+        x, y = place_at(t)
+        peer.odometry_publisher.publish(odometry(time.time_ns(), x, y))
+        scalar.publish(kind(data=math.sin(x)))
+        spin(node, peer, 0.01)
+    settle(node, peer)
+    report = node.worker.call(lambda session: (session.report(), session.settings.field_unit)).result(10)
+    assert report[0]["samples"] >= 100 and report[1] == "units"
+    assert node.worker.status.timings["latency"]["p50_ms"] < 500
+    assert set(node.worker.status.drops) <= {"no_pose"} and sum(node.worker.status.drops.values()) <= 2
+
+
+def test_a_topic_of_another_type_is_named_and_a_reliable_wish_that_nobody_meets(node_of):
+    node, peer = node_of(reliable_inputs=True)
+    peer.node.create_publisher(Float64, "odometry2", 10)  # nobody asks for it
+    peer.node.destroy_publisher(peer.odometry_publisher)
+    peer.node.destroy_publisher(peer.field_publisher)
+    peer.node.create_publisher(PoseStamped, "odometry", 10)
+    peer.node.create_publisher(MagneticField, "magnetic_field", sensor_data(10, False))
+
+    def problems():
+        node.inputs.check_types()
+        return " ".join(node.inputs.problems)
+
+    spin_until(node, peer, lambda: "geometry_msgs/msg/PoseStamped, expected nav_msgs/msg/Odometry" in problems())
+    spin_until(node, peer, lambda: "QoS mismatch: a publisher of /magnetic_field" in problems())
+    assert "reliable_inputs: false" in problems()
+
+
+def transforms(*links):
+    """(stamp in ns, parent, child, x, y) each, as a TFMessage; real TransformStamped messages in it."""
+    out = []
+    for stamp, parent, child, x, y in links:
+        item = stamped(TransformStamped(child_frame_id=child), stamp, parent)
+        item.transform.translation.x, item.transform.translation.y = float(x), float(y)
+        out.append(item)
+    return SimpleNamespace(transforms=out)
+
+
+def with_tf(kind: str):
+    """tf2_msgs is not among the wheels: a type that is stands in on the wire, messages are handed to the callback."""
+    return TransformStamped if kind.startswith("tf2_msgs/") else message_class(kind)
+
+
+def test_poses_from_tf_give_the_map_that_odometry_gives(node_of):
+    node, peer = node_of(find=with_tf, pose_source="tf", mounting="tf")
+    ports = {port.role: port for port in node.inputs.ports}
+    quality = {role: port.subscription.qos_profile.durability for role, port in ports.items()}
+    assert quality["tf_static"] == DurabilityPolicy.TRANSIENT_LOCAL and quality["tf"] == DurabilityPolicy.VOLATILE
+    assert (ports["tf"].topic, ports["tf_static"].topic) == ("/tf", "/tf_static")
+    assert ports["tf"].watch.steady and not ports["tf_static"].watch.steady
+    node._on_input(ports["measurement"], magnetic_field(EPOCH, 45e-6))
+    wait_until(lambda: any("'map'" in text for text in node.worker.status.warnings))  # TF does not connect them
+    node._on_input(ports["tf_static"], transforms((0, "base_link", "magnetometer", 0.0, 0.1)))
+    expected, _ = node_of(name="other", namespace="/other")
+    other = {port.role: port for port in expected.inputs.ports}
+    for i in range(1, 201):
+        stamp, (x, y) = EPOCH + i * NS // 50, place_at(i / 50)
+        node._on_input(ports["tf"], transforms((stamp, "map", "odom", 1.0, 0.0), (stamp, "odom", "base_link", x, y)))
+        expected._on_input(other["pose"], odometry(stamp, x + 1.0, y + 0.1))
+        for each, port in ((node, ports["measurement"]), (expected, other["measurement"])):
+            each._on_input(port, magnetic_field(stamp, field_at(x, y)))
+    maps = []
+    for each in (node, expected):
+        assert each.worker.stop(timeout=30)
+        status = each.worker.status
+        assert status.report["samples"] >= 199
+        maps.append(each.worker.call(lambda session: session.predict([[1.2, 0.15], [1.7, 0.4]])).result())
+    assert node.frame == "map" and expected.frame == "odom"
+    assert node.worker.status.received == {"magnetic_field": 201, "tf": 201}
+    np.testing.assert_allclose(maps[0].mean, maps[1].mean, rtol=0, atol=2e-8)
+
+
+@pytest.mark.parametrize("parameters, words", [
+    ({"pose_source": "tf"}, ("pose_source: 'tf' needs tf2_msgs/msg/TFMessage", "tf2-msgs")),
+    ({"mounting": "tf"}, ("mounting: 'tf' needs tf2_msgs/msg/TFMessage",)),
+    ({"sensor": "temperature"}, ("sensor: 'temperature' needs sensor_msgs/msg/Temperature",)),
+])
+def test_absent_message_packages_are_said_at_configure(node_of, parameters, words):
+    with pytest.raises(ParameterError) as error:
+        node_of(find=lambda kind: None if kind.startswith(("tf2_msgs", "sensor_msgs/msg/Temp")) else with_tf(kind),
+                **parameters)
+    assert all(word in str(error.value) for word in words)
+
+
+@pytest.mark.skipif(message_class("tf2_msgs/msg/TFMessage") is not None, reason="tf2_msgs is installed")
+def test_without_tf2_msgs_the_process_ends_with_the_reason(tmp_path):
+    path = parameter_file(tmp_path, pose_source="tf")
+    done = subprocess.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
+                           str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "tf2_msgs is not installed here; install it" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# ---- nodes in this process -------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def node_of():
+    """Active nodes with these parameters, and one peer; all ended at the end."""
+    context, made, peers = Context(), [], []
+    rclpy.init(context=context)
+
+    def make(find=message_class, name=None, namespace="/", **parameters):
+        overrides = [Parameter(key, value=value) for key, value in (QUICK | parameters).items()]
+        node = MappingNode(find_message=find, context=context, parameter_overrides=overrides, namespace=namespace)
+        made.append((node, SingleThreadedExecutor(context=context)))
+        made[-1][1].add_node(node)
+        node.executor_ = made[-1][1]
+        node.configure()
+        node.activate()
+        if not peers:
+            peers.append(Peer())
+        return node, peers[0]
+
+    yield make
+    for node, executor in made:
+        if hasattr(node, "worker"):
+            node.worker.stop(abandon=True, timeout=10)
+        executor.shutdown()
+        node.destroy_node()
+    for peer in peers:
+        peer.__exit__()
+    rclpy.try_shutdown(context=context)
+
+
+def spin(node, peer, seconds: float):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        node.executor_.spin_once(timeout_sec=0.002)
+        peer.executor.spin_once(timeout_sec=0.0)
+
+
+def spin_until(node, peer, condition, timeout: float = 15.0):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, node.inputs.problems
+        spin(node, peer, 0.02)
+
+
+def settle(node, peer):
+    made = node.worker.status.made
+    spin_until(node, peer, lambda: not node.worker.queued and node.worker.status.made > made + 0.6)
+
+
+def wait_until(condition, timeout: float = 10.0):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
