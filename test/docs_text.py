@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 NOT_MAPPER = {"bag_player_node.py", "simulator_node.py", "playback.py", "map_watcher.py", "launching.py"}
 WARNERS = {"warn", "_warn", "warning", "Missing"}
+KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning until it is told
 WHOLE = {"suggester.py", "suggest.py", "params.py"}  # files in which every sentence is for the user
 
 
@@ -59,13 +60,14 @@ def _in_call(node: ast.Call, names: dict[str, list[ast.expr]]) -> list[ast.expr]
 
 
 def _warnings_of(function: ast.AST) -> list[str]:
-    """Texts of calls like warn("…") and of tuples (WARN, "…") in one function."""
+    """Texts of calls like warn("…"), of tuples (WARN, "…") and of attributes that keep one, in one function."""
     names: dict[str, list[ast.expr]] = {}
     found: list[ast.expr] = []
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 names.setdefault(getattr(target, "id", ""), []).append(node.value)
+                found += [node.value] if getattr(target, "attr", "") in KEPT else []
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
             found += _in_call(node, names)
