@@ -176,7 +176,7 @@ def run(quick: bool, environment: dict) -> Part:
     count = 2 if quick else int(os.environ.get("GP_MAPPING_SEEDS", "20"))
     tables, goals = [], []
     for part in (offsets, headings, spikes, levers):
-        table, more = part(range(count if part is offsets else max(2, count // 2)))
+        table, more = part(range(count if part is offsets else min(count, 10)))
         tables.append(table)
         goals += more
         print(table.markdown(), flush=True)

@@ -109,8 +109,9 @@ def document(parts: list[Part]) -> str:
         digits = 3 if goal.value == 0 else max(0, 2 - math.floor(math.log10(abs(goal.value))))
         measured = f"{goal.value:.{digits}f} {goal.unit}".strip()
         goals.add(goal.name, measured, goal.text, "yes" if goal.met else "**no**")
-    head = ["# Benchmarks", "",
-            "Written by `python -m benchmark all --document docs/benchmarks.md` (or `gp-mapping bench all …`) from "
+    name, page = ("honesty", "honesty") if [p.name for p in parts] == ["honesty"] else ("all", "benchmarks")
+    head = ["# Honest intervals" if name == "honesty" else "# Benchmarks", "",
+            f"Written by `python -m benchmark {name} --document docs/{page}.md` (or `gp-mapping bench {name} …`) from "
             "what it measured; edit the benchmark, not this page.", ""]
     body = ([goals.markdown()] if goals.rows else []) + [part.markdown() for part in parts]
     return "\n".join([*head, *body]).rstrip() + "\n"
