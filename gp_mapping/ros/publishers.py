@@ -34,7 +34,7 @@ class _Output:
     publisher: object
     subscribers: int = 0
     revision: int | None = None  # of what was published last; None: this topic has news whatever the revision
-    asked: float = float("-inf")  # when it was last due: pace does not depend on how long drawing takes
+    next: float = float("-inf")  # when it may be due again; a late tick does not delay the one after it
 
 
 class MapPublishers:
@@ -71,9 +71,9 @@ class MapPublishers:
             period = periods[PART[name]]
             joined = output.revision is None
             if count and period and revision and (joined or (output.revision != revision and
-                                                             now - output.asked >= 0.9 * period)):
+                                                             now >= output.next - 0.1 * period)):
                 self._due.add(name)
-                output.asked = now
+                output.next = max(output.next + period, now + 0.5 * period)
         return {PART[name] for name in self._due}
 
     def publish(self, results, frame: str) -> None:

@@ -21,6 +21,7 @@ from gp_mapping.ros.qos import LATCHED, sensor_data
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NS = 1_000_000_000
+QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6}
 
 
 def field_at(x: float, y: float) -> float:
@@ -188,3 +189,25 @@ def cloud_array(message) -> np.ndarray:
 def grid_array(message) -> np.ndarray:
     """An OccupancyGrid's values as (H, W) int."""
     return np.array(message.data, dtype=int).reshape(message.info.height, message.info.width)
+
+
+def spin(node, peer, seconds: float):
+    """Serve a node of this process (fixture node_of) and its peer."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        node.executor_.spin_once(timeout_sec=0.002)
+        peer.executor.spin_once(timeout_sec=0.0)
+
+
+def spin_until(node, peer, condition, timeout: float = 15.0):
+    """spin() until condition() holds."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, node.inputs.problems
+        spin(node, peer, 0.02)
+
+
+def settle(node, peer):
+    """Until the node's worker has nothing to do and has said so."""
+    made = node.worker.status.made
+    spin_until(node, peer, lambda: not node.worker.queued and node.worker.status.made > made + 0.6)

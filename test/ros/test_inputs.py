@@ -8,14 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import rclpy
 from geometry_msgs.msg import PoseStamped, TransformStamped
-from rclpy.context import Context
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy
 from ros_helpers import (
     NS,
+    QUICK,
     ROOT,
     NodeProcess,
     Peer,
@@ -25,17 +22,18 @@ from ros_helpers import (
     odometry,
     parameter_file,
     place_at,
+    settle,
+    spin,
+    spin_until,
 )
 from sensor_msgs.msg import MagneticField, PointCloud2, Temperature
 from std_msgs.msg import Float32, Float64
 from visualization_msgs.msg import MarkerArray
 
 from gp_mapping.ros.inputs import message_class
-from gp_mapping.ros.mapping_node import MappingNode
 from gp_mapping.ros.params import ParameterError
 from gp_mapping.ros.qos import sensor_data
 
-QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6}
 EPOCH = 1_700_000_000 * NS
 
 
@@ -145,7 +143,7 @@ def test_poses_from_tf_give_the_map_that_odometry_gives(node_of):
     node._on_input(ports["measurement"], magnetic_field(EPOCH, 45e-6))
     wait_until(lambda: any("'map'" in text for text in node.worker.status.warnings))  # TF does not connect them
     node._on_input(ports["tf_static"], transforms((0, "base_link", "magnetometer", 0.0, 0.1)))
-    expected, _ = node_of(name="other", namespace="/other")
+    expected, _ = node_of(namespace="/other")
     other = {port.role: port for port in expected.inputs.ports}
     for i in range(1, 201):
         stamp, (x, y) = EPOCH + i * NS // 50, place_at(i / 50)
@@ -183,56 +181,6 @@ def test_without_tf2_msgs_the_process_ends_with_the_reason(tmp_path):
                            str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "tf2_msgs is not installed here; install it" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-# ---- nodes in this process -------------------------------------------------------------------------------------------
-
-@pytest.fixture
-def node_of():
-    """Active nodes with these parameters, and one peer; all ended at the end."""
-    context, made, peers = Context(), [], []
-    rclpy.init(context=context)
-
-    def make(find=message_class, name=None, namespace="/", **parameters):
-        overrides = [Parameter(key, value=value) for key, value in (QUICK | parameters).items()]
-        node = MappingNode(find_message=find, context=context, parameter_overrides=overrides, namespace=namespace)
-        made.append((node, SingleThreadedExecutor(context=context)))
-        made[-1][1].add_node(node)
-        node.executor_ = made[-1][1]
-        node.configure()
-        node.activate()
-        if not peers:
-            peers.append(Peer())
-        return node, peers[0]
-
-    yield make
-    for node, executor in made:
-        if hasattr(node, "worker"):
-            node.worker.stop(abandon=True, timeout=10)
-        executor.shutdown()
-        node.destroy_node()
-    for peer in peers:
-        peer.__exit__()
-    rclpy.try_shutdown(context=context)
-
-
-def spin(node, peer, seconds: float):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        node.executor_.spin_once(timeout_sec=0.002)
-        peer.executor.spin_once(timeout_sec=0.0)
-
-
-def spin_until(node, peer, condition, timeout: float = 15.0):
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, node.inputs.problems
-        spin(node, peer, 0.02)
-
-
-def settle(node, peer):
-    made = node.worker.status.made
-    spin_until(node, peer, lambda: not node.worker.queued and node.worker.status.made > made + 0.6)
 
 
 def wait_until(condition, timeout: float = 10.0):

@@ -7,7 +7,21 @@ import sys
 import numpy as np
 import pytest
 from nav_msgs.msg import OccupancyGrid
-from ros_helpers import ROOT, NodeProcess, Peer, cloud_array, field_at, grid_array, parameter_file
+from ros_helpers import (
+    NS,
+    ROOT,
+    NodeProcess,
+    Peer,
+    cloud_array,
+    field_at,
+    grid_array,
+    magnetic_field,
+    odometry,
+    parameter_file,
+    place_at,
+    spin,
+    spin_until,
+)
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Float64MultiArray
 from visualization_msgs.msg import MarkerArray
@@ -48,6 +62,36 @@ def test_live_map_and_late_joiner(tmp_path):
         peer.until(lambda: len(later) > count, 5, "the last map, with the cell that was open, was not published")
 
 
+def test_the_map_of_a_robot_that_stands_is_completed_and_then_rests(node_of):
+    """Each drawing evaluates 100 points; what is left is drawn with the next ones though nothing comes in any more."""
+    node, peer = node_of(draw_budget=100, reliable_inputs=True, lengthscale=1.0, max_inducing=40)
+    clouds = peer.listen(PointCloud2, "/mapping/field")
+    both = peer.field_publisher, peer.odometry_publisher
+    spin_until(node, peer, lambda: all(p.get_subscription_count() for p in both))
+    for start in (0.0, 2.0):  # the first drawing is of all there is; then comes more than 100 points can show
+        for i in range(100):
+            t = start + i / 50
+            stamp, (x, y) = 1_700_000_000 * NS + round(t * NS), place_at(t)
+            peer.odometry_publisher.publish(odometry(stamp, x, y))
+            peer.field_publisher.publish(magnetic_field(stamp, field_at(x, y)))
+        before = len(clouds)
+        spin_until(node, peer, lambda before=before: len(clouds) > before)
+    spin_until(node, peer, lambda: not node.worker.queued and node.worker.status.received["odometry"] == 200)
+    revision = node.worker.revision
+    spin_until(node, peer, lambda: node.worker.results.revision == revision)
+    assert len(clouds) - before >= 3, "the budget was never too small: this shows nothing"
+    spin(node, peer, 0.5)
+    count = len(clouds)
+    spin(node, peer, 0.5)
+    assert len(clouds) == count and node.worker.revision == revision
+    grid = node.worker.results.grid
+    truth = node.worker.call(lambda session: session.predict(grid.centres())).result(10)
+    known = grid.known.flatten().numpy()
+    error = (truth.mean[:, 0] - grid.mean.flatten()).abs().numpy()[known]
+    predictive = (truth.variance + truth.noise_variance)[:, 0].sqrt().numpy()[known]
+    assert known.sum() > 300 and (error < 0.05 * predictive).all()
+
+
 def _check_against_cloud(mean, stddev, cloud, limits):
     """The grids' values and limits stand for the SI values of the field cloud, and these for the true field."""
     points = cloud_array(cloud)
@@ -70,8 +114,6 @@ def _check_against_cloud(mean, stddev, cloud, limits):
 
 
 def test_bad_input_is_counted_by_reason_and_the_map_is_as_before(tmp_path):
-    from ros_helpers import NS, magnetic_field, odometry
-
     second, epoch = NS, 1_700_000_000 * NS
     with NodeProcess(tmp_path, **QUICK) as node, Peer() as peer:
         peer.wait_for_node()

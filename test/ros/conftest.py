@@ -1,0 +1,41 @@
+"""Nodes in the test's own process, where a test needs to look inside."""
+
+import pytest
+
+
+@pytest.fixture
+def node_of():
+    """Active nodes with these parameters, and one peer; all ended at the end."""
+    rclpy = pytest.importorskip("rclpy")
+    from rclpy.context import Context
+    from rclpy.executors import SingleThreadedExecutor
+    from rclpy.parameter import Parameter
+    from ros_helpers import QUICK, Peer
+
+    from gp_mapping.ros.inputs import message_class
+    from gp_mapping.ros.mapping_node import MappingNode
+
+    context, made, peers = Context(), [], []
+    rclpy.init(context=context)
+
+    def make(find=message_class, namespace="/", **parameters):
+        overrides = [Parameter(key, value=value) for key, value in (QUICK | parameters).items()]
+        node = MappingNode(find_message=find, context=context, parameter_overrides=overrides, namespace=namespace)
+        made.append((node, SingleThreadedExecutor(context=context)))
+        made[-1][1].add_node(node)
+        node.executor_ = made[-1][1]
+        node.configure()
+        node.activate()
+        if not peers:
+            peers.append(Peer())
+        return node, peers[0]
+
+    yield make
+    for node, executor in made:
+        if hasattr(node, "worker"):
+            node.worker.stop(abandon=True, timeout=10)
+        executor.shutdown()
+        node.destroy_node()
+    for peer in peers:
+        peer.__exit__()
+    rclpy.try_shutdown(context=context)
