@@ -122,8 +122,8 @@ class CellAverager:
 class PredictiveNoise:
     """σ² = argmin Σ [log(v + σ²) + r²/(v + σ²)] over a bounded window of scores (r, v): residual and latent variance.
 
-    The sum runs over the scores whose latent variance is below four priors, and at least over the lowest quarter:
-    elsewhere a bad guess would pass for noise. Nor does it run over scores beyond five standard deviations, of a noise
+    The sum runs over the scores whose latent variance is below four priors: elsewhere, as where a robot explores lane
+    beside lane, a bad guess would pass for noise (and a noise of 0.5 for one of 5). Nor does it run over scores beyond five standard deviations, of a noise
     that the median says: gross errors, each cut at five of the σ in use, would make that σ grow without end.
     `prior` (variance) counts as `prior_count` scores with v = 0 and r² = prior: the first scores cannot mislead.
     """
@@ -145,7 +145,7 @@ class PredictiveNoise:
         """The fitted σ²: the best of a grid in log σ² over [1e-4, 1e4] prior, then golden section beside it."""
         if not len(self):
             return prior
-        known = self.latent <= max(4.0 * prior, float(self.latent.quantile(0.25)))
+        known = self.latent <= 4.0 * prior
         if int(known.sum()) > self.prior_count:
             typical = self.residual_square[known].median() / _MEDIAN_OF_SQUARE
             known &= self.residual_square <= 25.0 * (self.latent + typical)

@@ -82,3 +82,11 @@ def test_nothing_changed_and_nothing_is_found_changed(cells):
         session.ingest(run)
         session.break_pass()
     assert session.changes == ()
+
+
+def test_exploring_lane_beside_lane_is_no_noise():
+    """A first survey never comes back to a place: its wrong guesses half a metre ahead are not the sensor's noise."""
+    session = MapSession(MapSettings(lengthscale=2.0, lengthscale_prior=2.0))
+    session.ingest(drive(3, noise=0.5, length=5.0, lanes=8))
+    session.flush()
+    assert session.noise_variance**0.5 < 2e-6, session.noise_variance**0.5
