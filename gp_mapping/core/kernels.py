@@ -56,7 +56,12 @@ class Stationary(Kernel):
 
     def __call__(self, a, b):
         lengthscale = torch.as_tensor(self.lengthscale, dtype=a.dtype, device=a.device)
-        return self.variance * self.correlation(scaled_square_distance(a, b, lengthscale))
+        learned = any(isinstance(v, Tensor) and v.requires_grad for v in (a, b, self.variance, self.lengthscale))
+        if learned and torch.is_grad_enabled():
+            return self.variance * self.correlation(scaled_square_distance(a, b, lengthscale))
+        # in place, by direct differences as well: a sixth of the time, which is what most of a drawing takes
+        distance = torch.cdist(a / lengthscale, b / lengthscale, compute_mode="donot_use_mm_for_euclid_dist")
+        return self._from_distance(distance).mul_(self.variance)
 
     def diag(self, a):
         return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
@@ -64,6 +69,11 @@ class Stationary(Kernel):
     @staticmethod
     def correlation(square: Tensor) -> Tensor:
         """ρ as a function of r²."""
+        raise TypeError("use RBF, Matern12, Matern32 or Matern52")
+
+    @staticmethod
+    def _from_distance(r: Tensor) -> Tensor:
+        """ρ(r) in the memory of r, without a gradient."""
         raise TypeError("use RBF, Matern12, Matern32 or Matern52")
 
 
@@ -79,6 +89,10 @@ class RBF(Stationary):
     def correlation(square):
         return torch.exp(-0.5 * square)
 
+    @staticmethod
+    def _from_distance(r):
+        return r.square_().mul_(-0.5).exp_()
+
 
 class Matern12(Stationary):
     """ρ = exp(−r)."""
@@ -86,6 +100,10 @@ class Matern12(Stationary):
     @staticmethod
     def correlation(square):
         return torch.exp(-_distance(square, 1.0))
+
+    @staticmethod
+    def _from_distance(r):
+        return r.neg_().exp_()
 
 
 class Matern32(Stationary):
@@ -96,6 +114,11 @@ class Matern32(Stationary):
         r = _distance(square, 3.0)
         return (1.0 + r) * torch.exp(-r)
 
+    @staticmethod
+    def _from_distance(r):
+        r.mul_(3.0**0.5)
+        return torch.neg(r).exp_().mul_(r.add_(1.0))
+
 
 class Matern52(Stationary):
     """ρ = (1 + √5 r + 5r²/3) exp(−√5 r)."""
@@ -104,6 +127,12 @@ class Matern52(Stationary):
     def correlation(square):
         r = _distance(square, 5.0)
         return (1.0 + r * (1.0 + r / 3.0)) * torch.exp(-r)
+
+    @staticmethod
+    def _from_distance(r):
+        r.mul_(5.0**0.5)
+        decay = torch.neg(r).exp_()
+        return decay.mul_(torch.mul(r, 1.0 / 3.0).add_(1.0).mul_(r).add_(1.0))
 
 
 @dataclass(frozen=True)

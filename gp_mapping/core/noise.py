@@ -123,8 +123,8 @@ class PredictiveNoise:
     """σ² = argmin Σ [log(v + σ²) + r²/(v + σ²)] over a bounded window of scores (r, v): residual and latent variance.
 
     The sum runs over the scores whose latent variance is below four priors: elsewhere, as where a robot explores lane
-    beside lane, a bad guess would pass for noise (and a noise of 0.5 for one of 5). Nor does it run over scores beyond five standard deviations, of a noise
-    that the median says: gross errors, each cut at five of the σ in use, would make that σ grow without end.
+    beside lane, a bad guess would pass for noise. Nor does it run over scores beyond five standard deviations, of a
+    noise that the median says: gross errors, each cut at five of the σ in use, would make that σ grow without end.
     `prior` (variance) counts as `prior_count` scores with v = 0 and r² = prior: the first scores cannot mislead.
     """
 
