@@ -103,6 +103,7 @@ def _numbers(watcher, begin, end, busy, spent, midway) -> dict[str, float]:
     return out | {"sent": sent, "lost": sent - field["magnetic_field received"],
                   "dropped": sum(n for name, n in field.items() if name.startswith("dropped")),
                   "waiting": sent - float(map_["samples"]), "inducing": float(map_["inducing"]),
+                  "cells closed": float(map_["cells"]) / (end - begin),
                   "all": sum(out.values()), "later": later / (end - midway[0]), "seconds": end - begin,
                   "p50": float(timing["latency p50_ms"]), "p99": float(timing["latency p99_ms"])} | {
         name: float(timing.get(f"{name} p50_ms", 0.0)) for name in ("update", "render", "suggest")}
@@ -120,7 +121,8 @@ def report(quick: bool) -> tuple[list[Goal], Table]:
             ("seconds, cells of the map, M", f"{m['seconds']:.0f}, {m['cells']:.0f}, {m['inducing']:.0f}"),
             ("share of a core: all, second half", f"{m['all']:.3f}, {m['later']:.3f}"),
             ("of it: map thread, callbacks, DDS", f"{m['map']:.3f}, {m['callbacks']:.3f}, {m['dds']:.3f}"),
-            ("maps a second: all, second half", f"{m['maps']:.1f}, {m['maps later']:.1f}"),
+            ("maps a second: all, second half; cells of samples closed a second",
+             f"{m['maps']:.1f}, {m['maps later']:.1f}; {m['cells closed']:.1f}"),
             ("arrival to map, ms: p50, p99 of the last 1000, worst p99",
              f"{m['p50']:.0f}, {m['p99']:.0f}, {m['worst']:.0f}"),
             ("median ms of an update, a drawing, suggestions",
@@ -128,7 +130,8 @@ def report(quick: bool) -> tuple[list[Goal], Table]:
         table.add(name, text)
     table.notes = [f"Processes of their own on {os.cpu_count()} cores, load average {load:.1f} before and "
                    f"{os.getloadavg()[0]:.1f} after; the processor time is that of mapping_node alone. A measurement "
-                   "waits for the pose after it and for the map thread, which looks every 50 ms."]
+                   "waits for the pose after it and for the map thread, which looks every 50 ms. A map is drawn when "
+                   "there is something new: with each cell that is closed, or while stale points are left."]
     return [Goal("live node: measurements lost or dropped", m["lost"] + m["dropped"], high=0.0),
             Goal("live node: share of a core on average", m["all"], high=0.5),
-            Goal("live node: maps a second", m["maps"], low=0.9 * DRAWINGS)], table
+            Goal("live node: maps a second", m["maps"], low=0.9 * min(DRAWINGS, m["cells closed"]))], table

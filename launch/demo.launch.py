@@ -23,6 +23,7 @@ def generate_launch_description():
         argument("speed", "1.0", "simulated seconds per second"),
         argument("seed", "0", "seed of the simulated world"),
         argument("params", "", "parameter file of the mapper; empty: config/mapping.yaml of this package"),
+        argument("autostart", "", "false leaves configure and activate to a lifecycle manager; empty: as in params"),
         argument("model", "", "the map's model, over what params says: dual_svgp, exact"),
         argument("namespace", "", "namespace of robot and mapper"),
         argument("magnetic_field_topic", "", "where the mapper listens; empty: magnetic_field"),

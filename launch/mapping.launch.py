@@ -17,6 +17,7 @@ def _setup(context):
 def generate_launch_description():
     return LaunchDescription([
         argument("params", "", "parameter file; empty: config/mapping.yaml of this package"),
+        argument("autostart", "", "false leaves configure and activate to a lifecycle manager; empty: as in params"),
         argument("model", "", "the map's model, over what params says: dual_svgp, exact"),
         argument("namespace", "", "namespace of the node and of its relative topics"),
         argument("magnetic_field_topic", "", "sensor_msgs/MagneticField to map; empty: magnetic_field"),

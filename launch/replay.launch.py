@@ -24,6 +24,7 @@ def generate_launch_description():
         argument("rate", "1.0", "recorded seconds per second"),
         argument("loop", "false", "begin again at the end; the map stays and grows surer"),
         argument("params", "", "parameter file; empty: config/mapping.yaml of this package"),
+        argument("autostart", "", "false leaves configure and activate to a lifecycle manager; empty: as in params"),
         argument("model", "", "the map's model, over what params says: dual_svgp, exact"),
         argument("namespace", "", "namespace of the mapper"),
         argument("magnetic_field_topic", "/magnetic_field", "topic of the bag with the magnetic field"),

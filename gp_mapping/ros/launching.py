@@ -41,13 +41,15 @@ def our_node(executable: str, **options) -> Node:
 
 
 def mapping_actions(context, share: Path, *, use_sim_time: bool, extra: dict | None = None) -> list:
-    """mapping_node and, if asked, RViz, from the arguments params, model, namespace, topics, rviz.
+    """mapping_node and, if asked, RViz, from the arguments params, model, namespace, topics, autostart, rviz.
 
     share: the folder that holds config/ and rviz/.  extra: parameters on top of everything else.
     """
     parameters = [value(context, "params") or str(share / "config" / "mapping.yaml"), {"use_sim_time": use_sim_time}]
     if value(context, "model"):
         parameters.append({"model": value(context, "model")})
+    if value(context, "autostart"):
+        parameters.append({"autostart": value(context, "autostart").lower() == "true"})
     if extra:
         parameters.append(extra)
     namespace = value(context, "namespace")

@@ -1,6 +1,6 @@
 """mapping_node: measurements and odometry in, a live map with its uncertainty out. Wiring only.
 
-The steps are those of a lifecycle node (configure, activate, deactivate, cleanup), called by main() in order.
+A lifecycle node; with autostart, which is the default, main() configures and activates it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 
 import rclpy
@@ -16,7 +17,6 @@ from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import OccupancyGrid
 from rclpy.clock import Clock, ClockType, JumpThreshold
 from rclpy.duration import Duration
-from rclpy.node import Node
 from std_srvs.srv import SetBool, Trigger
 
 from gp_mapping.core.config import MapSettings
@@ -27,6 +27,7 @@ from gp_mapping.ros.diagnostics import to_array
 from gp_mapping.ros.files import open_session, save_session
 from gp_mapping.ros.health import ERROR, WARN, Health
 from gp_mapping.ros.inputs import InputPort, Inputs
+from gp_mapping.ros.managed import ManagedNode
 from gp_mapping.ros.messages import message_class
 from gp_mapping.ros.node_settings import NodeSettings
 from gp_mapping.ros.process import Stopper, spin, wait_for
@@ -37,7 +38,7 @@ from gp_mapping.ros.worker import MapWorker
 __all__ = ["MappingNode", "main"]
 
 
-class MappingNode(Node):
+class MappingNode(ManagedNode):
     """Subscribes, enqueues, asks the worker for what somebody waits for, and publishes it.
 
     Raises ParameterError for wrong parameters, ValueError for a checkpoint that cannot be used (configure).
@@ -57,12 +58,22 @@ class MappingNode(Node):
         for text in self.parameter_warnings:
             self.get_logger().warning(text)
         self.paused, self._find_message = False, find_message
+        self.active, self._finished, self.exit_code = False, True, 0
+        self._made, self._running = ExitStack(), ExitStack()  # what cleanup and deactivate take away
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)  # timers run before the first /clock and when it stands
 
     # ---- steps of life -------------------------------------------------------------------------------------------
 
     def configure(self) -> None:
         """Make the map, its worker, publishers and services; nothing flows yet."""
+        try:
+            self._configure()
+        except BaseException:
+            self._made.close()
+            raise
+        self._finished = False
+
+    def _configure(self) -> None:
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
                              reliable=self.settings.reliable_inputs, find=self._find_message)
@@ -70,35 +81,72 @@ class MappingNode(Node):
         self.map_settings = session.settings
         self.suggester = Suggester(self.settings)
         self._done = self.create_guard_condition(self._publish_results)
+        self._made.callback(self.destroy_guard_condition, self._done)
         self.worker = MapWorker(session, Intake(self.intake_settings), queue_size=self.settings.worker_queue_size,
-                                draw_budget=self.settings.draw_budget,
-                                suggest=self.suggester, on_result=self._done.trigger,
-                                on_error=self.get_logger().error)
+                                draw_budget=self.settings.draw_budget, suggest=self.suggester,
+                                on_result=self._done.trigger, on_error=self.get_logger().error)
+        self._made.callback(self.worker.stop, abandon=True)
+        self.worker.start()
         self.publishers_ = MapPublishers(self, self.map_settings)
+        self._made.callback(self.publishers_.destroy)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._made.callback(self.destroy_publisher, self._diagnostics)
         self._health = Health(self.settings.silence_warning)
         self._requested = self._published = None
-        self._handles = [self.create_service(Trigger, "~/save", self._on_save),
-                         self.create_service(Trigger, "~/clear", self._on_clear),
-                         self.create_service(SetBool, "~/pause", self._on_pause)]
+        for kind, name, answer in ((Trigger, "save", self._on_save), (Trigger, "clear", self._on_clear),
+                                   (SetBool, "pause", self._on_pause)):
+            self._made.callback(self.destroy_service, self.create_service(kind, f"~/{name}", answer))
         jump = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False)
-        self._jump_handle = self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump)
+        self._made.callback(self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump).unregister)
+        self._made.callback(self.destroy_timer, self.create_timer(1.0, self._on_health, clock=self._steady))
 
     def activate(self) -> None:
-        """Subscribe, start the worker and the timers."""
-        self.worker.start()
-        self.inputs.open()
-        self._handles.append(self.create_subscription(OccupancyGrid, "map", self.worker.set_free, qos.LATCHED))
-        self._tick_timer = self.create_timer(1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady)
-        self._health_timer = self.create_timer(1.0, self._on_health, clock=self._steady)
-        self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for "
-                               f"{self.inputs.describe()}")
+        """Subscribe and publish."""
+        try:
+            self._activate()
+        except BaseException:
+            self._running.close()
+            raise
+        self._requested, self.active = None, True
 
-    def finish(self, stopper: Stopper) -> int:
-        """Take in what is queued, publish the last map, save if asked. The exit code: 1 where saving failed."""
-        while not self.worker.stop(abandon=stopper.count > 1, timeout=0.1):
+    def _activate(self) -> None:
+        self._running.callback(self.inputs.close)
+        self.inputs.open()
+        free = self.create_subscription(OccupancyGrid, "map", self.worker.set_free, qos.LATCHED)
+        self._running.callback(self.destroy_subscription, free)
+        self._tick_timer = self.create_timer(1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady)
+        self._running.callback(self.destroy_timer, self._tick_timer)
+        self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for {self.inputs.describe()}")
+
+    def deactivate(self) -> None:
+        """Listen and publish no more; the map stays, and what was queued goes into it."""
+        self.active = False
+        self._running.close()
+        self.worker.end_pass()
+
+    def cleanup(self) -> None:
+        """Drop the map and everything that configure made."""
+        self.active, self._finished, self.paused = False, True, False
+        self._running.close()
+        self._made.close()
+
+    def shutdown(self) -> None:
+        """The last transition: as at the end of the process, then all is dropped."""
+        self.finish()
+        self.cleanup()
+
+    def finish(self, stopper: Stopper | None = None) -> int:
+        """Once: take in what is queued, publish the last map, save if asked. The exit code: 1 where saving failed."""
+        if not self._finished:
+            self._finished = True
+            self.exit_code = self._finish(stopper)
+        return self.exit_code
+
+    def _finish(self, stopper: Stopper | None) -> int:
+        while not self.worker.stop(abandon=stopper is not None and stopper.count > 1, timeout=0.1):
             pass
-        self._on_tick(last=True)
+        if self.active:
+            self._on_tick(last=True)
         self._on_health()
         self.publishers_.wait_until_received(2.0)
         if not self.settings.save_on_exit:
@@ -153,7 +201,7 @@ class MappingNode(Node):
 
     def _publish_results(self) -> None:
         results, self._requested = self.worker.results, None
-        if results is not None and results is not self._published:
+        if self.active and results is not None and results is not self._published:
             self._published = results
             self.publishers_.publish(results, self.frame)
 
@@ -171,12 +219,14 @@ class MappingNode(Node):
         if self.worker.revision and not self.frame:
             notes.append((WARN, "the frame of the loaded map is not known before the first pose; set map_frame to "
                                 "see the map now"))
+        if not self.active:
+            notes.append((WARN, "inactive: nothing is listened to; activate the node"))
         if clock == 0.0:
             notes.append((ERROR, "use_sim_time is true and no /clock has come yet"))
         age = clock - status.last_stamp if status.last_stamp is not None and clock > 0.0 else None
-        areas = self._health.areas(now=now, status=status, watches=self.inputs.watches, paused=self.paused,
-                                   notes=notes, limits=self.publishers_.limits, published=self.publishers_.published,
-                                   stamp_age=age, queue=self.worker.queued)
+        areas = self._health.areas(now=now, status=status, watches=self.inputs.watches,
+                                   paused=self.paused or not self.active, notes=notes, limits=self.publishers_.limits,
+                                   published=self.publishers_.published, stamp_age=age, queue=self.worker.queued)
         self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
 
     # ---- services ------------------------------------------------------------------------------------------------
@@ -221,8 +271,9 @@ class MappingNode(Node):
 
     def _apply_change(self, parameters) -> None:
         before, self.settings = self.settings, self._changing
-        self.suggester.settings, self._health.silence_warning = self.settings, self.settings.silence_warning
-        if self.settings.publish_rate != before.publish_rate:
+        if not self._finished:
+            self.suggester.settings, self._health.silence_warning = self.settings, self.settings.silence_warning
+        if self.active and self.settings.publish_rate != before.publish_rate:
             self._tick_timer.timer_period_ns = int(1e9 / self.settings.publish_rate)
 
 
@@ -232,14 +283,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         rclpy.init(args=arguments, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
         node = MappingNode()
-        node.configure()
     except (ValueError, RuntimeError) as error:  # RuntimeError: rcl about a parameter file, torch about a device
         print(f"mapping_node: {error}", file=sys.stderr)
         rclpy.try_shutdown()
         return 2
-    node.activate()
-    spin(node, stopper)
-    code = node.finish(stopper)
+    code = 2
+    if not node.settings.autostart or node.start():
+        spin(node, stopper)
+        code = node.finish(stopper)
     node.destroy_node()
     rclpy.try_shutdown()
     return code

@@ -19,6 +19,8 @@ LIVE_PARAMETERS = frozenset({
 class NodeSettings:
     """Rates, queues, frames and files of mapping_node. Raises ValueError for a wrong type, range or choice."""
 
+    autostart: bool = setting(True, "configure and activate at the start; false leaves that to a lifecycle manager "
+                              "(nav2's: with bond_timeout: 0.0)")
     map_frame: str = setting("", "frame of everything published; empty takes that of the odometry, a name makes the "
                              "node accept odometry in that frame only (unless odometry_frame says otherwise)")
     publish_rate: float = setting(10.0, "how often mean, stddev and field are drawn where somebody listens; less often "

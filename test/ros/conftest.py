@@ -18,22 +18,22 @@ def node_of():
     context, made, peers = Context(), [], []
     rclpy.init(context=context)
 
-    def make(find=message_class, namespace="/", **parameters):
+    def make(find=message_class, namespace="/", started=True, **parameters):
         overrides = [Parameter(key, value=value) for key, value in (QUICK | parameters).items()]
         node = MappingNode(find_message=find, context=context, parameter_overrides=overrides, namespace=namespace)
         made.append((node, SingleThreadedExecutor(context=context)))
         made[-1][1].add_node(node)
         node.executor_ = made[-1][1]
-        node.configure()
-        node.activate()
+        if started:
+            node.configure()
+            node.activate()
         if not peers:
             peers.append(Peer())
         return node, peers[0]
 
     yield make
     for node, executor in made:
-        if hasattr(node, "worker"):
-            node.worker.stop(abandon=True, timeout=10)
+        node.cleanup()
         executor.shutdown()
         node.destroy_node()
     for peer in peers:
