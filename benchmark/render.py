@@ -70,16 +70,16 @@ def run(quick: bool, environment: dict) -> Part:
     session, batches = room(quick)
     say("in full")
     whole = full(session, 2 if quick else 7)
+    everything = session.renderer.points_drawn
     grid = session.render()
     name = f"{grid.shape[1]} × {grid.shape[0]}"
     rows = [("in full", errors(session, grid))]
     say("after batches of 100")
     some, absorbing, shares = [], [], []
-    everything = session.renderer.cells_drawn
     for batch in batches:
         absorbing.append(timed(lambda batch=batch: session.ingest(batch)))
         some.append(timed(session.render))
-        shares.append(session.renderer.cells_drawn / everything)
+        shares.append(session.renderer.points_drawn / everything)
     partly = [s for s, share in zip(some, shares) if share < 1.0]
     wholly = [s for s, share in zip(some, shares) if share >= 1.0]
     grid = session.render()
