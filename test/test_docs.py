@@ -183,7 +183,7 @@ def test_quoted_warnings_are_in_the_code():
 def test_topics_and_services_are_those_of_the_node():
     page = read("topics_and_services.md")
     code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "gp_mapping" / "ros").glob("*.py"))
-    services = set(re.findall(r'create_service\(\w+, "([^"]+)"', code))
+    services = {f"~/{name}" for name in re.findall(r'\((?:Trigger|SetBool), "(\w+)", self\._on_', code)}
     topics = re.search(r"^TOPICS = \{(.*?)\}", (ROOT / "gp_mapping/ros/publishers.py").read_text(), re.M | re.S)[1]
     names = {f"~/{name}" for name in re.findall(r'"(\w+)":', topics)} | services
     assert services and len(names) > len(services)

@@ -103,6 +103,7 @@ class Peer:
         self.executor.add_node(self.node)
         self.field_publisher = self.node.create_publisher(MagneticField, "magnetic_field", sensor_data(1000, True))
         self.odometry_publisher = self.node.create_publisher(Odometry, "odometry", sensor_data(1000, True))
+        self.clients: dict[str, object] = {}
         self.got: dict[str, list] = {}
         self.values: dict[str, str] = {}
         self.messages: list[str] = []
@@ -165,8 +166,13 @@ class Peer:
 
     def call(self, kind, name: str, request, timeout: float = 30.0):
         """Call a service."""
-        client = self.node.create_client(kind, name)
-        assert client.wait_for_service(timeout_sec=10.0), f"no service {name}"
+        client = self.clients.get(name)
+        if client is None:
+            client = self.clients[name] = self.node.create_client(kind, name)
+            assert client.wait_for_service(timeout_sec=10.0), f"no service {name}"
+            # the server is seen before it has seen this client, and an answer until then is lost (rmw has no news of it)
+            end = time.monotonic() + 1.0
+            self.until(lambda: time.monotonic() > end)
         future = client.call_async(request)
         self.until(future.done, timeout, f"service {name} did not answer")
         return future.result()
