@@ -94,8 +94,8 @@ def run(quick: bool, environment: dict) -> Part:
     cost.add("after 100 raw samples (36 cm of path), what changed", 1e3 * median(partly),
              1e3 * ordered[int(0.9 * len(partly))], 1e3 * ordered[-1], median(shares), len(partly))
     if wholly:
-        name = "after 100 raw samples, z chosen again"
-        cost.add(name, 1e3 * median(wholly), None, 1e3 * max(wholly), 1.0, len(wholly))
+        label = "after 100 raw samples, z chosen again"
+        cost.add(label, 1e3 * median(wholly), None, 1e3 * max(wholly), 1.0, len(wholly))
     cost.add("predict at every cell, for comparison", 1e3 * direct, None, None, 1.0, 1)
     cost.add("absorbing the 100 samples", 1e3 * median(absorbing), None, 1e3 * max(absorbing), None, len(some))
     cost.notes = ["θ given: a change of θ, or inducing inputs chosen again, draws all. Drawn anew: share of the "

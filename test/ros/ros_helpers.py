@@ -170,7 +170,7 @@ class Peer:
         if client is None:
             client = self.clients[name] = self.node.create_client(kind, name)
             assert client.wait_for_service(timeout_sec=10.0), f"no service {name}"
-            # the server is seen before it has seen this client, and an answer until then is lost (rmw has no news of it)
+            # the server is seen before it has seen this client; until then its answers are lost
             end = time.monotonic() + 1.0
             self.until(lambda: time.monotonic() > end)
         future = client.call_async(request)
