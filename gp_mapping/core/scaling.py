@@ -47,4 +47,5 @@ class Scaling:
         channels = mean.shape[1]
         return Prediction(mean.double() * self.scale + self.centre,
                           variance.double()[:, None].expand(-1, channels) * self.scale**2,
-                          torch.as_tensor(noise_variance, dtype=torch.float64).expand(channels) * self.scale**2)
+                          torch.as_tensor(noise_variance, dtype=torch.float64,
+                                          device=mean.device).expand(channels) * self.scale**2)
