@@ -164,8 +164,11 @@ class Peer:
         seen = self.statuses
         self.until(lambda: self.statuses >= seen + 6, what="no diagnostics")
 
-    def call(self, kind, name: str, request, timeout: float = 30.0):
-        """Call a service."""
+    def call(self, kind, name: str, request, timeout: float = 30.0, again: float | None = None):
+        """Call a service; ask again every so many seconds, if the question may be asked twice.
+
+        A node of an earlier test that was killed is still announced for some seconds, and would be asked in vain.
+        """
         client = self.clients.get(name)
         if client is None:
             client = self.clients[name] = self.node.create_client(kind, name)
@@ -173,9 +176,15 @@ class Peer:
             # the server is seen before it has seen this client; until then its answers are lost
             end = time.monotonic() + 1.0
             self.until(lambda: time.monotonic() > end)
-        future = client.call_async(request)
-        self.until(future.done, timeout, f"service {name} did not answer")
-        return future.result()
+        futures, asked, every = [client.call_async(request)], time.monotonic(), again or timeout
+        end = asked + timeout
+        while not any(f.done() for f in futures):
+            assert time.monotonic() < end, f"service {name} did not answer in {timeout} s; {self.messages[-3:]}"
+            self.executor.spin_once(timeout_sec=0.1)
+            if time.monotonic() - asked > every:
+                asked = time.monotonic()
+                futures.append(client.call_async(request))
+        return next(f for f in futures if f.done()).result()
 
     def __enter__(self) -> "Peer":
         return self

@@ -25,7 +25,7 @@ def test_every_path_of_a_life_by_services(tmp_path):
                              ChangeState.Request(transition=Transition(id=LABELS[label]))).success
 
         def state():
-            return peer.call(GetState, "/mapping/get_state", GetState.Request()).current_state.label
+            return peer.call(GetState, "/mapping/get_state", GetState.Request(), again=2.0).current_state.label
 
         assert state() == "unconfigured" and not change("activate") and state() == "unconfigured"
         assert change("configure") and state() == "inactive"
