@@ -1,5 +1,7 @@
 """The life of a managed node, each path of it: by a manager's services, and where a step fails."""
 
+import os
+
 import pytest
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
@@ -16,7 +18,8 @@ LABELS = {"configure": Transition.TRANSITION_CONFIGURE, "activate": Transition.T
           "shutdown": Transition.TRANSITION_ACTIVE_SHUTDOWN}
 
 
-def test_every_path_of_a_life_by_services(tmp_path):
+def test_every_path_of_a_life_by_services(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(101 + os.getpid() % 100))  # apart from what earlier tests have killed
     folder = tmp_path / "saved"
     with NodeProcess(tmp_path, **QUICK, autostart=False, reliable_inputs=True, save_on_exit=True,
                      save_directory=str(folder)) as node, Peer() as peer:
