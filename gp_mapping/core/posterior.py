@@ -24,6 +24,7 @@ class Posterior:
     """mean = a*ᵀ D⁻¹ r, variance = k** − |a*|² + |R⁻¹a*|², with D = R Rᵀ (Chang et al. 2023, eqs. 13–14, whitened).
 
     z (M, D), L (M, M), R (F + M, F + M), weights D⁻¹r (F + M, C): standardised. noise_variance: of a new measurement.
+    split: rows of the first of two blocks that R consists of (SOLVE-GP); 0 where R is one triangle.
     """
 
     theta: Theta
@@ -33,6 +34,14 @@ class Posterior:
     weights: Tensor
     noise_variance: float
     scaling: Scaling
+    split: int = 0
+
+    def half(self, white: Tensor) -> Tensor:
+        """R⁻¹a: its squares sum to what the data left of |a|². white: (F + M, N), in whose precision it is done."""
+        factor, s = self.R.to(white.dtype), self.split
+        if not s:
+            return solve_lower(factor, white)
+        return torch.cat([solve_lower(factor[:s, :s], white[:s]), solve_lower(factor[s:, s:], white[s:])])
 
     def white(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """a(x) at standardised x (N, D), heading (N, 2) or None: (F + M, N)."""
@@ -42,13 +51,13 @@ class Posterior:
         """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
         theta, kernel, constant = self.theta, self.theta.kernel(), self.theta.constant**2
-        factor, weights = self.R.to(self.L.dtype), self.weights.to(self.L.dtype)
+        weights = self.weights.to(self.L.dtype)
         chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
         for i in range(0, len(x), chunk):
             part = x[i: i + chunk]
             h = None if heading is None or theta.heading <= 0 else heading[i: i + chunk]
             a = self.white(part, h)
-            spent = a.square().sum(0) - solve_lower(factor, a).square().sum(0)
+            spent = a.square().sum(0) - self.half(a).square().sum(0)
             prior = kernel.diag(part) + constant
             if h is not None:
                 prior = prior + theta.heading**2 * h.square().sum(1)
@@ -80,19 +89,18 @@ class Posterior:
         """k(a, b) + s_c² − a(a)ᵀ(I − D⁻¹)a(b): (N, K), squared SI."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         left, right = self.white(a), self.white(b)
-        factor = self.R.to(self.L.dtype)
-        spent = left.mT @ right - solve_lower(factor, left).mT @ solve_lower(factor, right)
+        spent = left.mT @ right - self.half(left).mT @ self.half(right)
         return (self.theta.kernel()(a, b) + self.theta.constant**2 - spent.double()) * self.scaling.scale**2
 
     def state_dict(self) -> dict:
         return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
                 "weights": self.weights.clone(), "noise_variance": self.noise_variance,
                 "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
-                "scale": self.scaling.scale}
+                "scale": self.scaling.scale, "split": self.split}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Posterior":
         z, factor, root, weights, origin, centre = (state[k].to(device) for k in
                                                     ("z", "L", "R", "weights", "origin", "centre"))
         return Posterior(Theta(**state["theta"]), z, factor, root, weights, state["noise_variance"],
-                         Scaling(origin, centre, state["scale"]))
+                         Scaling(origin, centre, state["scale"]), int(state.get("split", 0)))

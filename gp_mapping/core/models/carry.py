@@ -203,7 +203,7 @@ def merge(model, other) -> None:
 
 def save(model) -> dict:
     """Everything that an exact resume needs: tensors, numbers, strings."""
-    state = {"model": "dual_svgp", "theta": asdict(model.theta), "samples": model.samples, "scale": model.scale,
+    state = {"model": model.name, "theta": asdict(model.theta), "samples": model.samples, "scale": model.scale,
              "max_inducing": model.max_inducing, "tolerance": model.tolerance, "memory_size": model.memory_size,
              "floor": model.floor, "rest_empty": model.rest_empty, "rest_own_noise": model.rest_own_noise,
              "generator": model.generator.get_state(), "fixed": model.fixed,
@@ -218,8 +218,8 @@ def save(model) -> dict:
 def load(model, state: dict) -> None:
     """Continue where `save` was taken. ValueError, and the map as it was, where the state does not fit."""
     try:
-        if state["model"] != "dual_svgp":
-            raise ValueError(f"the state is of model {state['model']!r}, this map is 'dual_svgp'")
+        if state["model"] != model.name:
+            raise ValueError(f"the state is of model {state['model']!r}, this map is {model.name!r}")
         for name in ("scale", "max_inducing", "memory_size", "tolerance"):
             if state[name] != getattr(model, name):
                 raise ValueError(f"{name} is {state[name]} in the state and {getattr(model, name)} in this map")
@@ -243,5 +243,5 @@ def load(model, state: dict) -> None:
         if learner is not None and state["learner"] is not None:
             learner.load_state_dict(state["learner"])
     except (KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise ValueError(f"not a state of a dual SVGP: {type(error).__name__}: {error}") from error
+        raise ValueError(f"not a state of a {model.name} map: {type(error).__name__}: {error}") from error
     model.__dict__.update(parts | {"generator": generator, "learner": learner, "epoch": model.epoch + 1})

@@ -36,6 +36,8 @@ class DualSVGP(ScaledMap):
     rate, steps: natural-gradient rate ρ and steps a batch; a Gaussian likelihood needs one step of ρ = 1.
     """
 
+    name = "dual_svgp"
+
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
                  inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0, scale: float = 1.0,
                  centre=None, device="cpu", dtype=torch.float64, likelihood=None, rate: float = 1.0, steps: int = 1):
@@ -101,7 +103,13 @@ class DualSVGP(ScaledMap):
 
     def leverage(self, white: Tensor) -> Tensor:
         """v = a D⁻¹ a; β v is the Bayesian leverage score (Chang et al. 2023, sec. 4.2). (K,)"""
-        return solve_lower(self.posterior.R, white).square().sum(0)
+        return self.posterior.half(white).square().sum(0)
+
+    def marginals(self, white: Tensor) -> tuple[Tensor, Tensor]:
+        """aᵀD⁻¹r (N, C) and aᵀD⁻¹a (N,): q(f) as the sites are now. white: a(x) (R, N)."""
+        factor, _ = cholesky(self.sites.precision)
+        half = solve_lower(factor, white)
+        return half.mT @ solve_lower(factor, self.sites.linear), half.square().sum(0)
 
     def _report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
@@ -116,10 +124,7 @@ class DualSVGP(ScaledMap):
             return lam, beta
         lam, beta = torch.zeros_like(y), torch.zeros_like(noise)
         for _ in range(self.steps):
-            factor, _ = cholesky(self.sites.precision)
-            half = solve_lower(factor, white)
-            mean = half.mT @ solve_lower(factor, self.sites.linear)
-            target = self.likelihood.sites(y, mean, half.square().sum(0), noise)
+            target = self.likelihood.sites(y, *self.marginals(white), noise)
             change = (self.rate * (target[0] - lam), self.rate * (target[1] - beta))
             self.sites.add(white, change[1], change[0])
             lam, beta = lam + change[0], beta + change[1]
