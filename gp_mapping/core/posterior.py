@@ -24,7 +24,8 @@ class Posterior:
     """mean = a*ᵀ D⁻¹ r, variance = k** − |a*|² + |R⁻¹a*|², with D = R Rᵀ (Chang et al. 2023, eqs. 13–14, whitened).
 
     z (M, D), L (M, M), R (F + M, F + M), weights D⁻¹r (F + M, C): standardised. noise_variance: of a new measurement.
-    split: rows of the first of two blocks that R consists of (SOLVE-GP); 0 where R is one triangle.
+    orthogonal: where R is of the first rows only, the factor of a second, independent block (SOLVE-GP); rows that have
+    neither keep their prior (ODVGP).
     """
 
     theta: Theta
@@ -34,14 +35,17 @@ class Posterior:
     weights: Tensor
     noise_variance: float
     scaling: Scaling
-    split: int = 0
+    orthogonal: Tensor | None = None
 
     def half(self, white: Tensor) -> Tensor:
         """R⁻¹a: its squares sum to what the data left of |a|². white: (F + M, N), in whose precision it is done."""
-        factor, s = self.R.to(white.dtype), self.split
-        if not s:
-            return solve_lower(factor, white)
-        return torch.cat([solve_lower(factor[:s, :s], white[:s]), solve_lower(factor[s:, s:], white[s:])])
+        split = len(self.R)
+        first = solve_lower(self.R.to(white.dtype), white[:split])
+        if split == len(white):
+            return first
+        rest = white[split:]
+        return torch.cat([first, rest if self.orthogonal is None else
+                          solve_lower(self.orthogonal.to(white.dtype), rest)])
 
     def white(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """a(x) at standardised x (N, D), heading (N, 2) or None: (F + M, N)."""
@@ -96,11 +100,14 @@ class Posterior:
         return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
                 "weights": self.weights.clone(), "noise_variance": self.noise_variance,
                 "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
-                "scale": self.scaling.scale, "split": self.split}
+                "scale": self.scaling.scale,
+                "orthogonal": None if self.orthogonal is None else self.orthogonal.clone()}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Posterior":
+        orthogonal = state.get("orthogonal")
         z, factor, root, weights, origin, centre = (state[k].to(device) for k in
                                                     ("z", "L", "R", "weights", "origin", "centre"))
         return Posterior(Theta(**state["theta"]), z, factor, root, weights, state["noise_variance"],
-                         Scaling(origin, centre, state["scale"]), int(state.get("split", 0)))
+                         Scaling(origin, centre, state["scale"]),
+                         None if orthogonal is None else orthogonal.to(device))
