@@ -48,11 +48,13 @@ class PredictionScores:
 
     train: (N, 2) m, every position it was trained at.  unit: what the numbers are in, in SI (1e-6 T = 1 µT);
         the key stays rmse_ut whatever it is.
+    Of a map of several components each one is an error; n counts measurements all the same.
     """
 
     def __init__(self, session, train: np.ndarray, unit: float = 1e-6):
         self._session, self._unit, self._tree = session, unit, cKDTree(train)
         self._pass: list[Samples] = []
+        self._channels = 1
         self._parts: list[np.ndarray] = []  # rows of error, variance, distance
 
     def add(self, samples: Samples, new_pass: bool = False) -> None:
@@ -71,14 +73,20 @@ class PredictionScores:
         for at in range(0, len(x), _CHUNK):
             part = slice(at, at + _CHUNK)
             prediction = self._session.predict(samples.x[part], torch.from_numpy(velocity[part]))
-            error = (samples.y[part] - prediction.mean.cpu()).numpy()[:, 0] / self._unit
-            variance = prediction.measurement_variance.cpu().numpy()[:, 0] / self._unit**2
-            self._parts.append(np.stack([error, variance, self._tree.query(x[part])[0]], 1))
+            error = (samples.y[part] - prediction.mean.cpu()).numpy() / self._unit  # (n, C)
+            variance = prediction.measurement_variance.cpu().numpy() / self._unit**2
+            distance = np.repeat(self._tree.query(x[part])[0], error.shape[1])
+            self._channels = error.shape[1]
+            self._parts.append(np.stack([error.ravel(), variance.ravel(), distance], 1))
 
     def result(self) -> dict:
         """rmse_ut, nlpd, coverage, n over all, and `bands`: the same by distance to the training path in metres."""
         self._score_pass()
         error, variance, distance = np.concatenate([np.empty((0, 3)), *self._parts]).T
         band = np.digitize(distance, _EDGES)
-        bands = {name: score(error[band == i], variance[band == i]) for i, name in enumerate(BANDS)}
-        return {**score(error, variance), "bands": bands}
+        bands = {name: self._score(error[band == i], variance[band == i]) for i, name in enumerate(BANDS)}
+        return {**self._score(error, variance), "bands": bands}
+
+    def _score(self, error: np.ndarray, variance: np.ndarray) -> dict:
+        found = score(error, variance)
+        return found | {"n": found["n"] // self._channels}

@@ -82,6 +82,7 @@ class Residuals:
 def residuals(session, passes: list[Samples], trained: np.ndarray, still: bool = False) -> Residuals:
     """Predict every measurement of the passes as the robot would make it, with its velocity and heading.
 
+    Of a map of several components each one counts as a pass of its own.
     trained: (N, 2) m.  still: the field at the place alone, without time offset and the robot's own field.
     """
     tree, unit, parts = cKDTree(trained), session.settings.field_scale, []
@@ -92,9 +93,11 @@ def residuals(session, passes: list[Samples], trained: np.ndarray, still: bool =
             part = slice(at, at + _CHUNK)
             told = session.predict(samples.x[part], *(() if still else (
                 velocity[part], None if samples.heading is None else samples.heading[part])))
-            error = (samples.y[part] - told.mean.cpu()).numpy()[:, 0] / unit
-            variance = told.measurement_variance.cpu().numpy()[:, 0] / unit**2
-            parts.append((stamp[part], x[part], error, variance, tree.query(x[part])[0], np.full(len(error), k)))
+            error = (samples.y[part] - told.mean.cpu()).numpy() / unit  # (n, C)
+            variance, away = told.measurement_variance.cpu().numpy() / unit**2, tree.query(x[part])[0]
+            for c in range(error.shape[1]):
+                which = np.full(len(error), k * error.shape[1] + c)
+                parts.append((stamp[part], x[part], error[:, c], variance[:, c], away, which))
     columns = [np.concatenate(column) for column in zip(*parts)] if parts else [np.empty(0)] * 6
     if parts and not math.isfinite(float(columns[2].sum())):
         raise ValueError("the map predicts values that are not finite")

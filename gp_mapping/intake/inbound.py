@@ -32,7 +32,7 @@ class Adaptor(Protocol):
         """A message as a Reading with that stamp (ns), or why it cannot be used."""
 
     def values(self, readings: list[Reading], turn: Rotation | None) -> tuple[np.ndarray, np.ndarray]:
-        """What is mapped, y (N,), and the variance of its white noise (N,), 0 where it is unknown.
+        """What is mapped, y (N,) or (N, C), and the variance of its white noise (N,), 0 where it is unknown.
 
         turn: N rotations from the sensor's axes to the map's, where needs_rotation says so.
         """

@@ -1,4 +1,4 @@
-"""sensor_msgs/MagneticField: corrected for the iron of the robot, then its norm or one axis in the map's frame."""
+"""sensor_msgs/MagneticField: corrected for the robot's iron, then its norm, one axis or all three in map axes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ class MagneticField:
     """b = S (m − h) in the sensor's axes, T.
 
     norm: y = |b|, var = b̂ᵀ S C Sᵀ b̂.  An axis k: y = (R b)_k, var = (R S C Sᵀ Rᵀ)_kk, R: sensor -> map.
-    `vector` gives all three; a session draws one channel, so the setting offers one.
+    xyz: y = R b (N, 3), var = tr(S C Sᵀ) / 3, one for the three as a map has it.
     """
 
     def __init__(self, settings: IntakeSettings):
         self._axis = _AXES.get(settings.field_component)
-        self.needs_rotation = self._axis is not None and settings.rotate_field
+        self._all = settings.field_component == "xyz"
+        self.needs_rotation = settings.field_component != "norm" and settings.rotate_field
         self._hard, self._soft = iron(settings)
         self._corrected = bool(self._hard.any()) or not np.array_equal(self._soft, np.eye(3))
         self._limit = settings.max_field
@@ -67,8 +68,24 @@ class MagneticField:
         b = b - self._hard
         return sum(b[:, k, None] * self._soft[:, k] for k in range(3))  # no BLAS: a row must not depend on the others
 
+    def _covariances(self, readings) -> np.ndarray:
+        """(N, 3, 3) in the sensor's axes as measured, 0 where unknown."""
+        return np.array([r.covariance or (0.0,) * 9 for r in readings]).reshape(-1, 3, 3)
+
+    def _values_of_all(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
+        b = self.vector(readings)
+        if self.needs_rotation:
+            turned = turn.inv().apply  # rows of R: each component as a sum over its own row, as for one axis
+            b = np.stack([(turned(axis) * b).sum(1) for axis in np.eye(3)], 1)
+        if all(r.covariance is None for r in readings):
+            return b, np.zeros(len(b))
+        squares = self._soft.T @ self._soft  # tr(S C Sᵀ) = Σ_ij C_ij (SᵀS)_ij
+        return b, np.maximum((self._covariances(readings) * squares).sum((1, 2)) / 3.0, 0.0)
+
     def values(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
-        """y (N,) T and the variance of its white noise, T²."""
+        """y (N,) or (N, 3) T and the variance of its white noise (N,), T²."""
+        if self._all:
+            return self._values_of_all(readings, turn)
         b = self.vector(readings)
         if self._axis is None:
             y = np.linalg.norm(b, axis=1)
@@ -84,5 +101,5 @@ class MagneticField:
             return y, np.zeros(len(y))
         if self._corrected:  # Sᵀ d
             direction = sum(direction[:, k, None] * self._soft[k] for k in range(3))
-        covariance = np.array([r.covariance or (0.0,) * 9 for r in readings]).reshape(-1, 3, 3)
+        covariance = self._covariances(readings)
         return y, np.maximum(np.einsum("ni,nij,nj->n", direction, covariance, direction), 0.0)

@@ -21,10 +21,10 @@ class IntakeSettings:
                           choices=SENSORS)
     pose_source: str = setting("odometry", "where poses come from: nav_msgs/Odometry, geometry_msgs/PoseStamped, "
                                "PoseWithCovarianceStamped, or TF", choices=POSE_SOURCES)
-    field_component: str = setting("norm", "what is mapped of a magnetic field: its norm, or one axis in the map's "
-                                   "frame", choices=("norm", "x", "y", "z"))
-    rotate_field: bool = setting(True, "turn the axes by sensor rotation and pose before taking x, y or z; false where "
-                                 "the message is in the map's axes already")
+    field_component: str = setting("norm", "what is mapped of a magnetic field: its norm, one axis in the map's "
+                                   "frame, or all three as one map", choices=("norm", "x", "y", "z", "xyz"))
+    rotate_field: bool = setting(True, "turn the axes by sensor rotation and pose before taking x, y, z or xyz; false "
+                                 "where the message is in the map's axes already")
     max_field: float = setting(1e-2, "a magnetic field beyond this is dropped (the earth's is 5e-5 T)",
                                "SI", 1e-15, 1e9)
     min_value: float = setting(0.0, "a value of another sensor below this is dropped; with max_value also 0: the "
@@ -73,6 +73,11 @@ class IntakeSettings:
     sensor_roll: float = setting(0.0, "rotation of the sensor in the base frame about x", "rad", -6.3, 6.3)
     sensor_pitch: float = setting(0.0, "rotation of the sensor in the base frame about y", "rad", -6.3, 6.3)
     sensor_yaw: float = setting(0.0, "rotation of the sensor in the base frame about z", "rad", -6.3, 6.3)
+
+    @property
+    def channels(self) -> int:
+        """Numbers in one measurement: 3 for all axes of a magnetic field, else 1."""
+        return 3 if (self.sensor, self.field_component) == ("magnetic_field", "xyz") else 1
 
     def __post_init__(self):
         check_settings(self)

@@ -57,6 +57,8 @@ class FieldGrid:
 
     origin: lower left corner (m).  mean, stddev (H, W): SI, stddev of the latent field.  known (H, W): False where
     stddev says that nothing was learned.  noise_stddev: SI, of one new measurement about the latent field.
+    axes_mean, axes_stddev (C, H, W): of each component where the map has several; mean and stddev then are of the norm
+    (vector.norm).  None for a scalar field.
     """
 
     origin: tuple[float, float]
@@ -66,6 +68,8 @@ class FieldGrid:
     known: Tensor
     noise_stddev: float
     revision: int
+    axes_mean: Tensor | None = None
+    axes_stddev: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -4,6 +4,7 @@ something changed.
 A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubic spline does not follow: the mean within
 0.01 stddev, and, splined as a variance (not as a stddev or a logarithm, whose valleys along the path are sharp), the
 stddev within 2 % at 999 cells of 1000. New samples change the map within a few lengthscales: the rest is kept.
+Of a map of several channels each is splined by itself, and the norm is made of them cell by cell.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.mapping.grid import FieldGrid, GridWindow
+from gp_mapping.mapping.vector import norm
 
 __all__ = ["Renderer", "spline_operator"]
 
@@ -80,7 +82,7 @@ class Renderer:
             self.window = GridWindow.around(low, high, s.resolution, s.margin + grow, s.max_grid_cells)
         old = self._lattice
         if old is None or not 0.8 < length / old.length < 1.5 or old.window.resolution != self.window.resolution:
-            centre = float(field.scaling.centre[0])
+            centre = field.scaling.centre.cpu().numpy()  # (C,)
             prior = hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2
             self._lattice, budget = _Lattice(self.window, length, centre, prior), None
         elif moved:
@@ -97,15 +99,23 @@ class Renderer:
         self.points_drawn = len(rows)
         if len(rows):
             prediction = field.predict(torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1)))
-            lattice.fill(rows, columns, prediction.mean[:, 0].cpu().numpy(), prediction.variance[:, 0].cpu().numpy())
+            lattice.fill(rows, columns, prediction.mean.mT.cpu().numpy(), prediction.variance.mT.cpu().numpy())
         if len(rows) or moved:
             whole = (0, len(lattice.rows), 0, len(lattice.columns))
             lattice.draw(whole if moved else (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1))
         self.points_stale = int(lattice.stale.sum())
-        known = lattice.stddev <= s.unknown_ratio * hyper["signal_stddev"]
-        return FieldGrid(self.window.origin, self.window.resolution, torch.from_numpy(lattice.drawn.copy()),
-                         torch.from_numpy(lattice.stddev.copy()), torch.from_numpy(known), noise_stddev, revision)
+        return self._grid(noise_stddev, s.unknown_ratio * hyper["signal_stddev"], revision)
 
+    def _grid(self, noise_stddev: float, unknown_above: float, revision: int) -> FieldGrid:
+        """What is drawn, copied."""
+        drawn, stddev = self._lattice.drawn, self._lattice.stddev  # (C, H, W)
+        if len(drawn) == 1:
+            axes, (mean, spread) = (), (drawn[0].copy(), stddev[0].copy())
+        else:
+            axes, (mean, spread) = (drawn.copy(), stddev.copy()), norm(drawn, np.square(stddev))
+        return FieldGrid(self.window.origin, self.window.resolution, *map(torch.from_numpy, (mean, spread)),
+                         torch.from_numpy(spread <= unknown_above), noise_stddev, revision,
+                         *map(torch.from_numpy, axes))
 
     def _spot_check(self, field: FieldMap, noise_stddev: float, revision: int) -> None:
         """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale."""
@@ -117,9 +127,10 @@ class Renderer:
         rows, columns = np.unravel_index(index, lattice.stale.shape)
         places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
         p = field.predict(places)
-        mean, variance = p.mean[:, 0].cpu().numpy(), p.variance[:, 0].cpu().numpy()
-        drift = np.abs(mean - lattice.mean[rows, columns]) > _DRIFT * np.sqrt(variance + noise_stddev**2)
-        drift |= np.abs(np.sqrt(lattice.variance[rows, columns] / variance) - 1.0) > _DRIFT
+        mean, variance = p.mean.mT.cpu().numpy(), p.variance.mT.cpu().numpy()  # (C, K)
+        drift = np.abs(mean - lattice.mean[:, rows, columns]) > _DRIFT * np.sqrt(variance + noise_stddev**2)
+        drift |= np.abs(np.sqrt(lattice.variance[:, rows, columns] / variance) - 1.0) > _DRIFT
+        drift = drift.any(0)
         if drift.mean() > 0.2:
             lattice.mark_all(revision)
         elif drift.any():
@@ -132,7 +143,7 @@ class _Lattice:
     Lattice indices are whole multiples of the pitch from the map's origin, so a window that grows keeps its points.
     """
 
-    def __init__(self, window: GridWindow, length: float, centre: float, prior: float):
+    def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: float):
         self.window, self.length, self.centre, self.prior = window, length, centre, prior
         self.xs, self.ys = (axis.numpy() for axis in window.axes())
         pitch = length / _FRACTION
@@ -145,11 +156,12 @@ class _Lattice:
                      for axis in (self.ys, self.xs)]
             self.first = (spans[0][0], spans[1][0])
             self.rows, self.columns = (np.arange(*span) * pitch for span in spans)
-        shape = (len(self.rows), len(self.columns))
-        self.mean, self.variance = np.full(shape, centre), np.full(shape, prior)
+        shape, cells = (len(self.rows), len(self.columns)), (len(centre), window.height, window.width)
+        first = centre[:, None, None]
+        self.mean = np.broadcast_to(first, (len(centre), *shape)).copy()  # (C, rows, columns), as variance
+        self.variance = np.full(self.mean.shape, prior)
         self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
-        self.drawn = np.full((window.height, window.width), centre)
-        self.stddev = np.full((window.height, window.width), math.sqrt(prior))
+        self.drawn, self.stddev = np.broadcast_to(first, cells).copy(), np.full(cells, math.sqrt(prior))  # (C, H, W)
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
 
     def moved_to(self, window: GridWindow) -> "_Lattice":
@@ -159,11 +171,11 @@ class _Lattice:
         to, source = [], []
         for axis in range(2):
             low = max(self.first[axis], new.first[axis])
-            high = min(self.first[axis] + self.mean.shape[axis], new.first[axis] + new.mean.shape[axis])
+            high = min(self.first[axis] + self.stale.shape[axis], new.first[axis] + new.stale.shape[axis])
             to.append(slice(low - new.first[axis], max(high, low) - new.first[axis]))
             source.append(slice(low - self.first[axis], max(high, low) - self.first[axis]))
         for name in ("mean", "variance", "stale", "since"):
-            getattr(new, name)[tuple(to)] = getattr(self, name)[tuple(source)]
+            getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *source)]
         return new
 
     def mark_all(self, revision: int) -> None:
@@ -198,8 +210,8 @@ class _Lattice:
         return rows[picked], columns[picked]
 
     def fill(self, rows: np.ndarray, columns: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> None:
-        """Evaluated values at points, which are stale no more."""
-        self.mean[rows, columns], self.variance[rows, columns] = mean, variance
+        """Evaluated values at points, (C, K) each; the points are stale no more."""
+        self.mean[:, rows, columns], self.variance[:, rows, columns] = mean, variance
         self.stale[rows, columns] = False
 
     def draw(self, box) -> None:
@@ -216,9 +228,10 @@ class _Lattice:
             return
         down = spline_operator(self.rows[rows], self.ys[i0:i1])
         across = spline_operator(self.columns[columns], self.xs[j0:j1])
-        for source, target, root in ((self.mean, self.drawn, False), (self.variance, self.stddev, True)):
-            values = across(down(source[rows, columns]).T).T
-            target[i0:i1, j0:j1] = np.sqrt(np.maximum(values, 0.0)) if root else values
+        for channel in range(len(self.mean)):
+            for source, target, root in ((self.mean, self.drawn, False), (self.variance, self.stddev, True)):
+                values = across(down(source[channel, rows, columns]).T).T
+                target[channel, i0:i1, j0:j1] = np.sqrt(np.maximum(values, 0.0)) if root else values
 
     @staticmethod
     def _inner(cells: np.ndarray, nodes: np.ndarray, part: slice) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.mapping.vector import axis_names
 from gp_mapping.store.picture import draw_map, unit_text
 
 __all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz", "to_levels", "write_atomic"]
@@ -58,7 +59,10 @@ def export_map_server(path, values, grid: FieldGrid, what: str) -> tuple[Path, P
 
 
 def export_npz(path, session, grid: FieldGrid, suggestions=None) -> Path:
-    """Grid (mean, stddev, known, origin, resolution), x and y of the columns and rows, path, inducing inputs; SI."""
+    """Grid (mean, stddev, known, origin, resolution), x and y of the columns and rows, path, inducing inputs; SI.
+
+    Of a map of several components also mean_x, stddev_x, …; mean and stddev are of their norm.
+    """
     height, width = grid.shape
     arrays = {
         "mean": grid.mean.numpy(), "stddev": grid.stddev.numpy(), "known": grid.known.numpy(),
@@ -70,6 +74,9 @@ def export_npz(path, session, grid: FieldGrid, suggestions=None) -> Path:
         "report": np.array(json.dumps(session.report())),
         "field_scale": np.float64(session.settings.field_scale), "field_unit": np.array(session.settings.field_unit),
     }
+    if grid.axes_mean is not None:
+        for axis, mean, stddev in zip(axis_names(len(grid.axes_mean)), grid.axes_mean, grid.axes_stddev):
+            arrays[f"mean_{axis}"], arrays[f"stddev_{axis}"] = mean.numpy(), stddev.numpy()
     if suggestions is not None:
         arrays["suggestions"] = np.array([[s.x, s.y, s.score] for s in suggestions], np.float64).reshape(-1, 3)
     buffer = BytesIO()

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.mapping.vector import axis_names
 
 __all__ = ["draw_map", "unit_text"]
 
@@ -44,7 +45,9 @@ def _lines(path: np.ndarray) -> np.ndarray:
 def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
     """The figure; `figure.savefig(path)` writes it. Values are shown in the map's display unit.
 
-    suggestions: things with x and y.  truth: (H, W) on the grid, or a function of (N, 2) metres, SI.
+    A map of several components shows their norm, and the mean of each.
+
+    suggestions: things with x and y.  truth: (H, W) on the grid, or a function of (N, 2) metres, SI; of the norm.
     """
     scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
     known = grid.known.numpy()
@@ -60,6 +63,7 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
         error = np.where(known, mean - true, np.nan)
         most = float(np.nanmax(np.abs(error))) or 1.0
         panels.append(("Mean − truth", f"error ({unit})", error, "RdBu_r", (-most, most)))
+    panels += _components(grid, scale, unit)
     figure, axes = _canvas(len(panels), grid)
     for axis, panel in zip(axes, panels):
         _panel(figure, axis, grid, *panel)
@@ -71,16 +75,31 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
     return figure
 
 
+def _components(grid: FieldGrid, scale: float, unit: str) -> list[tuple]:
+    """A panel for the mean of each component; none for a scalar field."""
+    if grid.axes_mean is None:
+        return []
+    known, out = grid.known.numpy(), []
+    for name, values in zip(axis_names(len(grid.axes_mean)), grid.axes_mean.numpy() / scale):
+        shown = values[known] if known.any() else values
+        out.append((f"Mean of {name}", f"{name} ({unit})", np.where(known, values, np.nan), "viridis",
+                    (shown.min(), shown.max())))
+    return out
+
+
 def _canvas(panels: int, grid: FieldGrid):
-    """Two panels side by side, or stacked where the map is much wider than high; four in a square."""
+    """Two panels side by side, or stacked where the map is much wider than high; four in a square; more in threes."""
     height, width = grid.shape
     aspect = min(max(width / height, 0.25), 4.0)
     size = (_PANEL, _PANEL / aspect) if aspect >= 1 else (_PANEL * aspect, _PANEL)
-    rows, columns = (2, 2) if panels == 4 else ((2, 1) if aspect > 2 else (1, 2))
+    rows, columns = (-(-panels // 3), 3) if panels > 4 else (2, 2) if panels == 4 else (2, 1) if aspect > 2 else (1, 2)
     figure = Figure(figsize=(max(columns * (size[0] + 1.6), 7.5), rows * (size[1] + 0.6) + 0.9), dpi=_DPI,
                     layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
+    axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
+    for axis in axes[panels:]:
+        axis.set_visible(False)
+    return figure, axes[:panels]
 
 
 def _panel(figure, axis, grid: FieldGrid, title, label, values, colours, limits) -> None:

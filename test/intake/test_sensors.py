@@ -95,6 +95,30 @@ def test_iron_is_taken_off_before_the_norm():
     assert intake.drops.as_dict() == {"not_finite": 1}  # soft iron mixes the axes
 
 
+@pytest.mark.parametrize("rotate", [True, False])
+def test_all_three_axes_are_the_axes_one_by_one(rotate):
+    """The robot turns between poses; the map's axes do not."""
+    rng, turned = np.random.default_rng(2), {"rotate_field": rotate, "sensor_yaw": 0.3, "soft_iron_xy": 0.1}
+    white = np.diag([1e-14, 2e-14, 3e-14])
+    fields = 1e-5 * rng.standard_normal((6, 3))
+
+    def values(component):
+        intake = Intake(IntakeSettings(field_component=component, **turned))
+        for t in range(8):
+            half = 0.2 * t
+            intake.add_odometry(odometry_message(t / 10, quaternion=(0.0, 0.0, math.sin(half), math.cos(half))))
+        for t, field in enumerate(fields):
+            intake.add_measurement(field_message(t / 10 + 0.05, field, covariance=white.ravel()))
+        return intake.take()
+
+    one, three = [values(axis) for axis in "xyz"], values("xyz")
+    assert three.y.shape == (6, 3) and IntakeSettings(field_component="xyz").channels == 3
+    np.testing.assert_array_equal(three.y, np.concatenate([samples.y for samples in one], 1))
+    np.testing.assert_allclose(three.sensor_variance, np.mean([s.sensor_variance.numpy() for s in one], 0), rtol=1e-9)
+    _, intake = values_of({"field_component": "xyz", "rotate_field": False}, field_message(0.0, (math.nan, 0.0, 1e-6)))
+    assert intake.drops.as_dict() == {"not_finite": 1}  # each of the three is needed
+
+
 def test_every_sensor_has_a_type_a_preset_and_an_input():
     assert tuple(SENSOR_TYPES) == SENSORS
     for name, kind in SENSOR_TYPES.items():

@@ -114,6 +114,23 @@ def test_no_line_is_drawn_between_two_passes(session):
     assert np.nanmax(steps) < 0.5
 
 
+def test_three_components_are_exported_and_shown(tmp_path):
+    session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.5))
+    x = np.stack([np.linspace(0.0, 2.0, 100), np.zeros(100)], 1)
+    session.ingest(Samples(x, np.stack([truth(x), 0 * x[:, 0], -truth(x)], 1), stamp=0.05 * np.arange(100)))
+    session.flush()
+    paths, grid = export_all(session, tmp_path), session.render()
+    with np.load(paths["npz"], allow_pickle=False) as data:
+        for i, axis in enumerate("xyz"):
+            np.testing.assert_array_equal(data[f"mean_{axis}"], grid.axes_mean[i])
+            np.testing.assert_array_equal(data[f"stddev_{axis}"], grid.axes_stddev[i])
+        parts = [data[f"mean_{axis}"] for axis in "xyz"]
+        np.testing.assert_allclose(data["mean"], np.sqrt(sum(part**2 for part in parts)), rtol=1e-12)
+    figure = draw_map(session, grid)
+    titles = [axis.get_title() for axis in figure.axes if axis.get_title()]
+    assert titles == ["Mean", "Standard deviation", "Mean of x", "Mean of y", "Mean of z"]
+
+
 def test_an_empty_map_is_not_exported(tmp_path):
     with pytest.raises(ValueError, match="empty"):
         export_all(MapSession(MapSettings()), tmp_path / "out")

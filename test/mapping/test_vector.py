@@ -1,0 +1,88 @@
+"""Three components as one map: their norm, and a drawing of each."""
+
+import numpy as np
+import pytest
+import torch
+from mapping_data import UT, lawnmower
+
+from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.mapping.vector import axis_names, norm
+from gp_mapping.planning import suggest
+
+FIXED = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.5, "heading_stddev": 0.0}
+
+
+def components(x: np.ndarray) -> np.ndarray:
+    """(N, 3) tesla."""
+    u, v = x[:, 0], x[:, 1]
+    return np.stack([20 + 5 * np.sin(1.6 * u), 6 * np.cos(1.2 * v), -42 + 4 * np.cos(u + v)], 1) * UT
+
+
+def drive(channels=slice(None), **options) -> Samples:
+    stamp, x = lawnmower(lanes=3, length=2.0, rate=20.0, **options)
+    noise = 0.2 * UT * np.random.default_rng(0).standard_normal((len(x), 3))
+    return Samples(x, (components(x) + noise)[:, channels], stamp=stamp)
+
+
+def session_of(samples: Samples, **settings) -> MapSession:
+    out = MapSession(MapSettings(**FIXED, **settings))
+    out.ingest(samples)
+    out.flush()
+    return out
+
+
+def test_the_norm_by_the_delta_method_is_what_sampling_says():
+    rng = np.random.default_rng(1)
+    mean, spread = np.array([30.0, -20.0, 5.0]), np.array([1.0, 2.0, 0.5])
+    drawn = np.linalg.norm(mean + spread * rng.standard_normal((400_000, 3)), axis=1)
+    value, stddev = norm(mean[:, None], spread[:, None] ** 2)
+    assert abs(value[0] - drawn.mean()) < 0.05 * drawn.std() and stddev[0] == pytest.approx(drawn.std(), rel=0.01)
+
+
+def test_the_norm_of_one_channel_is_the_channel_and_of_nothing_has_a_stddev():
+    value, stddev = norm(np.array([[-3.0, 2.0]]), np.array([[4.0, 9.0]]))
+    assert value.tolist() == [-3.0, 2.0] and stddev.tolist() == [2.0, 3.0]
+    value, stddev = norm(np.zeros((3, 1)), np.array([[1.0], [2.0], [3.0]]))
+    assert value[0] == 0.0 and stddev[0] == pytest.approx(np.sqrt(2.0))
+    assert (axis_names(1), axis_names(3), axis_names(4)) == ((), ("x", "y", "z"), ("0", "1", "2", "3"))
+
+
+@pytest.mark.parametrize("model", ["dual_svgp", "exact"])
+def test_every_component_is_drawn_as_predicted(model):
+    session = session_of(drive(), model=model)
+    grid, told = session.render(), session.predict(session.render().centres())
+    mean, stddev = (values.mT.reshape(3, *grid.shape) for values in (told.mean, told.stddev))
+    predictive = (told.measurement_variance.mT.reshape(3, *grid.shape)).sqrt()
+    assert float(((grid.axes_mean - mean).abs() / predictive).max()) <= 0.02
+    assert float((grid.axes_stddev / stddev - 1).abs().max()) <= 0.02
+    torch.testing.assert_close(grid.mean, grid.axes_mean.square().sum(0).sqrt())
+    true = np.linalg.norm(components(grid.centres().numpy()), axis=1).reshape(grid.shape)
+    error = ((grid.mean.numpy() - true) / grid.stddev.numpy())[grid.known.numpy()]
+    assert grid.known.float().mean() > 0.3 and np.abs(error).mean() < 2.0
+
+
+def test_drawing_what_changed_equals_drawing_all_of_every_component():
+    run, session = drive(), MapSession(MapSettings(**FIXED))
+    for i in range(0, len(run), 60):
+        session.ingest(run[i: i + 60])
+        grid = session.render(budget=500)
+    session.flush()
+    while session.renderer.points_stale or grid.revision != session.revision:
+        grid = session.render(budget=500)
+    told = session.predict(grid.centres())
+    off = (grid.axes_mean - told.mean.mT.reshape(3, *grid.shape)).abs()
+    assert float((off / told.measurement_variance.mT.reshape(3, *grid.shape).sqrt()).max()) <= 0.05
+
+
+def test_one_component_alone_is_the_scalar_map_and_no_axes_are_kept():
+    grid = session_of(drive(slice(2, 3))).render()
+    assert grid.axes_mean is None and grid.axes_stddev is None and float(grid.mean[grid.known].max()) < 0.0
+
+
+def test_suggestions_and_resume_take_three_components():
+    session = session_of(drive())
+    again = MapSession.from_state_dict(session.state_dict())
+    a, b = session.render(), again.render()
+    assert torch.equal(a.axes_mean, b.axes_mean) and torch.equal(a.stddev, b.stddev)
+    assert len(suggest(session, a, k=2)) == 2
