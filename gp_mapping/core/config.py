@@ -38,7 +38,7 @@ def check_settings(settings) -> None:
 class MapSettings:
     """All settings of model, noise, learning and grid. Standard deviations and lengths are SI (tesla, metres)."""
 
-    model: str = setting("dual_svgp", "the map's model", choices=("dual_svgp", "exact"))
+    model: str = setting("dual_svgp", "the map's model", choices=("dual_svgp", "solve_gp", "exact"))
     kernel: str = setting("matern52", "covariance function", choices=("rbf", "matern12", "matern32", "matern52"))
     lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m",
                                  1e-3, 1e5)
@@ -65,6 +65,8 @@ class MapSettings:
     noise_stddev_prior: float = setting(1e-6, "median of the log-normal prior of noise_stddev (sd of log: 0.5)",
                                         "SI", 1e-15, 1e9)
     max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
+    max_orthogonal: int = setting(400, "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing", "",
+                                  0, 5000)
     inducing_tolerance: float = setting(0.005, "a sample becomes an inducing input where its residual prior variance "
                                         "exceeds this share of the signal variance", "", 1e-5, 0.5)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)

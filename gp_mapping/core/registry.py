@@ -11,14 +11,24 @@ from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.models.dual_svgp import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
+from gp_mapping.core.models.solve_gp import SolveGP
 
 __all__ = ["build_map", "create_map", "model_names"]
 
 
+def _sparse(settings: MapSettings, learner) -> dict:
+    """What every map on inducing inputs takes."""
+    return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
+            "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
+            "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
+
+
 def _dual_svgp(settings: MapSettings, theta: Theta, learner, extra: dict) -> DualSVGP:
-    return DualSVGP(theta, max_inducing=settings.max_inducing, tolerance=settings.inducing_tolerance,
-                    memory_size=settings.memory_size, learner=learner, seed=settings.seed, scale=settings.field_scale,
-                    device=settings.device, dtype=getattr(torch, settings.dtype), **extra)
+    return DualSVGP(theta, **_sparse(settings, learner), **extra)
+
+
+def _solve_gp(settings: MapSettings, theta: Theta, learner, extra: dict) -> SolveGP:
+    return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
 
 
 def _exact(settings: MapSettings, theta: Theta, learner, extra: dict) -> ExactGP:
@@ -26,7 +36,7 @@ def _exact(settings: MapSettings, theta: Theta, learner, extra: dict) -> ExactGP
                    scale=settings.field_scale, device=settings.device, **extra)
 
 
-_MODELS = {"dual_svgp": _dual_svgp, "exact": _exact}
+_MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "exact": _exact}
 
 
 def model_names() -> tuple[str, ...]:

@@ -1,0 +1,134 @@
+"""SOLVE-GP (Shi, Titsias and Mnih 2020), streaming: a second set of inducing inputs for what the first cannot reach.
+
+    f = f_∥ + f_⊥,   q(u) q(v_⊥),   S_u = D_u⁻¹, S_v = D_v⁻¹,   means from the whole of D, as of an SVGP on z ∪ o
+
+In the whitened joint basis (inducing.py) the rows of o are C^-½ c(o, x), C = c(o, o), c the residual kernel given z:
+v_⊥ itself, with prior N(0, I). So SOLVE-GP is the dual SVGP on z ∪ o whose covariance takes D for block diagonal. The
+sites, the memory and whatever carries them elsewhere are the same; only what is factored differs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper import Theta
+from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.models.dual_svgp import DualSVGP
+from gp_mapping.core.models.solve_gp_mean import solve_blocks
+from gp_mapping.core.posterior import Posterior
+
+__all__ = ["SolveGP"]
+
+_DIRECT = 400  # rows up to which factoring all of D costs no more than iterating (docs/models.md)
+_STEPS = 20  # conjugate-gradient steps that cost about as much as factoring all of D
+
+
+class SolveGP(DualSVGP):
+    """Online SOLVE-GP. The first max_inducing inputs that the map wants are z, the next max_orthogonal are o.
+
+    Both come from pivoted Cholesky on the residual kernel. When the budget is full they are chosen again, and the best
+    pivots are z.  max_orthogonal 0: SVGP.  orthogonal_covariance False: S_v stays the prior's, ODVGP (Salimbeni et
+    al. 2018).  inducing_inputs (M, D), orthogonal_inputs (M₂, D) m: fixed where given.  solve_tolerance: of the mean,
+    in posterior standard deviations (solve_gp_mean.py).  direct: rows up to which the mean is solved directly.
+    Other arguments: DualSVGP's.
+    """
+
+    name = "solve_gp"
+
+    def __init__(self, theta: Theta, *, max_inducing: int = 400, max_orthogonal: int = 400, inducing_inputs=None,
+                 orthogonal_inputs=None, orthogonal_covariance: bool = True, solve_tolerance: float = 1e-4,
+                 direct: int = _DIRECT, **others):
+        if inducing_inputs is None and orthogonal_inputs is not None:
+            raise ValueError("orthogonal_inputs without inducing_inputs: give both, or let the map choose both")
+        fixed = None
+        if inducing_inputs is not None:
+            parts = [torch.as_tensor(p, dtype=torch.float64) for p in (inducing_inputs, orthogonal_inputs)
+                     if p is not None]
+            fixed, max_inducing = torch.cat(parts), len(parts[0])
+        super().__init__(theta, max_inducing=max_inducing + max_orthogonal, inducing_inputs=fixed, **others)
+        self.first, self.orthogonal_covariance = max_inducing, orthogonal_covariance
+        self.solve_tolerance, self.direct = solve_tolerance, direct
+        self.solve_steps = 0  # of the last solution: 0 direct, −1 direct because steps did not suffice
+        # where iterations begin; set by updates only, so that no question changes what later samples make of the map
+        self._start: Tensor | None = None
+
+    @property
+    def split(self) -> int:
+        """Rows of u: features + M."""
+        return self.basis.features + min(len(self.basis), self.first)
+
+    def _solution(self) -> tuple[Tensor, Tensor | None, Tensor]:
+        """R_u, R_v (None: no such rows, or ODVGP) and D⁻¹r (R, C), as the sites are now."""
+        precision, linear, split, rows = self.sites.precision, self.sites.linear, self.split, self.sites.size
+        start, self.solve_steps = self._start, 0
+        second, jitter = None, 0.0
+        if rows > split:
+            second, jitter = cholesky(precision[split:, split:])
+        orthogonal = second if self.orthogonal_covariance else None
+        if rows > self.direct and second is not None and start is not None:
+            factor, self.jitter = cholesky(precision[:split, :split])
+            padded = torch.cat([start, start.new_zeros((rows - len(start), start.shape[1]))])
+            weights, self.solve_steps = solve_blocks(precision, linear, factor, second, padded, self.solve_tolerance,
+                                                     _STEPS)
+            if self.solve_steps >= 0:
+                return factor, orthogonal, weights
+        factor, self.jitter = cholesky(precision)
+        self.jitter = max(self.jitter, jitter)
+        weights = torch.cholesky_solve(linear, factor)
+        if rows > split:
+            factor = factor[:split, :split].mT.contiguous().mT  # of its own, by columns as LAPACK leaves it
+        return factor, orthogonal, weights
+
+    def marginals(self, white: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (N, C) and the part of the variance that the basis reaches (N,). white: (R, N)."""
+        factor, second, weights = self._solution()
+        posterior = self._with(factor, second, weights)
+        return white.mT @ weights, posterior.half(white).square().sum(0)
+
+    def _with(self, factor: Tensor, second: Tensor | None, weights: Tensor) -> Posterior:
+        extra = float(self.memory.extra.mean()) if len(self.memory) else 0.0
+        return Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, self.theta.noise**2 + extra,
+                         self.scaling, second)
+
+    @property
+    def posterior(self) -> Posterior:
+        """The posterior now, of two independent blocks, factored when it is first asked for after a change."""
+        self._need_data()
+        if self._posterior is None:
+            self._posterior = self._with(*self._solution())
+        return self._posterior
+
+    @torch.no_grad()
+    def _update(self, batch):
+        report = super()._update(batch)
+        if self.sites.size > self.direct:
+            self._start = self.posterior.weights
+        return report
+
+    def adopt(self, theta: Theta, budget: int | None = None) -> bool:
+        adopted = super().adopt(theta, budget)
+        if adopted:
+            self._start = None  # of another basis
+        return adopted
+
+    def fantasize(self, x: Tensor) -> "SolveGP":
+        """A copy conditioned on its own mean at x (K, D), which stays exactly: iterations begin, and end, there."""
+        new = super().fantasize(x)
+        new._start = self.posterior.weights
+        return new
+
+    def state_dict(self) -> dict:
+        start = None if self._start is None else self._start.clone()
+        return super().state_dict() | {"first": self.first, "orthogonal_covariance": self.orthogonal_covariance,
+                                       "start": start}
+
+    def load_state_dict(self, state: dict) -> None:
+        start = None
+        if isinstance(state, dict) and state.get("model") == self.name:
+            for name in ("first", "orthogonal_covariance"):
+                if state.get(name) != getattr(self, name):
+                    raise ValueError(f"{name} is {state.get(name)} in the state and {getattr(self, name)} in this map")
+            start = state.get("start")
+        super().load_state_dict(state)
+        self._start = None if start is None else start.to(self.device).clone()
