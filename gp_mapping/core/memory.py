@@ -24,6 +24,8 @@ class Memory:
     noise applies.  extra (m,): variance beside it.  weight (m,): what forgetting left.  order (m,): arrival number.
     """
 
+    COLUMNS = _COLUMNS  # a subclass may keep more
+
     def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
         self.capacity, self.protect = capacity, min(protect, capacity // 4)
         self.size, self.arrivals = 0, 0
@@ -41,7 +43,7 @@ class Memory:
         return self.size
 
     def __getattr__(self, name: str) -> Tensor:
-        if name in _COLUMNS:
+        if name in type(self).COLUMNS:
             return self._store[name][: self.size]
         raise AttributeError(name)
 
@@ -58,7 +60,8 @@ class Memory:
         """The basis grew: rows (A, m) from row `start` on."""
         self._white[: self.size, start: start + len(rows)] = rows.mT
 
-    def insert(self, values: dict[str, Tensor], white: Tensor, leverage_of, generator: torch.Generator) -> int:
+    def insert(self, values: dict[str, Tensor], white: Tensor, leverage_of, generator: torch.Generator,
+               leaving=None) -> int:
         """Offer samples. values: the columns but draw, key and order; white (R, N).
 
         leverage_of: features (R, K) → v = a D⁻¹ a (K,). Asked only when somebody has to go, and of a full memory's
@@ -73,10 +76,13 @@ class Memory:
             chosen = draw.topk(_OFFERED).indices.sort().values  # uniform draws: the choice is random
             fresh, white, fell = {k: v[chosen] for k, v in fresh.items()}, white[:, chosen], n - _OFFERED
             fresh["draw"] = torch.rand(_OFFERED, dtype=torch.float64, generator=generator).log().to(white.device)
-        return fell + self.offer(fresh, white, leverage_of, n)
+        return fell + self.offer(fresh, white, leverage_of, n, leaving)
 
-    def offer(self, fresh: dict[str, Tensor], white: Tensor, leverage_of, arrivals: int) -> int:
-        """Insert samples with all their columns; how many, old or new, fell out. The newest always enter."""
+    def offer(self, fresh: dict[str, Tensor], white: Tensor, leverage_of, arrivals: int, leaving=None) -> int:
+        """Insert samples with all their columns; how many, old or new, fell out. The newest always enter.
+
+        leaving: called with the indices of those that are about to fall out, while they are still here.
+        """
         n = white.shape[1]
         self.arrivals += arrivals
         if not self.capacity:
@@ -94,7 +100,10 @@ class Memory:
                 leverage = self.beta[unranked] * leverage_of(self._white[unranked, : len(white)].mT)
                 self._store["key"][unranked] = self.draw[unranked] / leverage.clamp_min(1e-12)
             key = self.key.masked_fill(self.order >= self.arrivals - arrivals - self.protect, 0.0)  # above every key
-            slots = torch.cat([key.topk(overflow, largest=False).indices.sort().values, slots])
+            weakest = key.topk(overflow, largest=False).indices.sort().values
+            if leaving is not None:
+                leaving(weakest)
+            slots = torch.cat([weakest, slots])
         self.size += kept - overflow
         for name, values in fresh.items():
             self._store[name][slots] = values
@@ -116,17 +125,23 @@ class Memory:
 
     def values(self) -> dict[str, Tensor]:
         """Every column, copied: what `offer` takes."""
-        return {name: getattr(self, name).clone() for name in _COLUMNS}
+        return {name: getattr(self, name).clone() for name in type(self).COLUMNS}
 
     def state_dict(self) -> dict:
         return self.values() | {"white": self._white[: self.size].clone(), "capacity": self.capacity,
                                 "rows": self._white.shape[1], "protect": self.protect, "arrivals": self.arrivals}
 
     @classmethod
+    def _sized(cls, state: dict, device) -> "Memory":
+        """An empty memory for that state."""
+        return cls(int(state["capacity"]), state["x"].shape[1], state["y"].shape[1], int(state["rows"]), device)
+
+    @classmethod
     def from_state_dict(cls, state: dict, device) -> "Memory":
-        new = cls(int(state["capacity"]), state["x"].shape[1], state["y"].shape[1], int(state["rows"]), device)
+        new = cls._sized(state, device)
         new.size, new.arrivals, new.protect = len(state["x"]), int(state["arrivals"]), int(state["protect"])
-        for name in _COLUMNS:
-            new._store[name][: new.size] = state[name].to(device)
+        for name in cls.COLUMNS:
+            value = state[name].to(device)
+            new._store[name][(slice(new.size), *map(slice, value.shape[1:]))] = value  # it may have become wider
         new._white[: new.size, : state["white"].shape[1]] = state["white"].to(device)
         return new

@@ -19,20 +19,35 @@ from gp_mapping.core.memory import Memory
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sites import Sites
 
-__all__ = ["Carried", "fantasize", "forget_near", "load", "merge", "save", "to_theta"]
+__all__ = ["Carried", "Share", "fantasize", "forget_near", "load", "merge", "save", "to_theta"]
 
 _CHUNK = 500  # candidates for inducing inputs looked at together
 
 
 @dataclass(frozen=True)
+class Share:
+    """What the memory's samples have in the sites: features (R, m), and β (m,), λ (m, C) among the columns."""
+
+    white: Tensor
+    columns: dict[str, Tensor]
+
+    def add_to(self, sites: Sites) -> None:
+        sites.add(self.white, self.columns["beta"], self.columns["lam"])
+
+    def write(self, memory: Memory) -> None:
+        """The memory keeps it, to take it out again."""
+        for name, column in self.columns.items():
+            getattr(memory, name).copy_(column)
+        memory.set_white(self.white)
+
+
+@dataclass(frozen=True)
 class Carried:
-    """The parts of a map at new hyper-parameters: basis, sites, and the memory's features (R, m), β (m,), λ (m, C)."""
+    """The parts of a map at new hyper-parameters."""
 
     basis: Basis
     sites: Sites
-    white: Tensor
-    beta: Tensor
-    lam: Tensor
+    share: Share
 
 
 def rest_of(model) -> Sites:
@@ -72,7 +87,7 @@ def basis_at(model, theta: Theta, budget: int) -> tuple[Basis, Tensor]:
 def to_theta(model, theta: Theta, budget: int) -> Carried:
     """The model's parts at θ. Raises NumericalError where they do not factor; the model itself is not touched."""
     basis, white = basis_at(model, theta, budget)
-    memory, capacity = model.memory, basis.features + model.max_inducing
+    capacity = basis.features + model.max_inducing
     if model.rest_empty:
         sites = Sites(basis.size, model.sites.channels, capacity, model.device)
     else:
@@ -80,15 +95,10 @@ def to_theta(model, theta: Theta, budget: int) -> Carried:
         if model.rest_own_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
             rest.scale(model.theta.noise**2 / theta.noise**2)
         sites = rest.project(basis.transfer_from(model.basis.z, model.basis.L, model.theta), capacity)
-    if model.likelihood.conjugate:
-        noise = model.noise(memory.noise, memory.extra, theta)
-        beta = memory.weight / noise
-        lam = beta[:, None] * memory.y
-    else:
-        beta, lam = memory.beta.clone(), memory.lam.clone()
-    sites.add(white, beta, lam)
+    share = model.share_at(theta, basis, white)
+    share.add_to(sites)
     cholesky(sites.precision)
-    return Carried(basis, sites, white, beta, lam)
+    return Carried(basis, sites, share)
 
 
 def duplicate(model, rows: int = 0):
@@ -101,7 +111,7 @@ def duplicate(model, rows: int = 0):
         new.sites.precision.copy_(model.sites.precision)
         new.sites._r[: new.sites.size] = model.sites._r[: model.sites.size]
         state = model.memory.state_dict()
-        new.memory = Memory.from_state_dict(state | {"rows": model.basis.features + new.max_inducing,
+        new.memory = model.memory_kind.from_state_dict(state | {"rows": model.basis.features + new.max_inducing,
                                                      "white": state["white"]}, model.device)
     new.generator = torch.Generator()
     new.generator.set_state(model.generator.get_state())
@@ -118,10 +128,11 @@ def fantasize(model, x: Tensor):
     new = duplicate(model, len(inner))
     mean, _ = before.inner(inner)
     white = new.basis.white(inner)
-    rows = new.basis.grow(inner, white, slice(0, len(inner)), 1e-6 * model.theta.signal**2)
+    rows = new.basis.grow(inner, white, slice(0, len(inner)), model.fantasy_tolerance * model.theta.signal**2)
     new.sites.pad(len(rows))  # no border by the memory: it would move the mean
     beta = torch.full((len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=model.device)
     new.sites.add(torch.cat([white, rows]), beta, beta[:, None] * mean)
+    new.rest_empty = False  # no sample stands for it
     return new
 
 
@@ -134,7 +145,7 @@ def forget_near(model, x: Tensor, radius: float, newest: int) -> int:
     memory, inner = model.memory, model.scaling.inner_x(x)
     near = (torch.cdist(model.remembered_places(model.theta), inner) <= radius).any(1)
     near &= memory.order < memory.arrivals - newest
-    kept, white = ~near, memory.white(model.basis.size)
+    kept = ~near
     if model.rest_empty:
         sites = Sites(model.basis.size, model.sites.channels, len(model.sites._d), model.device)
     else:
@@ -143,10 +154,12 @@ def forget_near(model, x: Tensor, radius: float, newest: int) -> int:
         inducing = torch.linalg.solve_triangular(factor, keep[:, None] * factor, upper=False).mT
         features = torch.eye(model.basis.features, dtype=torch.float64, device=model.device)
         sites = rest_of(model).project(torch.block_diag(features, inducing), len(model.sites._d))
-    sites.add(white[:, kept], memory.beta[kept], memory.lam[kept])
+    share = model.share_of(kept)
+    share.add_to(sites)
     cholesky(sites.precision)
     model.sites, model._posterior, model.epoch = sites, None, model.epoch + 1
     memory.keep(kept)
+    share.write(memory)
     return int(near.sum())
 
 
@@ -191,10 +204,8 @@ def merge(model, other) -> None:
         transfer = model.basis.transfer_from(z, other.basis.L, other.theta)
         model.sites.merge(rest.project(transfer, len(model.sites._d)))
     white = model.basis.white(model.theta.place(memory["x"], memory["velocity"], memory["heading"]), memory["heading"])
-    model.sites.add(white, memory["beta"], memory["lam"])
     memory["order"] = memory["order"] + model.memory.arrivals
-    model._posterior = None
-    fell = model.memory.offer(memory, white, model.leverage, other.memory.arrivals)
+    fell = model.take_in(memory, white, other.memory.arrivals)
     model.rest_empty = model.rest_empty and other.rest_empty and not fell
     model.rest_own_noise = model.rest_own_noise and other.rest_own_noise
     model.samples += other.samples
@@ -233,7 +244,7 @@ def load(model, state: dict) -> None:
             basis._buffer[: len(z), : len(z)] = factor.to(model.dtype)
             parts |= {"scaling": scaling, "basis": basis,
                       "sites": Sites.from_state_dict(state["sites"], model.device),
-                      "memory": Memory.from_state_dict(state["memory"], model.device)}
+                      "memory": model.memory_kind.from_state_dict(state["memory"], model.device)}
             if parts["sites"].size != basis.size:
                 raise ValueError(f"{parts['sites'].size} rows of sites do not fit {basis.size} of the basis")
         parts |= {k: state[k] for k in ("samples", "floor", "rest_empty", "rest_own_noise")}

@@ -37,6 +37,8 @@ class DualSVGP(ScaledMap):
     """
 
     name = "dual_svgp"
+    memory_kind = Memory
+    fantasy_tolerance = 1e-6  # share of s² that makes the residual at a fantasy an inducing input
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
                  inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0, scale: float = 1.0,
@@ -59,13 +61,17 @@ class DualSVGP(ScaledMap):
         """An empty basis at θ with this map's budget."""
         return Basis(theta, dimension, self.max_inducing, self.dtype, self.device)
 
+    def new_memory(self, dimension: int, channels: int, rows: int) -> Memory:
+        """An empty memory for sites of that many rows."""
+        return self.memory_kind(self.memory_size, dimension, channels, rows, self.device)
+
     def _begin(self, dimension: int, channels: int) -> None:
         basis = self.new_basis(self.theta, dimension)
         if self.fixed is not None:
             basis = Basis.at(self.scaling.inner_x(self.fixed), basis)
         rows = basis.features + self.max_inducing
         self.sites = Sites(basis.size, channels, rows, self.device)
-        self.memory = Memory(self.memory_size, dimension, channels, rows, self.device)
+        self.memory = self.new_memory(dimension, channels, rows)
         self.basis = basis
 
     @property
@@ -92,7 +98,7 @@ class DualSVGP(ScaledMap):
         lam, beta = self._natural_gradient(white, batch.y, noise)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
                   "beta": beta, "noise": batch.noise, "extra": extra, "weight": torch.ones_like(beta)}
-        if self.memory.insert(values, white, self.leverage, self.generator):
+        if self._remember(values, white):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
             self.rest_own_noise = False
@@ -100,6 +106,16 @@ class DualSVGP(ScaledMap):
         if self.learner is not None:
             self.learner.owe(len(batch.x))
         return self._report(len(batch.x), added, removed, removed > 0)
+
+    def _remember(self, values: dict[str, Tensor], white: Tensor) -> int:
+        """Offer to the memory what is in the sites; how many samples, old or new, fell out."""
+        return self.memory.insert(values, white, self.leverage, self.generator)
+
+    def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
+        """Add another map's remembered samples, all columns given; how many, old or new, fell out."""
+        self.sites.add(white, values["beta"], values["lam"])
+        self._posterior = None
+        return self.memory.offer(values, white, self.leverage, arrivals)
 
     def leverage(self, white: Tensor) -> Tensor:
         """v = a D⁻¹ a; β v is the Bayesian leverage score (Chang et al. 2023, sec. 4.2). (K,)"""
@@ -159,14 +175,22 @@ class DualSVGP(ScaledMap):
         full = old == self.basis.features + self.max_inducing
         if full or not bool((self.basis.residual(x, white) > tolerance).any()):
             return white, 0
-        remembered = self.memory.white(old)
+        remembered = self.remembered_features(old)
         places, joint = torch.cat([x, self.remembered_places(self.theta)]), torch.cat([white, remembered], 1)
         rows = self.basis.grow(places, joint, slice(0, len(x)), tolerance)
         fresh, recalled = rows[:, : len(x)], rows[:, len(x):]
         self.sites.pad(len(rows))
+        self._recall(old, remembered, recalled)
+        return torch.cat([white, fresh]), len(rows)
+
+    def remembered_features(self, rows: int) -> Tensor:
+        """a(x) of the memory's samples: (rows, m)."""
+        return self.memory.white(rows)
+
+    def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
+        """New rows `recalled` of a(x), from row `old` on, for the memory and its share of the sites."""
         self.sites.border(recalled, remembered, self.memory.beta, self.memory.lam)
         self.memory.extend_white(old, recalled)
-        return torch.cat([white, fresh]), len(rows)
 
     @property
     def posterior(self) -> Posterior:
@@ -203,12 +227,23 @@ class DualSVGP(ScaledMap):
                 self.learner.rejected += 1
             return False
         self.basis, self.sites = carried.basis, carried.sites
-        self.memory.beta.copy_(carried.beta)
-        self.memory.lam.copy_(carried.lam)
-        self.memory.set_white(carried.white)
+        carried.share.write(self.memory)
         self.theta, self.floor, self._posterior = theta, 0.0, None
         self.epoch += 1
         return True
+
+    def share_at(self, theta: Theta, basis: Basis, white: Tensor) -> carry.Share:
+        """The memory's share of the sites at θ, in a basis where its features are `white`."""
+        memory = self.memory
+        if not self.likelihood.conjugate:
+            return carry.Share(white, {"beta": memory.beta.clone(), "lam": memory.lam.clone()})
+        beta = memory.weight / self.noise(memory.noise, memory.extra, theta)
+        return carry.Share(white, {"beta": beta, "lam": beta[:, None] * memory.y})
+
+    def share_of(self, kept: Tensor) -> carry.Share:
+        """The share of the sites that the samples kept (m,) have, as it is, where the others leave."""
+        memory = self.memory
+        return carry.Share(memory.white(self.basis.size)[:, kept], {"beta": memory.beta[kept], "lam": memory.lam[kept]})
 
     def forget(self, factor: float) -> None:
         """Scale all that the data said by factor in (0, 1]."""
