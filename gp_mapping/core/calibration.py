@@ -147,9 +147,8 @@ def calibration_report(field, noise_variance: float | None = None) -> Calibratio
                            f"least {LEAST}, so drive on")
     theta, learner = field.theta, field.learner
     data["extra"] = learnable_extra(data["noise"], data["extra"], theta)
-    rates = torch.zeros(7) if learner is None else learner.rates
     prior = HyperLearner(theta, theta) if learner is None else learner
-    free = [bool(rates[i] > 0) for i in (4, 5, 6)]
+    free = [False] * 3 if learner is None else learner.free[4:]
     offset_assumed = not free[0]
     blocks = neighbourhoods(theta.place(data["x"], data["velocity"], data["heading"]))
     free[0] = True  # where it is held, the report says what the data would have it

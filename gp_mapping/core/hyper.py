@@ -1,129 +1,65 @@
 """Hyper-parameters, learned online in small, safe steps from neighbourhoods of remembered samples.
 
-Each step is one of Adam on the exact negative log evidence of at most 250 samples near a random one (half the time one
-of the newest 40), per sample, with log-normal priors (measured.md, "Honest intervals", 5). A map takes the learner's
-values over only when they have moved by `adopt_change`, since that costs it a rebuild of its factors.
+Each step is a natural-gradient step (Fisher scoring) on the exact log evidence of at most 250 samples near a random
+one, half the time one of the newest 40, with log-normal priors (measured.md, "Honest intervals", 5). In the metric of
+the Fisher information no start is far, and steps shorten as the data agree. A map takes the learner's values over only
+when they have moved by `adopt_change`, since that costs it a rebuild of its factors.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-
 import torch
 from torch import Tensor
 
-from gp_mapping.core.kernels import make_kernel, scaled_square_distance
+from gp_mapping.core.evidence import evidence_score
+from gp_mapping.core.theta import SLOWEST, Theta, heading_of, sensor_place
 
-__all__ = ["HyperLearner", "Theta", "heading_of", "negative_log_evidence", "sensor_place"]
-
-
-SLOWEST = 0.03  # m/s below which a velocity says nothing of the heading
-
-
-@dataclass(frozen=True)
-class Theta:
-    """ℓ (m), s, s_p (noise), s_c (constant), s_h (heading): standard deviations in inner units; δ (s) time offset;
-    along, across (m): the sensor's lever arm, forward and to the left. A heading of 0 leaves the robot's own field out.
-    """
-
-    lengthscale: float
-    signal: float
-    noise: float
-    constant: float
-    heading: float = 0.0
-    offset: float = 0.0
-    along: float = 0.0
-    across: float = 0.0
-    kernel_name: str = "matern52"
-
-    def kernel(self):
-        return make_kernel(self.kernel_name, self.signal**2, self.lengthscale)
-
-    def vector(self) -> Tensor:
-        """[log ℓ, log s², log s_p², log s_h², δ, along, across]: what may be learned."""
-        return torch.tensor([math.log(self.lengthscale), 2 * math.log(self.signal), 2 * math.log(self.noise),
-                             2 * math.log(self.heading) if self.heading > 0 else 0.0, self.offset,
-                             self.along, self.across], dtype=torch.float64)
-
-    def with_vector(self, vector: Tensor) -> "Theta":
-        length, signal, noise, heading, offset, along, across = vector.tolist()
-        return replace(self, lengthscale=math.exp(length), signal=math.exp(signal / 2), noise=math.exp(noise / 2),
-                       heading=math.exp(heading / 2) if self.heading > 0 else 0.0, offset=offset, along=along,
-                       across=across)
-
-    def distance(self, other: "Theta") -> float:
-        """Largest change of a learned logarithm; 20 ms of offset, or 1 cm of lever arm, count as much as a tenth."""
-        weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0], dtype=torch.float64)
-        return float(((self.vector() - other.vector()) * weights).abs().max())
-
-    def place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
-        """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥. (N, D)"""
-        if not (self.offset or self.along or self.across):
-            return x
-        return sensor_place(x, velocity, heading, self.offset, self.along, self.across)
-
-
-def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, across) -> Tensor:
-    """x − δ v + along ĥ + across ĥ⊥, ĥ⊥ to the left of ĥ. (N, D)"""
-    left = torch.stack([-heading[:, 1], heading[:, 0]], 1)
-    arm = (along * heading + across * left)[:, : x.shape[1]]
-    if x.shape[1] > 2:
-        arm = torch.cat([arm, torch.zeros_like(x[:, 2:])], 1)
-    return x - offset * velocity + arm
-
-
-def heading_of(velocity: Tensor) -> Tensor:
-    """ĥ = v / max(|v|, 0.03 m/s): (N, 2), short where the robot hardly moves."""
-    plane = velocity[:, :2]
-    if velocity.shape[1] == 1:
-        plane = torch.cat([plane, torch.zeros_like(plane)], 1)
-    return plane / plane.norm(dim=1, keepdim=True).clamp_min(SLOWEST)
-
-
-def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Tensor, heading: Tensor, y: Tensor,
-                          extra: Tensor) -> Tensor:
-    """−log N(y | 0, s²ρ(r) + s_c² + s_h² ĥĥᵀ + diag(s_p² + extra)) per sample and channel, r between sensor places.
-
-    vector (7,); x, velocity (n, D); heading (n, 2); y (n, C); extra (n,): white variance of each, 0 where unknown.
-    """
-    places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
-    scale = torch.exp(vector[0])
-    square = scaled_square_distance(places, places, scale)
-    covariance = torch.exp(vector[1]) * type(theta.kernel()).correlation(square) + theta.constant**2
-    if theta.heading > 0:
-        covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
-    factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
-    white = torch.linalg.solve_triangular(factor, y, upper=False)
-    n, channels = y.shape
-    return (0.5 * white.square().sum() / channels + factor.diagonal().log().sum()) / n + 0.5 * math.log(2 * math.pi)
+__all__ = ["SLOWEST", "HyperLearner", "Theta", "heading_of", "sensor_place"]
 
 
 class HyperLearner:
-    """Adam on Theta.vector() with priors; owes STEPS √n steps for n samples and works them off.
+    """Fisher scoring on Theta.vector() with priors; owes STEPS √n steps for n samples and works them off.
 
+        Λ ← (1 − γ_t) Λ + F + P,   v ← v − Λ⁻¹ (g + P (v − v₀)),   γ_t = max(LAST, 3/(t + 6))
+
+    g, F: gradient of the neighbourhood's −log evidence and its Fisher information; P: the prior's precision. Λ is what
+    the last third of the steps knew, so each direction moves by what this neighbourhood adds to it: a lane alone does
+    not fix δ, and the first lane beside it does, however late it comes.
     prior: medians.  prior_sd: (7,) of the logarithms, of δ in s and of the lever arm in m.  free: which are learned.
     """
 
     STEPS = 0.2
     NEIGHBOURS = 250
     NEWEST = 40
-    SETTLE = 400  # steps after which the step length decays with the square root of their number
-    RATES = (0.05, 0.05, 0.05, 0.05, 0.01, 0.002, 0.002)
+    LAST = 0.02
+    LONGEST = (0.1, 0.1, 0.1, 0.1, 0.05, 0.03, 0.03)  # of one step: beyond, the quadratic is not to be trusted
 
     def __init__(self, theta: Theta, prior: Theta, prior_sd=(0.5, 1.0, 1.0, 1.0, 0.2, 0.05, 0.05),
                  free=(True, True, True, True, True, False, False), adopt_change: float = 0.1):
-        self.theta, self.prior, self.adopt_change = theta, prior, adopt_change
+        self.theta, self.prior, self.largest_change = theta, prior, adopt_change
         self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
-        mask = [bool(f) for f in free]
-        mask[3] = mask[3] and theta.heading > 0
-        self.rates = torch.tensor(self.RATES, dtype=torch.float64) * torch.tensor(mask, dtype=torch.float64)
-        self.vector, self.first, self.second = theta.vector(), torch.zeros(7).double(), torch.zeros(7).double()
+        self.free = [bool(f) for f in free]
+        self.free[3] = self.free[3] and theta.heading > 0
+        self.vector, self.metric = theta.vector(), torch.zeros((7, 7), dtype=torch.float64)  # v, Λ
         # six prior standard deviations: beyond lies only a fault, unless the start lies there
         centre, start = prior.vector(), theta.vector()
         self.low = torch.minimum(centre - 6 * self.prior_sd, start)
         self.high = torch.maximum(centre + 6 * self.prior_sd, start)
         self.steps, self.owed, self.rejected = 0, 0.0, 0
+
+    @property
+    def forgetting(self) -> float:
+        """γ_t of the next step."""
+        return max(self.LAST, 3.0 / (self.steps + 6.0))
+
+    @property
+    def adopt_change(self) -> float:
+        """Theta.distance beyond which a map takes θ over: largest_change at first, a fifth once steps are short."""
+        return self.largest_change * max(0.2, min(1.0, 5.0 * self.forgetting))
+
+    @adopt_change.setter
+    def adopt_change(self, value: float) -> None:
+        self.largest_change = value
 
     def owe(self, samples: int) -> None:
         """√n, since the more samples come together the less new each says; bounded: a burst is no burst of learning."""
@@ -140,11 +76,12 @@ class HyperLearner:
             near = near[torch.randperm(len(near), generator=generator)[: self.NEIGHBOURS].to(x.device)]
         return near
 
-    def loss(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> Tensor:
-        """Negative log evidence per sample of the samples `near` (indices)."""
+    def score(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient (7,) of −log evidence of the samples `near` (indices), and its Fisher information (7, 7)."""
         parts = (data[name][near] for name in ("x", "velocity", "heading", "y", "extra"))
-        return negative_log_evidence(self.theta, vector, *parts)
+        return evidence_score(self.theta, vector, self.free, *parts)
 
+    @torch.no_grad()
     def step(self, data: dict[str, Tensor], generator: torch.Generator) -> bool:
         """One step from x, velocity (n, D), heading (n, 2), y (n, C), extra, order (n,); False where it was refused."""
         self.owed -= 1.0
@@ -154,35 +91,31 @@ class HyperLearner:
         near = self.neighbourhood(x, data["order"], generator)
         if len(near) < 5:
             return False
-        vector = self.vector.to(x.device).requires_grad_(True)
-        with torch.enable_grad():
-            try:
-                loss = self.loss(vector, data, near)
-            except torch.linalg.LinAlgError:
-                self.rejected += 1
-                return False
-            prior = ((vector - self.prior.vector().to(x.device)) / self.prior_sd.to(x.device)).square().sum()
-            (loss + 0.5 * prior / len(near)).backward()
-        gradient = vector.grad.cpu()
-        if not bool(torch.isfinite(gradient).all()):
+        try:
+            gradient, information = (t.cpu() for t in self.score(self.vector.to(x.device), data, near))
+        except torch.linalg.LinAlgError:
             self.rejected += 1
             return False
+        if not bool(torch.isfinite(gradient).all() and torch.isfinite(information).all()):
+            self.rejected += 1
+            return False
+        prior = self.prior_sd**-2
+        self.metric = (1.0 - self.forgetting) * self.metric + information + torch.diag(prior)
         self.steps += 1
-        self.first.mul_(0.9).add_(gradient, alpha=0.1)
-        self.second.mul_(0.999).add_(gradient.square(), alpha=0.001)
-        first, second = self.first / (1 - 0.9**self.steps), self.second / (1 - 0.999**self.steps)
-        rate = self.rates * min(1.0, (self.SETTLE / self.steps) ** 0.5)
-        # 1e-3 nats: along a direction that the data say nothing of, rounding errors are no gradient to follow
-        moved = self.vector - rate * first / (second.sqrt() + 1e-3)
-        self.vector = torch.minimum(torch.maximum(moved, self.low), self.high)
+        downhill = gradient + prior * (self.vector - self.prior.vector())
+        free, move = torch.tensor(self.free), torch.zeros_like(self.vector)
+        move[free] = torch.linalg.solve(self.metric[free][:, free], downhill[free])
+        longest = torch.tensor(self.LONGEST, dtype=torch.float64)
+        move = torch.minimum(torch.maximum(move, -longest), longest)
+        self.vector = torch.minimum(torch.maximum(self.vector - move, self.low), self.high)
         self.theta = self.theta.with_vector(self.vector)
         return True
 
     def state_dict(self) -> dict:
-        return {"vector": self.vector.clone(), "first": self.first.clone(), "second": self.second.clone(),
+        return {"vector": self.vector.clone(), "metric": self.metric.clone(),
                 "steps": self.steps, "owed": self.owed, "rejected": self.rejected}
 
     def load_state_dict(self, state: dict) -> None:
-        self.vector, self.first, self.second = (state[k].clone() for k in ("vector", "first", "second"))
+        self.vector, self.metric = state["vector"].clone(), state["metric"].clone()
         self.steps, self.owed, self.rejected = int(state["steps"]), float(state["owed"]), int(state["rejected"])
         self.theta = self.theta.with_vector(self.vector)

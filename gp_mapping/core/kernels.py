@@ -72,6 +72,11 @@ class Stationary(Kernel):
         raise TypeError("use RBF, Matern12, Matern32 or Matern52")
 
     @staticmethod
+    def slope(square: Tensor) -> Tensor:
+        """∂ρ/∂(r²) as a function of r²."""
+        raise TypeError("use RBF, Matern12, Matern32 or Matern52")
+
+    @staticmethod
     def _from_distance(r: Tensor) -> Tensor:
         """ρ(r) in the memory of r, without a gradient."""
         raise TypeError("use RBF, Matern12, Matern32 or Matern52")
@@ -90,6 +95,10 @@ class RBF(Stationary):
         return torch.exp(-0.5 * square)
 
     @staticmethod
+    def slope(square):
+        return -0.5 * torch.exp(-0.5 * square)
+
+    @staticmethod
     def _from_distance(r):
         return r.square_().mul_(-0.5).exp_()
 
@@ -100,6 +109,11 @@ class Matern12(Stationary):
     @staticmethod
     def correlation(square):
         return torch.exp(-_distance(square, 1.0))
+
+    @staticmethod
+    def slope(square):
+        r = _distance(square, 1.0).clamp_min(1e-9)  # infinite at 0, where every use has a factor r²
+        return -0.5 * torch.exp(-r) / r
 
     @staticmethod
     def _from_distance(r):
@@ -115,6 +129,10 @@ class Matern32(Stationary):
         return (1.0 + r) * torch.exp(-r)
 
     @staticmethod
+    def slope(square):
+        return -1.5 * torch.exp(-_distance(square, 3.0))
+
+    @staticmethod
     def _from_distance(r):
         r.mul_(3.0**0.5)
         return torch.neg(r).exp_().mul_(r.add_(1.0))
@@ -127,6 +145,11 @@ class Matern52(Stationary):
     def correlation(square):
         r = _distance(square, 5.0)
         return (1.0 + r * (1.0 + r / 3.0)) * torch.exp(-r)
+
+    @staticmethod
+    def slope(square):
+        r = _distance(square, 5.0)
+        return (-5.0 / 6.0) * (1.0 + r) * torch.exp(-r)
 
     @staticmethod
     def _from_distance(r):

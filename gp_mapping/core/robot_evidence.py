@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import HyperLearner, Theta, negative_log_evidence, sensor_place
+from gp_mapping.core.evidence import negative_log_evidence
+from gp_mapping.core.hyper import HyperLearner, Theta, sensor_place
 from gp_mapping.core.linalg import cholesky, solve_lower
 
 __all__ = ["LEAST", "columns", "given_held", "laplace", "neighbourhoods", "turning"]

@@ -10,7 +10,8 @@ from core_data import UT, covariance, samples
 from scipy.stats import multivariate_normal
 
 from gp_mapping import create_map
-from gp_mapping.core.hyper import Theta, negative_log_evidence
+from gp_mapping.core.evidence import evidence_score, negative_log_evidence
+from gp_mapping.core.hyper import Theta
 
 DEFAULT = {"inducing_tolerance": 0.005, "heading_stddev": 0.0, "learn_time_offset": False}
 
@@ -186,3 +187,34 @@ def test_the_time_offset_is_found():
         field.update(samples(both[i: i + 4], y[i: i + 4], velocity=v[i: i + 4]))
         field.refine(math.inf)
     assert 0.12 < field.hyperparameters()["time_offset"] < 0.26, field.hyperparameters()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern12", "matern32", "matern52"])
+def test_the_closed_form_score_is_the_gradient_and_the_fisher_information_its_variance(kernel):
+    """Against automatic differentiation; F against the textbook's trace with derivatives by differences."""
+    rng = np.random.default_rng(1)
+    n = 14
+    x, v, y = (torch.from_numpy(rng.normal(0, 1, (n, 2))) for _ in range(3))
+    heading = torch.nn.functional.normalize(torch.from_numpy(rng.normal(0, 1, (n, 2))), dim=1)
+    extra = torch.from_numpy(rng.uniform(0, 1, n))
+    theta = Theta(0.6, 3.0, 1.2, 20.0, heading=0.7, offset=0.1, along=0.05, across=-0.1, kernel_name=kernel)
+    vector = theta.vector().requires_grad_(True)
+    parts = (x, v, heading, y, extra)
+    (negative_log_evidence(theta, vector, *parts) * n).backward()
+    gradient, information = evidence_score(theta, theta.vector(), [True] * 7, *parts)
+    assert torch.allclose(gradient, vector.grad, rtol=1e-9, atol=1e-9)
+
+    def gram(at):
+        t = theta.with_vector(at)
+        places = t.place(x, v, heading)
+        return (t.kernel()(places, places) + t.constant**2 + t.heading**2 * heading @ heading.mT
+                + torch.diag(t.noise**2 + extra))
+
+    inverse = torch.linalg.inv(gram(theta.vector()))
+    steps = 1e-5 * torch.eye(7, dtype=torch.float64)
+    products = [inverse @ (gram(theta.vector() + h) - gram(theta.vector() - h)) / 2e-5 for h in steps]
+    expected = torch.tensor([[0.5 * float((a * b.mT).sum()) for b in products] for a in products])
+    assert torch.allclose(information, expected.double(), rtol=2e-5, atol=1e-5)
+    held, nothing = evidence_score(theta, theta.vector(), [True, False] * 3 + [False], *parts, fisher=False)
+    assert nothing is None and torch.allclose(held[::2], torch.cat([gradient[:6:2], torch.zeros(1)]).double())
+    assert float(held[1::2].abs().max()) == 0.0
