@@ -13,10 +13,13 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper import Theta
+from gp_mapping.core.inducing import Basis
 from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.dual_svgp import DualSVGP
+from gp_mapping.core.models.scaled import Standardised
 from gp_mapping.core.models.solve_gp_mean import solve_blocks
 from gp_mapping.core.posterior import Posterior
+from gp_mapping.core.types import Samples
 
 __all__ = ["SolveGP"]
 
@@ -37,7 +40,7 @@ class SolveGP(DualSVGP):
     name = "solve_gp"
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, max_orthogonal: int = 400, inducing_inputs=None,
-                 orthogonal_inputs=None, orthogonal_covariance: bool = True, solve_tolerance: float = 1e-4,
+                 orthogonal_inputs=None, orthogonal_covariance: bool = True, solve_tolerance: float = 1e-3,
                  direct: int = _DIRECT, **others):
         if inducing_inputs is None and orthogonal_inputs is not None:
             raise ValueError("orthogonal_inputs without inducing_inputs: give both, or let the map choose both")
@@ -52,6 +55,24 @@ class SolveGP(DualSVGP):
         self.solve_steps = 0  # of the last solution: 0 direct, −1 direct because steps did not suffice
         # where iterations begin; set by updates only, so that no question changes what later samples make of the map
         self._start: Tensor | None = None
+
+    def place_inputs(self, z: Tensor, theta: Theta | None = None) -> None:
+        """Put inducing inputs at standardised z (K, D), the first max_inducing of them z, the rest o; at θ.
+
+        Sites that there are keep their whitened numbers. NumericalError, and nothing changed, where k(z, z) at θ does
+        not factor.
+        """
+        theta = theta or self.theta
+        basis = Basis.at(z, self.new_basis(theta, z.shape[1]))
+        if self.sites.size < basis.size:
+            self.sites.pad(basis.size - self.sites.size)
+        self.theta, self.basis, self._posterior = theta, basis, None
+
+    def prepare(self, data: Samples) -> Standardised:
+        """An empty map's units and buffers from its data, which come back standardised (solve_gp_batch.py)."""
+        self.scaling = self._scaling_for(data)
+        self._begin(data.x.shape[1], data.y.shape[1])
+        return self._standardise(data)
 
     @property
     def split(self) -> int:
@@ -82,14 +103,13 @@ class SolveGP(DualSVGP):
 
     def marginals(self, white: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and the part of the variance that the basis reaches (N,). white: (R, N)."""
-        factor, second, weights = self._solution()
-        posterior = self._with(factor, second, weights)
-        return white.mT @ weights, posterior.half(white).square().sum(0)
+        posterior = self._with(*self._solution())
+        self._start = posterior.weights
+        return white.mT @ posterior.weights, posterior.half(white).square().sum(0)
 
     def _with(self, factor: Tensor, second: Tensor | None, weights: Tensor) -> Posterior:
-        extra = float(self.memory.extra.mean()) if len(self.memory) else 0.0
-        return Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, self.theta.noise**2 + extra,
-                         self.scaling, second)
+        noise = self.likelihood.noise_variance(self.noise_level)
+        return Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling, second)
 
     @property
     def posterior(self) -> Posterior:
