@@ -109,6 +109,15 @@ def test_installed_files_exist_and_are_all_installed():
             assert f'"{folder}/{pattern}"' in (ROOT / "setup.py").read_text()
 
 
+def test_files_that_are_no_python_are_package_data():
+    """The page of `gp-mapping view`: without them an installed command would serve nothing."""
+    named = ast.literal_eval(ast.unparse(setup_arguments()["package_data"]).replace("f'{NAME}.", "'gp_mapping."))
+    there = {p for p in (ROOT / "gp_mapping").rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")}
+    shipped = {p for package, patterns in named.items() for pattern in patterns
+               for p in ROOT.joinpath(*package.split(".")).glob(pattern)}
+    assert there and there == shipped, f"not shipped: {sorted(map(str, there - shipped))}"
+
+
 def test_ruff_is_clean():
     pytest.importorskip("ruff", reason="ruff has no apt package: pip install -r requirements/test.txt")
     done = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format", "concise", "."],

@@ -1,0 +1,251 @@
+"use strict";
+// Asks for what is new once a second while the page is visible, and shows it. Text goes in as text, never as HTML.
+
+const PERIOD = 1000;  // ms between two questions
+const PATIENCE = 5000;  // ms for an answer
+const AREAS = ["input", "map", "timing"];
+const $ = (id) => document.getElementById(id);
+const shown = { name: "mean", map: null, image: null, number: 0, overlays: 0, path: [], inducing: [], status: null };
+const view = { x: 0, y: 0, scale: 50, fitted: true };
+let pointer = null;
+
+async function ask(path) {
+  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer;
+}
+
+async function poll() {
+  if (!document.hidden) {
+    try {
+      shown.status = await (await ask("api/status")).json();
+      const { map, overlay } = shown.status;
+      if (map && map.number !== shown.number) {
+        const answer = await ask("api/map");
+        if (answer.status === 200) {
+          shown.map = decodeMap(await answer.arrayBuffer());
+          shown.number = map.number;
+          repaint();
+        }
+      }
+      if (overlay !== shown.overlays) {
+        const points = await (await ask("api/overlay")).json();
+        Object.assign(shown, { overlays: points.number, path: points.path, inducing: points.inducing });
+      }
+      report();
+    } catch (error) {
+      console.warn(error);
+      state("error", "no answer: is gp-mapping view still running?");
+    }
+    redraw();
+  }
+  setTimeout(poll, PERIOD);
+}
+
+// ---- numbers -----------------------------------------------------------------------------------------------------
+
+function unit() {
+  const { unit: name, scale } = shown.status;
+  return { scale: scale || 1, text: name ? name.replace(/^u(?=.)/, "µ") : "SI" };
+}
+
+function number(value, digits = 4) {
+  return Number.isFinite(value) ? String(Number(value.toPrecision(digits))) : "–";
+}
+
+function field(value, digits = 4) {
+  const { scale, text } = unit();
+  return `${number(value / scale, digits)} ${text}`;
+}
+
+function values(area) {
+  const found = shown.status.diagnostics.find((status) => status.area === area);
+  return found ? found.values : {};
+}
+
+// ---- text --------------------------------------------------------------------------------------------------------
+
+function state(level, text) {
+  $("state").className = level;
+  $("state").textContent = text;
+}
+
+function fill(list, lines) {
+  list.replaceChildren(...lines.map(({ text, level }) => {
+    const item = document.createElement("li");
+    item.textContent = text;
+    if (level) item.className = level;
+    return item;
+  }));
+}
+
+function rows(table, pairs) {
+  table.replaceChildren(...pairs.map(([name, value]) => {
+    const row = document.createElement("tr");
+    for (const [kind, text] of [["th", name], ["td", value]]) {
+      const cell = document.createElement(kind);
+      cell.textContent = text;
+      row.append(cell);
+    }
+    return row;
+  }));
+}
+
+function report() {
+  const { status } = shown, level = Math.max(0, ...status.diagnostics.map((each) => each.level));
+  $("node").textContent = status.node;
+  document.title = `${status.node}: live map`;
+  if (status.heard === null) {
+    state("error", `no ${status.node} is heard`);
+  } else if (status.silent) {
+    state("error", `${status.node} is silent for ${Math.round(status.heard)} s; this is its last map`);
+  } else {
+    state(level > 1 ? "error" : level ? "warn" : "ok", level > 1 ? "error" : level ? "warning" : "mapping");
+  }
+  fill($("problems"), problems(status));
+  rows($("facts"), facts(status));
+  fill($("next"), status.suggestions.map(([x, y]) => ({ text: `(${x.toFixed(2)}, ${y.toFixed(2)}) m` })));
+  rows($("all"), status.diagnostics.flatMap((each) => Object.entries(each.values)));
+  $("empty").hidden = Boolean(shown.map && shown.map.width);
+}
+
+function problems(status) {
+  const out = [];
+  if (status.heard === null || status.silent) {
+    out.push({ level: "error", text: `Nothing is heard from ${status.node}. Is the node running, and with the same ROS_DOMAIN_ID?` });
+    for (const name of status.elsewhere) {
+      const parts = name.split("/"), node = parts.pop(), namespace = parts.join("/");
+      out.push({ level: "warn", text: `There is a map of ${name}: gp-mapping view`
+        + (namespace ? ` --namespace ${namespace.slice(1)}` : "") + (node === "mapping" ? "" : ` --node ${node}`) });
+    }
+  }
+  for (const area of AREAS) {
+    const found = status.diagnostics.find((each) => each.area === area);
+    if (found && found.level) {
+      for (const text of found.message.split("; ")) out.push({ level: found.level > 1 ? "error" : "warn", text });
+    }
+  }
+  return out.length ? out : [{ text: "all is well" }];
+}
+
+function facts(status) {
+  const map = values("map"), input = values("input"), out = [];
+  const add = (name, text) => text !== undefined && text !== "None" && out.push([name, text]);
+  const length = (key) => map[key] && `${number(Number(map[key]), 3)} m`;
+  const level = (key) => map[key] && map[key] !== "None" ? field(Number(map[key]), 3) : undefined;
+  add("measurements", map.samples);
+  add("path", length("path_length"));
+  add("noise of one", level("noise_stddev"));
+  add("lengthscale", length("hyperparameters.lengthscale"));
+  add("turns with the robot", level("hyperparameters.heading_stddev"));
+  const offset = map["hyperparameters.time_offset"];
+  add("sensor later than pose", offset && `${number(Number(offset), 3)} s`);
+  const dropped = Object.entries(input).filter(([key]) => key.startsWith("dropped: "));
+  if (dropped.length) add("dropped", String(dropped.reduce((sum, [, n]) => sum + Number(n), 0)));
+  for (const [key, value] of Object.entries(input)) {
+    if (key.endsWith(" rate (Hz)")) add(key.replace(" rate (Hz)", ""), `${number(Number(value), 3)} Hz`);
+  }
+  add("frame", status.map ? status.map.frame : undefined);
+  if (shown.map && shown.map.width) {
+    add("drawn cell", `${number(shown.map.resolution, 3)} m` + (shown.map.every > 1 ? `, ${shown.map.every} of the map's` : ""));
+  }
+  if (status.map) add("map drawn", `${number(status.map.age, 2)} s ago`);
+  return out;
+}
+
+// ---- picture -----------------------------------------------------------------------------------------------------
+
+function repaint() {
+  shown.image = shown.map && shown.map.width ? paint(shown.map, shown.name) : null;
+  for (const name of ["mean", "stddev"]) $(`show-${name}`).setAttribute("aria-pressed", String(name === shown.name));
+}
+
+function legend() {
+  const ramp = colours(shown.name), g = $("legend").getContext("2d");
+  ramp.forEach((rgb, i) => {
+    g.fillStyle = `rgb(${rgb})`;
+    g.fillRect(i, 0, 1, 1);
+  });
+  $("legend-title").textContent = shown.name === "mean" ? "field" : "standard deviation";
+  if (!shown.map || !shown.map.width || !shown.status) return;
+  const [low, high] = limitsOf(shown.map, shown.name), middle = shown.name === "mean" ? 0.5 : 0.25;
+  $("legend-low").textContent = field(low);
+  $("legend-middle").textContent = field(low + middle * (high - low), 3);
+  $("legend-high").textContent = field(high);
+}
+
+function fit() {
+  const { map } = shown, canvas = $("map");
+  if (!map || !map.width || !canvas.clientWidth) return;
+  const width = map.width * map.resolution, height = map.height * map.resolution;
+  view.x = map.origin[0] + width / 2;
+  view.y = map.origin[1] + height / 2;
+  view.scale = 0.94 * Math.min(canvas.clientWidth / width, canvas.clientHeight / height);
+}
+
+function redraw() {
+  if (view.fitted) fit();
+  const { status } = shown, last = shown.path[shown.path.length - 1];
+  const robot = status && (status.robot || (last ? { x: last[0], y: last[1] } : null));
+  draw($("map"), view, { map: shown.map, image: shown.image, dark: shown.name === "stddev", robot,
+    path: $("show-path").checked ? shown.path : [], inducing: $("show-inducing").checked ? shown.inducing : [],
+    suggestions: status && $("show-suggestions").checked ? status.suggestions : [] });
+  legend();
+  readout();
+}
+
+function place(event) {
+  const box = $("map").getBoundingClientRect();
+  return [view.x + (event.clientX - box.left - box.width / 2) / view.scale,
+    view.y - (event.clientY - box.top - box.height / 2) / view.scale];
+}
+
+function readout() {
+  if (!pointer || !shown.map || !shown.map.width || !shown.status) {
+    $("readout").textContent = "";
+    return;
+  }
+  const [x, y] = place(pointer), at = cellAt(shown.map, x, y);
+  const mean = at < 0 ? null : valueAt(shown.map, "mean", at), { scale, text } = unit();
+  $("readout").textContent = `(${x.toFixed(2)}, ${y.toFixed(2)}) m: ` + (mean === null ? "unknown"
+    : `${number(mean / scale)} ± ${number(valueAt(shown.map, "stddev", at) / scale, 2)} ${text}`);
+}
+
+// ---- hands -------------------------------------------------------------------------------------------------------
+
+function listen() {
+  for (const name of ["mean", "stddev"]) {
+    $(`show-${name}`).addEventListener("click", () => { shown.name = name; repaint(); redraw(); });
+  }
+  for (const id of ["show-path", "show-suggestions", "show-inducing"]) $(id).addEventListener("change", redraw);
+  const canvas = $("map"), refit = () => { view.fitted = true; redraw(); };
+  $("fit").addEventListener("click", refit);
+  canvas.addEventListener("dblclick", refit);
+  canvas.addEventListener("pointermove", (event) => {
+    if (pointer && event.buttons === 1) {
+      view.fitted = false;
+      view.x -= (event.clientX - pointer.clientX) / view.scale;
+      view.y += (event.clientY - pointer.clientY) / view.scale;
+      pointer = event;
+      redraw();
+    }
+    pointer = event;
+    readout();
+  });
+  canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); pointer = event; });
+  canvas.addEventListener("pointerleave", () => { pointer = null; readout(); });
+  canvas.addEventListener("wheel", (event) => {
+    event.preventDefault();
+    const [x, y] = place(event), factor = 2 ** (-Math.sign(event.deltaY) / 3);
+    view.fitted = false;
+    view.scale = Math.min(1e5, Math.max(1e-3, view.scale * factor));
+    view.x = x + (view.x - x) / factor;
+    view.y = y + (view.y - y) / factor;
+    redraw();
+  }, { passive: false });
+  window.addEventListener("resize", redraw);
+}
+
+listen();
+legend();
+poll();

@@ -1,0 +1,169 @@
+"""`gp-mapping view` against a real mapper over DDS: what it serves is what the mapper says; a browser shows it."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+from ros_helpers import QUICK, ROOT, NodeProcess, Peer, cloud_array
+from sensor_msgs.msg import PointCloud2
+from test_view import decode
+from web_browser import browser_or_skip
+
+
+def fetch(address, path):
+    with urllib.request.urlopen(address + path, timeout=10) as answer:
+        body = answer.read()
+        return gzip.decompress(body) if answer.headers.get("Content-Encoding") == "gzip" else body
+
+
+def status(address):
+    return json.loads(fetch(address, "api/status"))
+
+
+class View:
+    """`gp-mapping view` as a user starts it, on a free port; its first line of output names the address."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([sys.executable, "-m", "gp_mapping.cli", "view", "--port", "0", *arguments],
+                                        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.greeting = self.process.stdout.readline()
+        self.address = self.greeting.split()[0] if self.greeting else ""
+
+    def __enter__(self):
+        assert self.address.startswith("http://"), self.process.stderr.read()
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def robot(tmp_path_factory):
+    """A mapper in the namespace robot that has driven for 12 s, a peer, and a viewer of it."""
+    with NodeProcess(tmp_path_factory.mktemp("view"), arguments=["-r", "__ns:=/robot"], suggestion_rate=2.0,
+                     **QUICK) as node, Peer(namespace="/robot") as peer, View("--namespace", "robot") as view:
+        peer.wait_for_node()
+        peer.until(lambda: status(view.address)["overlay"] >= 0, what="no answer")
+        peer.drive(0.0, 12.0, speed=4.0)
+        peer.until(lambda: (status(view.address)["map"] or {}).get("number"), what="no map in the viewer")
+        yield node, peer, view
+
+
+def test_what_is_served_is_the_map(robot):
+    """Cell by cell the newest cloud of the mapper, to the 16 bits of the wire."""
+    _, peer, view = robot
+    clouds = peer.listen(PointCloud2, "/robot/mapping/field")
+    peer.until(lambda: clouds, what="no cloud")
+    peer.settle()
+
+    def same():
+        xyz, (header, mean, stddev) = cloud_array(clouds[-1]), decode(fetch(view.address, "api/map"))
+        if header["cells"] != len(xyz):
+            return False  # one of the two is a drawing ahead
+        columns = np.floor((xyz[:, 0] - header["origin"][0]) / header["resolution"]).astype(int)
+        rows = np.floor((xyz[:, 1] - header["origin"][1]) / header["resolution"]).astype(int)
+        return (header["frame"] == "odom" and np.isfinite(mean).sum() == len(xyz)
+                and np.allclose(mean[rows, columns], xyz[:, 4], atol=2e-9)
+                and np.allclose(stddev[rows, columns], xyz[:, 5], atol=2e-9))
+
+    peer.until(same, what="the viewer's map differs from the mapper's")
+    limits = decode(fetch(view.address, "api/map"))[0]["limits"]
+    assert 30e-6 < limits[0] < limits[1] < 60e-6 and limits[2] == 0.0
+
+
+def test_status_says_what_the_node_says(robot):
+    _, peer, view = robot
+    peer.until(lambda: status(view.address)["unit"], what="the unit was not asked for")
+    peer.until(lambda: status(view.address)["suggestions"] and status(view.address)["overlay"], what="no suggestions")
+    found = status(view.address)
+    assert (found["node"], found["unit"], found["scale"], found["silent"]) == ("/robot/mapping", "uT", 1e-6, False)
+    areas = {each["area"]: each for each in found["diagnostics"]}
+    assert set(areas) >= {"input", "map", "timing"} and int(areas["map"]["values"]["samples"]) > 500
+    assert abs(found["robot"]["x"] - 2.0) < 2.1 and found["map"]["frame"] == "odom"
+    path = np.array(json.loads(fetch(view.address, "api/overlay"))["path"])
+    assert len(path) > 20 and path[:, 0].min() > -0.2 and path[:, 0].max() < 2.2
+    peer.until(lambda: "no magnetic_field for" in json.dumps(status(view.address)), what="silence is not passed on")
+
+
+def test_a_browser_shows_it(robot):
+    """The page in headless Chromium: the map, both quantities, the read-out under the mouse, moving, warnings."""
+    _, peer, view = robot
+    with browser_or_skip() as browser:
+        browser.open(view.address)
+        browser.until(lambda: browser.script("return Boolean(shown.image && shown.status.unit)"), "no map on the page")
+        assert browser.text("#node") == "/robot/mapping"
+        box = browser.script("const b = document.querySelector('#map').getBoundingClientRect();"
+                             "return [b.left, b.top, b.width, b.height]")
+        middle = box[0] + box[2] / 2, box[1] + box[3] / 2
+        browser.hover(*middle)
+        browser.until(lambda: " ± " in browser.text("#readout"), "no value under the mouse")
+        text = browser.text("#readout")
+        assert text.endswith("µT") and 30 < float(text.split(": ")[1].split(" ±")[0]) < 60, text
+        picture = "return document.querySelector('#map').toDataURL()"
+        field = browser.script(picture)
+        assert browser.text("#legend-low").endswith("µT")
+        browser.click("#show-stddev")
+        assert browser.script(picture) != field and browser.text("#legend-low") == "0 µT"
+        at = browser.script("return view.x")
+        browser.drag(*middle, 60, 0)
+        assert browser.script("return view.x") < at
+        browser.click("#fit")
+        assert browser.script("return view.x") == pytest.approx(at, abs=0.5)
+        browser.until(lambda: "no odometry for" in browser.text("#problems"), "the page shows no warning")
+        assert browser.console() == []
+
+
+def test_nobody_looks_nobody_draws(robot, monkeypatch):
+    """Subscriptions end some time after the last question, and come back with the next one."""
+    from gp_mapping.ros import view_feed
+    monkeypatch.setattr(view_feed, "_IDLE", 0.5)
+    _, peer, _ = robot
+    feed = view_feed.LiveFeed("/robot/mapping")
+    try:
+        ours = lambda: sum(info.node_name == "gp_mapping_view" for info in  # noqa: E731
+                           peer.node.get_subscriptions_info_by_topic("/robot/mapping/field"))
+        before = ours()
+        feed.touch()
+        feed.spin(0.3)
+        peer.until(lambda: ours() == before + 1, what="no subscription")
+        feed.spin(0.7)
+        peer.until(lambda: ours() == before, what="still subscribed")
+        feed.touch()
+        end = time.monotonic() + 10
+        while feed.map() is None and time.monotonic() < end:
+            feed.touch()
+            feed.spin(0.1)
+        assert len(feed.map().columns["x"]) > 100
+    finally:
+        feed.close()
+
+
+def test_another_name_is_suggested_and_the_end_is_clean(robot):
+    """Nothing comes from /mapping here; the page says which mapper there is. SIGTERM ends it with exit code 0."""
+    _, peer, _ = robot
+    with View("--address", "127.0.0.1") as lost:
+        peer.until(lambda: status(lost.address)["elsewhere"] == ["/robot/mapping"], what="no hint")
+        found = status(lost.address)
+        assert found["heard"] is None and found["map"] is None and found["diagnostics"] == []
+        lost.process.send_signal(signal.SIGTERM)
+        assert lost.process.wait(10) == 0
+
+
+def test_other_machines_see_it_only_after_a_warning():
+    with View("--address", "0.0.0.0") as view:
+        port = int(view.address.rstrip("/").rpartition(":")[2])
+        assert view.address == f"http://127.0.0.1:{port}/"
+        request = urllib.request.Request(view.address + "api/status", headers={"Host": "robot.local"})
+        assert urllib.request.urlopen(request, timeout=10).status == 200
+        os.kill(view.process.pid, signal.SIGINT)
+        _, said = view.process.communicate(timeout=10)
+        assert view.process.returncode == 0 and "no password" in said and f"ssh -N -L {port}:" in said

@@ -1,0 +1,176 @@
+"""The page of `gp-mapping view`: the map on the wire, the server's manners, wrong usage. No ROS here."""
+
+import gzip
+import http.client
+import json
+import socket
+import struct
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from test_cli import wrong
+
+from gp_mapping.commands.view_map import MOST_CELLS, UNKNOWN, cell_size, encode_map
+from gp_mapping.commands.view_server import ViewServer
+
+
+def lattice(width, height, resolution=0.05, origin=(0.0, 0.0), known=None):
+    """Columns of a field cloud in its own order and precision, float32 as on the wire."""
+    known = np.ones((height, width), bool) if known is None else known
+    rows, columns = np.nonzero(known)
+    x = np.float32(origin[0] + (columns + 0.5) * resolution).astype(float)
+    y = np.float32(origin[1] + (rows + 0.5) * resolution).astype(float)
+    return {"x": x, "y": y, "mean": 45e-6 + 1e-6 * columns + 2e-6 * rows, "stddev": 1e-6 + 1e-8 * rows * columns}
+
+
+def decode(data):
+    """The header, mean and stddev (H, W) with NaN where unknown: what draw.js does."""
+    length, = struct.unpack_from("<I", data)
+    header = json.loads(data[4:4 + length])
+    images = np.frombuffer(data, "<u2", offset=4 + length).reshape(2, header["height"], header["width"])
+    low, high = np.array(header["ranges"]).reshape(2, 2).T[:, :, None, None]
+    values = low + images * (high - low) / 65534
+    return header, *np.where(images == UNKNOWN, np.nan, values)
+
+
+@pytest.mark.parametrize("origin", [(0.0, 0.0), (-3.2, 900.0), (2000.0, -2000.0)])
+def test_every_cell_comes_back_where_it_was(origin):
+    known = np.random.default_rng(0).random((37, 61)) > 0.3
+    columns = lattice(61, 37, origin=origin, known=known)
+    header, mean, stddev = decode(encode_map(3, columns, (0, 1, 0, 1), "odom"))
+    assert (header["number"], header["frame"], header["cells"], header["every"]) == (3, "odom", known.sum(), 1)
+    assert header["resolution"] == pytest.approx(0.05, rel=2e-3)
+    assert np.allclose(header["origin"], origin, atol=0.002 + 1e-7 * abs(np.array(origin)).max())
+    assert np.array_equal(~np.isnan(mean), known)
+    assert np.allclose(mean[known], columns["mean"], atol=1e-9) and np.allclose(stddev[known], columns["stddev"], 1e-4)
+
+
+def test_a_large_map_is_averaged_within_the_bound():
+    columns = lattice(1100, 900)
+    header, mean, _ = decode(encode_map(1, columns, (0, 1, 0, 1)))
+    assert header["width"] * header["height"] <= MOST_CELLS and header["every"] == 2
+    assert header["resolution"] == pytest.approx(0.1)
+    assert mean[0, 0] == pytest.approx(columns["mean"][[0, 1, 1100, 1101]].mean(), abs=1e-7)
+    assert not np.isnan(mean).any()
+
+
+@pytest.mark.parametrize("far", [1e4, 1e12, 3e38])
+def test_a_cell_at_the_end_of_the_world_costs_no_more(far):
+    columns = lattice(5, 5)
+    columns["x"][-1] = columns["y"][-1] = far
+    header, mean, _ = decode(encode_map(1, columns, (0, 1, 0, 1)))
+    assert mean.size <= MOST_CELLS and np.isfinite(mean).any() and header["every"] > 1
+
+
+def test_empty_single_and_flat_maps():
+    empty = {name: np.empty(0) for name in ("x", "y", "mean", "stddev")}
+    assert decode(encode_map(1, empty, (0, 1, 0, 1)))[1].shape == (0, 0)
+    header, mean, stddev = decode(encode_map(1, lattice(1, 1), (0, 1, 0, 1)))
+    assert (header["resolution"], mean.shape) == (0.05, (1, 1)) and mean[0, 0] == pytest.approx(45e-6)
+    assert stddev[0, 0] == pytest.approx(1e-6)
+    assert cell_size(*(lattice(1, 8, 0.2)[k] for k in "xy")) == pytest.approx(0.2)
+
+
+class Feed:
+    """What a LiveFeed offers."""
+
+    touched = 0
+    number = 0
+
+    def touch(self):
+        self.touched += 1
+
+    def status(self):
+        return {"node": "/mapping", "map": None}
+
+    def overlay(self):
+        return {"number": 1, "path": [(0.1, 0.2)] * 500, "inducing": []}
+
+    def map(self):
+        return SimpleNamespace(number=self.number, frame="odom", columns=lattice(9, 7),
+                               limits=(0.0, 1.0, 0.0, 1.0)) if self.number else None
+
+
+@pytest.fixture
+def served():
+    """A feed, and ask(path, host=…, method=…) -> status, headers, body."""
+    feed = Feed()
+    server = ViewServer("127.0.0.1", 0, feed)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def ask(path, host="localhost:1", method="GET"):
+        connection = http.client.HTTPConnection(*server.server_address, timeout=10)
+        connection.request(method, path, headers={"Host": host})
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        headers = dict(answer.getheaders())
+        return answer.status, headers, gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
+
+    yield feed, ask, server
+    server.shutdown()
+    server.server_close()
+
+
+def test_page_needs_nothing_from_elsewhere(served):
+    """A robot's network has no internet: every file of the page comes from here, and the browser is held to it."""
+    _, ask, _ = served
+    for path, kind, word in (("/", "text/html", b"<!DOCTYPE html>"), ("/view.js", "text/javascript", b"api/status"),
+                             ("/draw.js", "text/javascript", b"decodeMap"), ("/view.css", "text/css", b"#readout")):
+        status, headers, body = ask(path)
+        assert status == 200 and headers["Content-Type"].startswith(kind) and word in body
+        assert "default-src 'none'" in headers["Content-Security-Policy"] and b"http://" not in body
+        assert b"https://" not in body and b"innerHTML" not in body
+
+
+def test_answers(served):
+    feed, ask, _ = served
+    assert ask("/api/map")[0] == 204
+    assert json.loads(ask("/api/status")[2])["node"] == "/mapping"
+    assert len(json.loads(ask("/api/overlay?again")[2])["path"]) == 500
+    feed.number = 4
+    status, headers, body = ask("/api/map")
+    assert status == 200 and headers["Cache-Control"] == "no-store" and decode(body)[0]["number"] == 4
+    assert ask("/api/map", method="HEAD")[2] == b""
+    assert feed.touched == 5
+    assert ask("/../../etc/passwd")[0] == 404 and ask("/api/status", method="POST")[0] == 501
+
+
+@pytest.mark.parametrize("host, code", [("127.0.0.1:8765", 200), ("[::1]:8765", 200), ("localhost", 200),
+                                        ("robot.example:8765", 403), ("", 403)])
+def test_another_name_for_this_machine_is_refused(served, host, code):
+    """A page on the internet can have its name point at 127.0.0.1 and would then read the map."""
+    assert served[1]("/api/status", host=host)[0] == code
+
+
+def test_slow_readers_do_not_pile_up(served):
+    """Sixteen that say nothing are held; the next is turned away at once; they are let go when they leave."""
+    _, ask, server = served
+    idle = [socket.create_connection(server.server_address) for _ in range(16)]
+    with pytest.raises((http.client.HTTPException, OSError)):
+        for _ in range(20):  # the server may not have taken all of them yet
+            ask("/api/status")
+    for each in idle:
+        each.close()
+    for _ in range(50):
+        try:
+            assert ask("/api/status")[0] == 200
+            return
+        except (http.client.HTTPException, OSError):
+            pass
+    pytest.fail("the places of readers that left are not given back")
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    (["--port", "70000"], "--port 70000"), (["--domain-id", "300"], "--domain-id 300"),
+    (["--namespace", "a b"], "not a name of a ROS node"), (["--node", ""], "not a name of a ROS node")])
+def test_wrong_usage(capfd, arguments, expected):
+    pytest.importorskip("rclpy", reason="needs rclpy: source ROS 2 or install requirements/ros.txt")
+    assert expected in wrong(capfd, "view", *arguments)
+
+
+def test_without_rclpy_it_says_where_rclpy_comes_from(capfd, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "requirements/ros.txt" in wrong(capfd, "view")
