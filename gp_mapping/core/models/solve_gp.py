@@ -9,6 +9,8 @@ sites, the memory and whatever carries them elsewhere are the same; only what is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -70,6 +72,8 @@ class SolveGP(DualSVGP):
 
     def prepare(self, data: Samples) -> Standardised:
         """An empty map's units and buffers from its data, which come back standardised (solve_gp_batch.py)."""
+        if not self.likelihood.metric:
+            data = replace(data, y=self.likelihood.encode(data.y))
         self.scaling = self._scaling_for(data)
         self._begin(data.x.shape[1], data.y.shape[1])
         return self._standardise(data)
