@@ -1,0 +1,50 @@
+"""Local cubic convolution on a regular lattice (Keys 1981, a = −1/2): the sparse w(x) of SKI.
+
+f(x) ≈ w(x)ᵀ f(nodes) with four weights an axis, which sum to one, reproduce quadratics, and have a continuous slope.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["cubic_weights", "interpolation_matrix", "stencil_nodes"]
+
+
+def cubic_weights(fraction: Tensor) -> Tensor:
+    """Weights of the nodes at −1, 0, 1, 2 for a place at `fraction` in [0, 1) (Keys 1981, eq. 15): (…, 4)."""
+    f = fraction
+    square, cube = f * f, f * f * f
+    return torch.stack([-0.5 * cube + square - 0.5 * f, 1.5 * cube - 2.5 * square + 1.0,
+                        -1.5 * cube + 2.0 * square + 0.5 * f, 0.5 * cube - 0.5 * square], -1)
+
+
+def stencil_nodes(units: Tensor) -> tuple[Tensor, Tensor]:
+    """Lowest node of each place's 4^D block (N, D), whole numbers, and its weights (N, 4^D), last axis fastest.
+
+    units: (N, D) places in units of the spacing, node k at k. Differentiable in units.
+    """
+    base = units.detach().floor()
+    each = cubic_weights(units - base)  # (N, D, 4)
+    weights = each[:, 0]
+    for d in range(1, units.shape[1]):
+        weights = (weights[:, :, None] * each[:, d, None, :]).flatten(1)
+    return base.long() - 1, weights
+
+
+def interpolation_matrix(units: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """W (N, m) dense, m = Π shape, nodes from 0; differentiable in units (N, D).
+
+    Raises ValueError where a place has no four nodes about it on every axis.
+    """
+    low, weights = stencil_nodes(units)
+    size = torch.tensor(shape, device=units.device)
+    if len(low) and (bool((low < 0).any()) or bool((low + 4 > size).any())):
+        raise ValueError(f"a place lies within one spacing of the grid's edge, or beyond it; the grid is {shape}")
+    steps = torch.cartesian_prod(*[torch.arange(4, device=units.device)] * units.shape[1]).reshape(-1, units.shape[1])
+    flat = torch.zeros((len(units), len(steps)), dtype=torch.long, device=units.device)
+    for d, length in enumerate(shape):
+        flat = flat * length + low[:, d, None] + steps[None, :, d]
+    rows = torch.arange(len(units), device=units.device)[:, None].expand_as(flat)
+    dense = torch.zeros((len(units), int(size.prod())), dtype=weights.dtype, device=units.device)
+    return dense.index_put((rows, flat), weights)

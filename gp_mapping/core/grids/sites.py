@@ -1,0 +1,205 @@
+"""What the data said, on a lattice: WᵀD⁻¹W as a stencil, WᵀD⁻¹y, the features' borders, and lumps for the variance.
+
+    G = Σ β w wᵀ     on 2-D cubic weights a 7 × 7 stencil: by symmetry 25 numbers a node
+    b = Σ w λᵀ       λ = β y            B = Σ β w φᵀ,  φ = [1, ĥ]        and the same sums without w
+
+Everything is a sum over samples: it adds, subtracts, scales, and two grids on one lattice merge. Lumps are the same
+sums on squares of half a spacing: mass, first moment, heading and λ, that is, the data as few weighted samples.
+Lattices are global: node k lies at k·spacing metres of the map's frame, and the box grows by tiles of 32 × 32 nodes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.grids.interpolation import stencil_nodes
+
+__all__ = ["FEATURES", "OFFSETS", "TILE", "GridSites"]
+
+TILE = 32
+FEATURES = 3  # 1, heading along x, heading along y
+OFFSETS = [(0, j) for j in range(4)] + [(i, j) for i in range(1, 4) for j in range(-3, 4)]
+_MARGIN = 16  # nodes, at least, between a sample and the box's edge
+_NUMBER = {o: k for k, o in enumerate(OFFSETS)}
+_PAIRS = [(a, b, _NUMBER[(b // 4 - a // 4, b % 4 - a % 4)]) for a in range(16) for b in range(a, 16)]
+# columns of a lump: mass, first moment about the square's centre (2, in spacings), heading (2), then λ
+_LUMP = 5
+
+
+class GridSites:
+    """G (H·W, 25), b (H·W, C), B (H·W, 3), lumps (2H·2W, 5 + C) on a box of a global lattice.
+
+    origin: (2,) m, of the coordinates that samples come in.  low: first node of the box, global.  start: (H·W, C), the
+    representer weights of the last solution, kept here because they grow with the box.
+    """
+
+    def __init__(self, spacing: float, origin: Tensor, channels: int, device):
+        self.spacing, self.channels, self.device = float(spacing), channels, torch.device(device)
+        whole = torch.floor(origin / self.spacing)
+        self.shift = (origin - whole * self.spacing) / self.spacing  # of local coordinates, in spacings
+        self.first = tuple(int(v) for v in whole)  # global number of the node at or below the origin
+        self.low, self.shape = (0, 0), (0, 0)
+        self.features = torch.zeros((FEATURES, FEATURES), dtype=torch.float64, device=device)
+        self.linear = torch.zeros((FEATURES, channels), dtype=torch.float64, device=device)
+        self._allocate()
+        pairs = torch.tensor(_PAIRS, device=device)
+        self._a, self._b, self._offset = pairs[:, 0].contiguous(), pairs[:, 1].contiguous(), pairs[:, 2].contiguous()
+        self._corner = torch.arange(4, device=device)
+
+    def _allocate(self) -> None:
+        m, kind = self.shape[0] * self.shape[1], {"dtype": torch.float64, "device": self.device}
+        self.stencil, self.rhs = torch.zeros((m, len(OFFSETS)), **kind), torch.zeros((m, self.channels), **kind)
+        self.border, self.start = torch.zeros((m, FEATURES), **kind), torch.zeros((m, self.channels), **kind)
+        self.lumps = torch.zeros((4 * m, _LUMP + self.channels), **kind)
+
+    @property
+    def nodes(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    def units(self, x: Tensor) -> Tensor:
+        """Local metres (N, 2) → spacings from the global node `first`; exact differences, whatever the map's frame."""
+        return x / self.spacing + self.shift
+
+    def places(self, numbers: Tensor) -> Tensor:
+        """Local metres of units (N, 2)."""
+        return (numbers.double() - self.shift) * self.spacing
+
+    # --- the box --------------------------------------------------------------------------------------------------
+    def box_for(self, x: Tensor) -> tuple[tuple[int, int], tuple[int, int]]:
+        """(low, shape) of the least box of whole tiles that holds this one, and x (N, 2) with a margin."""
+        units = self.units(x)
+        bounds = torch.stack([units.min(0).values, units.max(0).values]).floor().long().tolist()
+        low, high = [], []
+        for d in range(2):
+            first = self.first[d]
+            lowest, highest = bounds[0][d] + first - _MARGIN, bounds[1][d] + first + _MARGIN + 1
+            if self.shape[0]:
+                lowest = min(lowest, self.low[d] + first)
+                highest = max(highest, self.low[d] + first + self.shape[d])
+            low.append(lowest // TILE * TILE - first)
+            high.append(-(-highest // TILE) * TILE - first)
+        return tuple(low), tuple(h - k for h, k in zip(high, low))
+
+    def grow(self, low: tuple[int, int], shape: tuple[int, int]) -> None:
+        """Widen the box; what is known keeps its place."""
+        if (low, shape) == (self.low, self.shape):
+            return
+        old, old_low, old_shape = (self.stencil, self.rhs, self.border, self.start, self.lumps), self.low, self.shape
+        self.low, self.shape = low, shape
+        self._allocate()
+        if not old_shape[0]:
+            return
+        i, j = old_low[0] - low[0], old_low[1] - low[1]
+        for new, was, f in zip((self.stencil, self.rhs, self.border, self.start, self.lumps), old, (1, 1, 1, 1, 2)):
+            view = new.view(f * shape[0], f * shape[1], -1)
+            view[f * i: f * (i + old_shape[0]), f * j: f * (j + old_shape[1])] = was.view(f * old_shape[0],
+                                                                                          f * old_shape[1], -1)
+
+    def inside(self, x: Tensor) -> Tensor:
+        """Whether all sixteen nodes of x (N, 2) lie in the box: (N,)."""
+        base = self.units(x).floor().long()
+        low = torch.tensor(self.low, device=self.device)
+        shape = torch.tensor(self.shape, device=self.device)
+        return ((base - 1 >= low) & (base + 2 < low + shape)).all(1)
+
+    def weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Flat numbers (N, 16) of x's nodes in the box, and their weights (N, 16)."""
+        corner, weights = stencil_nodes(self.units(x))
+        row, column = corner[:, 0] - self.low[0], corner[:, 1] - self.low[1]
+        nodes = ((row[:, None] + self._corner) * self.shape[1])[:, :, None] + (column[:, None] + self._corner)[:, None]
+        return nodes.reshape(len(x), 16), weights
+
+    # --- sums -----------------------------------------------------------------------------------------------------
+    def add(self, x: Tensor, heading: Tensor, beta: Tensor, lam: Tensor, lump: bool = True) -> None:
+        """Add samples inside the box: x, heading (N, 2), beta (N,), lam (N, C). Negative beta and lam take away."""
+        if not len(x):
+            return
+        nodes, weights = self.weights(x)
+        weighted = weights * beta[:, None]
+        self.stencil.view(-1).scatter_add_(0, (nodes[:, self._a] * len(OFFSETS) + self._offset).view(-1),
+                                           (weighted[:, self._a] * weights[:, self._b]).view(-1))
+        phi = torch.cat([torch.ones_like(beta)[:, None], heading], 1)
+        flat = nodes.view(-1)
+        self.rhs.index_add_(0, flat, (weights[:, :, None] * lam[:, None, :]).reshape(len(flat), -1))
+        self.border.index_add_(0, flat, (weighted[:, :, None] * phi[:, None, :]).reshape(len(flat), -1))
+        self.features.addmm_(phi.mT * beta, phi)
+        self.linear.addmm_(phi.mT, lam)
+        if lump:
+            half = 2.0 * self.units(x)
+            square = half.floor()
+            moment = (half - square - 0.5) * (0.5 * beta[:, None])
+            number = (square - 2.0 * torch.tensor(self.low, dtype=torch.float64, device=self.device)).long()
+            self.lumps.index_add_(0, number[:, 0] * (2 * self.shape[1]) + number[:, 1],
+                                  torch.cat([beta[:, None], moment, heading * beta[:, None], lam], 1))
+
+    def scale(self, factor: float) -> None:
+        """Forget: all sums times the factor."""
+        for part in (self.stencil, self.rhs, self.border, self.lumps, self.features, self.linear):
+            part.mul_(factor)
+
+    def merge(self, other: "GridSites", sign: float = 1.0) -> None:
+        """Add another grid on the same lattice; the box must already hold it (see `place_of`)."""
+        i, j = self.place_of(other)
+        for mine, its, f in ((self.stencil, other.stencil, 1), (self.rhs, other.rhs, 1), (self.border, other.border, 1),
+                             (self.lumps, other.lumps, 2)):
+            view = mine.view(f * self.shape[0], f * self.shape[1], -1)
+            rows, columns = slice(f * i, f * (i + other.shape[0])), slice(f * j, f * (j + other.shape[1]))
+            view[rows, columns].add_(its.view(f * other.shape[0], f * other.shape[1], -1), alpha=sign)
+        self.features.add_(other.features, alpha=sign)
+        self.linear.add_(other.linear, alpha=sign)
+
+    def place_of(self, other: "GridSites") -> tuple[int, int]:
+        """Row and column of another grid's first node in this box. Raises ValueError where the lattices differ."""
+        if other.spacing != self.spacing:
+            raise ValueError(f"grids of spacing {self.spacing:g} m and {other.spacing:g} m do not add")
+        return tuple(other.first[d] + other.low[d] - self.first[d] - self.low[d] for d in range(2))
+
+    def shift_centre(self, delta: Tensor) -> None:
+        """Every target grows by delta (C,)."""
+        self.rhs.addmm_(self.border[:, :1], delta[None])
+        self.linear.addmm_(self.features[:, :1], delta[None])
+        self.lumps[:, _LUMP:].addmm_(self.lumps[:, :1], delta[None])
+
+    def samples(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The lumps as weighted samples: x, mean heading (K, 2), beta (K,), lam (K, C)."""
+        mass = self.lumps[:, 0]
+        # what subtracting has left of nothing is no sample
+        held = (mass > 1e-9 * mass.max().clamp_min(1e-300)).nonzero()[:, 0] if len(mass) else mass.nonzero()[:, 0]
+        rows = self.lumps[held]
+        beta = rows[:, 0]
+        square = torch.stack([held // (2 * self.shape[1]), held % (2 * self.shape[1])], 1)
+        low = torch.tensor(self.low, device=self.device)
+        centre = 0.5 * (square + 2 * low).double() + 0.25
+        offset = (rows[:, 1:3] / beta[:, None]).clamp(-0.25, 0.25)
+        return self.places(centre + offset), rows[:, 3:5] / beta[:, None], beta, rows[:, _LUMP:]
+
+    # --- copies ---------------------------------------------------------------------------------------------------
+    def like(self) -> "GridSites":
+        """An empty grid on the same box."""
+        new = GridSites.__new__(GridSites)
+        new.__dict__.update(self.__dict__)
+        new.features, new.linear = torch.zeros_like(self.features), torch.zeros_like(self.linear)
+        new._allocate()
+        return new
+
+    def clone(self) -> "GridSites":
+        new = self.like()
+        for name in ("stencil", "rhs", "border", "start", "lumps", "features", "linear"):
+            getattr(new, name).copy_(getattr(self, name))
+        return new
+
+    def state_dict(self) -> dict:
+        return {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)} | {
+            name: getattr(self, name).clone() for name in
+            ("stencil", "rhs", "border", "start", "lumps", "features", "linear")}
+
+    @staticmethod
+    def from_state_dict(state: dict, origin: Tensor, device) -> "GridSites":
+        new = GridSites(state["spacing"], origin, state["rhs"].shape[1], device)
+        new.low, new.shape = tuple(state["low"]), tuple(state["shape"])
+        for name in ("stencil", "rhs", "border", "start", "lumps", "features", "linear"):
+            setattr(new, name, state[name].to(device, copy=True))
+        if len(new.stencil) != new.nodes or len(new.lumps) != 4 * new.nodes:
+            raise ValueError(f"{len(new.stencil)} nodes of the stencil do not fit a box of {new.shape}")
+        return new

@@ -1,0 +1,144 @@
+"""The posterior mean on the lattice by conjugate gradients, preconditioned by the prior, stopped in time.
+
+    [K⁻¹ + G    B      ] [u]   [b ]          u = K p,   S = diag(s_c², s_h², s_h²): the features' prior
+    [Bᵀ         S⁻¹ + F] [f] = [b_f]
+
+With the prior as preconditioner, r'z is the squared norm of the whitened residual. The whitened matrix is I + (≥ 0), so
+that |error of the mean at x| ≤ ‖residual‖ · posterior sd at x, everywhere: stopping at ε promises ε posterior sd.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.grids.sites import OFFSETS, GridSites
+from gp_mapping.core.grids.toeplitz import KernelGrid
+
+__all__ = ["Solution", "solve_mean", "stencil_matrix"]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """u (C, H, W) on the nodes, p (H·W, C) with u = K p, f (3, C), the whitened residual left, iterations."""
+
+    u: Tensor
+    p: Tensor
+    f: Tensor
+    residual: float
+    iterations: int
+
+
+def stencil_matrix(grid: GridSites, held: Tensor) -> Tensor:
+    """G among the nodes `held` (n,), sorted flat numbers, as a sparse CSR matrix (n, n)."""
+    n, width, count = len(held), grid.shape[1], len(OFFSETS)
+    number = torch.full((grid.nodes,), -1, dtype=torch.long, device=held.device)
+    number[held] = torch.arange(n, device=held.device)
+    ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=held.device)
+    rows = grid.stencil[held]
+    # a node near the box's edge holds no sample (see _MARGIN): its stencil does not wrap
+    columns = number[(held[:, None] + ahead).clamp_(max=grid.nodes - 1)]
+    use = (columns >= 0) & (rows != 0)
+    i = torch.arange(n, device=held.device)[:, None].expand(-1, count)[use]
+    j, values = columns[use], rows[use]
+    off = i != j
+    index = torch.cat([torch.stack([i, j]), torch.stack([j[off], i[off]])], 1)
+    order = (index[0] * n + index[1]).argsort()
+    rows_sorted = index[0][order]
+    starts = torch.searchsorted(rows_sorted, torch.arange(n + 1, device=held.device))
+    with warnings.catch_warnings():  # torch calls its CSR "beta"; products with vectors are all that is asked of it
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(starts, index[1][order], torch.cat([values, values[off]])[order], (n, n),
+                                       check_invariants=False)
+
+
+def solve_mean(grid: GridSites, kernel: KernelGrid, prior: Tensor, start_f: Tensor, tolerance: float,
+               iterations: int = 3000) -> Solution:
+    """The mean at the present sums, from grid.start and start_f (3, C). prior: (3,) variances S, 0 leaves one out.
+
+    tolerance: ε, of the absolute whitened residual, per channel.  iterations: at most.
+    """
+    system = _System(grid, kernel, prior)
+    p, f, left, done = torch.zeros_like(grid.start), torch.zeros_like(start_f), 0.0, 0
+    u = torch.zeros((grid.channels, *grid.shape), dtype=torch.float64, device=grid.device)
+    for c in range(grid.channels):  # one by one: a channel's digits do not depend on its neighbours
+        start = (grid.start[system.held, c], start_f[:, c])
+        one, f[:, c], norm, turns = _conjugate_gradients(system, grid.rhs[system.held, c], grid.linear[:, c], start,
+                                                         tolerance, iterations)
+        p[system.held, c], left, done = one, max(left, norm), max(done, turns)
+        u[c] = system.spread(one)
+    return Solution(u, p, f, left, done)
+
+
+class _System:
+    """G, B and F among the nodes that samples touch, K through the whole box."""
+
+    def __init__(self, grid: GridSites, kernel: KernelGrid, prior: Tensor):
+        diagonal = grid.stencil[:, 0]
+        # what subtracting has left of nothing is no sample
+        self.held = (diagonal > 1e-13 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
+        self.kernel, self.shape, self.use = kernel, grid.shape, prior > 0
+        self.matrix, self.prior = stencil_matrix(grid, self.held), prior
+        self.border, self.features = grid.border[self.held] * self.use, grid.features * self.use
+        self.inverse = torch.where(self.use, 1.0 / prior.clamp_min(1e-300), 0.0)
+        self.wide = torch.zeros(grid.nodes, dtype=torch.float64, device=prior.device)
+
+    def spread(self, p: Tensor) -> Tensor:
+        """K p on all nodes, for p (n,) on the held ones: (H, W)."""
+        self.wide[self.held] = p
+        return self.kernel.apply(self.wide.view(1, *self.shape))[0]
+
+    def prior_times(self, r: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
+        """The preconditioner: K r, S r_f."""
+        return self.spread(r).reshape(-1)[self.held], self.prior * r_f
+
+    def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+        """(K⁻¹ + G)u + B f with p = K⁻¹u, and Bᵀu + (S⁻¹ + F)f."""
+        return (p + self.matrix @ u + self.border @ f,
+                (self.border.mT @ u + self.inverse * f + self.features @ f) * self.use)
+
+
+def _conjugate_gradients(system: _System, b: Tensor, b_f: Tensor, start, tolerance: float, iterations: int):
+    """p (n,), f (3,), the whitened residual's norm, iterations. start: (p, f), left alone if nought is nearer."""
+    b_f = b_f * system.use
+    p, f = start[0], start[1] * system.use
+    u, r, r_f = torch.zeros_like(b), b, b_f
+    z, z_f = system.prior_times(b, b_f)
+    rz = r @ z + r_f @ z_f
+    if bool((p != 0).any()) or bool((f != 0).any()):
+        u_start = system.prior_times(p, f)[0]
+        q, q_f = system.times(p, u_start, f)
+        left, left_f = b - q, b_f - q_f
+        whole, whole_f = system.prior_times(left, left_f)
+        norm = left @ whole + left_f @ whole_f
+        if bool(norm <= rz):
+            u, r, r_f, z, z_f, rz = u_start, left, left_f, whole, whole_f, norm
+        else:  # a start from other hyper-parameters may be worse than none
+            p, f = torch.zeros_like(b), torch.zeros_like(b_f)
+    else:
+        p, f = torch.zeros_like(b), torch.zeros_like(b_f)
+    done, goal = 0, tolerance**2
+    for _ in range(3):  # again only where rounding has made the recursion's residual a dream
+        dp, d, d_f = r, z, z_f
+        while float(rz) > goal and done < iterations:
+            q, q_f = system.times(dp, d, d_f)
+            step = rz / (d @ q + d_f @ q_f)
+            u, p, f = u + step * d, p + step * dp, f + step * d_f
+            r, r_f = r - step * q, r_f - step * q_f
+            z, z_f = system.prior_times(r, r_f)
+            fresh = r @ z + r_f @ z_f
+            turn = fresh / rz
+            d, dp, d_f, rz, done = z + turn * d, r + turn * dp, z_f + turn * d_f, fresh, done + 1
+        if not done:
+            break
+        u = system.prior_times(p, f)[0]
+        q, q_f = system.times(p, u, f)
+        r, r_f = b - q, b_f - q_f
+        z, z_f = system.prior_times(r, r_f)
+        rz = (r @ z + r_f @ z_f).clamp_min(0.0)
+        if float(rz) <= (1.1 * tolerance) ** 2 or done >= iterations:
+            break
+    return p, f, float(rz) ** 0.5, done

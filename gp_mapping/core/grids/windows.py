@@ -1,0 +1,149 @@
+"""The posterior variance from the data nearby: small dense GPs on lumps within two lengthscales of where it is asked.
+
+    var(x) = k(x, x) − k(x, z)(k(z, z) + M⁻¹)⁻¹k(z, x) + (φ − t)ᵀ Σ (φ − t),   t = Φᵀ(k(z, z) + M⁻¹)⁻¹k(z, x)
+
+z, M: places and masses of the lumps. Σ: covariance of the features' weights given all data. k is the kernel itself and
+not w K_uu wᵀ, so what structured interpolation drops, k(x, x) − w K_uu wᵀ, is in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.kernels import Stationary
+from gp_mapping.core.linalg import cholesky, solve_lower
+
+__all__ = ["Lumps", "Window", "feature_covariance", "groups", "thinned"]
+
+_WHOLE = 700  # lumps up to which one window holds them all
+_MOST = 1200  # lumps of a window; beyond, it is halved, and in the end its rim thinned
+_HALO = 2.0  # lengthscales
+_FEATURE_LUMPS = 1000
+
+
+@dataclass(frozen=True)
+class Lumps:
+    """Weighted samples: x, heading (K, 2), mass (K,), in tiles of two lengthscales, sorted by tile."""
+
+    x: Tensor
+    heading: Tensor
+    mass: Tensor
+    code: Tensor
+    side: float
+
+    @staticmethod
+    def of(x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float) -> "Lumps":
+        side = _HALO * lengthscale
+        code = _code((x / side).floor().long())
+        code, order = code.sort(stable=True)
+        return Lumps(x[order], heading[order], mass[order], code, side)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, index: Tensor) -> "Lumps":
+        return Lumps(self.x[index], self.heading[index], self.mass[index], self.code[index], self.side)
+
+    def around(self, low: Tensor, high: Tensor) -> "Lumps":
+        """Those within two lengthscales of the box low … high (2,), which may span a tile and no more."""
+        first, last = (((v + s * self.side) / self.side).floor().long() for v, s in ((low, -1.0), (high, 1.0)))
+        rows = torch.arange(int(first[0]), int(last[0]) + 1, device=self.x.device)
+        ends = torch.stack([_code(torch.stack([rows, last[1].expand_as(rows)], 1)) + 1,
+                            _code(torch.stack([rows, first[1].expand_as(rows)], 1))])
+        stop, start = torch.searchsorted(self.code, ends).tolist()
+        parts = [torch.arange(a, b, device=self.x.device) for a, b in zip(start, stop) if b > a]
+        if not parts:
+            return self.take(torch.zeros(0, dtype=torch.long, device=self.x.device))
+        index = torch.cat(parts)
+        x = self.x[index]
+        return self.take(index[((x >= low - self.side) & (x <= high + self.side)).all(1)])
+
+
+def _code(tile: Tensor) -> Tensor:
+    return tile[:, 0] * (1 << 31) + tile[:, 1] + (1 << 30)
+
+
+def thinned(lumps: Lumps, side: float, which: Tensor | None = None) -> Lumps:
+    """Those of `which` (K,) merged on squares of `side` metres: masses add, places and headings average by mass."""
+    key = _code((lumps.x / side).floor().long())
+    if which is not None:  # the others stay: a key of their own, below every other
+        key = torch.where(which, key, -(1 << 62) + torch.arange(len(key), device=key.device))
+    _, owner = key.unique(return_inverse=True)
+    count = int(owner.max()) + 1 if len(owner) else 0
+    total = torch.cat([torch.ones_like(lumps.x[:, :1]), lumps.x, lumps.heading], 1) * lumps.mass[:, None]
+    sums = total.new_zeros((count, 5)).index_add_(0, owner, total)
+    mass = sums[:, 0]
+    return Lumps(sums[:, 1:3] / mass[:, None], sums[:, 3:] / mass[:, None], mass, key[:count], lumps.side)
+
+
+def groups(lumps: Lumps, x: Tensor, lengthscale: float):
+    """(indices of x, lumps for them), so that each window is small enough to factor."""
+    if len(lumps) <= _WHOLE:
+        yield torch.arange(len(x), device=x.device), lumps
+        return
+    code, order = _code((x / lumps.side).floor().long()).sort(stable=True)
+    cuts = (code[1:] != code[:-1]).nonzero()[:, 0] + 1
+    for index in order.tensor_split(cuts.cpu()):
+        yield from _split(lumps, x, index, lengthscale)
+
+
+def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
+    if not len(index):
+        return
+    places = x[index]
+    low, high = places.min(0).values, places.max(0).values
+    near = lumps.around(low, high)
+    if len(near) > _MOST:
+        span, axis = (high - low).max(0)
+        if float(span) > 0.25 * lengthscale:
+            left = places[:, axis] <= 0.5 * (low[axis] + high[axis])
+            yield from _split(lumps, x, index[left], lengthscale)
+            yield from _split(lumps, x, index[~left], lengthscale)
+            return
+        for reach, side in ((1.0, 0.125), (0.5, 0.25), (0.25, 0.25), (0.125, 0.25), (0.125, 0.5), (0.0, 0.5)):
+            outer = ((near.x < low - reach * lengthscale) | (near.x > high + reach * lengthscale)).any(1)
+            near = thinned(near, side * lengthscale, outer)
+            if len(near) <= _MOST:
+                break
+    yield index, near
+
+
+class Window:
+    """A dense GP on a few lumps."""
+
+    def __init__(self, kernel: Stationary, lumps: Lumps):
+        self.kernel, self.lumps = kernel, lumps
+        gram = kernel(lumps.x, lumps.x)
+        gram.diagonal().add_(1.0 / lumps.mass)
+        self.factor, _ = cholesky(gram)
+        phi = torch.cat([torch.ones_like(lumps.mass)[:, None], lumps.heading], 1)
+        self.white_phi = solve_lower(self.factor, phi)
+
+    def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """R⁻¹k(z, x) (K, N), and t(x) (N, 3)."""
+        white = solve_lower(self.factor, self.kernel(self.lumps.x, x))
+        return white, white.mT @ self.white_phi
+
+
+def feature_covariance(kernel: Stationary, lumps: Lumps, scatter: Tensor, prior: Tensor, lengthscale: float) -> Tensor:
+    """Σ = (S⁻¹ + scatter + Φᵀ(k(z, z) + M⁻¹)⁻¹Φ)⁻¹, 0 where the prior variance (3,) is: (3, 3).
+
+    scatter: (3, 3) what the headings' spread within lumps says.  Of many lumps, coarser ones stand in: the features are
+    common to all of the map, and lumps that pretend to see single places make Σ a little too large, never too small.
+    """
+    side = 0.25 * lengthscale
+    while len(lumps) > _FEATURE_LUMPS:
+        lumps, side = thinned(lumps, side), 2.0 * side
+    use = (prior > 0).nonzero()[:, 0]
+    out = torch.zeros((3, 3), dtype=torch.float64, device=prior.device)
+    if not len(use):
+        return out
+    precision = torch.diag(1.0 / prior[use]) + scatter[use][:, use]
+    if len(lumps):
+        white = Window(kernel, lumps).white_phi[:, use]
+        precision = precision + white.mT @ white
+    out[use[:, None], use] = torch.cholesky_inverse(cholesky(precision)[0])
+    return out

@@ -1,0 +1,240 @@
+"""Matrix-free WISKI (Stanton et al. 2021): structured kernel interpolation with sums that never grow with n.
+
+    update    a few hundred additions a sample: G += β w wᵀ as a stencil, b += w λᵀ; no solve, at any n
+    refresh   the mean on the lattice by conjugate gradients, warm-started, FFT for K_uu (grids/solver.py), when the
+              posterior is asked for; `refine` does it ahead, once refresh_samples have come: others find it done
+    variance  small dense GPs on the lumps within two lengthscales (grids/windows.py)
+    adopt     ℓ, s and s_h are in no sum: they may move freely. Where δ, the lever arm or s_p move, the memory is taken
+              out as it stands and put back; the rest keeps its places, its weights follow s_p² (wiski_carry.py)
+
+The spacing is a power of two of a metre near ℓ/8, so that the lattices of all robots coincide; it stays while
+ℓ/spacing is within a factor of 1.7 of the setting.
+"""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.grids.sites import FEATURES, GridSites
+from gp_mapping.core.grids.solver import solve_mean
+from gp_mapping.core.grids.toeplitz import KernelGrid
+from gp_mapping.core.hyper import HyperLearner, Theta
+from gp_mapping.core.memory import Memory
+from gp_mapping.core.models import wiski_carry
+from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
+from gp_mapping.core.models.wiski_posterior import WiskiPosterior, feature_prior
+from gp_mapping.core.types import UpdateReport
+
+__all__ = ["Wiski"]
+
+_KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
+
+
+class Wiski(ScaledMap):
+    """Online map of the plane; memory grows with its area, an update's time with nothing.
+
+    theta: hyper-parameters in inner units (of `scale` SI).  density: nodes in a lengthscale.  max_nodes: of the box;
+    beyond, the spacing doubles (`coarsened`), and where that would pass ℓ/2, samples are refused (`refused`).
+    refresh_samples: the posterior may be as many samples behind, at most one in 50 of all.  tolerance: of the mean, in
+    posterior standard deviations.  learner: None keeps θ as it is.
+    """
+
+    def __init__(self, theta: Theta, *, density: float = 8.0, max_nodes: int = 500_000, refresh_samples: int = 10,
+                 tolerance: float = 0.05, memory_size: int = 2000, learner: HyperLearner | None = None, seed: int = 0,
+                 scale: float = 1.0, centre=None, device="cpu"):
+        super().__init__(scale=scale, centre=centre, device=device)
+        self.theta, self.learner, self.memory_size = theta, learner, memory_size
+        self.density, self.max_nodes, self.refresh_samples = density, max_nodes, refresh_samples
+        self.tolerance = tolerance
+        self.generator = torch.Generator().manual_seed(seed)
+        self.samples, self.refused, self.coarsened, self.jitter = 0, 0, 0, 0.0
+        self.epoch = 0  # grows when the whole map has changed, not only near new samples
+        self.grid: GridSites | None = None
+        self.memory: Memory | None = None
+        self.start_f: Tensor | None = None
+        self.points: dict[str, Tensor] = {}  # of fantasies: in the sums, not in the lumps, so that each counts exactly
+        self.rest_empty, self.rest_own_noise = True, True  # as in DualSVGP
+        self.base: WiskiPosterior | None = None  # of the last refresh
+        self.lag = 0  # samples since
+        self.iterations, self.residual = 0, 0.0  # of the last solve
+        self._posterior: WiskiPosterior | None = None
+        self._kernel: tuple | None = None
+
+    @property
+    def empty(self) -> bool:
+        return self.samples == 0
+
+    def spacing_for(self, theta: Theta) -> float:
+        """The power of two (m) nearest to ℓ/density, on a logarithmic scale."""
+        return 2.0 ** round(math.log2(theta.lengthscale / self.density))
+
+    @staticmethod
+    def noise(own: Tensor, extra: Tensor, theta: Theta) -> Tensor:
+        """The sample's own variance where it has one (> 0), else s_p²; and what is beside it. (N,)"""
+        return torch.where(own > 0, own, theta.noise**2) + extra
+
+    def _pose_noise(self, batch: Standardised) -> Tensor:
+        if self.base is None or not bool((batch.position_variance > 0).any()):
+            return torch.zeros_like(batch.noise)  # an update waits for no solve
+        slope = self.base.gradient(self.theta.place(batch.x, batch.velocity, batch.heading))
+        return slope.square().sum(2).mean(1) * batch.position_variance
+
+    def begin(self, channels: int) -> None:
+        """An empty lattice."""
+        self.grid = GridSites(self.spacing_for(self.theta), self.scaling.origin, channels, self.device)
+        self.memory = Memory(self.memory_size, 2, channels, 0, self.device)
+        kind = {"dtype": torch.float64, "device": self.device}
+        self.start_f = torch.zeros((FEATURES, channels), **kind)
+        self.points = {"x": torch.zeros((0, 2), **kind), "beta": torch.zeros(0, **kind),
+                       "lam": torch.zeros((0, channels), **kind)}
+
+    # --- data in --------------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def _update(self, batch: Standardised) -> UpdateReport:
+        if batch.x.shape[1] != 2:
+            raise ValueError(f"model wiski maps the plane; samples are {batch.x.shape[1]}-D: use dual_svgp, or "
+                             "core.models.wiski_dense with a projection")
+        if self.grid is None:
+            self.begin(batch.y.shape[1])
+        extra = batch.extra + self._pose_noise(batch)
+        places = self.theta.place(batch.x, batch.velocity, batch.heading)
+        epoch, use = self.epoch, self.make_room(places)
+        values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y,
+                  "noise": batch.noise, "extra": extra}
+        if use is not None:
+            self.refused += int((~use).sum())
+            places, values = places[use], {k: v[use] for k, v in values.items()}
+        count = len(places)
+        if not count:
+            return self._report(0)
+        beta = 1.0 / self.noise(values["noise"], values["extra"], self.theta)
+        lam = beta[:, None] * values["y"]
+        self.grid.add(places, values["heading"], beta, lam)
+        values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta)}
+        if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
+            self.rest_empty = False
+        if bool((values["noise"] > 0).any()):
+            self.rest_own_noise = False
+        self.samples, self.lag, self._posterior = self.samples + count, self.lag + count, None
+        if self.learner is not None:
+            self.learner.owe(count)
+        return self._report(count, self.epoch != epoch)
+
+    def leverage(self, white: Tensor) -> Tensor:
+        """All alike, so that the memory draws by β: a variance for each would be a solve. (K,)"""
+        return torch.ones(white.shape[1], dtype=torch.float64, device=self.device)
+
+    def make_room(self, places: Tensor) -> Tensor | None:
+        """Widen the box for places (N, 2); which of them may stay (N,), None for all."""
+        low, shape = self.grid.box_for(places)
+        while shape[0] * shape[1] > self.max_nodes:
+            if self.grid.spacing > 0.25 * self.theta.lengthscale:
+                return self.grid.inside(places)
+            self.coarsened += 1
+            wiski_carry.respace(self, 2.0 * self.grid.spacing)
+            low, shape = self.grid.box_for(places)
+        self.grid.grow(low, shape)
+        return None
+
+    def _report(self, used: int, everywhere: bool = False) -> UpdateReport:
+        nodes, memory = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))
+        return UpdateReport(used, self.samples, nodes, memory, jitter=self.jitter, everywhere=everywhere)
+
+    # --- posterior ------------------------------------------------------------------------------------------------
+    @property
+    def due(self) -> bool:
+        """Whether the last refresh is too old to be asked."""
+        return self.base is None or self.lag > min(self.refresh_samples, self.samples // 50)
+
+    @property
+    def posterior(self) -> WiskiPosterior:
+        """Of the last refresh, where it is recent enough; else a fresh one. Asking changes nothing that is saved."""
+        self._need_data()
+        if not self.due:
+            return self.base
+        if self._posterior is None:
+            self._posterior = self._solve()[0]
+        return self._posterior
+
+    @torch.no_grad()
+    def _solve(self):
+        grid, t = self.grid, self.theta
+        key = (t.kernel_name, t.lengthscale, t.signal, grid.spacing, grid.shape)
+        if self._kernel is None or self._kernel[0] != key:
+            self._kernel = key, KernelGrid(t.kernel(), grid.spacing, grid.shape, self.device)
+        solution = solve_mean(grid, self._kernel[1], feature_prior(t, self.device), self.start_f, self.tolerance)
+        self.iterations, self.residual = solution.iterations, solution.residual
+        extra = float(self.memory.extra.mean()) if len(self.memory) else 0.0
+        return WiskiPosterior.of(t, self.scaling, t.noise**2 + extra, grid, self.points, solution), solution
+
+    def refresh(self) -> None:
+        """Solve now; later solves start from here."""
+        self.base, solution = self._solve()
+        self.grid.start.copy_(solution.p)
+        self.start_f, self.lag, self._posterior = solution.f, 0, None
+
+    def changed(self) -> None:
+        """All of the map may have: the last refresh says nothing any more."""
+        self.base, self._posterior, self.epoch = None, None, self.epoch + 1
+
+    # --- work ahead -----------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def refine(self, budget_s: float = float("inf")) -> bool:
+        """Hyper-parameter steps that are owed, their adoption, and a refresh where one is due; True: there is more."""
+        if self.grid is None:
+            return False
+        end, memory, learner = perf_counter() + budget_s, self.memory, self.learner
+        while learner is not None and learner.owed >= 1.0 and perf_counter() < end:
+            learner.step({"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
+                          "extra": learnable_extra(memory.noise, memory.extra, self.theta),
+                          "order": memory.order}, self.generator)
+            if learner.theta.distance(self.theta) > learner.adopt_change:
+                self.adopt(learner.theta)
+        if learner is not None and learner.owed >= 1.0:
+            return True
+        if self.due and perf_counter() < end:
+            self.refresh()
+        return self.due
+
+    @torch.no_grad()
+    def adopt(self, theta: Theta) -> bool:
+        """Carry the map to θ."""
+        wiski_carry.to_theta(self, theta)
+        ratio = theta.lengthscale / (self.grid.spacing * self.density)
+        if not 1.0 / _KEEP < ratio < _KEEP:
+            wiski_carry.respace(self, self.spacing_for(theta))
+        self.changed()
+        return True
+
+    # --- operations -----------------------------------------------------------------------------------------------
+    def forget(self, factor: float) -> None:
+        """Scale all that the data said by factor in (0, 1]."""
+        if not 0.0 < factor <= 1.0:
+            raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+        if self.grid is not None and factor < 1.0:
+            self.grid.scale(factor)
+            self.memory.scale(factor)
+            self.points = {k: v if k == "x" else v * factor for k, v in self.points.items()}
+            self.changed()
+
+    def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
+        """Forget what was known within radius (m) of x (K, 2), but for the newest samples; how many went."""
+        return 0 if self.empty else wiski_carry.forget_near(self, x, radius, newest)
+
+    def fantasize(self, x: Tensor) -> "Wiski":
+        """A copy conditioned on its own mean at x (K, 2): the mean stays, to the last digits."""
+        return wiski_carry.fantasize(self, x)
+
+    def merge(self, other: "Wiski") -> None:
+        """Add another map's sums, on the common lattice; equal to the union of the data where θ is the same."""
+        wiski_carry.merge(self, other)
+
+    def state_dict(self) -> dict:
+        return wiski_carry.save(self)
+
+    def load_state_dict(self, state: dict) -> None:
+        wiski_carry.load(self, state)
