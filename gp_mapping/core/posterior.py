@@ -17,6 +17,7 @@ __all__ = ["Posterior"]
 
 _CHUNK = {"cpu": 512}  # positions at a time: (M, chunk) stays in a CPU's cache, and out of malloc's slow large blocks
 _CHUNK_ELSEWHERE = 16384
+_KINDS: dict[str, type] = {}  # posteriors with more than this one has
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class Posterior:
     noise_variance: float
     scaling: Scaling
     orthogonal: Tensor | None = None
+
+    def __init_subclass__(cls, kind: str, **rest):
+        super().__init_subclass__(**rest)
+        _KINDS[kind] = cls
 
     def half(self, white: Tensor) -> Tensor:
         """R⁻¹a: its squares sum to what the data left of |a|². white: (F + M, N), in whose precision it is done."""
@@ -108,6 +113,7 @@ class Posterior:
         orthogonal = state.get("orthogonal")
         z, factor, root, weights, origin, centre = (state[k].to(device) for k in
                                                     ("z", "L", "R", "weights", "origin", "centre"))
-        return Posterior(Theta(**state["theta"]), z, factor, root, weights, state["noise_variance"],
-                         Scaling(origin, centre, state["scale"]),
-                         None if orthogonal is None else orthogonal.to(device))
+        plain = Posterior(Theta(**state["theta"]), z, factor, root, weights, state["noise_variance"],
+                          Scaling(origin, centre, state["scale"]),
+                          None if orthogonal is None else orthogonal.to(device))
+        return _KINDS[state["kind"]].restore(state, plain, device) if "kind" in state else plain

@@ -9,6 +9,8 @@ import torch
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.hyper import HyperLearner, Theta
+from gp_mapping.core.models.anytime import MEMBERS, AnytimeMap
+from gp_mapping.core.models.anytime_tiles import TileMap
 from gp_mapping.core.models.dual_svgp import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp import SolveGP
@@ -31,12 +33,20 @@ def _solve_gp(settings: MapSettings, theta: Theta, learner, extra: dict) -> Solv
     return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
 
 
+def _anytime(settings: MapSettings, theta: Theta, learner, extra: dict) -> AnytimeMap:
+    if MEMBERS[settings.model].residual != "block":
+        return AnytimeMap(settings.model, theta, **_sparse(settings, learner), **extra)
+    return TileMap(settings.model, theta, tile_side=settings.tile_side, tile_samples=settings.tile_samples,
+                   **_sparse(settings, learner), **extra)
+
+
 def _exact(settings: MapSettings, theta: Theta, learner, extra: dict) -> ExactGP:
     return ExactGP(theta, max_samples=settings.max_exact_samples, learner=learner, seed=settings.seed,
                    scale=settings.field_scale, device=settings.device, **extra)
 
 
-_MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "exact": _exact}
+_MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "exact": _exact,
+           **dict.fromkeys(MEMBERS, _anytime)}
 
 
 def model_names() -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from core_data import SETTINGS, UT, drive, feed, in_ut, samples
 from gp_mapping import FieldMap, Prediction, Samples, UpdateReport, create_map
 
 PLACES = torch.from_numpy(np.random.default_rng(5).uniform(-1.0, 4.0, (40, 2)))
+# SoR has no prior variance but that of its inducing inputs: its variance depends on which these are
+DEGENERATE = ("sor",)
 PRIOR_VARIANCE = (SETTINGS["signal_stddev"] ** 2 + SETTINGS["constant_stddev"] ** 2) / UT**2
 
 
@@ -85,6 +87,9 @@ class MapContract:
         field = self.built(model, device)
         mean, variance = in_ut(field.predict(torch.tensor([[500.0, -500.0]])))
         here = in_ut(field.predict(PLACES[:1]))[1]
+        if model in DEGENERATE:
+            assert variance[0, 0] < SETTINGS["signal_stddev"] ** 2 / UT**2 / 2
+            return
         # all but the constant, of which the drive has told
         assert SETTINGS["signal_stddev"] ** 2 / UT**2 < variance[0, 0] < PRIOR_VARIANCE
         assert here[0, 0] < variance[0, 0] and 20 < mean[0, 0] < 76
@@ -154,8 +159,11 @@ class MapContract:
         at = PLACES[10:14]
         told = self.built(model, device, inducing_tolerance=1e-5)
         told.update(Samples(at, field.predict(at).mean.cpu()))
-        a, b = field.fantasize(at).predict(PLACES), told.predict(PLACES)
-        assert torch.allclose(a.variance, b.variance, rtol=1e-3, atol=1e-5 * PRIOR_VARIANCE * UT**2)
+        # the update also adds inducing inputs, by which alone PIC tells other tiles of it
+        places = at if model == "pic" else PLACES
+        a, b = field.fantasize(at).predict(places), told.predict(places)
+        assert model in DEGENERATE or torch.allclose(a.variance, b.variance, rtol=1e-3,
+                                                     atol=1e-5 * PRIOR_VARIANCE * UT**2)
         assert float((a.mean - b.mean).abs().max()) < 0.05 * UT
 
     def test_forgetting(self, model, device):
@@ -240,7 +248,8 @@ class MapContract:
         places = PLACES + torch.tensor([[40.3, -17.8]])
         got, expected = left.predict(places), union.predict(places)
         assert float((got.mean - expected.mean).abs().max()) < 0.05 * UT
-        assert torch.allclose(got.variance, expected.variance, rtol=1e-3, atol=1e-5 * PRIOR_VARIANCE * UT**2)
+        assert model in DEGENERATE or torch.allclose(got.variance, expected.variance, rtol=1e-3,
+                                                     atol=1e-5 * PRIOR_VARIANCE * UT**2)
         assert same_state(kept, right.state_dict()), "the other map changed"
 
     def test_merge_with_nothing_and_into_nothing(self, model, device):
@@ -252,7 +261,8 @@ class MapContract:
         empty.merge(field)
         got, expected = empty.predict(PLACES), field.predict(PLACES)
         assert float((got.mean - expected.mean).abs().max()) < 0.05 * UT
-        assert torch.allclose(got.variance, expected.variance, rtol=1e-3, atol=1e-5 * PRIOR_VARIANCE * UT**2)
+        assert model in DEGENERATE or torch.allclose(got.variance, expected.variance, rtol=1e-3,
+                                                     atol=1e-5 * PRIOR_VARIANCE * UT**2)
 
     def test_merge_refuses_what_cannot_be_added(self, model, device):
         field = self.built(model, device)
