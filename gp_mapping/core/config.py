@@ -38,9 +38,15 @@ def check_settings(settings) -> None:
 class MapSettings:
     """All settings of model, noise, learning and grid. Standard deviations and lengths are SI (tesla, metres)."""
 
-    model: str = setting("dual_svgp", "the map's model", choices=("dual_svgp", "solve_gp", "exact", "sor", "dtc",
-                                                                "fitc", "fic", "pitc", "pic"))
+    model: str = setting("dual_svgp", "the map's model", choices=("dual_svgp", "solve_gp", "exact"))
     kernel: str = setting("matern52", "covariance function", choices=("rbf", "matern12", "matern32", "matern52"))
+    likelihood: str = setting("gaussian", "what a measurement is: the field's value; the same with gross errors; "
+                              "whether it lies above `threshold`; a count; one of `classes`",
+                              choices=("gaussian", "student_t", "bernoulli", "poisson", "softmax"))
+    threshold: float = setting(0.5, "likelihood bernoulli: what is asked is whether a measurement exceeds this; 0.5 "
+                               "for labels 0 and 1", "SI")
+    degrees_of_freedom: float = setting(4.0, "likelihood student_t: the fewer, the heavier the tails", "", 2.1, 1000.0)
+    classes: int = setting(2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64)
     lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m",
                                  1e-3, 1e5)
     signal_stddev: float = setting(10e-6, "standard deviation of the field about its mean; a start", "SI", 1e-15, 1e9)
@@ -71,9 +77,6 @@ class MapSettings:
     inducing_tolerance: float = setting(0.005, "a sample becomes an inducing input where its residual prior variance "
                                         "exceeds this share of the signal variance", "", 1e-5, 0.5)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
-    tile_side: float = setting(2.0, "models pitc and pic: side of the square tiles whose samples form a block",
-                               "lengthscales", 0.1, 100.0)
-    tile_samples: int = setting(100, "models pitc and pic: most samples in one block; a full one closes", "", 2, 5000)
     max_exact_samples: int = setting(5000, "model exact: refuse to grow beyond this many samples", "", 1, 50000)
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)
@@ -98,3 +101,23 @@ class MapSettings:
 
     def __post_init__(self):
         check_settings(self)
+        defaults = {f.name: f.default for f in fields(self)}
+        for name, value in latent_starts(self.likelihood).items():
+            if getattr(self, name) == defaults[name]:
+                object.__setattr__(self, name, value)
+
+
+def latent_starts(likelihood: str) -> dict[str, object]:
+    """What stands in for a setting's default where classes or counts are mapped: the latent field has no unit.
+
+    Scores compare a measurement with the field itself, and gross errors are told from a median: neither means anything
+    there, so both are off. Labels are not averaged into cells; counts are, and each cell weighs as many as it has.
+    """
+    if likelihood not in ("bernoulli", "poisson", "softmax"):
+        return {}
+    spread = 1.0 if likelihood == "poisson" else 2.0
+    starts = {"field_scale": 1.0, "field_unit": "1", "signal_stddev": spread, "signal_stddev_prior": spread,
+              "noise_stddev": 1.0, "noise_stddev_prior": 1.0, "heading_stddev": 0.0, "robust": False,
+              "constant_stddev": 5.0 if likelihood == "poisson" else 2.0, "follow_changes": False,
+              "predictive_noise": False}
+    return starts | ({"cells": False} if likelihood == "softmax" else {})

@@ -8,9 +8,8 @@ import torch
 
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
-from gp_mapping.core.hyper import HyperLearner, Theta
-from gp_mapping.core.models.anytime import MEMBERS, AnytimeMap
-from gp_mapping.core.models.anytime_tiles import TileMap
+from gp_mapping.core.hyper import Theta
+from gp_mapping.core.likelihoods_all import make_learner, make_likelihood
 from gp_mapping.core.models.dual_svgp import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp import SolveGP
@@ -22,6 +21,7 @@ def _sparse(settings: MapSettings, learner) -> dict:
     """What every map on inducing inputs takes."""
     return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
             "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
+            "likelihood": make_likelihood(settings),
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
 
 
@@ -33,20 +33,13 @@ def _solve_gp(settings: MapSettings, theta: Theta, learner, extra: dict) -> Solv
     return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
 
 
-def _anytime(settings: MapSettings, theta: Theta, learner, extra: dict) -> AnytimeMap:
-    if MEMBERS[settings.model].residual != "block":
-        return AnytimeMap(settings.model, theta, **_sparse(settings, learner), **extra)
-    return TileMap(settings.model, theta, tile_side=settings.tile_side, tile_samples=settings.tile_samples,
-                   **_sparse(settings, learner), **extra)
-
-
 def _exact(settings: MapSettings, theta: Theta, learner, extra: dict) -> ExactGP:
     return ExactGP(theta, max_samples=settings.max_exact_samples, learner=learner, seed=settings.seed,
                    scale=settings.field_scale, device=settings.device, **extra)
 
 
-_MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "exact": _exact,
-           **dict.fromkeys(MEMBERS, _anytime)}
+_ANY_LIKELIHOOD = ("dual_svgp", "solve_gp")
+_MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "exact": _exact}
 
 
 def model_names() -> tuple[str, ...]:
@@ -63,8 +56,12 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
     prior = replace(theta, lengthscale=settings.lengthscale_prior, signal=settings.signal_stddev_prior / unit,
                     noise=settings.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
+    noise = noise and settings.likelihood in ("gaussian", "student_t")  # classes and counts have none to learn
     free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
-    learner = HyperLearner(theta, prior, free=free) if any(free) else None
+    if settings.likelihood != "gaussian" and settings.model not in _ANY_LIKELIHOOD:
+        raise ValueError(f"model {settings.model!r} takes Gaussian measurements only, not {settings.likelihood!r}; "
+                         f"write model: {' or '.join(_ANY_LIKELIHOOD)}")
+    learner = make_learner(settings, theta, prior, free)
     try:
         torch.device(settings.device)
     except RuntimeError as error:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper import Theta
 from gp_mapping.core.inducing import Basis, greedy_inputs
+from gp_mapping.core.likelihoods import Gaussian
 from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.memory import Memory
 from gp_mapping.core.scaling import Scaling
@@ -126,11 +127,11 @@ def fantasize(model, x: Tensor):
     inner = model.scaling.inner_x(x)
     before = model.posterior
     new = duplicate(model, len(inner))
-    mean, _ = before.inner(inner)
+    mean, variance = before.inner(inner)
     white = new.basis.white(inner)
     rows = new.basis.grow(inner, white, slice(0, len(inner)), model.fantasy_tolerance * model.theta.signal**2)
     new.sites.pad(len(rows))  # no border by the memory: it would move the mean
-    beta = torch.full((len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=model.device)
+    beta = model.likelihood.information(mean, variance, torch.full_like(variance, model.noise_level))
     new.sites.add(torch.cat([white, rows]), beta, beta[:, None] * mean)
     new.rest_empty = False  # no sample stands for it
     return new
@@ -166,7 +167,8 @@ def forget_near(model, x: Tensor, radius: float, newest: int) -> int:
 def check_alike(model, other) -> None:
     """ValueError where two maps cannot be merged: other units, kernels, features, dimensions or channels."""
     pairs = {"field_scale": (model.scale, other.scale), "kernel": (model.theta.kernel_name, other.theta.kernel_name),
-             "constant": (model.theta.constant > 0, other.theta.constant > 0)}
+             "constant": (model.theta.constant > 0, other.theta.constant > 0),
+             "likelihood": tuple(getattr(m, "likelihood", Gaussian()).label for m in (model, other))}
     if model.scaling is not None and other.scaling is not None:
         pairs |= {"dimensions": (len(model.scaling.origin), len(other.scaling.origin)),
                   "channels": (len(model.scaling.centre), len(other.scaling.centre))}
@@ -214,7 +216,8 @@ def merge(model, other) -> None:
 
 def save(model) -> dict:
     """Everything that an exact resume needs: tensors, numbers, strings."""
-    state = {"model": model.name, "theta": asdict(model.theta), "samples": model.samples, "scale": model.scale,
+    state = {"model": model.name, "likelihood": model.likelihood.label, "theta": asdict(model.theta),
+             "samples": model.samples, "scale": model.scale,
              "max_inducing": model.max_inducing, "tolerance": model.tolerance, "memory_size": model.memory_size,
              "floor": model.floor, "rest_empty": model.rest_empty, "rest_own_noise": model.rest_own_noise,
              "generator": model.generator.get_state(), "fixed": model.fixed,
@@ -231,6 +234,8 @@ def load(model, state: dict) -> None:
     try:
         if state["model"] != model.name:
             raise ValueError(f"the state is of model {state['model']!r}, this map is {model.name!r}")
+        if state["likelihood"] != model.likelihood.label:
+            raise ValueError(f"the state has likelihood {state['likelihood']}, this map {model.likelihood.label}")
         for name in ("scale", "max_inducing", "memory_size", "tolerance"):
             if state[name] != getattr(model, name):
                 raise ValueError(f"{name} is {state[name]} in the state and {getattr(model, name)} in this map")

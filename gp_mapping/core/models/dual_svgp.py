@@ -19,8 +19,9 @@ from gp_mapping.core.inducing import Basis
 from gp_mapping.core.likelihoods import Gaussian
 from gp_mapping.core.linalg import NumericalError, cholesky, solve_lower
 from gp_mapping.core.memory import Memory
-from gp_mapping.core.models import carry
-from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
+from gp_mapping.core.models import carry, natural_gradient
+from gp_mapping.core.models.observing import ObservingMap
+from gp_mapping.core.models.scaled import Standardised
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.sites import Sites
 from gp_mapping.core.types import UpdateReport
@@ -28,12 +29,12 @@ from gp_mapping.core.types import UpdateReport
 __all__ = ["DualSVGP"]
 
 
-class DualSVGP(ScaledMap):
+class DualSVGP(ObservingMap):
     """Online sparse GP with bounded cost: O(M² (M + N)) a batch of N, O(M² + M·memory) numbers kept.
 
     theta: hyper-parameters in inner units (of `scale` SI).  inducing_inputs: (M, D) m, fixed where given.
     tolerance: share of s² that makes a residual worth an inducing input.  learner: None keeps θ as it is.
-    rate, steps: natural-gradient rate ρ and steps a batch; a Gaussian likelihood needs one step of ρ = 1.
+    likelihood: Gaussian if None.  steps: natural-gradient steps a batch, of another likelihood; its own if None.
     """
 
     name = "dual_svgp"
@@ -42,13 +43,14 @@ class DualSVGP(ScaledMap):
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
                  inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0, scale: float = 1.0,
-                 centre=None, device="cpu", dtype=torch.float64, likelihood=None, rate: float = 1.0, steps: int = 1):
-        super().__init__(scale=scale, centre=centre, device=device)
-        self.theta, self.learner, self.likelihood = theta, learner, likelihood or Gaussian()
+                 centre=None, device="cpu", dtype=torch.float64, likelihood=None, steps: int | None = None):
+        super().__init__(likelihood or Gaussian(), scale=scale, centre=centre, device=device)
+        self.theta, self.learner = theta, learner
         self.tolerance, self.memory_size = tolerance, memory_size
         self.fixed = None if inducing_inputs is None else torch.as_tensor(inducing_inputs, dtype=torch.float64)
         self.max_inducing = max_inducing if self.fixed is None else len(self.fixed)
-        self.dtype, self.rate, self.steps = dtype, rate, steps
+        self.dtype = dtype
+        self.steps = steps or self.likelihood.steps
         self.generator = torch.Generator().manual_seed(seed)
         self.samples, self.jitter, self.floor = 0, 0.0, 0.0
         self.epoch = 0  # grows when the whole map has changed, not only near new samples
@@ -95,9 +97,10 @@ class DualSVGP(ScaledMap):
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
         white, added, removed = self._grow(places, batch.heading)
         noise = self.noise(batch.noise, extra, self.theta)
-        lam, beta = self._natural_gradient(white, batch.y, noise)
+        residual = self.basis.residual(places, white)
+        lam, beta = self._natural_gradient(white, residual, batch.y, noise, batch.count)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
-                  "beta": beta, "noise": batch.noise, "extra": extra, "weight": torch.ones_like(beta)}
+                  "beta": beta, "noise": batch.noise, "extra": extra, "weight": self.likelihood.weight(batch.count)}
         if self._remember(values, white):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
@@ -131,19 +134,14 @@ class DualSVGP(ScaledMap):
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
         return UpdateReport(used, self.samples, inducing, memory, added, removed, self.jitter, everywhere)
 
-    def _natural_gradient(self, white: Tensor, y: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the batch's sites: (λ, β) ← (1 − ρ)(λ, β) + ρ(α + βf, β), the λ form of notes.md. Returns them."""
+    def _natural_gradient(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+                          count: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the batch's sites (λ, β); returns them. residual (N,): prior variance that the basis does not reach."""
         self._posterior = None
-        if self.likelihood.conjugate:
-            lam, beta = self.likelihood.sites(y, y, noise, noise)
-            self.sites.add(white, beta, lam)
-            return lam, beta
-        lam, beta = torch.zeros_like(y), torch.zeros_like(noise)
-        for _ in range(self.steps):
-            target = self.likelihood.sites(y, *self.marginals(white), noise)
-            change = (self.rate * (target[0] - lam), self.rate * (target[1] - beta))
-            self.sites.add(white, change[1], change[0])
-            lam, beta = lam + change[0], beta + change[1]
+        if not self.likelihood.conjugate:
+            return natural_gradient.absorb(self, white, residual, y, noise, self.likelihood.weight(count))
+        lam, beta = self.likelihood.sites(y, y, noise, noise)
+        self.sites.add(white, beta, lam)
         return lam, beta
 
     def _grow(self, x: Tensor, heading: Tensor) -> tuple[Tensor, int, int]:
@@ -199,9 +197,8 @@ class DualSVGP(ScaledMap):
         if self._posterior is None:
             factor, self.jitter = cholesky(self.sites.precision)
             weights = torch.cholesky_solve(self.sites.linear, factor)
-            extra = float(self.memory.extra.mean()) if len(self.memory) else 0.0
-            self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor,
-                                        weights, self.theta.noise**2 + extra, self.scaling)
+            noise = self.likelihood.noise_variance(self.noise_level)
+            self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling)
         return self._posterior
 
     @torch.no_grad()
@@ -209,13 +206,11 @@ class DualSVGP(ScaledMap):
         """Hyper-parameter steps that are owed, about 4 ms each, and their adoption; True: more are owed."""
         if self.learner is None or self.basis is None:
             return False
-        end, memory = perf_counter() + budget_s, self.memory
+        end = perf_counter() + budget_s
         while self.learner.owed >= 1.0 and perf_counter() < end:
-            self.learner.step({"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
-                               "extra": learnable_extra(memory.noise, memory.extra, self.theta),
-                               "order": memory.order}, self.generator)
-            if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
-                self.adopt(self.learner.theta)
+            self.learner.step(self._learning_data(), self.generator)
+            if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
+                natural_gradient.refresh(self, self.likelihood.refreshed)
         return self.learner.owed >= 1.0
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:

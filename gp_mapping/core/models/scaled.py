@@ -23,7 +23,7 @@ def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
 @dataclass(frozen=True)
 class Standardised:
     """A batch in inner units: x, velocity (N, D), heading (N, 2), y (N, C), and of each (N,): noise (its own variance,
-    or 0), extra (variance beside it: white/count) and position_variance (m²)."""
+    or 0), extra (variance beside it: white/count), position_variance (m²) and count (raw measurements averaged)."""
 
     x: Tensor
     velocity: Tensor
@@ -32,6 +32,7 @@ class Standardised:
     noise: Tensor
     extra: Tensor
     position_variance: Tensor
+    count: Tensor
 
 
 class ScaledMap:
@@ -73,9 +74,10 @@ class ScaledMap:
         velocity = (torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity).to(self.device)
         heading = heading_of(velocity) if batch.heading is None else batch.heading.to(self.device)
         noise = column(s.inner_variance(batch.noise_variance), 0.0)
-        extra = column(s.inner_variance(batch.sensor_variance), 0.0) / column(batch.count, 1.0)
+        count = column(batch.count, 1.0)
+        extra = column(s.inner_variance(batch.sensor_variance), 0.0) / count
         return Standardised(s.inner_x(batch.x), velocity, heading, s.inner_y(batch.y), noise,
-                            torch.where(noise > 0, 0.0, extra), column(batch.position_variance, 0.0))
+                            torch.where(noise > 0, 0.0, extra), column(batch.position_variance, 0.0), count)
 
     def _pose_noise(self, batch: Standardised) -> Tensor:
         """What an uncertain pose adds to the noise: |∇ mean|² σ_x², mean over channels; 0 before there is a map."""

@@ -1,0 +1,92 @@
+"""Sites of a likelihood that is not Gaussian: natural-gradient steps on new samples and remembered ones together.
+
+    λ_i ← λ_i + (β_i' − β_i) f_i + ρ_i (w_i α_i + β_i f_i − λ_i),   β_i ← β_i' = w_i E[−∂²],   i in new ∪ chosen
+
+at the newest q: with ρ = 1 the step of Chang et al. 2023, eqs. 19–23, in the λ form of notes.md. w_i: what forgetting
+left, or how many counts a sample averages. ρ < 1 where channels share a β: the mean is damped, the precision is not.
+What is added is the difference to what the sample had: exactly what was added is what leaves. Samples that are in no
+memory keep their sites. While all are remembered, repeated sweeps end at the batch variational optimum.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["absorb", "refresh"]
+
+
+def absorb(model, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Add a batch's sites, and take part of the memory along: λ (N, C), β (N,) of the batch.
+
+    white: a(x) (R, N).  residual (N,): k − q, which the basis does not reach.  y (N, C), noise (N,): of the batch.
+    weight (N,): of each sample's log likelihood.
+    """
+    lam, beta = model.likelihood.start(y, noise)
+    lam, beta = weight[:, None] * lam, weight * beta
+    model.sites.add(white, beta, lam)
+    chosen = _choose(model, white)
+    memory = model.memory
+    joint = {"y": torch.cat([y, memory.y[chosen]]), "weight": torch.cat([weight, memory.weight[chosen]]),
+             "noise": torch.cat([noise, _noise(model)[chosen]]),
+             "residual": torch.cat([residual, _residual(model, chosen)]),
+             "lam": torch.cat([lam, memory.lam[chosen]]), "beta": torch.cat([beta, memory.beta[chosen]])}
+    white = torch.cat([white, memory.white(model.basis.size)[:, chosen]], 1)
+    for _ in range(model.steps):
+        _step(model, white, joint)
+    n = len(y)
+    memory.lam[chosen], memory.beta[chosen] = joint["lam"][n:], joint["beta"][n:]
+    return joint["lam"][:n], joint["beta"][:n]
+
+
+@torch.no_grad()
+def refresh(model, most: int | None = None) -> float:
+    """One step on the memory, or on `most` of it, drawn at random; the largest change of λ."""
+    memory = model.memory
+    if model.likelihood.conjugate or not len(memory):
+        return 0.0
+    chosen = torch.arange(len(memory), device=model.device)
+    if most is not None and len(chosen) > most:
+        chosen = _draw(model, most)
+    part = {name: getattr(memory, name)[chosen] for name in ("y", "weight", "lam", "beta")}
+    part |= {"noise": _noise(model)[chosen], "residual": _residual(model, chosen)}
+    before = part["lam"]
+    _step(model, memory.white(model.basis.size)[:, chosen], part)
+    memory.lam[chosen], memory.beta[chosen] = part["lam"], part["beta"]
+    return float((part["lam"] - before).abs().max())
+
+
+def _step(model, white: Tensor, part: dict[str, Tensor]) -> None:
+    """λ ← λ + (β' − β)m + ρ(wα + βm − λ), β ← β' = w E[−∂²]: with ρ = 1 that is λ ← wα + β'm."""
+    mean, variance = model.marginals(white)
+    alpha, beta, rate = model.likelihood.step(part["y"], mean, variance + part["residual"], part["noise"])
+    weight, gain = part["weight"], part["weight"] * beta - part["beta"]
+    pull = weight[:, None] * alpha + part["beta"][:, None] * mean - part["lam"]
+    change = gain[:, None] * mean + rate[:, None] * pull
+    model.sites.add(white, gain, change)
+    part["lam"], part["beta"] = part["lam"] + change, part["beta"] + gain
+    model._posterior = None
+
+
+def _noise(model) -> Tensor:
+    return model.noise(model.memory.noise, model.memory.extra, model.theta)
+
+
+def _residual(model, chosen: Tensor) -> Tensor:
+    white = model.memory.white(model.basis.size)[:, chosen]
+    return model.basis.residual(model.memory.x[chosen], white)
+
+
+def _draw(model, count: int) -> Tensor:
+    return torch.randperm(len(model.memory), generator=model.generator)[:count].to(model.device)
+
+
+def _choose(model, white: Tensor) -> Tensor:
+    """Remembered samples to take along: half those that the batch is most correlated with, half at random."""
+    memory = model.memory
+    most = model.likelihood.refreshed
+    if len(memory) <= most:
+        return torch.arange(len(memory), device=model.device)
+    features = model.basis.features  # the constant is common to all
+    near = (memory.white(model.basis.size)[features:].mT @ white[features:]).amax(1).topk(most // 2).indices
+    return torch.cat([near, _draw(model, most // 2)]).unique()

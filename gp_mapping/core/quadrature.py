@@ -1,0 +1,66 @@
+"""Expectations under a Gaussian that likelihoods need, to rounding rather than to a few digits.
+
+Gauss–Hermite nodes spread out with the Gaussian, while a likelihood changes over a length of its own: with a broad
+q(f) their error is percents. The trapezoid rule converges exponentially as soon as its step resolves both.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+__all__ = ["expectation", "faddeeva", "gauss_hermite", "nodes"]
+
+_REACH = 6.5  # standard deviations on either side: the rest weighs 1e-10
+_STEP = 0.6  # of the smaller of the standard deviation and the function's own length
+_MOST = 400
+
+
+def gauss_hermite(count: int) -> tuple[Tensor, Tensor]:
+    """Nodes (n,) and weights (n,) with Σ w g(ε) = E g(ε), ε ~ N(0, 1), exact for polynomials of degree 2n − 1.
+
+    From the eigenvectors of the Jacobi matrix (Golub and Welsch 1969).
+    """
+    off = torch.arange(1, count, dtype=torch.float64).sqrt()
+    values, vectors = torch.linalg.eigh(torch.diag(off, 1) + torch.diag(off, -1))
+    return values, vectors[0].square()
+
+
+def nodes(variance: Tensor, width: float = 1.0) -> tuple[Tensor, Tensor]:
+    """ε (n,) and weights (n,) for E g(m + √v ε), where g is smooth over `width`, for the largest v of those given."""
+    ratio = float(variance.detach().max().clamp_min(0.0).sqrt()) / width if variance.numel() else 1.0
+    half = min(_MOST // 2, math.ceil(_REACH * max(ratio, 1.0) / _STEP))
+    epsilon = torch.linspace(-_REACH, _REACH, 2 * half + 1, dtype=torch.float64, device=variance.device)
+    weights = torch.exp(-0.5 * epsilon.square())
+    return epsilon, weights / weights.sum()
+
+
+def expectation(function, mean: Tensor, variance: Tensor, width: float = 1.0) -> Tensor:
+    """E g(f), f ~ N(mean, variance), by the trapezoid rule. mean, variance: of one shape (…,); g takes (…, n)."""
+    epsilon, weights = nodes(variance, width)
+    f = mean[..., None] + variance.clamp_min(0.0).sqrt()[..., None] * epsilon
+    return function(f) @ weights
+
+
+@lru_cache(maxsize=1)
+def _weideman(count: int = 48) -> tuple[float, tuple[float, ...]]:
+    """L and the coefficients of Weideman (1994), SIAM J. Numer. Anal. 31, highest power first."""
+    length = math.sqrt(count / math.sqrt(2.0))
+    angle = math.pi * torch.arange(-2 * count + 1, 2 * count, dtype=torch.float64) / (2 * count)
+    t = length * torch.tan(angle / 2)
+    f = torch.cat([torch.zeros(1, dtype=torch.float64), torch.exp(-t.square()) * (length**2 + t.square())])
+    a = torch.fft.fft(torch.fft.fftshift(f)).real / (4 * count)
+    return length, tuple(a[1: count + 1].flip(0).tolist())
+
+
+def faddeeva(z: Tensor) -> Tensor:
+    """w(z) = exp(−z²) erfc(−iz) for Im z ≥ 0, complex: the Voigt profile's function; relative error below 1e-12."""
+    length, coefficients = _weideman()
+    ratio = (length + 1j * z) / (length - 1j * z)
+    polynomial = torch.zeros_like(ratio)
+    for a in coefficients:
+        polynomial = polynomial * ratio + a
+    return 2 * polynomial / (length - 1j * z) ** 2 + (1 / math.sqrt(math.pi)) / (length - 1j * z)
