@@ -156,7 +156,8 @@ def test_defaults_in_tuning_are_those_of_the_code():
 def test_every_drop_reason_has_a_remedy():
     named = re.findall(r"^\| `(\w+)` \|", read("troubleshooting.md"), re.MULTILINE)
     counted = set(re.findall(r'_counts\["(\w+)"\]', (ROOT / "gp_mapping/ros/worker.py").read_text()))
-    counted |= set(re.findall(r'worker\.count\("(\w+)"\)', (ROOT / "gp_mapping/ros/mapping_node.py").read_text()))
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gp_mapping/ros").glob("*.py"))
+    counted |= set(re.findall(r'worker\.count\("(\w+)"', code))
     wanted = {reason.value for reason in DropReason} | counted
     assert not wanted - set(named), f"docs/troubleshooting.md has no entry for {sorted(wanted - set(named))}"
     assert len(named) == len(set(named)), "docs/troubleshooting.md has an entry twice"
@@ -183,9 +184,11 @@ def test_quoted_warnings_are_in_the_code():
 def test_topics_and_services_are_those_of_the_node():
     page = read("topics_and_services.md")
     code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "gp_mapping" / "ros").glob("*.py"))
-    services = {f"~/{name}" for name in re.findall(r'\((?:Trigger|SetBool), "(\w+)", self\._on_', code)}
+    services = {f"~/{name}" for name in re.findall(r'\(\w+, "(\w+)", self\._on_', code)}
     topics = re.search(r"^TOPICS = \{(.*?)\}", (ROOT / "gp_mapping/ros/publishers.py").read_text(), re.M | re.S)[1]
+    topics += re.search(r"^OPTIONAL = \{(.*?)\}", (ROOT / "gp_mapping/ros/publishers.py").read_text(), re.M | re.S)[1]
     names = {f"~/{name}" for name in re.findall(r'"(\w+)":', topics)} | services
+    names |= set(re.findall(r'create_(?:publisher|subscription)\(\w+, "(~/\w+)"', code))
     assert services and len(names) > len(services)
     for name in names:
         assert f"`{name}`" in page, f"docs/topics_and_services.md does not name {name}"

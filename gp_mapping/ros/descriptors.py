@@ -8,21 +8,34 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 
 from gp_mapping.ros.node_settings import LIVE_PARAMETERS
 
-__all__ = ["ParameterError", "describe"]
+__all__ = ["ParameterError", "describe", "describe_openly"]
 
 
 class ParameterError(ValueError):
     """One or more parameters are wrong; the text has a line for each."""
 
 
-def describe(f) -> ParameterDescriptor:
-    """The descriptor of one dataclass field: meaning, unit, range, choices, and whether it can be set live."""
-    meta = f.metadata
-    unit = f" [{meta['unit']}]" if meta.get("unit") else ""
-    out = ParameterDescriptor(name=f.name, description=f"{meta.get('doc', '')}{unit}",
-                              read_only=f.name not in LIVE_PARAMETERS)
-    if meta.get("choices"):
-        out.additional_constraints = "one of: " + ", ".join(map(str, meta["choices"]))
+def _meaning(f) -> str:
+    unit = f" [{f.metadata['unit']}]" if f.metadata.get("unit") else ""
+    return f"{f.metadata.get('doc', '')}{unit}"
+
+
+def describe_openly(f) -> ParameterDescriptor:
+    """The descriptor of a parameter that takes any value, since it is checked when the node is configured."""
+    return ParameterDescriptor(name=f.name, description=_meaning(f), dynamic_typing=True,
+                               additional_constraints="checked when the node is configured")
+
+
+def describe(f, managed: bool = False) -> ParameterDescriptor:
+    """The descriptor of one dataclass field: meaning, unit, range, choices, and whether it can be set live.
+
+    managed: of a lifecycle node; what is not live may be set there after clean-up, so it is not read-only for ever.
+    """
+    meta, live = f.metadata, f.name in LIVE_PARAMETERS
+    out = ParameterDescriptor(name=f.name, description=_meaning(f), read_only=not live and not managed)
+    constraints = ["one of: " + ", ".join(map(str, meta["choices"]))] if meta.get("choices") else []
+    constraints += ["read when the node is configured: clean up before setting it"] if managed and not live else []
+    out.additional_constraints = "; ".join(constraints)
     low, high = meta.get("low"), meta.get("high")
     if type(f.default) is float and (low is not None or high is not None):
         out.floating_point_range = [FloatingPointRange(

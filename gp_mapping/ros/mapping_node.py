@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 
 import rclpy
 import torch
@@ -17,21 +16,22 @@ from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import OccupancyGrid
 from rclpy.clock import Clock, ClockType, JumpThreshold
 from rclpy.duration import Duration
-from std_srvs.srv import SetBool, Trigger
 
 from gp_mapping.core.config import MapSettings
 from gp_mapping.intake import Intake, IntakeSettings
 from gp_mapping.intake.inbound import has_header
 from gp_mapping.ros import params, qos
 from gp_mapping.ros.diagnostics import to_array
-from gp_mapping.ros.files import open_session, save_session
+from gp_mapping.ros.files import Wanted, open_session
 from gp_mapping.ros.health import ERROR, WARN, Health
 from gp_mapping.ros.inputs import InputPort, Inputs
 from gp_mapping.ros.managed import ManagedNode
 from gp_mapping.ros.messages import message_class
 from gp_mapping.ros.node_settings import NodeSettings
-from gp_mapping.ros.process import Stopper, spin, wait_for
+from gp_mapping.ros.process import Stopper, spin
 from gp_mapping.ros.publishers import MapPublishers
+from gp_mapping.ros.queries import PointQueries
+from gp_mapping.ros.services import MapServices
 from gp_mapping.ros.suggester import Suggester
 from gp_mapping.ros.worker import MapWorker
 
@@ -41,43 +41,54 @@ __all__ = ["MappingNode", "main"]
 class MappingNode(ManagedNode):
     """Subscribes, enqueues, asks the worker for what somebody waits for, and publishes it.
 
-    Raises ParameterError for wrong parameters, ValueError for a checkpoint that cannot be used (configure).
+    configure raises ParameterError for wrong parameters, ValueError for a checkpoint that cannot be used.
     find_message: ROS type name -> its class, or None where it is not installed.
     """
 
     def __init__(self, find_message: Callable[[str], type | None] = message_class, **options):
         super().__init__("mapping", automatically_declare_parameters_from_overrides=True, **options)
-        settings, self.given, self.parameter_warnings = params.declare_settings(self)
-        self.settings: NodeSettings = settings[NodeSettings]
-        self.map_settings: MapSettings = settings[MapSettings]
-        self.intake_settings: IntakeSettings = params.with_map_frame(settings[IntakeSettings], self.settings)
-        self._changing = self.settings
-        self.add_on_set_parameters_callback(self._check_change)
-        self.add_post_set_parameters_callback(self._apply_change)
-        self.parameter_warnings += params.unmatched_files(sys.argv, self.get_fully_qualified_name(), bool(self.given))
-        for text in self.parameter_warnings:
-            self.get_logger().warning(text)
+        self.parameters = params.NodeParameters(self, self._apply_change)
+        self.map_settings, self.intake_settings, self.wanted = MapSettings(), IntakeSettings(), Wanted(MapSettings())
+        self.parameter_warnings: list[str] = []
         self.paused, self._find_message = False, find_message
         self.active, self._finished, self.exit_code = False, True, 0
         self._made, self._running = ExitStack(), ExitStack()  # what cleanup and deactivate take away
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)  # timers run before the first /clock and when it stands
 
+    @property
+    def settings(self) -> NodeSettings:
+        """Those of the node, live ones as they are now."""
+        return self.parameters.live
+
     # ---- steps of life -------------------------------------------------------------------------------------------
 
     def configure(self) -> None:
-        """Make the map, its worker, publishers and services; nothing flows yet."""
+        """Check the parameters; make the map, its worker, publishers and services; nothing flows yet."""
         try:
             self._configure()
         except BaseException:
             self._made.close()
+            self.parameters.reopen()
             raise
         self._finished = False
 
+    def _read_parameters(self) -> None:
+        warnings = self.parameters.unknown + params.unmatched_files(
+            sys.argv, self.get_fully_qualified_name(), bool(self.parameters.given))
+        for text in warnings:
+            self.get_logger().warning(text)
+        self.parameter_warnings = warnings
+        settings = self.parameters.configure()
+        self.map_settings = settings[MapSettings]
+        self.intake_settings = params.with_map_frame(settings[IntakeSettings], self.settings)
+        self.wanted = Wanted(self.map_settings, frozenset(self.parameters.given), self.intake_settings.channels)
+
     def _configure(self) -> None:
+        self._read_parameters()
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
                              reliable=self.settings.reliable_inputs, find=self._find_message)
-        session = open_session(self.map_settings, self.given, self.settings.load_checkpoint)
+        session = open_session(self.wanted, self.settings.load_checkpoint)
         self.map_settings = session.settings
         self.suggester = Suggester(self.settings)
         self._done = self.create_guard_condition(self._publish_results)
@@ -87,15 +98,14 @@ class MappingNode(ManagedNode):
                                 on_result=self._done.trigger, on_error=self.get_logger().error)
         self._made.callback(self.worker.stop, abandon=True)
         self.worker.start()
-        self.publishers_ = MapPublishers(self, self.map_settings)
+        self.publishers_ = MapPublishers(self, self.map_settings, self._find_message)
         self._made.callback(self.publishers_.destroy)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._made.callback(self.destroy_publisher, self._diagnostics)
         self._health = Health(self.settings.silence_warning)
         self._requested = self._published = None
-        for kind, name, answer in ((Trigger, "save", self._on_save), (Trigger, "clear", self._on_clear),
-                                   (SetBool, "pause", self._on_pause)):
-            self._made.callback(self.destroy_service, self.create_service(kind, f"~/{name}", answer))
+        self.map_services = MapServices(self, self._find_message)
+        self._made.callback(self.map_services.destroy)
         jump = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False)
         self._made.callback(self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump).unregister)
         self._made.callback(self.destroy_timer, self.create_timer(1.0, self._on_health, clock=self._steady))
@@ -114,6 +124,8 @@ class MappingNode(ManagedNode):
         self.inputs.open()
         free = self.create_subscription(OccupancyGrid, "map", self.worker.set_free, qos.LATCHED)
         self._running.callback(self.destroy_subscription, free)
+        self.queries = PointQueries(self, self.worker, lambda: self.frame, self.settings.max_query_points)
+        self._running.callback(self.queries.destroy)
         self._tick_timer = self.create_timer(1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady)
         self._running.callback(self.destroy_timer, self._tick_timer)
         self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for {self.inputs.describe()}")
@@ -129,6 +141,7 @@ class MappingNode(ManagedNode):
         self.active, self._finished, self.paused = False, True, False
         self._running.close()
         self._made.close()
+        self.parameters.reopen()
 
     def shutdown(self) -> None:
         """The last transition: as at the end of the process, then all is dropped."""
@@ -151,8 +164,11 @@ class MappingNode(ManagedNode):
         self.publishers_.wait_until_received(2.0)
         if not self.settings.save_on_exit:
             return 0
+        if not self.worker.status.report["cells"]:
+            self.get_logger().info("nothing was measured, so nothing is saved")
+            return 0
         try:
-            self._log_saved(self.worker.call(partial(save_session, directory=self.settings.save_directory)).result())
+            self.map_services.log_saved(self.map_services.save(self.settings.map_name).result())
         except Exception as error:  # every reason why a map is not on disk ends in the log and in the exit code
             self.get_logger().error(f"the map was not saved into {self.settings.save_directory!r}: {error!r}")
             return 1
@@ -214,8 +230,8 @@ class MappingNode(ManagedNode):
         now, status = time.monotonic(), self.worker.status
         clock = self.get_clock().now().nanoseconds / 1e9
         self.inputs.check_types()
-        notes = [(WARN, text) for text in (*self.parameter_warnings, *self.inputs.problems, self.suggester.note)
-                 if text]
+        notes = [(WARN, text) for text in (*self.parameter_warnings, *self.inputs.problems, self.suggester.note,
+                                           self.queries.problem if self.active else "") if text]
         if self.worker.revision and not self.frame:
             notes.append((WARN, "the frame of the loaded map is not known before the first pose; set map_frame to "
                                 "see the map now"))
@@ -229,48 +245,14 @@ class MappingNode(ManagedNode):
                                    published=self.publishers_.published, stamp_age=age, queue=self.worker.queued)
         self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
 
-    # ---- services ------------------------------------------------------------------------------------------------
+    # ---- for services and parameters -----------------------------------------------------------------------------
 
-    async def _on_save(self, request, response):
-        future = self.worker.call(partial(save_session, directory=self.settings.save_directory))
-        try:
-            response.message = self._log_saved(await wait_for(future))
-            response.success = True
-        except Exception as error:  # the caller gets the reason, whatever it is
-            response.success, response.message = False, f"not saved into {self.settings.save_directory!r}: {error!r}"
-            self.get_logger().error(response.message)
-        return response
+    def use_settings(self, map_settings: MapSettings) -> None:
+        """Another map has been loaded, with settings of its own."""
+        self.map_settings = map_settings
+        self.publishers_.renew(map_settings)
 
-    def _log_saved(self, paths) -> str:
-        text = "saved " + ", ".join(f"{what} {path}" for what, path in paths.items())
-        self.get_logger().info(text)
-        return text
-
-    async def _on_clear(self, request, response):
-        try:
-            await wait_for(self.worker.call(lambda session: session.clear()))
-            self.publishers_.publish_cleared(self.frame)
-            response.success, response.message = True, "the map is empty"
-        except Exception as error:
-            response.success, response.message = False, f"not cleared: {error!r}"
-            self.get_logger().error(response.message)
-        return response
-
-    def _on_pause(self, request, response):
-        if request.data and not self.paused:
-            self.worker.end_pass()
-        self.paused = bool(request.data)
-        response.success, response.message = True, "paused: measurements are not used" if self.paused else "mapping"
-        return response
-
-    # ---- parameters ----------------------------------------------------------------------------------------------
-
-    def _check_change(self, parameters):
-        result, self._changing = params.on_set(self.settings, parameters)
-        return result
-
-    def _apply_change(self, parameters) -> None:
-        before, self.settings = self.settings, self._changing
+    def _apply_change(self, before: NodeSettings) -> None:
         if not self._finished:
             self.suggester.settings, self._health.silence_warning = self.settings, self.settings.silence_warning
         if self.active and self.settings.publish_rate != before.publish_rate:
@@ -283,12 +265,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         rclpy.init(args=arguments, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
         node = MappingNode()
-    except (ValueError, RuntimeError) as error:  # RuntimeError: rcl about a parameter file, torch about a device
+    except (ValueError, RuntimeError) as error:  # RuntimeError: rcl about a parameter file
         print(f"mapping_node: {error}", file=sys.stderr)
         rclpy.try_shutdown()
         return 2
     code = 2
-    if not node.settings.autostart or node.start():
+    if node.parameters.peek("autostart") is False or node.start():  # a wrong value of it, too, fails in configure
         spin(node, stopper)
         code = node.finish(stopper)
     node.destroy_node()

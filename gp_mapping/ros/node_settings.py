@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gp_mapping.core.config import check_settings, setting
 
-__all__ = ["LIVE_PARAMETERS", "NodeSettings"]
+__all__ = ["LIVE_PARAMETERS", "NodeSettings", "check_map_name"]
 
 LIVE_PARAMETERS = frozenset({
     "publish_rate", "marker_rate", "suggestion_rate", "suggestion_count", "suggestion_kind", "suggestion_distance",
-    "save_on_exit", "save_directory", "silence_warning",
+    "save_on_exit", "map_name", "silence_warning",
 })
-"""What may be set while the node runs; everything else is read-only, because the map was built with it."""
+"""What may be set while the node runs; everything else is read when it is configured: the map is built with it."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+
+
+def check_map_name(name: str) -> str:
+    """The name of a map, a folder inside save_directory; ValueError for one that could lead out of it."""
+    if name and not _NAME.fullmatch(name):
+        raise ValueError(f"map_name: {name!r} is not the name of a map; expected a folder inside save_directory, of "
+                         "letters, digits, '_', '-', '.' and '/' between, for example 'hall/ground_floor'")
+    return name
 
 
 @dataclass(frozen=True)
@@ -43,12 +54,17 @@ class NodeSettings:
                                     "many sensor drivers do) is then not heard at all")
     worker_queue_size: int = setting(20000, "messages that wait for the map at most; beyond that new ones are dropped "
                                      "and counted", "", 10, 10000000)
+    max_query_points: int = setting(20000, "positions in one question on ~/query at most; while they are answered "
+                                    "the map takes in nothing", "", 1, 10000000)
     silence_warning: float = setting(2.0, "an input that is silent for longer than this is reported", "s", 0.1, 1e6)
     torch_threads: int = setting(1, "threads of the map's matrix operations; more than one slows a busy machine of "
                                  "few cores down, and gains little below some thousand inducing inputs", "", 1, 1024)
     load_checkpoint: str = setting("", "checkpoint file to go on from; empty starts an empty map")
-    save_directory: str = setting("gp_mapping_output", "folder of ~/save: a checkpoint and the exports")
+    save_directory: str = setting("gp_mapping_output", "folder of maps: the services save and load inside it only")
+    map_name: str = setting("", "which map in save_directory ~/save writes and ~/load reads: a folder of its own, such "
+                            "as hall/ground_floor; empty: save_directory itself")
     save_on_exit: bool = setting(False, "save into save_directory when the node is stopped")
 
     def __post_init__(self):
         check_settings(self)
+        check_map_name(self.map_name)

@@ -4,53 +4,51 @@ from __future__ import annotations
 
 import math
 from array import array
-from typing import NamedTuple
 
 import numpy as np
 from geometry_msgs.msg import Pose, PoseArray, PoseStamped
 from nav_msgs.msg import OccupancyGrid
 from sensor_msgs.msg import PointCloud2, PointField
-from std_msgs.msg import Float64MultiArray, Header, MultiArrayDimension
+from std_msgs.msg import Float32MultiArray, Float64MultiArray, Header, MultiArrayDimension
 
-__all__ = ["CLOUD_FIELDS", "Limits", "field_cloud", "field_limits", "limits_message", "nice_limits", "occupancy_grid",
-           "pose_array", "pose_stamped"]
+from gp_mapping.mapping.vector import axis_names
+from gp_mapping.ros.limits import Limits, field_limits, nice_limits
+
+__all__ = ["CLOUD_FIELDS", "Limits", "cloud", "field_cloud", "field_limits", "grid_map", "layers", "limits_message",
+           "nice_limits", "occupancy_grid", "pose_array", "pose_stamped"]
 
 CLOUD_FIELDS = ("x", "y", "z", "intensity", "mean", "stddev")
 LOWEST, HIGHEST, UNKNOWN = 1, 98, -1  # RViz: 0 is transparent, 99 and 100 are special, -1 is unknown
-
-
-class Limits(NamedTuple):
-    """What the values 1 and 98 of the two OccupancyGrids stand for, SI."""
-
-    mean_low: float
-    mean_high: float
-    stddev_low: float
-    stddev_high: float
-
-
-def nice_limits(low: float, high: float) -> tuple[float, float]:
-    """The range rounded outwards to steps of 1, 2 or 5 · 10ᵏ, about 20 in it, so that colours do not flicker."""
-    span = high - low
-    smallest = 1e-6 * max(abs(low), abs(high)) or 1.0  # a flat field: a range that int8 can still show
-    span = max(span, smallest)
-    raw = span / 20.0
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= raw * (1 - 1e-9))
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return first * step, max(last, first + 1) * step
-
-
-def field_limits(grid) -> Limits | None:
-    """Limits of mean and stddev (from 0) over the known cells of a FieldGrid; None where nothing is known."""
-    known = _numpy(grid.known)
-    if not known.any():
-        return None
-    mean, stddev = _numpy(grid.mean)[known], _numpy(grid.stddev)[known]
-    return Limits(*nice_limits(float(mean.min()), float(mean.max())), *nice_limits(0.0, float(stddev.max())))
+_ROWS = 32  # of a grid at a time: the numbers between stay in a processor's cache
 
 
 def _numpy(tensor) -> np.ndarray:
     return tensor.detach().cpu().numpy()
+
+
+def _buffer(code: str, values: np.ndarray) -> array:
+    """An array.array with a copy of contiguous values: one copy, no Python number is made."""
+    out = array(code)
+    out.frombytes(values.reshape(-1).view(np.uint8))
+    return out
+
+
+def _levels(values: np.ndarray, known: np.ndarray, low: float, high: float) -> np.ndarray:
+    """1 + round(97 (v − low) / (high − low)), at most 98 and at least 1; −1 where unknown: (H, W) int8."""
+    out = np.empty(values.shape, np.int8)
+    scratch = np.empty((min(_ROWS, len(values)), values.shape[1]))
+    scale = (HIGHEST - LOWEST) / (high - low)
+    for i in range(0, len(values), _ROWS):
+        part = scratch[: len(values[i: i + _ROWS])]
+        np.subtract(values[i: i + _ROWS], low, out=part)
+        part *= scale
+        part += LOWEST
+        np.rint(part, out=part)
+        np.maximum(part, LOWEST, out=part)
+        np.minimum(part, HIGHEST, out=part)
+        np.copyto(out[i: i + _ROWS], part, casting="unsafe")
+    out |= np.negative((~known).view(np.int8))  # all bits set is −1
+    return out
 
 
 def occupancy_grid(grid, values, low: float, high: float, header: Header) -> OccupancyGrid:
@@ -58,36 +56,81 @@ def occupancy_grid(grid, values, low: float, high: float, header: Header) -> Occ
 
     Back to SI: v = low + (value − 1) / 97 · (high − low), to within (high − low) / 194.
     """
-    scaled = (_numpy(values) - low) * ((HIGHEST - LOWEST) / (high - low)) + LOWEST  # (H, W)
-    cells = np.where(_numpy(grid.known), np.clip(np.rint(scaled), LOWEST, HIGHEST), UNKNOWN).astype(np.int8)
+    cells = _levels(_numpy(values), _numpy(grid.known), low, high)
     out = OccupancyGrid(header=header)
     out.info.map_load_time = header.stamp
     out.info.resolution = float(grid.resolution)
     out.info.height, out.info.width = cells.shape
     out.info.origin.position.x, out.info.origin.position.y = float(grid.origin[0]), float(grid.origin[1])
     out.info.origin.orientation.w = 1.0
-    out.data = array("b", cells.tobytes())
+    out.data = _buffer("b", cells)
+    return out
+
+
+def cloud(points: np.ndarray, names, header: Header, dense: bool = True) -> PointCloud2:
+    """A PointCloud2 of points (N, F), float32 or float64, little-endian, a field for each column. dense: no NaN."""
+    kind = PointField.FLOAT64 if points.dtype.itemsize == 8 else PointField.FLOAT32
+    out = PointCloud2(header=header, height=1, width=len(points), is_bigendian=False, is_dense=dense)
+    out.fields = [PointField(name=name, offset=points.dtype.itemsize * i, datatype=kind, count=1)
+                  for i, name in enumerate(names)]
+    out.point_step = points.dtype.itemsize * len(names)
+    out.row_step = points.nbytes
+    out.data = _buffer("B", points)
+    return out
+
+
+def layers(grid) -> dict[str, np.ndarray]:
+    """mean and stddev (H, W), SI; of several components also mean_x, stddev_x, …"""
+    out = {"mean": _numpy(grid.mean), "stddev": _numpy(grid.stddev)}
+    if grid.axes_mean is not None:
+        for axis, mean, stddev in zip(axis_names(len(grid.axes_mean)), grid.axes_mean, grid.axes_stddev):
+            out[f"mean_{axis}"], out[f"stddev_{axis}"] = _numpy(mean), _numpy(stddev)
     return out
 
 
 def field_cloud(grid, header: Header) -> PointCloud2:
-    """The known cells as x y z intensity mean stddev: float32, SI, intensity repeats mean for RViz.
+    """The known cells as x y z intensity mean stddev (mean_x stddev_x …): float32, SI; intensity repeats mean for RViz.
 
     float32 holds coordinates to 6e-8 of their size: near 1e6 m (UTM) the cloud, unlike the grids, snaps to 6 cm.
     """
-    known = _numpy(grid.known)
-    rows, columns = np.nonzero(known)
-    points = np.zeros((len(rows), len(CLOUD_FIELDS)), dtype="<f4")  # (N, 6)
-    points[:, 0] = grid.origin[0] + (columns + 0.5) * grid.resolution
-    points[:, 1] = grid.origin[1] + (rows + 0.5) * grid.resolution
-    points[:, 3] = points[:, 4] = _numpy(grid.mean)[known]
-    points[:, 5] = _numpy(grid.stddev)[known]
-    out = PointCloud2(header=header, height=1, width=len(points), is_bigendian=False, is_dense=True)
-    out.fields = [PointField(name=name, offset=4 * i, datatype=PointField.FLOAT32, count=1)
-                  for i, name in enumerate(CLOUD_FIELDS)]
-    out.point_step = points.strides[0]
-    out.row_step = points.nbytes
-    out.data = array("B", points.tobytes())
+    known, shown = _numpy(grid.known), layers(grid)
+    height, width = known.shape
+    columns = (grid.origin[0] + (np.arange(width) + 0.5) * grid.resolution).astype("<f4")
+    rows = (grid.origin[1] + (np.arange(height) + 0.5) * grid.resolution).astype("<f4")
+    points = np.zeros((int(known.sum()), 4 + len(shown)), dtype="<f4")  # (N, F)
+    points[:, 0] = np.broadcast_to(columns, known.shape)[known]
+    points[:, 1] = np.repeat(rows, known.sum(1))
+    for i, values in enumerate(shown.values()):
+        points[:, 4 + i] = values[known]
+    points[:, 3] = points[:, 4]
+    return cloud(points, (*CLOUD_FIELDS[:4], *shown), header)
+
+
+def grid_map(kind: type, grid, header: Header):
+    """A grid_map_msgs/GridMap with the layers of `layers`, float32, NaN in the means where unknown.
+
+    Its cells run from the largest x and y down, columns of equal y behind one another: an OccupancyGrid's data
+    reversed. No layer is a basic one: RViz's plugin does not stand NaN in those.  kind: the message class.
+    """
+    (height, width), known = grid.shape, _numpy(grid.known)
+    out = kind(header=header)
+    out.info.resolution = float(grid.resolution)
+    out.info.length_x, out.info.length_y = width * float(grid.resolution), height * float(grid.resolution)
+    out.info.pose.position.x = float(grid.origin[0]) + 0.5 * out.info.length_x
+    out.info.pose.position.y = float(grid.origin[1]) + 0.5 * out.info.length_y
+    out.info.pose.orientation.w = 1.0
+    names, data = [], []
+    for name, values in layers(grid).items():
+        cells = values.astype(np.float32)
+        if name.startswith("mean"):
+            cells[~known] = np.nan
+        part = Float32MultiArray(data=_buffer("f", np.ascontiguousarray(cells.ravel()[::-1])))
+        part.layout.dim = [MultiArrayDimension(label="column_index", size=height, stride=height * width),
+                           MultiArrayDimension(label="row_index", size=width, stride=width)]
+        names.append(name)
+        data.append(part)
+    out.layers, out.basic_layers, out.data = names, [], data
+    out.outer_start_index = out.inner_start_index = 0
     return out
 
 

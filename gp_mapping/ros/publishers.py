@@ -18,13 +18,15 @@ from std_msgs.msg import Float64MultiArray, Header
 from visualization_msgs.msg import MarkerArray
 
 from gp_mapping.ros import markers, outbound
+from gp_mapping.ros.messages import message_class
 from gp_mapping.ros.qos import LATCHED
 
 __all__ = ["MapPublishers"]
 
 TOPICS = {"mean": OccupancyGrid, "stddev": OccupancyGrid, "field": PointCloud2, "limits": Float64MultiArray,
           "markers": MarkerArray, "suggestion": PoseStamped, "suggestions": PoseArray}
-GRID_TOPICS = ("mean", "stddev", "field", "limits")
+OPTIONAL = {"grid_map": "grid_map_msgs/msg/GridMap"}  # where its messages are installed
+GRID_TOPICS = ("mean", "stddev", "field", "limits", "grid_map")
 PART = {**dict.fromkeys(GRID_TOPICS, "grid"), "markers": "markers", "suggestion": "suggestions",
         "suggestions": "suggestions"}
 
@@ -38,18 +40,29 @@ class _Output:
 
 
 class MapPublishers:
-    """Publishers of the private output topics of a node, with demand and pace per topic."""
+    """Publishers of the private output topics of a node, with demand and pace per topic.
 
-    def __init__(self, node, map_settings):
+    find: ROS type name -> its class, or None where it is not installed.
+    """
+
+    def __init__(self, node, map_settings, find=message_class):
         self._node = node
         self._unit, self._scale = map_settings.field_unit, map_settings.field_scale
+        self._grid_map = find(OPTIONAL["grid_map"])
+        kinds = TOPICS | ({} if self._grid_map is None else {"grid_map": self._grid_map})
         self._outputs = {name: _Output(node.create_publisher(kind, f"~/{name}", LATCHED))
-                         for name, kind in TOPICS.items()}
+                         for name, kind in kinds.items()}
         self._due: set[str] = set()
         self._last_grid = None
         self._suggested = ()
         self.limits: outbound.Limits | None = None
         self.published = 0  # sets of results
+
+    def renew(self, map_settings) -> None:
+        """Another map has taken the place of this one: every topic has news, whatever its revision."""
+        self._unit, self._scale = map_settings.field_unit, map_settings.field_scale
+        for output in self._outputs.values():
+            output.revision = None
 
     def destroy(self) -> None:
         """Take the topics away (lifecycle clean-up)."""
@@ -80,7 +93,7 @@ class MapPublishers:
         """Publish Results on the topics that were due. frame: of the map."""
         header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
         grid, self._last_grid = results.grid, results.grid
-        self.limits = outbound.field_limits(grid) or self.limits
+        self.limits = results.limits or self.limits
         made = self._messages(results, grid, header)
         for name in self._due & set(made):
             output = self._outputs[name]
@@ -99,6 +112,8 @@ class MapPublishers:
             "field": lambda: outbound.field_cloud(grid, header),
             "limits": (lambda: outbound.limits_message(limits)) if self.limits else None,
         }
+        if self._grid_map is not None:
+            made["grid_map"] = lambda: outbound.grid_map(self._grid_map, grid, header)
         if results.inducing is not None:
             made["markers"] = lambda: markers.map_markers(
                 inducing=results.inducing, memory=results.memory, path=results.path,
@@ -110,6 +125,18 @@ class MapPublishers:
             made["suggestion"] = (lambda: outbound.pose_stamped(places, start, header)) if places else None
             made["suggestions"] = lambda: outbound.pose_array(places, start, header)
         return made
+
+    def answer(self, layer: str, drawn, frame: str) -> OccupancyGrid:
+        """For a service: 'mean' or 'stddev' of (FieldGrid, limits), with the limits on ~/limits; None is an empty map.
+        """
+        header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
+        if drawn is None:
+            return OccupancyGrid(header=header)
+        grid, limits = drawn
+        self.limits = limits = limits or self.limits or outbound.Limits(0.0, 1.0, 0.0, 1.0)
+        self._outputs["limits"].publisher.publish(outbound.limits_message(limits))
+        low, high = limits[:2] if layer == "mean" else limits[2:]
+        return outbound.occupancy_grid(grid, getattr(grid, layer), low, high, header)
 
     def wait_until_received(self, timeout: float) -> None:
         """Before the process ends: until reliable subscribers have what was published, timeout seconds at most."""
@@ -128,6 +155,8 @@ class MapPublishers:
         self._outputs["mean"].publisher.publish(outbound.occupancy_grid(grid, grid.mean, 0.0, 1.0, header))
         self._outputs["stddev"].publisher.publish(outbound.occupancy_grid(grid, grid.stddev, 0.0, 1.0, header))
         self._outputs["field"].publisher.publish(outbound.field_cloud(grid, header))
+        if self._grid_map is not None:
+            self._outputs["grid_map"].publisher.publish(outbound.grid_map(self._grid_map, grid, header))
         self._outputs["markers"].publisher.publish(markers.delete_all(header))
         self._outputs["suggestions"].publisher.publish(outbound.pose_array((), None, header))
         self._last_grid = self.limits = None

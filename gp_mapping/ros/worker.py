@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gp_mapping.intake.inbound import has_header, stamp_ns
 from gp_mapping.intake.inputs import feed
+from gp_mapping.ros.limits import field_limits
 from gp_mapping.ros.timing import Durations
 
 __all__ = ["MapWorker", "Results", "Status"]
@@ -27,6 +28,7 @@ class Results:
 
     revision: int
     grid: object  # FieldGrid
+    limits: object = None  # Limits; None where nothing is known
     inducing: object = None  # (M, 2)
     memory: object = None  # (m, 2)
     path: object = None  # (K, 2)
@@ -109,9 +111,9 @@ class MapWorker:
         """Entries that wait."""
         return len(self._queue)
 
-    def count(self, what: str) -> None:
+    def count(self, what: str, n: int = 1) -> None:
         """Count something that kept a message from the queue (the node is paused, say)."""
-        self._counts[what] += 1
+        self._counts[what] += n
 
     def call(self, function) -> Future:
         """Have function(session) run by the worker after all that is queued now; the Future carries its result.
@@ -125,6 +127,19 @@ class MapWorker:
             self._queue.append(("call", (function, future), time.monotonic()))
             self._wake.set()
         return future
+
+    def replace_session(self, make) -> Future:
+        """Go on with the session that make() returns; where it raises, the Future does, and the map is as it was."""
+        def put(_):
+            self._session, self.results = make(), None
+            return self._session
+        return self.call(put)
+
+    def suggestions(self, session, grid):
+        """In a call(): the places to measure next, as the node's settings choose them; None where nothing chooses."""
+        if self._suggest is None or not session.cell_count:
+            return None
+        return self._suggest(session, grid, self._position, self._free, self.frame)
 
     def end_pass(self) -> None:
         """A gap that stamps do not show (pause): the next measurement begins a new pass."""
@@ -245,11 +260,11 @@ class MapWorker:
         if "markers" in wanted:
             parts = {name: getattr(session, name).detach().cpu().clone() for name in ("inducing", "memory", "path")}
         if "suggestions" in wanted and self._suggest is not None:
-            parts["suggestions"] = self._suggest(session, grid, self._position, self._free, self.frame)
+            parts["suggestions"] = self.suggestions(session, grid)
             self._timings["suggest"].add(time.monotonic() - middle)
         # a drawing that left points for later is not yet of this revision: the next tick asks for another
         revision = session.revision - (1 if session.renderer.points_stale else 0)
-        self.results = Results(revision, grid, position=self._position, **parts)
+        self.results = Results(revision, grid, field_limits(grid), position=self._position, **parts)
 
     def _finish(self) -> None:
         """The end: everything that can still be placed is in the map, everything else is counted."""

@@ -195,10 +195,11 @@ class Peer:
         rclpy.try_shutdown(context=self.context)
 
 
-def cloud_array(message) -> np.ndarray:
-    """A field cloud as (N, 6): x y z intensity mean stddev."""
-    assert [f.name for f in message.fields] == ["x", "y", "z", "intensity", "mean", "stddev"]
-    return np.frombuffer(bytes(message.data), "<f4").reshape(message.width, 6)
+def cloud_array(message, names=("x", "y", "z", "intensity", "mean", "stddev")) -> np.ndarray:
+    """A cloud with just these fields as (N, F); of ~/field, unless other names are given."""
+    assert [f.name for f in message.fields] == list(names)
+    kind = "<f8" if message.fields[0].datatype == 8 else "<f4"
+    return np.frombuffer(bytes(message.data), kind).reshape(message.width, len(names))
 
 
 def grid_array(message) -> np.ndarray:
@@ -220,6 +221,28 @@ def spin_until(node, peer, condition, timeout: float = 15.0):
     while not condition():
         assert time.monotonic() < end, node.inputs.problems
         spin(node, peer, 0.02)
+
+
+def ask(node, peer, kind, name: str, request=None):
+    """Call a service of a node of this process (fixture node_of)."""
+    client = peer.clients.get(name)
+    if client is None:
+        client = peer.clients[name] = peer.node.create_client(kind, name)
+        spin_until(node, peer, client.service_is_ready)
+        spin(node, peer, 0.3)  # the other direction of discovery
+    future = client.call_async(kind.Request() if request is None else request)
+    spin_until(node, peer, future.done)
+    return future.result()
+
+
+def fill(node, seconds: float, start: float = 0.0, rate: int = 50) -> None:
+    """Messages of a drive straight into a node of this process, as its subscriptions would hand them on."""
+    ports = {port.role: port for port in node.inputs.ports}
+    for i in range(round(seconds * rate) + 1):
+        t = start + i / rate
+        stamp, (x, y) = 1_700_000_000 * NS + round(t * NS), place_at(t)
+        node._on_input(ports["measurement"], magnetic_field(stamp, field_at(x, y)))
+        node._on_input(ports["pose"], odometry(stamp, x, y))
 
 
 def settle(node, peer):

@@ -11,7 +11,7 @@ from rclpy.parameter import Parameter
 from gp_mapping.core.config import MapSettings
 from gp_mapping.intake import IntakeSettings
 from gp_mapping.ros import params
-from gp_mapping.ros.node_settings import NodeSettings
+from gp_mapping.ros.node_settings import LIVE_PARAMETERS, NodeSettings
 
 
 @pytest.fixture
@@ -35,14 +35,16 @@ def make_node():
 
 def test_every_setting_is_a_parameter_with_meaning_range_and_type(make_node):
     node = make_node()
-    settings, given, warnings = params.declare_settings(node)
-    assert settings == {kind: kind() for kind in params.SETTINGS} and not given and not warnings
+    parameters = params.NodeParameters(node)
+    assert parameters.configure() == {kind: kind() for kind in params.SETTINGS}
+    assert not parameters.given and not parameters.unknown
     for kind in params.SETTINGS:
         for f in fields(kind):
             assert node.get_parameter(f.name).value == f.default
             descriptor = node.describe_parameter(f.name)
             assert descriptor.description.startswith(f.metadata["doc"])
             assert bool(descriptor.floating_point_range or descriptor.integer_range) == (f.metadata["low"] is not None)
+            assert ("clean up" in descriptor.additional_constraints) == (f.name not in LIVE_PARAMETERS)
     assert node.describe_parameter("resolution").floating_point_range[0].from_value == 1e-3
     assert "dual_svgp" in node.describe_parameter("model").additional_constraints
     assert "[m]" in node.describe_parameter("resolution").description
@@ -50,39 +52,76 @@ def test_every_setting_is_a_parameter_with_meaning_range_and_type(make_node):
 
 def test_values_arrive_and_a_whole_number_serves_as_a_double(make_node):
     node = make_node(resolution=1, max_wait=0.25, publish_rate=5.0, use_sim_time=False)
-    settings, given, warnings = params.declare_settings(node)
+    parameters = params.NodeParameters(node)
+    settings = parameters.configure()
     assert settings[MapSettings].resolution == 1.0 and node.get_parameter("resolution").value == 1.0
     assert settings[IntakeSettings].max_wait == 0.25 and settings[NodeSettings].publish_rate == 5.0
-    assert given == {"resolution", "max_wait", "publish_rate"} and not warnings
+    assert parameters.given == {"resolution", "max_wait", "publish_rate"} and not parameters.unknown
 
 
 def test_all_wrong_values_are_explained_at_once(make_node):
-    node = make_node(resolution="fine", max_inducing=-3, suggestion_kind="best", max_field=1e12)
+    parameters = params.NodeParameters(make_node(resolution="fine", max_inducing=-3, suggestion_kind="best",
+                                                 max_field=1e12, map_name="../elsewhere"))
     with pytest.raises(params.ParameterError) as caught:
-        params.declare_settings(node)
+        parameters.configure()
     lines = str(caught.value).splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert "resolution: 'fine' is str, expected float, for example 0.05" in lines[0] + lines[1]
     assert any("max_inducing: -3" in line and "[1, 5000]" in line for line in lines)
     assert any("suggestion_kind: 'best' is not one of 'variance', 'integrated_variance'" in line for line in lines)
 
 
+def test_values_that_need_each_other_are_judged_together(make_node):
+    """min_value alone is above max_value's default of 0."""
+    good = params.NodeParameters(make_node(sensor="temperature", min_value=10.0, max_value=30.0))
+    assert good.configure()[IntakeSettings].max_value == 30.0
+    bad = params.NodeParameters(make_node(min_value=10.0, max_value=3.0))
+    with pytest.raises(params.ParameterError, match="min_value: 10.0 is above max_value 3.0"):
+        bad.configure()
+
+
+def test_a_wrong_value_is_set_right_and_configured_again(make_node):
+    node = make_node(resolution="fine", sensor="temperature")
+    parameters = params.NodeParameters(node)
+    with pytest.raises(params.ParameterError):
+        parameters.configure()
+    assert node.set_parameters([Parameter("resolution", value=0.2)])[0].successful
+    assert node.set_parameters([Parameter("margin", value=2)])[0].successful
+    settings = parameters.configure()[MapSettings]
+    assert (settings.resolution, settings.margin, settings.field_unit) == (0.2, 2.0, "°C")
+    assert parameters.given == {"resolution", "margin", "sensor"} and node.get_parameter("field_unit").value == "°C"
+    assert not node.set_parameters([Parameter("resolution", value=0.3)])[0].successful
+    parameters.reopen()
+    assert node.get_parameter("field_unit").value == "uT"  # what nobody has set goes with the sensor
+    changes = [Parameter("resolution", value=0.3), Parameter("sensor", value="magnetic_field")]
+    assert all(done.successful for done in node.set_parameters(changes))
+    node.set_parameters([Parameter("margin", Parameter.Type.NOT_SET)])  # ros2 param delete
+    settings = parameters.configure()[MapSettings]
+    assert (settings.resolution, settings.margin, settings.field_unit) == (0.3, MapSettings().margin, "uT")
+
+
 def test_unknown_names_are_reported_with_the_nearest(make_node):
-    _, _, warnings = params.declare_settings(make_node(resolutoin=0.1, zzz=1))
+    warnings = params.NodeParameters(make_node(resolutoin=0.1, zzz=1)).unknown
     assert any("'resolutoin' is not known" in text and "'resolution'" in text for text in warnings)
     assert any("'zzz'" in text and "config/mapping.yaml" in text for text in warnings)
 
 
-def test_live_changes_are_checked_and_the_rest_is_read_only(make_node):
-    node = make_node()
-    settings = params.declare_settings(node)[0][NodeSettings]
+def test_live_changes_are_checked_and_the_rest_needs_a_clean_up(make_node):
+    node, before = make_node(), []
+    parameters = params.NodeParameters(node, before.append)
+    settings = parameters.configure()[NodeSettings]
     result, after = params.on_set(settings, [Parameter("publish_rate", value=2.0)])
     assert result.successful and after.publish_rate == 2.0
     result, after = params.on_set(settings, [Parameter("suggestion_kind", value="best")])
     assert not result.successful and "'best' is not one of" in result.reason and after is settings
-    assert "read-only" in node.set_parameters([Parameter("resolution", value=0.1)])[0].reason
-    assert not node.set_parameters([Parameter("publish_rate", value=-1.0)])[0].successful
-    assert not node.set_parameters([Parameter("publish_rate", value="fast")])[0].successful
+    reason = node.set_parameters([Parameter("resolution", value=0.1)])[0].reason
+    assert "resolution belongs to the map" in reason and "configure again" in reason
+    for name, value in (("publish_rate", -1.0), ("publish_rate", "fast"), ("map_name", "/etc"), ("map_name", "a/../b"),
+                        ("map_name", ".."), ("map_name", ".hidden"), ("save_directory", "/")):
+        assert not node.set_parameters([Parameter(name, value=value)])[0].successful, (name, value)
+    assert not before and parameters.live == settings
+    assert node.set_parameters([Parameter("map_name", value="hall/ground_floor.2")])[0].successful
+    assert parameters.live.map_name == "hall/ground_floor.2" and before == [settings]
 
 
 def test_a_file_that_reaches_nobody_is_noticed(tmp_path):
