@@ -38,7 +38,8 @@ def check_settings(settings) -> None:
 class MapSettings:
     """All settings of model, noise, learning and grid. Standard deviations and lengths are SI (tesla, metres)."""
 
-    model: str = setting("dual_svgp", "the map's model", choices=("dual_svgp", "solve_gp", "exact"))
+    model: str = setting("dual_svgp", "the map's model", choices=("dual_svgp", "solve_gp", "wiski", "exact", "sor", "dtc",
+                                                                "fitc", "fic", "pitc", "pic"))
     kernel: str = setting("matern52", "covariance function", choices=("rbf", "matern12", "matern32", "matern52"))
     likelihood: str = setting("gaussian", "what a measurement is: the field's value; the same with gross errors; "
                               "whether it lies above `threshold`; a count; one of `classes`",
@@ -77,6 +78,15 @@ class MapSettings:
     inducing_tolerance: float = setting(0.005, "a sample becomes an inducing input where its residual prior variance "
                                         "exceeds this share of the signal variance", "", 1e-5, 0.5)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
+    grid_density: float = setting(8.0, "model wiski: lattice nodes in a lengthscale, to the nearest power of two", "",
+                                  2.0, 32.0)
+    max_grid_nodes: int = setting(500000, "model wiski: bound of the lattice; a larger area gets a coarser one", "",
+                                  4096, 4000000)
+    refresh_samples: int = setting(10, "model wiski: samples by which its predictions may be behind, at most one in 50 "
+                                   "of all", "", 0, 1000000)
+    tile_side: float = setting(2.0, "models pitc and pic: side of the square tiles whose samples form a block",
+                               "lengthscales", 0.1, 100.0)
+    tile_samples: int = setting(100, "models pitc and pic: most samples in one block; a full one closes", "", 2, 5000)
     max_exact_samples: int = setting(5000, "model exact: refuse to grow beyond this many samples", "", 1, 50000)
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)

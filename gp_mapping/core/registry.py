@@ -10,9 +10,12 @@ from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.hyper import Theta
 from gp_mapping.core.likelihoods_all import make_learner, make_likelihood
+from gp_mapping.core.models.anytime import MEMBERS, AnytimeMap
+from gp_mapping.core.models.anytime_tiles import TileMap
 from gp_mapping.core.models.dual_svgp import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp import SolveGP
+from gp_mapping.core.models.wiski import Wiski
 
 __all__ = ["build_map", "create_map", "model_names"]
 
@@ -33,13 +36,27 @@ def _solve_gp(settings: MapSettings, theta: Theta, learner, extra: dict) -> Solv
     return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
 
 
+def _wiski(settings: MapSettings, theta: Theta, learner, extra: dict) -> Wiski:
+    return Wiski(theta, density=settings.grid_density, max_nodes=settings.max_grid_nodes, learner=learner,
+                 refresh_samples=settings.refresh_samples, memory_size=settings.memory_size, seed=settings.seed,
+                 scale=settings.field_scale, device=settings.device, **extra)
+
+
+def _anytime(settings: MapSettings, theta: Theta, learner, extra: dict) -> AnytimeMap:
+    if MEMBERS[settings.model].residual != "block":
+        return AnytimeMap(settings.model, theta, **_sparse(settings, learner), **extra)
+    return TileMap(settings.model, theta, tile_side=settings.tile_side, tile_samples=settings.tile_samples,
+                   **_sparse(settings, learner), **extra)
+
+
 def _exact(settings: MapSettings, theta: Theta, learner, extra: dict) -> ExactGP:
     return ExactGP(theta, max_samples=settings.max_exact_samples, learner=learner, seed=settings.seed,
                    scale=settings.field_scale, device=settings.device, **extra)
 
 
 _ANY_LIKELIHOOD = ("dual_svgp", "solve_gp")
-_MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "exact": _exact}
+_MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "wiski": _wiski, "exact": _exact,
+           **dict.fromkeys(MEMBERS, _anytime)}
 
 
 def model_names() -> tuple[str, ...]:
@@ -85,6 +102,6 @@ def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> 
         raise ValueError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
     extra = {name: value for name, value in (("inducing_inputs", inducing_inputs), ("centre", centre))
              if value is not None}
-    if model == "exact" and "inducing_inputs" in extra:
-        raise ValueError("the exact model has no inducing inputs")
+    if model in ("exact", "wiski") and "inducing_inputs" in extra:
+        raise ValueError(f"model {model} has no inducing inputs")
     return build_map(MapSettings(model=model, **settings), **extra)
