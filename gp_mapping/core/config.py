@@ -46,7 +46,7 @@ class MapSettings:
                               choices=("gaussian", "student_t", "bernoulli", "poisson", "softmax"))
     threshold: float = setting(0.5, "likelihood bernoulli: what is asked is whether a measurement exceeds this; 0.5 "
                                "for labels 0 and 1", "SI", -1e15, 1e15)
-    degrees_of_freedom: float = setting(4.0, "likelihood student_t: the fewer, the heavier the tails", "", 2.1, 1000.0)
+    degrees_of_freedom: float = setting(4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0)
     classes: int = setting(2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64)
     lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m",
                                  1e-3, 1e5)
