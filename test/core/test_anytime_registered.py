@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from core_data import SETTINGS, drive, feed, samples
+from core_data import SETTINGS, UT, drive, feed, samples
 from map_contract import PLACES
 
 from gp_mapping import create_map
@@ -27,7 +27,7 @@ def test_every_member_says_something_else():
     mean = {name: field.predict(PLACES).mean for name, field in found.items()}
     assert torch.equal(mean["sor"], mean["dtc"]) and torch.equal(mean["fitc"], mean["fic"])
     for a, b in (("dtc", "fitc"), ("fitc", "pitc"), ("pitc", "pic")):
-        assert float((mean[a] - mean[b]).abs().max()) > 1e-8, f"{a} and {b} agree"
+        assert float((mean[a] - mean[b]).abs().max()) > 1e-2 * UT, f"{a} and {b} agree"
     covariance = {name: found[name].covariance(PLACES, PLACES) for name in ("fitc", "fic")}
-    assert torch.allclose(covariance["fitc"].diagonal(), covariance["fic"].diagonal())
-    assert not torch.allclose(covariance["fitc"], covariance["fic"])
+    apart = (covariance["fitc"] - covariance["fic"]) / UT**2
+    assert float(apart.diagonal().abs().max()) < 1e-9 and float(apart.abs().max()) > 0.1

@@ -199,8 +199,8 @@ class TileMap(AnytimeMap):
         mean, _ = before.inner(inner)
         noise = torch.full((n,), before.noise_variance, dtype=torch.float64, device=self.device)
         white = new.basis.white(inner)
-        lam, beta = AnytimeMap._natural_gradient(new, white, mean, noise)
         zero = torch.zeros_like(noise)
+        lam, beta = new._natural_gradient(white, new.unreached(new.basis, white), mean, noise, zero + 1.0)
         new._remember({"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((n, 2)), "y": mean,
                        "lam": lam, "beta": beta, "noise": noise, "extra": zero, "weight": zero + 1.0}, white)
         return new
