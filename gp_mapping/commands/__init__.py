@@ -14,6 +14,7 @@ COMMANDS = {  # name -> (module, what it does)
     "import": ("import_data", "write a bag from recordings in another format"),
     "plot": ("plot", "draw a saved map"),
     "calibrate": ("calibrate", "hard and soft iron of a magnetometer, from a bag in which the robot turns"),
+    "report": ("report", "a run as one HTML page: maps, how far to trust them, calibration, what was left out"),
     "view": ("view", "the live map in a browser, for people without RViz"),
     "bench": ("bench", "accuracy and cost tables"),
 }

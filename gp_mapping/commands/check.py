@@ -7,6 +7,7 @@ import json
 import sys
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 from gp_mapping.commands import UsageError
 from gp_mapping.commands.check_advice import Advice, advise
@@ -23,7 +24,25 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.export import write_atomic
 from gp_mapping.store.picture import unit_text
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["Assessment", "add_arguments", "assess", "run"]
+
+
+class Assessment(NamedTuple):
+    """What was found. result: all numbers, plain.  passes: of the bags that map, before a part of them was kept to
+    test.  session: the map that was tested."""
+
+    result: dict
+    calibration: Calibration
+    found: Residuals
+    session: MapSession
+    passes: list[Samples]
+    title: str
+
+    def draw(self):
+        """The figure of quality."""
+        result = self.result
+        return draw_check(self.found, result["test"], self.session.path.numpy(),
+                          result["changes"] + result["changes_in_test"], result["unit"], self.title)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,14 +83,26 @@ def run(args: argparse.Namespace) -> int:
     if output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file; --output takes a folder")
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
-    train, intake = _read(args.bags, parameters, topics, "map")
+    made = assess(args.bags, args.against, parameters, topics, tries=not args.no_refits)
+    written = _write(output, made.result, made.draw())
+    print(json.dumps(made.result, allow_nan=False) if args.json else
+          text_of(made.result, made.calibration) + f"\nwritten: {written}")
+    return 0
+
+
+def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = True) -> Assessment:
+    """Map, test, calibrate, and map again to say what each correction gains (tries).
+
+    UsageError where the bags do not suffice.
+    """
+    passes, intake = _read(bags, parameters, topics, "map")
     intakes = [intake]
-    if args.against:
-        test, other = _read(args.against, parameters, topics, "test")
+    if against:
+        train, (test, other) = passes, _read(against, parameters, topics, "test")
         intakes.append(other)
-        how = f"maps {', '.join(map(str, args.bags))}, tests on {', '.join(map(str, args.against))}"
+        how = f"maps {', '.join(map(str, bags))}, tests on {', '.join(map(str, against))}"
     else:
-        train, test, how = split(train)
+        train, test, how = split(passes)
     _say(f"{sum(map(len, train))} measurements map, {sum(map(len, test))} test")
     session = fit(train, parameters.map)
     if session.map.scaling is None:
@@ -81,17 +112,15 @@ def run(args: argparse.Namespace) -> int:
         calibration = calibration_report(session.map, session.noise_variance)
     except RuntimeError as error:
         raise UsageError(str(error)) from error
-    tried = {} if args.no_refits else refits(train, test, parameters.map, lambda name: _say("maps again, " +
-                                                                                         name.replace("_", " ")))
+    tried = refits(train, test, parameters.map, lambda name: _say("maps again, " + name.replace("_", " "))
+                   ) if tries else {}
     result = _result(session, found, calibration, tried, intakes, changes_along(session, test), parameters)
-    result |= {"how": how, "bags": [str(b) for b in args.bags], "against": [str(b) for b in args.against],
+    result |= {"how": how, "bags": [str(b) for b in bags], "against": [str(b) for b in against],
                "mapped": sum(map(len, train)), "tested": len(found)}
-    tested, changes = result["test"], result["changes"] + result["changes_in_test"]
+    tested = result["test"]
     title = (f"RMSE {tested['rmse_ut']:.2f} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
              f"{100 * tested['coverage']:.0f} %: {how}")
-    written = _write(output, result, draw_check(found, tested, session.path.numpy(), changes, result["unit"], title))
-    print(json.dumps(result, allow_nan=False) if args.json else text_of(result, calibration) + f"\nwritten: {written}")
-    return 0
+    return Assessment(result, calibration, found, session, passes, title)
 
 
 def _result(session: MapSession, found: Residuals, c: Calibration, tried: dict, intakes: list[Intake],

@@ -14,7 +14,7 @@ from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.suggest import Suggestions, suggest
 from gp_mapping.store.checkpoint import load_checkpoint
 
-__all__ = ["check_suggest", "checkpoint_in", "next_places", "open_session"]
+__all__ = ["CHECKPOINT", "check_suggest", "checkpoint_in", "next_places", "open_session"]
 
 CHECKPOINT = "map.gpm"
 _APART = 0.5  # m between two suggestions
