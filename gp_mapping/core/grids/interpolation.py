@@ -5,18 +5,28 @@ f(x) ≈ w(x)ᵀ f(nodes) with four weights an axis, which sum to one, reproduce
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
 __all__ = ["cubic_weights", "interpolation_matrix", "stencil_nodes"]
 
 
+# rows: 1, f, f², f³; columns: the four nodes
+_KEYS = [[0.0, 1.0, 0.0, 0.0], [-0.5, 0.0, 0.5, 0.0], [1.0, -2.5, 2.0, -0.5], [-0.5, 1.5, -1.5, 0.5]]
+
+
+@functools.cache
+def _keys(dtype, device) -> Tensor:
+    return torch.tensor(_KEYS, dtype=dtype, device=device)
+
+
 def cubic_weights(fraction: Tensor) -> Tensor:
     """Weights of the nodes at −1, 0, 1, 2 for a place at `fraction` in [0, 1) (Keys 1981, eq. 15): (…, 4)."""
-    f = fraction
-    square, cube = f * f, f * f * f
-    return torch.stack([-0.5 * cube + square - 0.5 * f, 1.5 * cube - 2.5 * square + 1.0,
-                        -1.5 * cube + 2.0 * square + 0.5 * f, 0.5 * cube - 0.5 * square], -1)
+    square = fraction * fraction
+    powers = torch.stack([torch.ones_like(fraction), fraction, square, square * fraction], -1)
+    return powers @ _keys(fraction.dtype, fraction.device)
 
 
 def stencil_nodes(units: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,7 @@ OFFSETS = [(0, j) for j in range(4)] + [(i, j) for i in range(1, 4) for j in ran
 _MARGIN = 16  # nodes, at least, between a sample and the box's edge
 _NUMBER = {o: k for k, o in enumerate(OFFSETS)}
 _PAIRS = [(a, b, _NUMBER[(b // 4 - a // 4, b % 4 - a % 4)]) for a in range(16) for b in range(a, 16)]
+_TENSORS = ("stencil", "sides", "start", "lumps", "features", "linear")
 # columns of a lump: mass, first moment about the square's centre (2, in spacings), heading (2), then λ
 _LUMP = 5
 
@@ -43,15 +44,30 @@ class GridSites:
         self.features = torch.zeros((FEATURES, FEATURES), dtype=torch.float64, device=device)
         self.linear = torch.zeros((FEATURES, channels), dtype=torch.float64, device=device)
         self._allocate()
-        pairs = torch.tensor(_PAIRS, device=device)
-        self._a, self._b, self._offset = pairs[:, 0].contiguous(), pairs[:, 1].contiguous(), pairs[:, 2].contiguous()
-        self._corner = torch.arange(4, device=device)
 
     def _allocate(self) -> None:
-        m, kind = self.shape[0] * self.shape[1], {"dtype": torch.float64, "device": self.device}
-        self.stencil, self.rhs = torch.zeros((m, len(OFFSETS)), **kind), torch.zeros((m, self.channels), **kind)
-        self.border, self.start = torch.zeros((m, FEATURES), **kind), torch.zeros((m, self.channels), **kind)
+        m, width, kind = self.nodes, self.shape[1], {"dtype": torch.float64, "device": self.device}
+        self.stencil = torch.zeros((m, len(OFFSETS)), **kind)
+        self.sides = torch.zeros((m, FEATURES + self.channels), **kind)
+        self.start = torch.zeros((m, self.channels), **kind)
         self.lumps = torch.zeros((4 * m, _LUMP + self.channels), **kind)
+        # from a place's first node: its sixteen nodes, and the 136 numbers of the stencil that they share
+        pairs = torch.tensor(_PAIRS, device=self.device)
+        self._pairs = pairs[:, 0].contiguous(), pairs[:, 1].contiguous()
+        steps = torch.arange(16, device=self.device)
+        self._nodes = steps // 4 * width + steps % 4
+        self._numbers = self._nodes[pairs[:, 0]] * len(OFFSETS) + pairs[:, 2]
+        self._low = torch.tensor(self.low, dtype=torch.float64, device=self.device)
+
+    @property
+    def border(self) -> Tensor:
+        """B (H·W, 3), a view."""
+        return self.sides[:, :FEATURES]
+
+    @property
+    def rhs(self) -> Tensor:
+        """b (H·W, C), a view."""
+        return self.sides[:, FEATURES:]
 
     @property
     def nodes(self) -> int:
@@ -85,13 +101,13 @@ class GridSites:
         """Widen the box; what is known keeps its place."""
         if (low, shape) == (self.low, self.shape):
             return
-        old, old_low, old_shape = (self.stencil, self.rhs, self.border, self.start, self.lumps), self.low, self.shape
+        old, old_low, old_shape = (self.stencil, self.sides, self.start, self.lumps), self.low, self.shape
         self.low, self.shape = low, shape
         self._allocate()
         if not old_shape[0]:
             return
         i, j = old_low[0] - low[0], old_low[1] - low[1]
-        for new, was, f in zip((self.stencil, self.rhs, self.border, self.start, self.lumps), old, (1, 1, 1, 1, 2)):
+        for new, was, f in zip((self.stencil, self.sides, self.start, self.lumps), old, (1, 1, 1, 2)):
             view = new.view(f * shape[0], f * shape[1], -1)
             view[f * i: f * (i + old_shape[0]), f * j: f * (j + old_shape[1])] = was.view(f * old_shape[0],
                                                                                           f * old_shape[1], -1)
@@ -104,44 +120,44 @@ class GridSites:
         return ((base - 1 >= low) & (base + 2 < low + shape)).all(1)
 
     def weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat numbers (N, 16) of x's nodes in the box, and their weights (N, 16)."""
+        """Flat number of the first of x's sixteen nodes in the box (N,), and their weights (N, 16)."""
         corner, weights = stencil_nodes(self.units(x))
-        row, column = corner[:, 0] - self.low[0], corner[:, 1] - self.low[1]
-        nodes = ((row[:, None] + self._corner) * self.shape[1])[:, :, None] + (column[:, None] + self._corner)[:, None]
-        return nodes.reshape(len(x), 16), weights
+        return (corner[:, 0] - self.low[0]) * self.shape[1] + (corner[:, 1] - self.low[1]), weights
 
     # --- sums -----------------------------------------------------------------------------------------------------
     def add(self, x: Tensor, heading: Tensor, beta: Tensor, lam: Tensor, lump: bool = True) -> None:
         """Add samples inside the box: x, heading (N, 2), beta (N,), lam (N, C). Negative beta and lam take away."""
         if not len(x):
             return
-        nodes, weights = self.weights(x)
-        weighted = weights * beta[:, None]
-        self.stencil.view(-1).scatter_add_(0, (nodes[:, self._a] * len(OFFSETS) + self._offset).view(-1),
-                                           (weighted[:, self._a] * weights[:, self._b]).view(-1))
-        phi = torch.cat([torch.ones_like(beta)[:, None], heading], 1)
-        flat = nodes.view(-1)
-        self.rhs.index_add_(0, flat, (weights[:, :, None] * lam[:, None, :]).reshape(len(flat), -1))
-        self.border.index_add_(0, flat, (weighted[:, :, None] * phi[:, None, :]).reshape(len(flat), -1))
-        self.features.addmm_(phi.mT * beta, phi)
-        self.linear.addmm_(phi.mT, lam)
+        first, weights = self.weights(x)
+        mass, (a, b) = beta[:, None], self._pairs
+        products = (weights * mass).index_select(1, a).mul_(weights.index_select(1, b))
+        self.stencil.view(-1).scatter_add_(0, torch.add(self._numbers, first[:, None], alpha=len(OFFSETS)).view(-1),
+                                           products.view(-1))
+        turned = heading * mass
+        sides = torch.cat([mass, turned, lam], 1)  # β φ, λ
+        self.sides.index_add_(0, (first[:, None] + self._nodes).view(-1),
+                              (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
+        phi = torch.cat([torch.ones_like(mass), heading], 1)
+        total = phi.mT @ sides
+        self.features.add_(total[:, :FEATURES])
+        self.linear.add_(total[:, FEATURES:])
         if lump:
-            half = 2.0 * self.units(x)
+            half = 2.0 * (self.units(x) - self._low)
             square = half.floor()
-            moment = (half - square - 0.5) * (0.5 * beta[:, None])
-            number = (square - 2.0 * torch.tensor(self.low, dtype=torch.float64, device=self.device)).long()
-            self.lumps.index_add_(0, number[:, 0] * (2 * self.shape[1]) + number[:, 1],
-                                  torch.cat([beta[:, None], moment, heading * beta[:, None], lam], 1))
+            moment = (half - square - 0.5) * (0.5 * mass)
+            number = torch.add(square[:, 1], square[:, 0], alpha=2 * self.shape[1]).long()
+            self.lumps.index_add_(0, number, torch.cat([mass, moment, turned, lam], 1))
 
     def scale(self, factor: float) -> None:
         """Forget: all sums times the factor."""
-        for part in (self.stencil, self.rhs, self.border, self.lumps, self.features, self.linear):
+        for part in (self.stencil, self.sides, self.lumps, self.features, self.linear):
             part.mul_(factor)
 
     def merge(self, other: "GridSites", sign: float = 1.0) -> None:
         """Add another grid on the same lattice; the box must already hold it (see `place_of`)."""
         i, j = self.place_of(other)
-        for mine, its, f in ((self.stencil, other.stencil, 1), (self.rhs, other.rhs, 1), (self.border, other.border, 1),
+        for mine, its, f in ((self.stencil, other.stencil, 1), (self.sides, other.sides, 1),
                              (self.lumps, other.lumps, 2)):
             view = mine.view(f * self.shape[0], f * self.shape[1], -1)
             rows, columns = slice(f * i, f * (i + other.shape[0])), slice(f * j, f * (j + other.shape[1]))
@@ -185,21 +201,21 @@ class GridSites:
 
     def clone(self) -> "GridSites":
         new = self.like()
-        for name in ("stencil", "rhs", "border", "start", "lumps", "features", "linear"):
+        for name in _TENSORS:
             getattr(new, name).copy_(getattr(self, name))
         return new
 
     def state_dict(self) -> dict:
         return {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)} | {
-            name: getattr(self, name).clone() for name in
-            ("stencil", "rhs", "border", "start", "lumps", "features", "linear")}
+            name: getattr(self, name).clone() for name in _TENSORS}
 
     @staticmethod
     def from_state_dict(state: dict, origin: Tensor, device) -> "GridSites":
-        new = GridSites(state["spacing"], origin, state["rhs"].shape[1], device)
+        new = GridSites(state["spacing"], origin, state["start"].shape[1], device)
         new.low, new.shape = tuple(state["low"]), tuple(state["shape"])
-        for name in ("stencil", "rhs", "border", "start", "lumps", "features", "linear"):
-            setattr(new, name, state[name].to(device, copy=True))
-        if len(new.stencil) != new.nodes or len(new.lumps) != 4 * new.nodes:
-            raise ValueError(f"{len(new.stencil)} nodes of the stencil do not fit a box of {new.shape}")
+        new._allocate()
+        for name in _TENSORS:
+            if state[name].shape != getattr(new, name).shape:
+                raise ValueError(f"{name} {tuple(state[name].shape)} does not fit a box of {new.shape} nodes")
+            getattr(new, name).copy_(state[name])
         return new

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_mapping.core.grids.coarse import CoarseSpace
 from gp_mapping.core.grids.sites import OFFSETS, GridSites
 from gp_mapping.core.grids.toeplitz import KernelGrid
+from gp_mapping.core.kernels import Stationary
 
 __all__ = ["Solution", "solve_mean", "stencil_matrix"]
 
@@ -55,13 +57,14 @@ def stencil_matrix(grid: GridSites, held: Tensor) -> Tensor:
                                        check_invariants=False)
 
 
-def solve_mean(grid: GridSites, kernel: KernelGrid, prior: Tensor, start_f: Tensor, tolerance: float,
-               iterations: int = 3000) -> Solution:
+def solve_mean(grid: GridSites, stationary: Stationary, kernel: KernelGrid, prior: Tensor, start_f: Tensor,
+               tolerance: float, iterations: int = 3000) -> Solution:
     """The mean at the present sums, from grid.start and start_f (3, C). prior: (3,) variances S, 0 leaves one out.
 
+    kernel: of the grid's box, made from the stationary one.
     tolerance: ε, of the absolute whitened residual, per channel.  iterations: at most.
     """
-    system = _System(grid, kernel, prior)
+    system = _System(grid, stationary, kernel, prior)
     p, f, left, done = torch.zeros_like(grid.start), torch.zeros_like(start_f), 0.0, 0
     u = torch.zeros((grid.channels, *grid.shape), dtype=torch.float64, device=grid.device)
     for c in range(grid.channels):  # one by one: a channel's digits do not depend on its neighbours
@@ -76,7 +79,7 @@ def solve_mean(grid: GridSites, kernel: KernelGrid, prior: Tensor, start_f: Tens
 class _System:
     """G, B and F among the nodes that samples touch, K through the whole box."""
 
-    def __init__(self, grid: GridSites, kernel: KernelGrid, prior: Tensor):
+    def __init__(self, grid: GridSites, stationary: Stationary, kernel: KernelGrid, prior: Tensor):
         diagonal = grid.stencil[:, 0]
         # what subtracting has left of nothing is no sample
         self.held = (diagonal > 1e-13 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
@@ -84,6 +87,7 @@ class _System:
         self.matrix, self.prior = stencil_matrix(grid, self.held), prior
         self.border, self.features = grid.border[self.held] * self.use, grid.features * self.use
         self.inverse = torch.where(self.use, 1.0 / prior.clamp_min(1e-300), 0.0)
+        self.coarse = CoarseSpace(grid, stationary, self.held, prior)
         self.wide = torch.zeros(grid.nodes, dtype=torch.float64, device=prior.device)
 
     def spread(self, p: Tensor) -> Tensor:
@@ -92,8 +96,16 @@ class _System:
         return self.kernel.apply(self.wide.view(1, *self.shape))[0]
 
     def prior_times(self, r: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
-        """The preconditioner: K r, S r_f."""
+        """The prior: K r, S r_f."""
         return self.spread(r).reshape(-1)[self.held], self.prior * r_f
+
+    def precondition(self, r: Tensor, r_f: Tensor, z: Tensor, z_f: Tensor):
+        """dp, d = K dp, d_f: the residual r with z = K r, z_f = S r_f, less what the coarse space has of it."""
+        numbers = self.coarse.numbers
+        c = self.coarse.inner @ torch.cat([z[numbers], r_f])
+        dp = r.clone()
+        dp[numbers] -= c[:-3]
+        return dp, self.spread(dp).reshape(-1)[self.held], z_f - c[-3:]
 
     def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
         """(K⁻¹ + G)u + B f with p = K⁻¹u, and Bᵀu + (S⁻¹ + F)f."""
@@ -122,16 +134,18 @@ def _conjugate_gradients(system: _System, b: Tensor, b_f: Tensor, start, toleran
         p, f = torch.zeros_like(b), torch.zeros_like(b_f)
     done, goal = 0, tolerance**2
     for _ in range(3):  # again only where rounding has made the recursion's residual a dream
-        dp, d, d_f = r, z, z_f
+        dp, d, d_f, last = torch.zeros_like(r), torch.zeros_like(r), torch.zeros_like(r_f), torch.inf
         while float(rz) > goal and done < iterations:
+            fresh_p, fresh, fresh_f = system.precondition(r, r_f, z, z_f)
+            along = r @ fresh + r_f @ fresh_f
+            turn = along / last
+            dp, d, d_f = fresh_p + turn * dp, fresh + turn * d, fresh_f + turn * d_f
             q, q_f = system.times(dp, d, d_f)
-            step = rz / (d @ q + d_f @ q_f)
+            step, last = along / (d @ q + d_f @ q_f), along
             u, p, f = u + step * d, p + step * dp, f + step * d_f
             r, r_f = r - step * q, r_f - step * q_f
             z, z_f = system.prior_times(r, r_f)
-            fresh = r @ z + r_f @ z_f
-            turn = fresh / rz
-            d, dp, d_f, rz, done = z + turn * d, r + turn * dp, z_f + turn * d_f, fresh, done + 1
+            rz, done = r @ z + r_f @ z_f, done + 1
         if not done:
             break
         u = system.prior_times(p, f)[0]

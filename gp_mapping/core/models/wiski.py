@@ -19,11 +19,11 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from gp_mapping.core.grids.packed import PackedMemory
 from gp_mapping.core.grids.sites import FEATURES, GridSites
 from gp_mapping.core.grids.solver import solve_mean
 from gp_mapping.core.grids.toeplitz import KernelGrid
 from gp_mapping.core.hyper import HyperLearner, Theta
-from gp_mapping.core.memory import Memory
 from gp_mapping.core.models import wiski_carry
 from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
 from gp_mapping.core.models.wiski_posterior import WiskiPosterior, feature_prior
@@ -54,7 +54,7 @@ class Wiski(ScaledMap):
         self.samples, self.refused, self.coarsened, self.jitter = 0, 0, 0, 0.0
         self.epoch = 0  # grows when the whole map has changed, not only near new samples
         self.grid: GridSites | None = None
-        self.memory: Memory | None = None
+        self.memory: PackedMemory | None = None
         self.start_f: Tensor | None = None
         self.points: dict[str, Tensor] = {}  # of fantasies: in the sums, not in the lumps, so that each counts exactly
         self.rest_empty, self.rest_own_noise = True, True  # as in DualSVGP
@@ -86,7 +86,7 @@ class Wiski(ScaledMap):
     def begin(self, channels: int) -> None:
         """An empty lattice."""
         self.grid = GridSites(self.spacing_for(self.theta), self.scaling.origin, channels, self.device)
-        self.memory = Memory(self.memory_size, 2, channels, 0, self.device)
+        self.memory = PackedMemory(self.memory_size, 2, channels, 0, self.device)
         kind = {"dtype": torch.float64, "device": self.device}
         self.start_f = torch.zeros((FEATURES, channels), **kind)
         self.points = {"x": torch.zeros((0, 2), **kind), "beta": torch.zeros(0, **kind),
@@ -166,7 +166,8 @@ class Wiski(ScaledMap):
         key = (t.kernel_name, t.lengthscale, t.signal, grid.spacing, grid.shape)
         if self._kernel is None or self._kernel[0] != key:
             self._kernel = key, KernelGrid(t.kernel(), grid.spacing, grid.shape, self.device)
-        solution = solve_mean(grid, self._kernel[1], feature_prior(t, self.device), self.start_f, self.tolerance)
+        solution = solve_mean(grid, t.kernel(), self._kernel[1], feature_prior(t, self.device), self.start_f,
+                              self.tolerance)
         self.iterations, self.residual = solution.iterations, solution.residual
         extra = float(self.memory.extra.mean()) if len(self.memory) else 0.0
         return WiskiPosterior.of(t, self.scaling, t.noise**2 + extra, grid, self.points, solution), solution

@@ -13,9 +13,9 @@ from dataclasses import asdict
 import torch
 from torch import Tensor
 
+from gp_mapping.core.grids.packed import PackedMemory
 from gp_mapping.core.grids.sites import OFFSETS, GridSites
 from gp_mapping.core.hyper import Theta
-from gp_mapping.core.memory import Memory
 from gp_mapping.core.models.carry import check_alike
 from gp_mapping.core.models.wiski_posterior import WiskiPosterior
 from gp_mapping.core.scaling import Scaling
@@ -91,7 +91,7 @@ def duplicate(model):
     new = copy.copy(model)
     if model.grid is not None:
         new.grid, new.start_f = model.grid.clone(), model.start_f.clone()
-        new.memory = Memory.from_state_dict(model.memory.state_dict(), model.device)
+        new.memory = PackedMemory.from_state_dict(model.memory.state_dict(), model.device)
     new.generator = torch.Generator()
     new.generator.set_state(model.generator.get_state())
     new.learner, new._posterior = copy.deepcopy(model.learner), None
@@ -165,8 +165,7 @@ def wipe(grid: GridSites, x: Tensor, radius: float) -> None:
         gone |= (grid.places(squares) - place).norm(dim=1) <= radius
     for k, (i, j) in enumerate(OFFSETS):
         grid.stencil[:, k] *= keep * keep.roll(-(i * width + j))
-    grid.rhs.mul_(keep[:, None])
-    grid.border.mul_(keep[:, None])
+    grid.sides.mul_(keep[:, None])
     lost = grid.lumps[gone]
     beta = lost[:, 0].clamp_min(1e-300)
     phi = torch.cat([lost[:, :1], lost[:, 3:5]], 1)  # β φ
@@ -267,7 +266,7 @@ def load(model, state: dict) -> None:
             base = state["base"]
             parts |= {"scaling": Scaling(origin, state["centre"].to(device, copy=True), state["scale"]),
                       "grid": GridSites.from_state_dict(state["grid"], origin, device),
-                      "memory": Memory.from_state_dict(state["memory"], device),
+                      "memory": PackedMemory.from_state_dict(state["memory"], device),
                       "points": {k: v.to(device, copy=True) for k, v in state["points"].items()},
                       "start_f": state["start_f"].to(device, copy=True),
                       "base": None if base is None else WiskiPosterior.from_state_dict(copy.deepcopy(base), device)}
