@@ -32,6 +32,9 @@ def read_positions(message: PointCloud2) -> np.ndarray:
 
     Raises ValueError for a cloud that has no x and y of float32 or float64, or fewer bytes than it says.
     """
+    height, width, step = message.height, message.width, message.point_step
+    if height * width == 0:
+        return np.empty((0, 3), np.float32)
     order = ">" if message.is_bigendian else "<"
     found = {f.name: f for f in message.fields if f.name in ("x", "y", "z")}
     for name in ("x", "y"):
@@ -39,11 +42,8 @@ def read_positions(message: PointCloud2) -> np.ndarray:
             raise ValueError(f"it has the fields {', '.join(f.name for f in message.fields) or 'none'}, and no {name}")
     for f in found.values():
         size = 8 if f.datatype == PointField.FLOAT64 else 4
-        if f.datatype not in _DTYPES or f.count > 1 or f.offset + size > message.point_step:
+        if f.datatype not in _DTYPES or f.count > 1 or f.offset + size > step:
             raise ValueError(f"its field {f.name} is no single float32 or float64 inside a point")
-    height, width, step = message.height, message.width, message.point_step
-    if height * width == 0:
-        return np.empty((0, 3), np.float32)
     row = message.row_step if height > 1 else width * step
     data = np.frombuffer(message.data, np.uint8)
     if row < width * step or len(data) < (height - 1) * row + width * step:
