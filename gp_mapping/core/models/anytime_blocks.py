@@ -23,8 +23,8 @@ __all__ = ["Block", "BlockMemory", "chop", "partition", "tiles_of", "whiten_bloc
 
 
 def tiles_of(x: Tensor, side: float) -> Tensor:
-    """Integer coordinates (as float64) of the squares that x (N, D) lies in: (N, D)."""
-    return torch.floor(x / side)
+    """Integer coordinates (as float64) of the squares that x (N, D) lies in, the origin amid its own: (N, D)."""
+    return torch.floor(x / side + 0.5)
 
 
 def chop(members: Tensor, most: int) -> list[Tensor]:

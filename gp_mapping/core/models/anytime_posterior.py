@@ -135,7 +135,7 @@ def combine(members: list[AnytimePosterior], shares: list[float]) -> AnytimePost
     """θ₁ = Σ α_m θ₁,m and θ₂ = Σ α_m θ₂,m of members with one test conditional: D = Σ α_m D_m, r = Σ α_m r_m.
 
     Hoang et al. 2015, sec. 4, Remark 2; with Σ α_m = 1 the prior stays what it is. ValueError where the members do not
-    stand on the same inducing inputs, hyper-parameters and blocks, or D is not positive definite.
+    stand on the same inducing inputs, hyper-parameters, scaling and blocks, or D is not positive definite.
     """
     if len(members) != len(shares) or not members:
         raise ValueError(f"{len(members)} members and {len(shares)} shares; expected one share for each")
@@ -145,8 +145,10 @@ def combine(members: list[AnytimePosterior], shares: list[float]) -> AnytimePost
                 first.conditional, first.side, tuple(map(id, first.blocks))):
             raise ValueError(f"members must have one test conditional: {other.conditional} is not "
                              f"{first.conditional}, or their blocks differ")
-        if other.theta != first.theta or not torch.equal(other.z, first.z) or other.scaling != first.scaling:
-            raise ValueError("members must share inducing inputs and hyper-parameters")
+        pairs = ((other.z, first.z), (other.scaling.origin, first.scaling.origin),
+                 (other.scaling.centre, first.scaling.centre))
+        if other.theta != first.theta or not all(torch.equal(*pair) for pair in pairs):
+            raise ValueError("members must share inducing inputs, hyper-parameters, origin and centre; give both")
     precision = sum(share * (m.R @ m.R.mT) for m, share in zip(members, shares))
     linear = sum(share * (m.R @ (m.R.mT @ m.weights)) for m, share in zip(members, shares))
     factor, info = torch.linalg.cholesky_ex(precision)

@@ -108,15 +108,14 @@ class TileMap(AnytimeMap):
         self._blocks = {known: block for known, block in self._blocks.items() if known not in gone}
         self.sites.subtract(memory.white(rows)[:, everyone], memory.beta[everyone], memory.lam[everyone])
         noise, places = self.own_noise(self.theta), self.remembered_places(self.theta)
+        raw, y, white = memory.raw, memory.y, memory.white(rows)  # views, all of them
+        lam, chain, block = memory.lam, memory.chain, memory.block
         for part, fixed in groups:
-            raw = memory.raw[part][:, :rows].mT
-            factor, white, lam = whiten_block(self.basis.kernel, places[part], raw, self.basis.features, noise[part],
-                                              memory.y[part])
-            memory._white[part, :rows] = white.mT
-            memory.lam[part] = lam
-            memory.chain[part] = 0.0
-            memory.chain[part, : len(part)] = factor
-            memory.block[part] = number if fixed is None else fixed
+            factor, white[:, part], lam[part] = whiten_block(self.basis.kernel, places[part], raw[part, :rows].mT,
+                                                             self.basis.features, noise[part], y[part])
+            chain[part] = 0.0
+            chain[part, : len(part)] = factor
+            block[part] = number if fixed is None else fixed
             number += 1.0
         self.sites.add(memory.white(rows)[:, everyone], memory.beta[everyone], memory.lam[everyone])
         self._posterior = None
