@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper import Theta
-from gp_mapping.core.kernels import Kernel, scaled_square_distance
+from gp_mapping.core.kernels import Kernel, Stationary, scaled_square_distance
 from gp_mapping.core.linalg import cholesky, pivoted_cholesky, solve_lower
 
 __all__ = ["Basis", "greedy_inputs", "whiten"]
@@ -21,20 +21,16 @@ __all__ = ["Basis", "greedy_inputs", "whiten"]
 
 def whiten(theta: Theta, z: Tensor, factor: Tensor, x: Tensor, heading: Tensor | None = None) -> Tensor:
     """a(x): (features + M, N), in the precision of L. heading: ĥ (N, 2), None where the robot is to be left out."""
-    rows = []
-    if theta.constant > 0:
-        rows.append(factor.new_full((1, len(x)), theta.constant))
-    if theta.heading > 0:
-        rows.append(factor.new_zeros((2, len(x))) if heading is None else theta.heading * heading.to(factor.dtype).mT)
-    if len(z):
-        kernel = theta.kernel()
-        if factor.dtype == x.dtype:
-            cross = kernel(z, x)
-        else:  # differences in float64: positions may be far apart
-            lengthscale = torch.as_tensor(kernel.lengthscale, dtype=x.dtype, device=x.device)
-            cross = kernel.variance * kernel.correlation(scaled_square_distance(z, x, lengthscale).to(factor.dtype))
-        rows.append(solve_lower(factor, cross))
-    return torch.cat(rows) if rows else factor.new_empty((0, len(x)))
+    features = theta.feature_rows(x, heading).to(factor.dtype)
+    if not len(z):
+        return features
+    kernel = theta.kernel()
+    if factor.dtype == x.dtype or not isinstance(kernel, Stationary):
+        cross = kernel(z, x).to(factor.dtype)
+    else:  # differences in float64: positions may be far apart
+        lengthscale = torch.as_tensor(kernel.lengthscale, dtype=x.dtype, device=x.device)
+        cross = kernel.variance * kernel.correlation(scaled_square_distance(z, x, lengthscale).to(factor.dtype))
+    return torch.cat([features, solve_lower(factor, cross)])
 
 
 class Basis:
@@ -46,7 +42,7 @@ class Basis:
     def __init__(self, theta: Theta, dimension: int, capacity: int, dtype, device):
         self.theta, self.kernel = theta, theta.kernel()
         self.capacity, self.dtype, self.device = capacity, dtype, device
-        self.features = (1 if theta.constant > 0 else 0) + (2 if theta.heading > 0 else 0)
+        self.features = len(theta.feature_names())
         self.z = torch.empty((0, dimension), dtype=torch.float64, device=device)
         self._buffer = torch.zeros((capacity, capacity), dtype=dtype, device=device)
 
@@ -120,8 +116,7 @@ class Basis:
         """
         cross = solve_lower(self.L, self.kernel(self.z, z).to(self.dtype)) if len(self) else z.new_empty((0, len(z)))
         inducing = solve_lower(factor, cross.mT.to(factor.dtype)).mT.double()
-        mine, its = ([("constant", 0)] * (t.constant > 0) + [("heading", 0), ("heading", 1)] * (t.heading > 0)
-                     for t in (self.theta, theta))
+        mine, its = self.theta.feature_names(), theta.feature_names()
         # a feature that only one of the two has: the other one's pseudo-data say nothing of it
         features = torch.tensor([[getattr(self.theta, m[0]) / getattr(theta, m[0]) if m == i else 0.0 for i in its]
                                  for m in mine], dtype=torch.float64, device=self.device).reshape(len(mine), len(its))

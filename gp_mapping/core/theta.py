@@ -51,6 +51,17 @@ class Theta:
         weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0], dtype=torch.float64)
         return float(((self.vector() - other.vector()) * weights).abs().max())
 
+    def feature_names(self) -> list[tuple[str, int]]:
+        """The features beside the inducing inputs, in order: which standard deviation, and a number."""
+        return [("constant", 0)] * (self.constant > 0) + [("heading", 0), ("heading", 1)] * (self.heading > 0)
+
+    def feature_rows(self, x: Tensor, heading: Tensor | None) -> Tensor:
+        """(F, N): s_c, s_h ĥ at x (N, D); heading (N, 2), None where the robot is to be left out."""
+        rows = [x.new_full((1, len(x)), self.constant)] if self.constant > 0 else []
+        if self.heading > 0:
+            rows.append(x.new_zeros((2, len(x))) if heading is None else self.heading * heading.to(x.dtype).mT)
+        return torch.cat(rows) if rows else x.new_empty((0, len(x)))
+
     def place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
         """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥. (N, D)"""
         if not (self.offset or self.along or self.across):

@@ -239,7 +239,7 @@ def load(model, state: dict) -> None:
         for name in ("scale", "max_inducing", "memory_size", "tolerance"):
             if state[name] != getattr(model, name):
                 raise ValueError(f"{name} is {state[name]} in the state and {getattr(model, name)} in this map")
-        theta = Theta(**state["theta"])
+        theta = type(model.theta)(**state["theta"])
         parts = {"theta": theta, "scaling": None, "basis": None, "sites": None, "memory": None, "_posterior": None}
         if state["basis"] is not None:
             scaling = Scaling(state["origin"].to(model.device), state["centre"].to(model.device), state["scale"])
