@@ -25,6 +25,7 @@ setup(
         (f"share/{NAME}", ["package.xml"]),
         (f"share/{NAME}/launch", sorted(glob("launch/*.launch.*"))),
         (f"share/{NAME}/config", sorted(glob("config/*.yaml"))),
+        (f"share/{NAME}/config/models", sorted(glob("config/models/*.yaml"))),
         (f"share/{NAME}/rviz", sorted(glob("rviz/*.rviz"))),
     ],
     zip_safe=False,

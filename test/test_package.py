@@ -100,7 +100,8 @@ def test_message_packages_are_in_the_manifest():
 
 def test_installed_files_exist_and_are_all_installed():
     """Every launch, parameter and RViz file matches one of setup.py's patterns."""
-    for folder, patterns in {"launch": ["*.launch.*"], "config": ["*.yaml"], "rviz": ["*.rviz"]}.items():
+    shipped = {"launch": ["*.launch.*"], "config": ["*.yaml"], "config/models": ["*.yaml"], "rviz": ["*.rviz"]}
+    for folder, patterns in shipped.items():
         files = {p for p in (ROOT / folder).iterdir() if p.is_file()} if (ROOT / folder).is_dir() else set()
         matched = {p for pattern in patterns for p in (ROOT / folder).glob(pattern)}
         left = sorted(p.name for p in files - matched)

@@ -1,0 +1,43 @@
+"""config/models: a file for every model; the node takes each without a warning and maps with it."""
+
+from dataclasses import fields
+
+import pytest
+import yaml
+from ros_helpers import ROOT, spin
+
+from gp_mapping.commands.params import Parameters, read_parameter_file
+from gp_mapping.core.config import MapSettings
+from gp_mapping.core.registry import model_names
+from gp_mapping.intake import IntakeSettings
+from gp_mapping.ros.node_settings import NodeSettings
+
+FOLDER = ROOT / "config" / "models"
+SMALL = {"max_inducing": 30}  # the size of a file's model is not what is tested
+
+
+def test_every_model_has_a_file():
+    assert set(model_names()) <= {path.stem for path in FOLDER.glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_a_file_has_what_differs_and_says_why(name):
+    path = FOLDER / f"{name}.yaml"
+    text, values = path.read_text(encoding="utf-8"), read_parameter_file(path)
+    assert values["model"] == name and text.startswith(f"# model {name}") and list(yaml.safe_load(text)) == ["/**"]
+    Parameters.build(values)
+    defaults = {f.name: f.default for kind in (MapSettings, IntakeSettings, NodeSettings) for f in fields(kind)}
+    named = set(values) - {"model"}
+    same = [key for key in named if values[key] == defaults[key] and not key.startswith(("max_", "tile_", "grid_"))]
+    assert not same, f"{path.name}: {same} is the default anyway"
+    assert text.count("#") > len(named), f"{path.name} does not say why"
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_the_node_takes_it(node_of, name):
+    values = read_parameter_file(FOLDER / f"{name}.yaml")
+    node, peer = node_of(**(values | SMALL), namespace=f"/{name}")
+    spin(node, peer, 0.05)
+    assert node.active and not node.parameter_warnings
+    for key, value in (values | SMALL).items():
+        assert node.get_parameter(key).value == value
