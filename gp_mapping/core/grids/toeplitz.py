@@ -12,7 +12,7 @@ from gp_mapping.core.kernels import Stationary
 
 __all__ = ["KernelGrid", "fast_length", "kernel_reach"]
 
-_NEGLIGIBLE = 1e-10  # correlation beyond which the torus may close
+_NEGLIGIBLE = 1e-8  # correlation beyond which the torus may close
 
 
 def fast_length(least: int) -> int:
@@ -31,7 +31,7 @@ def fast_length(least: int) -> int:
 
 
 def kernel_reach(kernel: Stationary) -> float:
-    """Distance (m) beyond which the correlation is below 1e-10."""
+    """Distance (m) beyond which the correlation is below 1e-8."""
     r = torch.arange(1.0, 40.0, 0.25, dtype=torch.float64)
     inside = (type(kernel).correlation(r.square()) > _NEGLIGIBLE).nonzero()
     return float(kernel.lengthscale) * float(r[int(inside[-1]) + 1] if int(inside[-1]) + 1 < len(r) else r[-1])

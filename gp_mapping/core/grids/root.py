@@ -1,0 +1,63 @@
+"""A root of a sum of outer products, and its pseudo-inverse, updated by one vector at a time (Stanton et al. 2021).
+
+    A = L Lᵀ,  J = L (LᵀL)⁻¹,  so that Jᵀ w are w's coordinates in L's range
+    A + w wᵀ = L (I + p pᵀ) Lᵀ,  p = Jᵀ w, where w lies in the range; else L grows by a column, up to the rank allowed
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["RootCache"]
+
+_TOLERANCE = 1e-7  # share of |w| beyond the range that makes a new column
+_RECONDITION = 500  # updates after which L and J are made orthogonal again
+
+
+class RootCache:
+    """L (m, r), J (m, r); O(m r) an update, whatever the number of updates.
+
+    rank: most columns.  dropped: the sum of |w beyond the range|² that a full rank has cost; 0 is exact.
+    """
+
+    def __init__(self, size: int, rank: int | None = None, device="cpu"):
+        self.rank, self.dropped, self._since = min(rank or size, size), 0.0, 0
+        self.L = torch.zeros((size, 0), dtype=torch.float64, device=device)
+        self.J = self.L.clone()
+
+    def add(self, w: Tensor) -> None:
+        """A += w wᵀ, w (m,)."""
+        p = self.J.mT @ w
+        beyond = w - self.L @ p
+        p = p + self.J.mT @ beyond  # once more: rounding in J shall not add up
+        beyond = w - self.L @ p
+        beyond = beyond - self.L @ (self.J.mT @ beyond)
+        length, whole = float(beyond @ beyond), float(w @ w)
+        if length > _TOLERANCE**2 * whole:
+            if self.L.shape[1] < self.rank:
+                # Greville: the range grows, [L w]⁺ = [Jᵀ − p cᵀ; cᵀ], c = beyond/|beyond|²
+                c = beyond / length
+                self.J = torch.cat([self.J - torch.outer(c, p), c[:, None]], 1)
+                self.L = torch.cat([self.L, w[:, None]], 1)
+                self._count()
+                return
+            self.dropped += length
+        square = float(p @ p)
+        if square > 0.0:
+            # (I + p pᵀ)^½ and its inverse
+            stretch = (1.0 + square) ** 0.5
+            self.L = self.L + torch.outer(self.L @ p, p * ((stretch - 1.0) / square))
+            self.J = self.J + torch.outer(self.J @ p, p * ((1.0 / stretch - 1.0) / square))
+        self._count()
+
+    def _count(self) -> None:
+        self._since += 1
+        if self._since >= _RECONDITION:
+            self.recondition()
+
+    def recondition(self) -> None:
+        """L → U S, J → U S⁻¹ from the singular values of L: the same A, without what rounding has gathered in J."""
+        u, s, _ = torch.linalg.svd(self.L, full_matrices=False)
+        keep = s > _TOLERANCE * s[:1]
+        self.L, self.J, self._since = u[:, keep] * s[keep], u[:, keep] / s[keep], 0
