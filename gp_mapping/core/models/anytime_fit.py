@@ -2,7 +2,8 @@
 
     (r, D − I) ← (1 − ρ_t)(r, D − I) + ρ_t (P/|S|) Σ_{s∈S} (r_s, G_s),    ρ_t = ρ₀ / (1 + τ ρ₀ t)^κ
 
-S is drawn i.i.d. from the P blocks; r_s = A_s Γ_s⁻¹ y_s, G_s = A_s Γ_s⁻¹ A_sᵀ (Hoang et al. 2015, eqs. 24–26). The step is unbiased (Theorem 6). All blocks with ρ = 1 are the batch model.
+S is drawn i.i.d. from the P blocks; r_s = A_s Γ_s⁻¹ y_s, G_s = A_s Γ_s⁻¹ A_sᵀ (Hoang et al. 2015, eqs. 24–26). A step
+is unbiased (Theorem 6), and one of all blocks with ρ = 1 is the batch model.
 """
 
 from __future__ import annotations
