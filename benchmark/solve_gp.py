@@ -25,8 +25,8 @@ from gp_mapping.core.types import Samples
 
 UNIT = 1e-6  # T
 GRID = 64  # cells along each side of the grid that is timed
-SIZES = ((100, 0), (100, 100), (200, 0), (100, 400), (200, 200), (400, 0), (400, 100), (100, 800), (400, 400), (800, 0),
-         (800, 100), (800, 800), (1600, 0))
+SIZES = ((100, 0), (100, 100), (200, 0), (200, 200), (400, 0), (100, 700), (400, 400), (800, 0))
+LARGE = ((800, 800), (1600, 0))
 
 
 def say(text: str) -> None:
@@ -84,12 +84,19 @@ def table(title: str, theta: Theta, batches: list[Samples], test: Samples, noise
     return new
 
 
+def averaged(raw: Samples, count: int) -> Samples:
+    """Means of `count` samples after each other."""
+    n = len(raw) // count
+    return Samples(*(part[: n * count].reshape(n, count, -1).mean(1) for part in (raw.x, raw.y)))
+
+
 def protocol_p(quick: bool) -> Table:
     theta = Theta(LENGTHSCALE, SIGNAL**0.5, NOISE**0.5, 20.0)
-    batches = [part[i: i + 100] for part in trials(TRAIN, quick) for i in range(0, len(part), 100)]
+    cells = [averaged(part, 25) for part in trials(TRAIN, quick)]
+    batches = [part[i: i + 4] for part in cells for i in range(0, len(part), 4)]
     test = trials((TEST,), quick)[0]
-    return table("Protocol P: trials 1, 2, 3, 5 in batches of 100 raw samples, tested on 4", theta, batches, test[::5],
-                 NOISE, 0.002, SIZES[:4] if quick else SIZES)
+    return table("Protocol P: trials 1, 2, 3, 5 in batches of 100 samples, averaged to 4 cells; tested on 4", theta,
+                 batches, test[::5], NOISE, 0.002, SIZES[:4] if quick else SIZES)
 
 
 def survey(quick: bool) -> Table:
@@ -100,13 +107,14 @@ def survey(quick: bool) -> Table:
     path = worlds.lawnmower(0.0, side, 0.1, ((lanes + 1) * side + side) / count)
     path = path[torch.linspace(0, len(path) - 1, count).round().long()]
     raw = field.measure(path, g)
-    x, y = raw.x.reshape(-1, average, 2).mean(1), raw.y.reshape(-1, average, 1).mean(1)
-    cells = Samples(x, y, count=torch.full((len(x),), float(average)), sensor_variance=torch.full((len(x),), 0.25e-12))
+    cells = averaged(raw, average)
+    cells = replace(cells, count=torch.full((len(cells),), float(average)),
+                    sensor_variance=torch.full((len(cells),), 0.25e-12))
     test = field.measure(side * torch.rand(4000, 2, dtype=torch.float64, generator=g), g)
     batches = [cells[i: i + 100] for i in range(0, len(cells), 100)]
     theta = Theta(worlds.LENGTHSCALE, 12.0, 0.15, 20.0)
     return table(f"Survey: {count} samples over {side:g} m × {side:g} m in batches of 100 cells", theta, batches, test,
-                 0.25, 0.005, SIZES[:4] if quick else SIZES)
+                 0.25, 0.005, SIZES[:4] if quick else SIZES + LARGE)
 
 
 def main() -> int:

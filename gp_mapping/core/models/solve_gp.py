@@ -27,6 +27,7 @@ __all__ = ["SolveGP"]
 
 _DIRECT = 400  # rows up to which factoring all of D costs no more than iterating (docs/models.md)
 _STEPS = 20  # conjugate-gradient steps that cost about as much as factoring all of D
+_REST = 8  # updates that solve directly after one in which those did not suffice: much that is new came at once
 
 
 class SolveGP(DualSVGP):
@@ -55,8 +56,10 @@ class SolveGP(DualSVGP):
         self.first, self.orthogonal_covariance = max_inducing, orthogonal_covariance
         self.solve_tolerance, self.direct = solve_tolerance, direct
         self.solve_steps = 0  # of the last solution: 0 direct, −1 direct because steps did not suffice
-        # where iterations begin; set by updates only, so that no question changes what later samples make of the map
+        # where iterations begin, and updates until they are tried again; both are set by updates only, so that no
+        # question changes what later samples make of the map
         self._start: Tensor | None = None
+        self._rest = 0
 
     def place_inputs(self, z: Tensor, theta: Theta | None = None) -> None:
         """Put inducing inputs at standardised z (K, D), the first max_inducing of them z, the rest o; at θ.
@@ -91,7 +94,7 @@ class SolveGP(DualSVGP):
         if rows > split:
             second, jitter = cholesky(precision[split:, split:])
         orthogonal = second if self.orthogonal_covariance else None
-        if rows > self.direct and second is not None and start is not None:
+        if rows > self.direct and second is not None and start is not None and not self._rest:
             factor, self.jitter = cholesky(precision[:split, :split])
             padded = torch.cat([start, start.new_zeros((rows - len(start), start.shape[1]))])
             weights, self.solve_steps = solve_blocks(precision, linear, factor, second, padded, self.solve_tolerance,
@@ -128,6 +131,7 @@ class SolveGP(DualSVGP):
         report = super()._update(batch)
         if self.sites.size > self.direct:
             self._start = self.posterior.weights
+            self._rest = _REST if self.solve_steps < 0 else max(0, self._rest - 1)
         return report
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
@@ -145,14 +149,14 @@ class SolveGP(DualSVGP):
     def state_dict(self) -> dict:
         start = None if self._start is None else self._start.clone()
         return super().state_dict() | {"first": self.first, "orthogonal_covariance": self.orthogonal_covariance,
-                                       "start": start}
+                                       "start": start, "rest": self._rest}
 
     def load_state_dict(self, state: dict) -> None:
-        start = None
+        start, rest = None, 0
         if isinstance(state, dict) and state.get("model") == self.name:
             for name in ("first", "orthogonal_covariance"):
                 if state.get(name) != getattr(self, name):
                     raise ValueError(f"{name} is {state.get(name)} in the state and {getattr(self, name)} in this map")
-            start = state.get("start")
+            start, rest = state.get("start"), int(state.get("rest", 0))
         super().load_state_dict(state)
-        self._start = None if start is None else start.to(self.device).clone()
+        self._start, self._rest = None if start is None else start.to(self.device).clone(), rest
