@@ -24,8 +24,8 @@ _MARGIN = 16  # nodes, at least, between a sample and the box's edge
 _NUMBER = {o: k for k, o in enumerate(OFFSETS)}
 _PAIRS = [(a, b, _NUMBER[(b // 4 - a // 4, b % 4 - a % 4)]) for a in range(16) for b in range(a, 16)]
 _TENSORS = ("stencil", "sides", "start", "lumps", "features", "linear")
-# columns of a lump: mass, first moment about the square's centre (2, in spacings), heading (2), then λ
-_LUMP = 5
+# columns of a lump: mass, first and second moments about the square's centre (2, 3; in spacings), heading (2), then λ
+_LUMP = 8
 
 
 class GridSites:
@@ -145,9 +145,11 @@ class GridSites:
         if lump:
             half = 2.0 * (self.units(x) - self._low)
             square = half.floor()
-            moment = (half - square - 0.5) * (0.5 * mass)
+            off = 0.5 * (half - square - 0.5)
+            moment = off * mass
+            second = torch.cat([moment * off, moment[:, :1] * off[:, 1:]], 1)
             number = torch.add(square[:, 1], square[:, 0], alpha=2 * self.shape[1]).long()
-            self.lumps.index_add_(0, number, torch.cat([mass, moment, turned, lam], 1))
+            self.lumps.index_add_(0, number, torch.cat([mass, moment, second, turned, lam], 1))
 
     def scale(self, factor: float) -> None:
         """Forget: all sums times the factor."""
@@ -179,6 +181,27 @@ class GridSites:
 
     def samples(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The lumps as weighted samples: x, mean heading (K, 2), beta (K,), lam (K, C)."""
+        return self._moments()[:4]
+
+    def split(self, worth: float) -> tuple[Tensor, Tensor, Tensor]:
+        """The same without λ; a lump whose β·(spread along its longer axis, m²) exceeds `worth` becomes two samples.
+
+        So that what a lump's samples say of the field's slope is kept. x, heading (K', 2), beta (K',).
+        """
+        x, heading, beta, _, second = self._moments()
+        a, b, c = second[:, 0], second[:, 1], second[:, 2]
+        gap = (0.25 * (a - b).square() + c.square()).sqrt()
+        spread = (0.5 * (a + b) + gap).clamp_min(0.0)
+        angle = 0.5 * torch.atan2(2 * c, a - b)
+        step = torch.stack([angle.cos(), angle.sin()], 1) * spread.sqrt()[:, None]
+        two = beta * spread > worth
+        one = ~two
+        return (torch.cat([x[one], x[two] + step[two], x[two] - step[two]]),
+                torch.cat([heading[one], heading[two], heading[two]]),
+                torch.cat([beta[one], 0.5 * beta[two], 0.5 * beta[two]]))
+
+    def _moments(self):
+        """x, heading, beta, lam of the lumps, and their covariance about x (K, 3: xx, yy, xy; m²)."""
         mass = self.lumps[:, 0]
         # what subtracting has left of nothing is no sample
         held = (mass > 1e-9 * mass.max().clamp_min(1e-300)).nonzero()[:, 0] if len(mass) else mass.nonzero()[:, 0]
@@ -188,7 +211,9 @@ class GridSites:
         low = torch.tensor(self.low, device=self.device)
         centre = 0.5 * (square + 2 * low).double() + 0.25
         offset = (rows[:, 1:3] / beta[:, None]).clamp(-0.25, 0.25)
-        return self.places(centre + offset), rows[:, 3:5] / beta[:, None], beta, rows[:, _LUMP:]
+        second = rows[:, 3:6] / beta[:, None] - torch.cat([offset.square(), offset[:, :1] * offset[:, 1:]], 1)
+        return (self.places(centre + offset), rows[:, 6:8] / beta[:, None], beta, rows[:, _LUMP:],
+                second * self.spacing**2)
 
     # --- copies ---------------------------------------------------------------------------------------------------
     def like(self) -> "GridSites":

@@ -1,6 +1,7 @@
 """K_uu of a stationary kernel on a lattice, times a vector, by FFT: K is a corner of a circulant matrix.
 
-The torus is as long as the lattice and the kernel's reach, at most twice the lattice; its spectrum is kept positive.
+The torus is as long as the lattice and the kernel's reach, and holds the sum of all the kernel's images there: by
+Poisson's formula its spectrum is that of the kernel, aliased, and positive; the usual embedding of least size is not.
 """
 
 from __future__ import annotations
@@ -43,14 +44,13 @@ class KernelGrid:
     def __init__(self, kernel: Stationary, spacing: float, shape: tuple[int, int], device):
         self.shape = tuple(shape)
         reach = int(kernel_reach(kernel) / spacing) + 1
-        self.torus = tuple(fast_length(min(2 * n, n + reach)) for n in shape)
+        self.torus = tuple(fast_length(n + reach) for n in shape)
         squares = []
         for length in self.torus:
             lag = torch.arange(length, dtype=torch.float64, device=device)
-            squares.append((torch.minimum(lag, length - lag) * spacing / float(kernel.lengthscale)).square())
-        row = kernel.variance * type(kernel).correlation(squares[0][:, None] + squares[1][None, :])
-        # where the torus closes before the kernel is nought, rounding and truncation must not make K indefinite
-        self.spectrum = torch.fft.rfft2(row).real.clamp_min(0.0)
+            squares.append([(d * spacing / float(kernel.lengthscale)).square() for d in (lag, length - lag)])
+        row = sum(type(kernel).correlation(a[:, None] + b[None, :]) for a in squares[0] for b in squares[1])
+        self.spectrum = torch.fft.rfft2(kernel.variance * row).real.clamp_min(0.0)  # positive but for rounding
 
     def apply(self, p: Tensor) -> Tensor:
         """K p for p (C, H, W): (C, H, W)."""

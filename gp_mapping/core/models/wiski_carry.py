@@ -168,9 +168,9 @@ def wipe(grid: GridSites, x: Tensor, radius: float) -> None:
     grid.sides.mul_(keep[:, None])
     lost = grid.lumps[gone]
     beta = lost[:, 0].clamp_min(1e-300)
-    phi = torch.cat([lost[:, :1], lost[:, 3:5]], 1)  # β φ
+    phi = torch.cat([lost[:, :1], lost[:, 6:8]], 1)  # β φ
     grid.features.sub_((phi.mT / beta) @ phi)
-    grid.linear.sub_((phi.mT / beta) @ lost[:, 5:])
+    grid.linear.sub_((phi.mT / beta) @ lost[:, 8:])
     grid.lumps[gone] = 0.0
 
 
