@@ -1,6 +1,13 @@
-"""Nodes in the test's own process, where a test needs to look inside."""
+"""Nodes in the test's own process, where a test needs to look inside; a DDS domain for each run of the tests."""
+
+import os
 
 import pytest
+
+# apart from other runs on this machine, and from the domains that tests with processes of their own name themselves
+DOMAINS = [*range(1, 21), *range(92, 102), *range(215, 233)]
+os.environ["ROS_DOMAIN_ID"] = str(DOMAINS[os.getpid() % len(DOMAINS)])
+os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class NodeProcess:
     def log(self) -> str:
         return self.log_path.read_text()
 
-    def stop(self, number=signal.SIGINT, timeout: float = 30.0) -> int:
+    def stop(self, number=signal.SIGINT, timeout: float = 60.0) -> int:
         """Send a signal and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(timeout)
@@ -128,7 +128,7 @@ class Peer:
         while time.monotonic() < end:
             self.executor.spin_once(timeout_sec=max(0.0, min(0.05, end - time.monotonic())))
 
-    def until(self, condition, timeout: float = 20.0, what: str = "") -> None:
+    def until(self, condition, timeout: float = 60.0, what: str = "") -> None:
         """Spin until condition() holds; fails with `what` and the last diagnostics."""
         end = time.monotonic() + timeout
         while not condition():
@@ -164,7 +164,7 @@ class Peer:
         seen = self.statuses
         self.until(lambda: self.statuses >= seen + 6, what="no diagnostics")
 
-    def call(self, kind, name: str, request, timeout: float = 30.0, again: float | None = None):
+    def call(self, kind, name: str, request, timeout: float = 60.0, again: float | None = None):
         """Call a service; ask again every so many seconds, if the question may be asked twice.
 
         A node of an earlier test that was killed is still announced for some seconds, and would be asked in vain.
@@ -172,7 +172,7 @@ class Peer:
         client = self.clients.get(name)
         if client is None:
             client = self.clients[name] = self.node.create_client(kind, name)
-            assert client.wait_for_service(timeout_sec=10.0), f"no service {name}"
+            assert client.wait_for_service(timeout_sec=60.0), f"no service {name}"
             # the server is seen before it has seen this client; until then its answers are lost
             end = time.monotonic() + 1.0
             self.until(lambda: time.monotonic() > end)
@@ -215,7 +215,7 @@ def spin(node, peer, seconds: float):
         peer.executor.spin_once(timeout_sec=0.0)
 
 
-def spin_until(node, peer, condition, timeout: float = 15.0):
+def spin_until(node, peer, condition, timeout: float = 60.0):
     """spin() until condition() holds."""
     end = time.monotonic() + timeout
     while not condition():
