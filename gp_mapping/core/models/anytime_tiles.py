@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.inducing import Basis
-from gp_mapping.core.linalg import solve_lower
+from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models import carry
 from gp_mapping.core.models.anytime import STALE, AnytimeMap
 from gp_mapping.core.models.anytime_blocks import Block, BlockMemory, chop, partition, tiles_of, whiten_block
@@ -87,11 +87,34 @@ class TileMap(AnytimeMap):
             return
         for tile in torch.unique(memory.tile[new], dim=0):
             mine = new[(memory.tile[new] == tile).all(1)]
-            members = torch.cat([memory.in_tile(tile), mine[memory.order[mine].argsort()]])
-            parts = chop(members, self.tile_samples)
+            old, mine = memory.in_tile(tile), mine[memory.order[mine].argsort()]
+            parts = chop(torch.cat([old, mine]), self.tile_samples)
             self.closed += len(parts) - 1
-            groups += parts
+            if len(parts) == 1 and len(old):
+                self._extend(old, mine)
+            else:
+                groups += parts
         self._arrange(groups)
+
+    def _extend(self, old: Tensor, new: Tensor) -> None:
+        """A block gains samples: the old rows of U, W and λ stay, so that (h_B, G_B) is replaced by adding new ones."""
+        memory, rows, features = self.memory, self.basis.size, self.basis.features
+        places, factor = self.remembered_places(self.theta), memory.factor(old)
+        raw, fresh = memory.raw[old, :rows].mT, memory.raw[new, :rows].mT
+        shared = self.basis.kernel(places[old], places[new]) - raw[features:].mT @ fresh[features:]
+        known = solve_lower(factor, shared)  # (n, k)
+        gamma = self.basis.kernel(places[new], places[new]) - fresh[features:].mT @ fresh[features:] - known.mT @ known
+        gamma.diagonal().add_(self.own_noise(self.theta)[new])
+        root, _ = cholesky(gamma)
+        white = solve_lower(root, (fresh - memory.white(rows)[:, old] @ known).mT).mT
+        lam = solve_lower(root, memory.y[new] - known.mT @ memory.lam[old])
+        self._replace(new, white, lam)
+        n, k = known.shape
+        memory.chain[new] = 0.0
+        memory.chain[new, :n] = known.mT
+        memory.chain[new, n: n + k] = root
+        self._forget_copies(old)
+        memory.block[new] = float(memory.block[old[0]])
 
     def _arrange(self, groups: list) -> None:
         """Replace whole blocks by new ones of the same samples. groups: indices, oldest first, or (indices, −1).
@@ -102,23 +125,33 @@ class TileMap(AnytimeMap):
             return
         memory, rows = self.memory, self.basis.size
         groups = [g if isinstance(g, tuple) else (g, None) for g in groups]
-        number = float(memory.block.max()) + 1.0
+        noise, places, raw = self.own_noise(self.theta), self.remembered_places(self.theta), memory.raw
+        made = [whiten_block(self.basis.kernel, places[part], raw[part, :rows].mT, self.basis.features, noise[part],
+                             memory.y[part]) for part, _ in groups]
         everyone = torch.cat([part for part, _ in groups])
-        gone = set(memory.block[everyone].tolist())
-        self._blocks = {known: block for known, block in self._blocks.items() if known not in gone}
-        self.sites.subtract(memory.white(rows)[:, everyone], memory.beta[everyone], memory.lam[everyone])
-        noise, places = self.own_noise(self.theta), self.remembered_places(self.theta)
-        raw, y, white = memory.raw, memory.y, memory.white(rows)  # views, all of them
-        lam, chain, block = memory.lam, memory.chain, memory.block
-        for part, fixed in groups:
-            factor, white[:, part], lam[part] = whiten_block(self.basis.kernel, places[part], raw[part, :rows].mT,
-                                                             self.basis.features, noise[part], y[part])
+        self._forget_copies(everyone)
+        self._replace(everyone, torch.cat([white for _, white, _ in made], 1), torch.cat([lam for _, _, lam in made]))
+        number, chain, block = float(memory.block.max()) + 1.0, memory.chain, memory.block
+        for (part, fixed), (factor, _, _) in zip(groups, made):
             chain[part] = 0.0
             chain[part, : len(part)] = factor
             block[part] = number if fixed is None else fixed
             number += 1.0
-        self.sites.add(memory.white(rows)[:, everyone], memory.beta[everyone], memory.lam[everyone])
+
+    def _replace(self, which: Tensor, white: Tensor, lam: Tensor) -> None:
+        """Subtract from the sites what the samples put in, exactly as it stands, and add what they put in now."""
+        memory, rows = self.memory, self.basis.size
+        beta = memory.beta[which]
+        self.sites.subtract(memory.white(rows)[:, which], beta, memory.lam[which])
+        self.sites.add(white, beta, lam)
+        memory.white(rows)[:, which] = white
+        memory.lam[which] = lam
         self._posterior = None
+
+    def _forget_copies(self, which: Tensor) -> None:
+        """The blocks of these samples change: posteriors that come shall not be given the old ones."""
+        gone = set(self.memory.block[which].tolist())
+        self._blocks = {known: block for known, block in self._blocks.items() if known not in gone}
 
     # --- the basis and θ change -----------------------------------------------------------------------------------
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
@@ -167,7 +200,7 @@ class TileMap(AnytimeMap):
 
     # --- test conditional, fantasies, files -----------------------------------------------------------------------
     def leverage(self, white: Tensor) -> Tensor:
-        factor, _ = carry.cholesky(self.sites.precision)  # not the posterior: its blocks are about to change
+        factor, _ = cholesky(self.sites.precision)  # not the posterior: its blocks are about to change
         return solve_lower(factor, white).square().sum(0)
 
     def _local(self) -> dict:
