@@ -83,19 +83,49 @@ def test_commands_say_when_rosbags_is_missing():
     assert done.returncode == 2 and "pip install rosbags" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_message_packages_are_in_the_manifest():
-    """Whatever gp_mapping/ros and launch/ import from ROS is a dependency that rosdep can install, tf2_ros aside."""
-    named = {e.text for e in MANIFEST.iter("exec_depend")}
-    used = set()
-    for path in [*(ROOT / "gp_mapping" / "ros").rglob("*.py"), *(ROOT / "launch").glob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
+OPTIONAL = {"grid_map_msgs", "nav2_msgs"}  # used where installed; package.xml says so
+ROSDEP = {"torch": "python3-torch", "numpy": "python3-numpy", "scipy": "python3-scipy", "yaml": "python3-yaml",
+          "matplotlib": "python3-matplotlib", "mpl_toolkits": "python3-matplotlib", "tqdm": "python3-tqdm",
+          "pytest": "python3-pytest", "hypothesis": "python3-hypothesis"}
+PIP_ONLY = {"rosbags", "gpytorch"}  # no apt package: README.md and requirements/ name them
+
+
+def imported(*folders: str) -> set[str]:
+    """First parts of what is imported there, and packages of message types that are named in strings."""
+    found = set()
+    for path in (p for folder in folders for p in (ROOT / folder).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
             names = ([a.name for a in node.names] if isinstance(node, ast.Import)
                      else [node.module or ""] if isinstance(node, ast.ImportFrom) else [])
-            used |= {name.split(".")[0] for name in names}
-    ours = {n for n in used if n == "rclpy" or n.startswith(("launch", "ament_"))
-            or n.endswith(("_msgs", "_srvs", "_interfaces"))}
-    optional = {"grid_map_msgs", "tf2_msgs"}
-    assert ours - optional <= named, f"missing in package.xml: {sorted(ours - optional - named)}"
+            found |= {name.split(".")[0] for name in names}
+        if "test" not in folders:  # which makes some up
+            found |= set(re.findall(r'"(\w+)/(?:msg|srv|action)/\w+"', text))
+    return found
+
+
+def test_dependencies_are_what_is_imported():
+    """rosdep installs what is imported, no less and no more; what it cannot install is named elsewhere."""
+    ours = {p.stem for folder in ("gp_mapping", "test", "benchmark") for p in (ROOT / folder).rglob("*.py")}
+    ours |= {"gp_mapping", "benchmark"} | set(sys.stdlib_module_names) | PIP_ONLY | OPTIONAL
+    named = {kind: {e.text for e in MANIFEST.iter(kind)} for kind in ("exec_depend", "test_depend")}
+    run, test = ({ROSDEP.get(name, name) for name in imported(*folders) - ours}
+                 for folders in (("gp_mapping", "launch"), ("test",)))
+    assert run <= named["exec_depend"], f"missing in package.xml: {sorted(run - named['exec_depend'])}"
+    left = test - set().union(*named.values())
+    assert not left, f"missing in package.xml as test_depend: {sorted(left)}"
+    unused = named["exec_depend"] - run - (test & {"lifecycle_msgs"})  # rclpy serves those, and only tests name them
+    assert not unused and named["test_depend"] <= test, f"in package.xml and not imported: {sorted(unused)}"
+    assert all(name in (ROOT / "package.xml").read_text() for name in OPTIONAL)
+
+
+def test_pip_installs_what_is_imported():
+    """install_requires, by the names under which they are imported."""
+    pip = {"PyYAML": "yaml"}
+    wanted = {re.match(r"\w+", line)[0] for line in ast.literal_eval(setup_arguments()["install_requires"])}
+    wanted = {pip.get(name, name) for name in wanted}
+    third = (imported("gp_mapping") & (set(ROSDEP) | PIP_ONLY)) - {"mpl_toolkits"}
+    assert third == wanted, f"setup.py asks for {sorted(wanted)}, gp_mapping imports {sorted(third)}"
 
 
 def test_installed_files_exist_and_are_all_installed():
