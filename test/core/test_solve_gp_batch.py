@@ -13,6 +13,9 @@ from gp_mapping import Samples
 from gp_mapping.core.hyper import Theta
 from gp_mapping.core.inducing import Basis
 from gp_mapping.core.likelihoods import Gaussian
+from gp_mapping.core.likelihoods_discrete import Poisson as Counts
+from gp_mapping.core.models.dual_svgp import DualSVGP
+from gp_mapping.core.models.natural_gradient import refresh
 from gp_mapping.core.models.solve_gp import SolveGP
 from gp_mapping.core.models.solve_gp_batch import BatchTrainer
 from gp_mapping.core.models.solve_gp_bounds import Blocks, bound, collapsed_bound, optimal_blocks
@@ -148,8 +151,8 @@ def test_counts_are_trained_to_the_optimum_of_their_bound(orthogonal):
     y = rng.poisson(np.exp(1.0 + np.sin(2 * x[:, :1]) * np.cos(1.5 * x[:, 1:]))).astype(float)
     model = SolveGP(Theta(0.8, 1.0, 1.0, 2.0), max_inducing=12, max_orthogonal=orthogonal, tolerance=1e-4,
                     likelihood=Poisson())
-    trainer, values = BatchTrainer(model, Samples(x, y), minibatch=25, rate=0.5), []
-    for _ in range(40):
+    trainer, values = BatchTrainer(model, Samples(x, y), minibatch=40, rate=0.7), []
+    for _ in range(20):
         trainer.epoch()
         values.append(trainer.evidence())
     assert values[0] < values[1] < values[2] <= values[-1] + 1e-9 and len(model.basis) == 12 + orthogonal
@@ -164,6 +167,36 @@ def test_counts_are_trained_to_the_optimum_of_their_bound(orthogonal):
     assert trainer.evidence() == pytest.approx(float(eight(trainer.blocks)), rel=1e-12)
 
 
+def test_a_stream_of_counts_ends_where_the_batch_does():
+    """Natural gradients in the stream, then sweeps over the memory: the optimum of the same bound (8)."""
+    rng = np.random.default_rng(2)
+    x, _ = drive(120)
+    y = rng.poisson(np.exp(1.0 + np.sin(2 * x[:, :1]) * np.cos(1.5 * x[:, 1:]))).astype(float)
+    settings = {"inducing_inputs": Z[:12], "orthogonal_inputs": O, "likelihood": Counts()}
+    theta = Theta(0.8, 1.0, 1.0, 2.0)
+    stream, trained = SolveGP(theta, **settings), SolveGP(theta, **settings)
+    feed(stream, Samples(x, y), 10)
+    trainer = BatchTrainer(trained, Samples(x, y), minibatch=40, rate=0.7)
+    for _ in range(25):
+        refresh(stream)
+        trainer.epoch()
+    got, expected = stream.predict(PLACES), trained.predict(PLACES)
+    close(got.mean, expected.mean, 1e-6, "mean")
+    close(got.variance, expected.variance, 1e-6, "variance")
+
+
+def test_without_orthogonal_inputs_a_stream_of_counts_is_the_dual_svgp_s():
+    x, _ = drive(100)
+    y = np.random.default_rng(1).poisson(2.0 + np.sin(2 * x[:, :1])).astype(float)
+    theta = Theta(0.8, 1.0, 1.0, 2.0)
+    mine, its = (SolveGP(theta, max_inducing=20, max_orthogonal=0, likelihood=Counts()),
+                 DualSVGP(theta, max_inducing=20, likelihood=Counts()))
+    for field in (mine, its):
+        feed(field, Samples(x, y), 10)
+    close(mine.predict(PLACES).mean, its.predict(PLACES).mean, 1e-12, "mean")
+    close(mine.predict(PLACES).variance, its.predict(PLACES).variance, 1e-12, "variance")
+
+
 def test_hyperparameters_follow_the_bound():
     """From a poor start Adam finds about what made the data, and the bound grows by far."""
     x, y = drive(400)
@@ -171,7 +204,7 @@ def test_hyperparameters_follow_the_bound():
     gram = covariance(x, x, "matern52", 0.6, 10.0) + 1e-9 * np.eye(400)
     y = 48 + np.linalg.cholesky(gram) @ rng.normal(0, 1, (400, 1)) + rng.normal(0, 1.0, (400, 1))
     model = SolveGP(Theta(0.3, 4.0, 3.0, 20.0), max_inducing=40, max_orthogonal=60, tolerance=1e-3, scale=UT)
-    trainer = BatchTrainer(model, samples(x, y), minibatch=100, learn=True, learning_rate=0.05)
+    trainer = BatchTrainer(model, samples(x, y), minibatch=100, learn=True, learning_rate=0.08)
     trainer.epoch()
     first = trainer.evidence()
     for _ in range(20):

@@ -51,8 +51,8 @@ class BatchTrainer:
         model.samples, model.rest_empty, model.rest_own_noise = len(self.x), False, not bool((self.own > 0).any())
         self.lam = torch.zeros_like(self.y)
         self.beta = torch.zeros_like(self.own)
-        self.vector = model.theta.vector()[:_LEARNED].to(self.x.device).requires_grad_(True)
-        self._adam = torch.optim.Adam([self.vector], lr=learning_rate)
+        self.learning_rate, self.steps = learning_rate, 0
+        self._moments = torch.zeros(2, _LEARNED, dtype=torch.float64)
 
     @property
     def blocks(self) -> Blocks:
@@ -116,26 +116,26 @@ class BatchTrainer:
     def _ascend(self, some: Tensor) -> None:
         """One step of Adam on the minibatch's estimate of bound (8), q held in whitened coordinates."""
         model, own, q = self.model, self.own[some], self.blocks
+        old = model.theta.vector()
+        vector = old[:_LEARNED].to(self.x.device).requires_grad_(True)
         with torch.enable_grad():
-            self._adam.zero_grad()
-            try:
-                white, residual = self.features(self.vector, some)
-            except torch.linalg.LinAlgError:
-                return  # θ at which the inputs are collinear: this step is left out
-            noise = torch.where(own > 0, own, self.vector[2].exp()) + self.extra[some]
+            white, residual = self.features(vector, some)
+            noise = torch.where(own > 0, own, vector[2].exp()) + self.extra[some]
             value = bound(q, model.likelihood, white, residual, self.y[some], noise, self.weight[some],
                           len(some) / len(self.x))
-            (-value / len(self.x)).backward()
-        if bool(torch.isfinite(self.vector.grad).all()):
-            before, old = self.vector.detach().clone(), model.theta
-            self._adam.step()
-            full = old.vector()
-            full[:_LEARNED] = self.vector.detach().cpu()
-            try:
-                model.place_inputs(model.basis.z, old.with_vector(full))
-            except NumericalError:
-                with torch.no_grad():
-                    self.vector.copy_(before)
+            (value / len(self.x)).backward()
+        gradient = vector.grad.cpu()
+        if not bool(torch.isfinite(gradient).all()):
+            return
+        self.steps += 1
+        self._moments[0].lerp_(gradient, 0.1)
+        self._moments[1].lerp_(gradient.square(), 0.001)
+        mean, square = self._moments[0] / (1 - 0.9**self.steps), self._moments[1] / (1 - 0.999**self.steps)
+        old[:_LEARNED] += self.learning_rate * mean / (square.sqrt() + 1e-8)
+        try:
+            model.place_inputs(model.basis.z, model.theta.with_vector(old))
+        except NumericalError:
+            return  # θ at which the inputs are collinear: this step is left out
 
     @torch.no_grad()
     def _sum_again(self) -> None:
