@@ -34,7 +34,8 @@ class Calibration:
     """corrected = soft (m − hard). planar: found in the plane with this normal only, and along it nothing is changed.
 
     hard: (3,) T.  soft: (3, 3).  normal: (3,) in the sensor's axes.  field: |b| in the plane or in space after it, T.
-    before, after: rms of the strength's relative deviation from its mean.  used, readings: how many.
+    before, after: rms deviation of the strength (planar: of the part in the plane) from its own mean, as a share of
+    field: of the readings as they came, and corrected.  used, readings: how many.
     turned: share of directions that were seen, of the circle or of the sphere.
     """
 
@@ -85,9 +86,9 @@ def calibrate(readings) -> Calibration:
                                "the spot, away from steel, for two full turns")
     turned = _turned(corrected, planar)
     full = soft if not planar else basis.T @ soft @ basis + np.outer(normal, normal)
-    raw = np.linalg.norm(local - (local.mean(0) if planar else 0.0), axis=1)
+    raw = np.linalg.norm(local, axis=1)
     return Calibration(hard=basis.T @ hard, soft=full, planar=planar, normal=normal, field=float(strength.mean()),
-                       before=float(raw.std() / raw.mean()), after=after, used=len(points), readings=len(readings),
+                       before=float(raw.std() / strength.mean()), after=after, used=len(points), readings=len(readings),
                        turned=turned)
 
 

@@ -120,3 +120,13 @@ def test_a_drive_through_a_changing_field_is_refused():
     strength = 1.0 + 0.4 * np.sin(np.linspace(0, 25, 600)) + 0.2 * chance.standard_normal(600)
     with pytest.raises(CalibrationError, match="field itself changes|turn"):
         calibrate(read(turning(), distort=np.eye(3), hard=np.zeros(3)) * strength[:, None])
+
+
+@pytest.mark.parametrize("hard", [0.0, 5e-6, 60e-6])
+def test_before_is_what_the_map_would_have_seen(hard):
+    """A planar robot's strength before the correction: with its hard iron, not about the middle of the circle."""
+    readings = read(turning(), 0.0, hard=np.array([hard, 0.0, 0.0]), distort=np.eye(3))
+    found, strength = calibrate(readings), np.linalg.norm(readings[:, :2], axis=1)
+    assert found.planar and found.field == pytest.approx(20e-6, rel=1e-3) and found.after < 1e-3
+    assert found.before == pytest.approx(strength.std() / 20e-6, rel=0.05, abs=1e-3)
+    assert found.before >= found.after or hard == 0.0
