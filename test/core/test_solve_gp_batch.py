@@ -198,7 +198,10 @@ def test_without_orthogonal_inputs_a_stream_of_counts_is_the_dual_svgp_s():
 
 
 def test_hyperparameters_follow_the_bound():
-    """From a poor start Adam finds about what made the data, and the bound grows by far."""
+    """From a poor start the noise is found, ℓ and s move towards what made the data, and the bound grows by far.
+
+    ℓ and s trade against each other: along that ridge Adam creeps, since q is held in whitened coordinates.
+    """
     x, y = drive(400)
     rng = np.random.default_rng(0)
     gram = covariance(x, x, "matern52", 0.6, 10.0) + 1e-9 * np.eye(400)
@@ -207,11 +210,11 @@ def test_hyperparameters_follow_the_bound():
     trainer = BatchTrainer(model, samples(x, y), minibatch=100, learn=True, learning_rate=0.08)
     trainer.epoch()
     first = trainer.evidence()
-    for _ in range(20):
+    for _ in range(15):
         trainer.epoch()
     found = model.theta
     assert trainer.evidence() > first + 50
-    assert 0.35 < found.lengthscale < 1.0 and 5 < found.signal < 20 and 0.85 < found.noise < 1.15, found
+    assert 0.38 < found.lengthscale < 0.7 and 4.5 < found.signal < 11 and 0.9 < found.noise < 1.15, found
 
 
 def test_a_map_that_has_seen_samples_is_refused():

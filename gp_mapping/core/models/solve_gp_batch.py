@@ -31,7 +31,8 @@ class BatchTrainer:
     """Trains an empty SolveGP on a data set; afterwards it is a map like any other, and may go on with a stream.
 
     minibatch: samples in a step.  rate: ρ of the natural gradient.  learn: θ too (ℓ, s, s_p), by Adam with that
-    learning_rate.  The map's own seed draws the minibatches.
+    learning_rate; where ℓ and s trade against each other that takes many epochs.  The map's own seed draws the
+    minibatches.
     """
 
     def __init__(self, model: SolveGP, data: Samples, *, minibatch: int = 256, rate: float = 1.0, learn: bool = False,
