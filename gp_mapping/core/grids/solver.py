@@ -81,8 +81,8 @@ class _System:
 
     def __init__(self, grid: GridSites, stationary: Stationary, kernel: KernelGrid, prior: Tensor):
         diagonal = grid.stencil[:, 0]
-        # what subtracting has left of nothing is no sample
-        self.held = (diagonal > 1e-13 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
+        # β w² of a weight that is next to nothing still counts
+        self.held = (diagonal > 1e-18 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
         self.kernel, self.shape, self.use = kernel, grid.shape, prior > 0
         self.matrix, self.prior = stencil_matrix(grid, self.held), prior
         self.border, self.features = grid.border[self.held] * self.use, grid.features * self.use
@@ -102,10 +102,10 @@ class _System:
     def precondition(self, r: Tensor, r_f: Tensor, z: Tensor, z_f: Tensor):
         """dp, d = K dp, d_f: the residual r with z = K r, z_f = S r_f, less what the coarse space has of it."""
         numbers = self.coarse.numbers
-        c = self.coarse.inner @ torch.cat([z[numbers], r_f])
+        less, less_f = self.coarse.correction(z[numbers], r_f)
         dp = r.clone()
-        dp[numbers] -= c[:-3]
-        return dp, self.spread(dp).reshape(-1)[self.held], z_f - c[-3:]
+        dp[numbers] -= less
+        return dp, self.spread(dp).reshape(-1)[self.held], z_f - less_f
 
     def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
         """(K⁻¹ + G)u + B f with p = K⁻¹u, and Bᵀu + (S⁻¹ + F)f."""
