@@ -155,7 +155,10 @@ class MapSession:
         velocity, heading = (None if c is None else torch.as_tensor(c, dtype=torch.float64)
                              for c in (velocity, heading))
         p = self.map.predict(x, velocity, heading)
-        return replace(p, noise_variance=torch.full_like(p.noise_variance, self.noise_variance))
+        noise = torch.full_like(p.noise_variance, self.noise_variance)
+        if bool((p.noise_variance != p.noise_variance[0]).any()):  # components differ: what scores say is their mean
+            noise = noise * p.noise_variance / p.noise_variance.mean()
+        return replace(p, noise_variance=noise)
 
     @torch.no_grad()
     def render(self, budget: int | None = None) -> FieldGrid:
