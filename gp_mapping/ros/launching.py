@@ -11,8 +11,6 @@ from launch.actions import DeclareLaunchArgument, LogInfo
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from gp_mapping.intake import SENSOR_TYPES
-
 __all__ = ["OUTPUT_TOPICS", "argument", "flag", "mapping_actions", "names", "our_node", "rviz_actions", "value"]
 
 PATIENCE = "30"  # s
@@ -100,6 +98,7 @@ def _remappings(context) -> list[tuple[str, str]]:
     """Input names of the node to topics. Of those of all sensors and poses it has just the ones that it was set to."""
     inputs = {"magnetic_field": "magnetic_field_topic", "odometry": "odometry_topic", "map": "map_topic"}
     if value(context, "sensor_topic"):
+        from gp_mapping.intake import SENSOR_TYPES  # not above: it brings torch, and a launch should start at once
         inputs |= dict.fromkeys(SENSOR_TYPES, "sensor_topic")
     if value(context, "pose_topic"):
         inputs |= {"pose": "pose_topic"}

@@ -61,6 +61,9 @@ def test_shared_code_reads_arguments_that_some_launch_file_has():
     text = (ROOT / "gp_mapping" / "ros" / "launching.py").read_text()
     assert set(re.findall(r'(?:value|flag)\(context, "(\w+)"\)', text)) <= declared
     assert set(re.findall(r'"(\w+_topic)"', text)) <= declared
+    tree = ast.parse(text)
+    top = {n.module for n in tree.body if isinstance(n, ast.ImportFrom)}
+    assert not any(module.startswith("gp_mapping") for module in top), "a launch would wait for torch"
 
 
 def test_rviz_shows_latched_topics_of_ours_with_fixed_bounds():
@@ -74,6 +77,8 @@ def test_rviz_shows_latched_topics_of_ours_with_fixed_bounds():
     for display in ours.values():
         assert display["Topic"]["Durability Policy"] == "Transient Local"
         assert display["Topic"]["Reliability Policy"] == "Reliable"
+    assert {d["Class"].split("/")[1] for d in manager["Displays"]} >= {"Odometry", "TF", "Grid", "Pose", "MarkerArray"}
+    assert manager["Views"]["Current"]["Class"].endswith("TopDownOrtho")
     clouds = [d for d in manager["Displays"] if d["Class"].endswith("PointCloud2")]
     assert {d["Channel Name"] for d in clouds} == {"mean", "stddev"}
     assert all(not d["Autocompute Intensity Bounds"] and 0 <= d["Min Intensity"] < d["Max Intensity"] < 1e-3
