@@ -1,6 +1,6 @@
 """SOLVE-GP's claim on streaming maps: near an SVGP with M + M₂ inputs for about twice the cost of one with M?
 
-`python -m benchmark.solve_gp [--quick]` prints the tables of docs/models.md. One thread, processor time; θ given.
+`python -m benchmark.solve_gp [--quick] [--large]` prints the tables of docs/models.md. One thread, processor time; θ given.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -125,7 +126,7 @@ def protocol_p(quick: bool) -> list[Table]:
                  batches, test[::5], NOISE, 0.002, SIZES[:4] if quick else SIZES + UNEVEN)
 
 
-def survey(quick: bool) -> list[Table]:
+def survey(quick: bool, large: bool = False) -> list[Table]:
     """300 000 samples on lanes 0.1 m apart over 8 m × 8 m, averaged by 40 into cells."""
     count, side, average = (30_000, 2.5, 40) if quick else (300_000, 8.0, 40)
     field, g = worlds.RandomField(3), torch.Generator().manual_seed(4)
@@ -140,16 +141,17 @@ def survey(quick: bool) -> list[Table]:
     batches = [cells[i: i + 100] for i in range(0, len(cells), 100)]
     theta = Theta(worlds.LENGTHSCALE, 12.0, 0.15, 20.0)
     return table(f"Survey: {count} samples over {side:g} m × {side:g} m in batches of 100 cells", theta, batches, test,
-                 0.25, 0.005, SIZES[:4] if quick else SIZES + LARGE)
+                 0.25, 0.005, SIZES[:4] if quick else SIZES + LARGE * large)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--large", action="store_true", help="the survey with 800 + 800 and 1600 inputs too")
     parser.add_argument("--only", choices=("recordings", "survey"))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    for name, part in (("recordings", protocol_p), ("survey", survey)):
+    for name, part in (("recordings", protocol_p), ("survey", partial(survey, large=args.large))):
         if args.only in (None, name):
             try:
                 for made in part(args.quick):
