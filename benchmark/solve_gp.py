@@ -1,6 +1,6 @@
 """SOLVE-GP's claim on streaming maps: near an SVGP with M + M₂ inputs for about twice the cost of one with M?
 
-`python -m benchmark.solve_gp [--quick] [--large]` prints the tables of docs/models.md. One thread, processor time; θ given.
+`python -m benchmark.solve_gp [--quick] [--large]` prints the tables of docs/models.md. One thread, processor time.
 """
 
 from __future__ import annotations
