@@ -144,7 +144,7 @@ class Softmax(NonGaussian):
         epsilon, weights = nodes(variance, 1.0)
         low = (mean - 6.5 * deviation).max(1).values - 4.0  # below, the largest is never
         high = (mean + 6.5 * deviation).max(1).values + 22.0
-        count = max(32, math.ceil(float((high - low).max()) / 0.5)) if len(mean) else 32
+        count = max(32, math.ceil(float((high - low).detach().max()) / 0.5)) if len(mean) else 32
         u = low[:, None] + (high - low)[:, None] * torch.linspace(0, 1, count, dtype=mean.dtype, device=mean.device)
         step = (high - low)[:, None] / (count - 1)
         rise = (mean[:, :, None] - u[:, None, :])[..., None] + deviation[:, :, None, None] * epsilon  # f_c − u

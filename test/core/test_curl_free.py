@@ -16,6 +16,8 @@ from gp_mapping.core.vector_theta import VectorTheta
 from gp_mapping.mapping.session import MapSession
 
 POTENTIALS = ("harmonic", "free")
+
+
 def built(potential="harmonic", n=60, **settings):
     field = create_map("curl_free", potential=potential, **(SETTINGS | settings))
     feed(field, samples(*drive(n)), 20)
