@@ -13,6 +13,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "cost": "time and memory of an update against M, n and threads, beside a floor",
          "render": "512 × 512 mean and standard deviation, in full and after a batch",
          "honesty": "simulated robots with known faults, coverage at every level, changes, gross errors",
+         "wiski": "the matrix-free WISKI: update, refresh, errors, protocol P",
          "live": "processor time that a 100 Hz sensor and a 10 Hz map take of a core"}
 
 

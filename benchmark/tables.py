@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["Goal", "Part", "Table", "document", "load_parts", "save_part"]
 
-ORDER = ("accuracy", "cost", "render", "live", "honesty")
+ORDER = ("accuracy", "cost", "render", "live", "honesty", "wiski")
 
 
 @dataclass

@@ -5,24 +5,28 @@ from pathlib import Path
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from gp_mapping.ros.launching import argument, mapping_actions, value
+from gp_mapping.ros.launching import argument, flag, mapping_actions
 
 SHARE = Path(__file__).resolve().parent.parent
 
 
 def _setup(context):
-    return mapping_actions(context, SHARE, use_sim_time=value(context, "use_sim_time").lower() == "true")
+    return mapping_actions(context, SHARE, use_sim_time=flag(context, "use_sim_time"))
 
 
 def generate_launch_description():
     return LaunchDescription([
         argument("params", "", "parameter file; empty: config/mapping.yaml of this package"),
-        argument("autostart", "", "false leaves configure and activate to a lifecycle manager; empty: as in params"),
-        argument("model", "", "the map's model, over what params says: dual_svgp, exact"),
+        argument("model", "", "the map's model, over what params says; its file in config/models comes before params"),
         argument("namespace", "", "namespace of the node and of its relative topics"),
-        argument("magnetic_field_topic", "", "sensor_msgs/MagneticField to map; empty: magnetic_field"),
+        argument("sensor", "", "what is mapped (magnetic_field, temperature, range, scalar, ...); empty: as in params"),
+        argument("sensor_topic", "", "where that sensor's messages are; empty: the sensor's name"),
+        argument("magnetic_field_topic", "", "the same for sensor_msgs/MagneticField; empty: magnetic_field"),
+        argument("pose_source", "", "odometry, pose, pose_with_covariance or tf; empty: as in params"),
+        argument("pose_topic", "", "PoseStamped or PoseWithCovarianceStamped; empty: pose"),
         argument("odometry_topic", "", "nav_msgs/Odometry with the robot's pose; empty: odometry"),
         argument("map_topic", "", "nav_msgs/OccupancyGrid with the free space, for suggestions; empty: map"),
+        argument("autostart", "", "false leaves configure and activate to a lifecycle manager; empty: as in params"),
         argument("use_sim_time", "false", "take time from /clock"),
         argument("rviz", "false", "start RViz: true, false, auto (where it is installed)"),
         OpaqueFunction(function=_setup),

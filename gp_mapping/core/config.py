@@ -38,12 +38,16 @@ def check_settings(settings) -> None:
 class MapSettings:
     """All settings of model, noise, learning and grid. Standard deviations and lengths are SI (tesla, metres)."""
 
-    model: str = setting("dual_svgp", "the map's model", choices=("dual_svgp", "solve_gp", "wiski", "exact", "sor", "dtc",
-                                                                "fitc", "fic", "pitc", "pic"))
+    model: str = setting("dual_svgp", "the map's model",
+                         choices=("dual_svgp", "solve_gp", "wiski", "exact", "sor", "dtc", "fitc", "fic", "pitc", "pic",
+                                  "curl_free"))
     kernel: str = setting("matern52", "covariance function", choices=("rbf", "matern12", "matern32", "matern52"))
     likelihood: str = setting("gaussian", "what a measurement is: the field's value; the same with gross errors; "
                               "whether it lies above `threshold`; a count; one of `classes`",
                               choices=("gaussian", "student_t", "bernoulli", "poisson", "softmax"))
+    potential: str = setting("harmonic", "model curl_free: what the field is the gradient of; harmonic: without "
+                             "divergence as well, as where there is neither current nor iron; free: of `kernel`",
+                             choices=("harmonic", "free"))
     threshold: float = setting(0.5, "likelihood bernoulli: what is asked is whether a measurement exceeds this; 0.5 "
                                "for labels 0 and 1", "SI", -1e15, 1e15)
     degrees_of_freedom: float = setting(4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0)

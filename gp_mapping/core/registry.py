@@ -12,10 +12,13 @@ from gp_mapping.core.hyper import Theta
 from gp_mapping.core.likelihoods_all import make_learner, make_likelihood
 from gp_mapping.core.models.anytime import MEMBERS, AnytimeMap
 from gp_mapping.core.models.anytime_tiles import TileMap
+from gp_mapping.core.models.curl_free import CurlFree
+from gp_mapping.core.models.curl_free_hyper import RowLearner
 from gp_mapping.core.models.dual_svgp import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp import SolveGP
 from gp_mapping.core.models.wiski import Wiski
+from gp_mapping.core.vector_theta import VectorTheta
 
 __all__ = ["build_map", "create_map", "model_names"]
 
@@ -54,9 +57,20 @@ def _exact(settings: MapSettings, theta: Theta, learner, extra: dict) -> ExactGP
                    scale=settings.field_scale, device=settings.device, **extra)
 
 
+def _curl_free(settings: MapSettings, theta: Theta, learner, extra: dict) -> CurlFree:
+    if "inducing_inputs" in extra:
+        raise ValueError("model curl_free chooses its inducing inputs: places and components")
+    sparse = _sparse(settings, None)
+    theta = VectorTheta.of(theta, potential=settings.potential)
+    if learner is not None:
+        prior = VectorTheta.of(learner.prior, potential=settings.potential)
+        sparse["learner"] = RowLearner(theta, prior, free=tuple(learner.free))
+    return CurlFree(theta, **sparse | {"memory_size": 3 * settings.memory_size}, **extra)
+
+
 _ANY_LIKELIHOOD = ("dual_svgp", "solve_gp")
 _MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "wiski": _wiski, "exact": _exact,
-           **dict.fromkeys(MEMBERS, _anytime)}
+           "curl_free": _curl_free, **dict.fromkeys(MEMBERS, _anytime)}
 
 
 def model_names() -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from gp_mapping.core.change import Change, ChangeDetector, student_weight
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.models.wiski_posterior import WiskiPosterior
 from gp_mapping.core.noise import PredictiveNoise
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.types import Samples
@@ -149,7 +150,7 @@ class OneStepAhead:
                 "last": None if self._last is None else list(self._last),
                 # the exact model's posteriors are not kept: scores pause for score_distance after its resume
                 "snapshots": [{"at": at, "posterior": p.state_dict()} for at, p in self._snapshots
-                              if isinstance(p, Posterior)]}
+                              if isinstance(p, Posterior | WiskiPosterior)]}
 
     def load_state_dict(self, state: dict, device) -> None:
         self.noise.load_state_dict(state["noise"])
@@ -160,5 +161,10 @@ class OneStepAhead:
         self.fitted, self._fresh = state["fitted"], int(state["fresh"])
         self._picked = [(p["x"], p["y"], p["length"], p["heading"]) for p in state["picked"]]
         self._last = None if state["last"] is None else tuple(state["last"])
-        self._snapshots.extend((s["at"], Posterior.from_state_dict(s["posterior"], device))
+        self._snapshots.extend((s["at"], _kind(s["posterior"]).from_state_dict(s["posterior"], device))
                                for s in state["snapshots"])
+
+
+def _kind(state: dict) -> type:
+    """Whose posterior was saved: a lattice's mean has no inducing inputs."""
+    return Posterior if "z" in state else WiskiPosterior

@@ -159,7 +159,9 @@ class MapSession:
                              for c in (velocity, heading))
         p = self.map.predict(x, velocity, heading)
         noise = torch.full_like(p.noise_variance, self.noise_variance)
-        if not self.settings.local_scale:
+        if bool((p.noise_variance != p.noise_variance[0]).any()):  # components differ: what scores say is their mean
+            noise = noise * p.noise_variance / p.noise_variance.mean()
+        if not self.settings.local_scale or not len(self.scores.local):
             return replace(p, noise_variance=noise)
         scale = torch.from_numpy(self.scores.local.at(x.cpu())).to(p.mean)[:, None]
         return replace(p, variance=p.variance * scale, noise_variance=noise * scale)

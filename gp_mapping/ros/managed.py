@@ -45,6 +45,14 @@ class ManagedNode(LifecycleNode):
     def on_shutdown(self, state) -> TransitionCallbackReturn:
         return self._step("shutdown")
 
+    def trigger_shutdown(self) -> TransitionCallbackReturn:
+        """As rclpy's, but an answer, as to any other transition that is not possible, where the node is finalized."""
+        try:
+            return super().trigger_shutdown()
+        except rclpy_implementation.RCLError as error:
+            self.get_logger().error(f"shutdown is not possible in state {self.state!r}: {str(error).splitlines()[0]}")
+            return TransitionCallbackReturn.FAILURE
+
     def _step(self, name: str) -> TransitionCallbackReturn:
         try:
             getattr(self, name)()

@@ -97,12 +97,18 @@ def field_cloud(grid, header: Header) -> PointCloud2:
     height, width = known.shape
     columns = (grid.origin[0] + (np.arange(width) + 0.5) * grid.resolution).astype("<f4")
     rows = (grid.origin[1] + (np.arange(height) + 0.5) * grid.resolution).astype("<f4")
-    points = np.zeros((int(known.sum()), 4 + len(shown)), dtype="<f4")  # (N, F)
-    points[:, 0] = np.broadcast_to(columns, known.shape)[known]
-    points[:, 1] = np.repeat(rows, known.sum(1))
-    for i, values in enumerate(shown.values()):
-        points[:, 4 + i] = values[known]
-    points[:, 3] = points[:, 4]
+    counts = known.sum(1)
+    points, at = np.empty((int(counts.sum()), 4 + len(shown)), dtype="<f4"), 0  # (N, F)
+    for i in range(0, height, _ROWS):
+        there = known[i: i + _ROWS]
+        part = points[at: at + int(counts[i: i + _ROWS].sum())]
+        part[:, 0] = np.broadcast_to(columns, there.shape)[there]
+        part[:, 1] = np.repeat(rows[i: i + _ROWS], counts[i: i + _ROWS])
+        part[:, 2] = 0.0
+        for k, values in enumerate(shown.values()):
+            part[:, 4 + k] = values[i: i + _ROWS][there]
+        part[:, 3] = part[:, 4]
+        at += len(part)
     return cloud(points, (*CLOUD_FIELDS[:4], *shown), header)
 
 

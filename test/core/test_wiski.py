@@ -153,9 +153,10 @@ def test_windows_agree_with_the_whole(monkeypatch):
     wiski, exact = pair(n=400)
     places = torch.from_numpy(RNG.uniform(0.0, 3.0, (200, 2)))
     monkeypatch.setattr(windows, "_WHOLE", 50)
+    monkeypatch.setattr(windows, "_FULL", 60)
     monkeypatch.setattr(windows, "_MOST", 150)
     mean, worst, usual = agree(wiski, exact, places)
-    assert mean < 0.05 and worst < 0.03 and usual < 0.01
+    assert mean < 0.05 and worst < 0.04 and usual < 0.01
     joint = wiski.covariance(places[:40], places[:40]) / UT**2
     assert torch.allclose(joint.diagonal(), wiski.predict(places[:40]).variance[:, 0] / UT**2, rtol=1e-9)
     assert float(torch.linalg.eigvalsh(joint)[0]) > -1e-9

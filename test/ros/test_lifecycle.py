@@ -7,6 +7,7 @@ from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from nav_msgs.msg import OccupancyGrid
 from rclpy.lifecycle import TransitionCallbackReturn as Result
+from rclpy.parameter import Parameter
 from ros_helpers import QUICK, NodeProcess, Peer
 from std_srvs.srv import Trigger
 
@@ -83,6 +84,41 @@ def test_a_step_that_fails_is_said_and_can_be_tried_again(node_of, tmp_path, cap
     node.inputs.open = opened
     assert node.trigger_activate() == Result.SUCCESS and node.state == "active"
     assert node.trigger_shutdown() == Result.SUCCESS and node.state == "finalized" and node.exit_code == 0
+
+
+def test_a_wrong_parameter_fails_configure_and_can_be_set_right(node_of, capfd):
+    node, _ = node_of(started=False, resolution="fine", suggestion_kind="best")
+    assert node.trigger_configure() == Result.FAILURE and node.state == "unconfigured"
+    said = capfd.readouterr().err
+    assert "resolution: 'fine' is str, expected float, for example 0.05" in said and "'best' is not one of" in said
+    assert "Traceback" not in said
+    right = [Parameter("resolution", value=0.25), Parameter("suggestion_kind", value="variance")]
+    assert all(done.successful for done in node.set_parameters(right))
+    assert node.trigger_configure() == Result.SUCCESS and node.map_settings.resolution == 0.25
+    assert not node.set_parameters([Parameter("resolution", value=0.5)])[0].successful
+    assert node.trigger_cleanup() == Result.SUCCESS
+    assert node.set_parameters([Parameter("resolution", value=0.5)])[0].successful
+    assert node.trigger_configure() == Result.SUCCESS and node.map_settings.resolution == 0.5
+
+
+POSSIBLE = {"unconfigured": ({"configure", "shutdown"}, ()), "inactive": ({"activate", "cleanup", "shutdown"},
+                                                                          ("configure",)),
+            "active": ({"deactivate", "shutdown"}, ("configure", "activate")),
+            "finalized": (set(), ("configure", "shutdown"))}
+
+
+@pytest.mark.parametrize("state", POSSIBLE)
+def test_every_transition_that_is_not_possible_is_refused_and_changes_nothing(node_of, state):
+    possible, path = POSSIBLE[state]
+    node, _ = node_of(started=False)
+    for name in path:
+        assert getattr(node, f"trigger_{name}")() == Result.SUCCESS
+    for name in {"configure", "activate", "deactivate", "cleanup", "shutdown"} - possible:
+        assert getattr(node, f"trigger_{name}")() == Result.FAILURE and node.state == state
+    for name in sorted(possible):
+        assert getattr(node, f"trigger_{name}")() == Result.SUCCESS
+        break
+    assert (node.state != state) == bool(possible)
 
 
 @pytest.mark.parametrize("before", [[], ["configure"], ["configure", "activate"]])

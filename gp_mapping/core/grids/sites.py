@@ -10,6 +10,8 @@ Lattices are global: node k lies at k·spacing metres of the map's frame, and th
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -85,7 +87,7 @@ class GridSites:
     def box_for(self, x: Tensor) -> tuple[tuple[int, int], tuple[int, int]]:
         """(low, shape) of the least box of whole tiles that holds this one, and x (N, 2) with a margin."""
         units = self.units(x)
-        bounds = torch.stack([units.min(0).values, units.max(0).values]).floor().long().tolist()
+        bounds = [[math.floor(v) for v in row] for row in torch.stack(torch.aminmax(units, dim=0)).tolist()]
         low, high = [], []
         for d in range(2):
             first = self.first[d]
@@ -119,9 +121,9 @@ class GridSites:
         shape = torch.tensor(self.shape, device=self.device)
         return ((base - 1 >= low) & (base + 2 < low + shape)).all(1)
 
-    def weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat number of the first of x's sixteen nodes in the box (N,), and their weights (N, 16)."""
-        corner, weights = stencil_nodes(self.units(x))
+    def weights(self, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Flat number of the first of a place's sixteen nodes in the box (N,), and their weights (N, 16)."""
+        corner, weights = stencil_nodes(units)
         return (corner[:, 0] - self.low[0]) * self.shape[1] + (corner[:, 1] - self.low[1]), weights
 
     # --- sums -----------------------------------------------------------------------------------------------------
@@ -129,7 +131,8 @@ class GridSites:
         """Add samples inside the box: x, heading (N, 2), beta (N,), lam (N, C). Negative beta and lam take away."""
         if not len(x):
             return
-        first, weights = self.weights(x)
+        units = self.units(x)
+        first, weights = self.weights(units)
         mass, (a, b) = beta[:, None], self._pairs
         products = (weights * mass).index_select(1, a).mul_(weights.index_select(1, b))
         self.stencil.view(-1).scatter_add_(0, torch.add(self._numbers, first[:, None], alpha=len(OFFSETS)).view(-1),
@@ -143,7 +146,7 @@ class GridSites:
         self.features.add_(total[:, :FEATURES])
         self.linear.add_(total[:, FEATURES:])
         if lump:
-            half = 2.0 * (self.units(x) - self._low)
+            half = 2.0 * (units - self._low)
             square = half.floor()
             off = 0.5 * (half - square - 0.5)
             moment = off * mass

@@ -9,7 +9,6 @@ that |error of the mean at x| ≤ ‖residual‖ · posterior sd at x, everywher
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +19,7 @@ from gp_mapping.core.grids.sites import OFFSETS, GridSites
 from gp_mapping.core.grids.toeplitz import KernelGrid
 from gp_mapping.core.kernels import Stationary
 
-__all__ = ["Solution", "solve_mean", "stencil_matrix"]
+__all__ = ["Solution", "solve_mean"]
 
 
 @dataclass(frozen=True)
@@ -34,27 +33,26 @@ class Solution:
     iterations: int
 
 
-def stencil_matrix(grid: GridSites, held: Tensor) -> Tensor:
-    """G among the nodes `held` (n,), sorted flat numbers, as a sparse CSR matrix (n, n)."""
-    n, width, count = len(held), grid.shape[1], len(OFFSETS)
-    number = torch.full((grid.nodes,), -1, dtype=torch.long, device=held.device)
-    number[held] = torch.arange(n, device=held.device)
-    ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=held.device)
-    rows = grid.stencil[held]
-    # a node near the box's edge holds no sample (see _MARGIN): its stencil does not wrap
-    columns = number[(held[:, None] + ahead).clamp_(max=grid.nodes - 1)]
-    use = (columns >= 0) & (rows != 0)
-    i = torch.arange(n, device=held.device)[:, None].expand(-1, count)[use]
-    j, values = columns[use], rows[use]
-    off = i != j
-    index = torch.cat([torch.stack([i, j]), torch.stack([j[off], i[off]])], 1)
-    order = (index[0] * n + index[1]).argsort()
-    rows_sorted = index[0][order]
-    starts = torch.searchsorted(rows_sorted, torch.arange(n + 1, device=held.device))
-    with warnings.catch_warnings():  # torch calls its CSR "beta"; products with vectors are all that is asked of it
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(starts, index[1][order], torch.cat([values, values[off]])[order], (n, n),
-                                       check_invariants=False)
+class _Stencil:
+    """G among the nodes `held` (n,), sorted flat numbers: 49 neighbours and numbers a row, products by gathering."""
+
+    def __init__(self, grid: GridSites, held: Tensor):
+        n, width = len(held), grid.shape[1]
+        number = torch.full((grid.nodes,), n, dtype=torch.long, device=held.device)
+        number[held] = torch.arange(n, device=held.device)
+        ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=held.device)
+        # a node near the box's edge holds no sample (see _MARGIN in sites.py): nothing there wraps
+        after = (held[:, None] + ahead).clamp_(max=grid.nodes - 1)
+        before = (held[:, None] - ahead[1:]).clamp_(min=0)
+        behind = grid.stencil[before, torch.arange(1, len(OFFSETS), device=held.device)]
+        self.values = torch.cat([grid.stencil[held], behind], 1)
+        self.index = torch.cat([number[after], number[before]], 1).view(-1)
+        self.padded = torch.zeros(n + 1, dtype=torch.float64, device=held.device)  # what is not held is nought
+
+    def times(self, u: Tensor) -> Tensor:
+        """G u for u (n,)."""
+        self.padded[:-1] = u
+        return (self.padded.index_select(0, self.index).view(self.values.shape) * self.values).sum(1)
 
 
 def solve_mean(grid: GridSites, stationary: Stationary, kernel: KernelGrid, prior: Tensor, start_f: Tensor,
@@ -81,10 +79,10 @@ class _System:
 
     def __init__(self, grid: GridSites, stationary: Stationary, kernel: KernelGrid, prior: Tensor):
         diagonal = grid.stencil[:, 0]
-        # what subtracting has left of nothing is no sample
-        self.held = (diagonal > 1e-13 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
+        # β w² of a weight that is next to nothing still counts
+        self.held = (diagonal > 1e-18 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
         self.kernel, self.shape, self.use = kernel, grid.shape, prior > 0
-        self.matrix, self.prior = stencil_matrix(grid, self.held), prior
+        self.stencil, self.prior = _Stencil(grid, self.held), prior
         self.border, self.features = grid.border[self.held] * self.use, grid.features * self.use
         self.inverse = torch.where(self.use, 1.0 / prior.clamp_min(1e-300), 0.0)
         self.coarse = CoarseSpace(grid, stationary, self.held, prior)
@@ -102,14 +100,14 @@ class _System:
     def precondition(self, r: Tensor, r_f: Tensor, z: Tensor, z_f: Tensor):
         """dp, d = K dp, d_f: the residual r with z = K r, z_f = S r_f, less what the coarse space has of it."""
         numbers = self.coarse.numbers
-        c = self.coarse.inner @ torch.cat([z[numbers], r_f])
+        less, less_f = self.coarse.correction(z[numbers], r_f)
         dp = r.clone()
-        dp[numbers] -= c[:-3]
-        return dp, self.spread(dp).reshape(-1)[self.held], z_f - c[-3:]
+        dp[numbers] -= less
+        return dp, self.spread(dp).reshape(-1)[self.held], z_f - less_f
 
     def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
         """(K⁻¹ + G)u + B f with p = K⁻¹u, and Bᵀu + (S⁻¹ + F)f."""
-        return (p + self.matrix @ u + self.border @ f,
+        return (p + self.stencil.times(u) + self.border @ f,
                 (self.border.mT @ u + self.inverse * f + self.features @ f) * self.use)
 
 

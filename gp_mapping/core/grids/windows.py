@@ -19,7 +19,8 @@ from gp_mapping.core.linalg import cholesky, solve_lower
 __all__ = ["Lumps", "Window", "feature_covariance", "groups", "thinned"]
 
 _WHOLE = 700  # lumps up to which one window holds them all
-_MOST = 1200  # lumps of a window; beyond, it is halved, and in the end its rim thinned
+_FULL = 400  # lumps of a window; beyond, its rim is thinned
+_MOST = 1200  # beyond, it is halved, and in the end thinned further
 _HALO = 2.0  # lengthscales
 _FEATURE_LUMPS = 1000
 
@@ -96,6 +97,8 @@ def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
     places = x[index]
     low, high = places.min(0).values, places.max(0).values
     near = lumps.around(low, high)
+    if len(near) > _FULL:
+        near = _rim_thinned(near, low, high, 0.5 * lengthscale, 0.125 * lengthscale)
     if len(near) > _MOST:
         span, axis = (high - low).max(0)
         if float(span) > 0.25 * lengthscale:
@@ -103,12 +106,16 @@ def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
             yield from _split(lumps, x, index[left], lengthscale)
             yield from _split(lumps, x, index[~left], lengthscale)
             return
-        for reach, side in ((1.0, 0.125), (0.5, 0.25), (0.25, 0.25), (0.125, 0.25), (0.125, 0.5), (0.0, 0.5)):
-            outer = ((near.x < low - reach * lengthscale) | (near.x > high + reach * lengthscale)).any(1)
-            near = thinned(near, side * lengthscale, outer)
+        for reach, side in ((0.5, 0.25), (0.25, 0.125), (0.25, 0.25), (0.125, 0.25), (0.125, 0.5), (0.0, 0.5)):
+            near = _rim_thinned(near, low, high, reach * lengthscale, side * lengthscale)
             if len(near) <= _MOST:
                 break
     yield index, near
+
+
+def _rim_thinned(lumps: Lumps, low: Tensor, high: Tensor, reach: float, side: float) -> Lumps:
+    """Merged on squares of `side` where they lie beyond `reach` of the box low … high."""
+    return thinned(lumps, side, ((lumps.x < low - reach) | (lumps.x > high + reach)).any(1))
 
 
 class Window:

@@ -81,7 +81,7 @@ class DualSVGP(ObservingMap):
         return self.samples == 0
 
     @staticmethod
-    def noise(own: Tensor, extra: Tensor, theta: Theta) -> Tensor:
+    def noise(own: Tensor, extra: Tensor, theta: Theta, x: Tensor | None = None) -> Tensor:
         """The sample's own variance where it has one (> 0), else s_p²; and what is beside it. (N,)"""
         return torch.where(own > 0, own, theta.noise**2) + extra
 
@@ -96,7 +96,7 @@ class DualSVGP(ObservingMap):
         extra = batch.extra + self._pose_noise(batch)
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
         white, added, removed = self._grow(places, batch.heading)
-        noise = self.noise(batch.noise, extra, self.theta)
+        noise = self.noise(batch.noise, extra, self.theta, batch.x)
         residual = self.basis.residual(places, white)
         lam, beta = self._natural_gradient(white, residual, batch.y, noise, batch.count)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
@@ -232,7 +232,7 @@ class DualSVGP(ObservingMap):
         memory = self.memory
         if not self.likelihood.conjugate:
             return carry.Share(white, {"beta": memory.beta.clone(), "lam": memory.lam.clone()})
-        beta = memory.weight / self.noise(memory.noise, memory.extra, theta)
+        beta = memory.weight / self.noise(memory.noise, memory.extra, theta, memory.x)
         return carry.Share(white, {"beta": beta, "lam": beta[:, None] * memory.y})
 
     def share_of(self, kept: Tensor) -> carry.Share:

@@ -69,7 +69,7 @@ def _step(model, white: Tensor, part: dict[str, Tensor]) -> None:
 
 
 def _noise(model) -> Tensor:
-    return model.noise(model.memory.noise, model.memory.extra, model.theta)
+    return model.noise(model.memory.noise, model.memory.extra, model.theta, model.memory.x)
 
 
 def _residual(model, chosen: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ class Wiski(ScaledMap):
         values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta)}
         if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
             self.rest_empty = False
-        if bool((values["noise"] > 0).any()):
+        if self.rest_own_noise and bool((values["noise"] > 0).any()):
             self.rest_own_noise = False
         self.samples, self.lag, self._posterior = self.samples + count, self.lag + count, None
         if self.learner is not None:

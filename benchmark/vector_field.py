@@ -1,0 +1,138 @@
+"""All three axes of protocol P: one curl-free map against three independent ones, paired on the same held-out samples.
+
+`python -m benchmark.vector_field [--quick]` prints the tables of docs/models.md. Everything is learned online, from the
+default start, through MapSession; of the independent maps every one learns its own θ, time offset and heading term.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from benchmark.protocol import TEST, TRAIN, stream
+from benchmark.recordings import RecordingsAbsent, recordings_folder
+from benchmark.tables import Goal, Part, Table
+from gp_mapping.core.types import Samples
+from gp_mapping.magnetic_csv import read_trial
+from gp_mapping.mapping.vector import norm
+
+__all__ = ["run"]
+
+UNIT = 1e-6  # T
+THINNED = 5  # every fifth held-out sample, 10 a second
+SETTINGS = {"single": {}, "free": {"model": "curl_free", "potential": "free", "kernel": "rbf"},
+            "harmonic": {"model": "curl_free"}}
+PLAIN = {"heading_stddev": 0.0, "learn_time_offset": False}
+
+
+def trial(number: int, most: int | None) -> Samples:
+    """All three axes, T; the first `most` samples."""
+    t = read_trial(recordings_folder(), str(number))
+    return Samples(t.position[:most, :2], t.field[:most], stamp=t.time[:most])
+
+
+def component(samples: Samples, c: int) -> Samples:
+    return replace(samples, y=samples.y[:, c: c + 1])
+
+
+def predict(sessions: list, x, velocity) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, latent variance and noise variance, (N, 3) each, µT."""
+    parts = [s.predict(x, velocity) for s in sessions]
+    mean, variance = (torch.cat([getattr(p, k) for p in parts], 1) for k in ("mean", "variance"))
+    noise = torch.cat([p.noise_variance for p in parts]).expand_as(mean)
+    return mean.numpy() / UNIT, variance.numpy() / UNIT**2, noise.numpy() / UNIT**2
+
+
+def scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[float, float, float]:
+    """RMSE, NLPD, share in the 95 % interval, over samples and components."""
+    square = (y - mean) ** 2
+    nlpd = 0.5 * (np.log(2 * math.pi * variance) + square / variance)
+    return float(np.sqrt(square.mean())), float(nlpd.mean()), float((square <= 1.96**2 * variance).mean())
+
+
+def velocities(samples: Samples) -> torch.Tensor:
+    """Over half a second about each sample, (N, 2) m/s."""
+    x, t, k = samples.x, samples.stamp, 12
+    ahead = torch.arange(len(x)).add(k).clamp_max(len(x) - 1)
+    behind = torch.arange(len(x)).sub(k).clamp_min(0)
+    return (x[ahead] - x[behind]) / (t[ahead] - t[behind])[:, None]
+
+
+def protocol_p(quick: bool) -> tuple[Table, list[Goal]]:
+    """Trials 1, 2, 3, 5 in time order, test on 4."""
+    most = 1200 if quick else None
+    train, test = [trial(k, most) for k in TRAIN], trial(TEST, most)
+    speed, some = velocities(test)[::THINNED], test[::THINNED]
+    truth, length = some.y.numpy() / UNIT, some.y.norm(dim=1).numpy() / UNIT
+    table = Table("Protocol P, three axes, everything learned online", [
+        ("map", ""), ("time offset, heading", ""), ("M", "d"), ("RMSE µT", ".3f"), ("NLPD", ".3f"), ("in 95 %", ".3f"),
+        ("RMSE x", ".2f"), ("y", ".2f"), ("z", ".2f"), ("RMSE of the norm", ".3f"), ("in 95 %", ".3f"), ("s", ".0f")])
+    found = {}
+    for robot, extra in (("off", PLAIN), ("learned", {})):
+        for name, settings in SETTINGS.items():
+            start = time.perf_counter()
+            channels = range(3) if name == "single" else [slice(None)]
+            streams = [train if name != "single" else [component(t, c) for t in train] for c in channels]
+            sessions = [stream(s, **settings | extra) for s in streams]
+            seconds = time.perf_counter() - start
+            mean, variance, noise = predict(sessions, some.x, speed)
+            if name == "single":
+                far, spread = norm(mean.T, variance.T)
+            else:
+                p = sessions[0].map.norm(some.x)
+                far, spread = (v[:, 0].numpy() / UNIT for v in (p.mean, p.stddev))
+            unit = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+            total = np.sqrt(spread**2 + (unit**2 * noise).sum(1))
+            found[robot, name] = scores(truth, mean, variance + noise)
+            each = np.sqrt(((truth - mean) ** 2).mean(0)).tolist()
+            table.add({"single": "three independent (dual_svgp)", "free": "curl_free, free (RBF)",
+                       "harmonic": "curl_free, harmonic"}[name], robot, sum(len(s.inducing) for s in sessions),
+                      *found[robot, name], *each, float(np.sqrt(((length - far) ** 2).mean())),
+                      float((np.abs(length - far) <= 1.96 * total).mean()), seconds)
+            print(f"vector_field: {name}, {robot}: {table.rows[-1][2:]}", file=sys.stderr, flush=True)
+            if name == "harmonic":
+                print(sessions[0].report()["hyperparameters"], file=sys.stderr, flush=True)
+    goals = []
+    for robot in ("off", "learned"):
+        one, three = found[robot, "harmonic"], found[robot, "single"]
+        with_robot = f"offset and heading {robot}"
+        goals += [Goal(f"curl_free / independent RMSE, {with_robot}", one[0] / three[0], high=0.85),
+                  Goal(f"nats gained, {with_robot}", three[1] - one[1], low=0.3),
+                  Goal(f"curl_free in 95 %, {with_robot}", one[2], 0.90, 0.97)]
+    table.notes = [f"Every {THINNED}th held-out sample; mean over components. M: of the three together, or places "
+                   "with an inducing variable. The norm: to second order for curl_free, to first for the others."]
+    return table, goals
+
+
+def run(quick: bool, environment: dict) -> Part:
+    """RecordingsAbsent where there is nothing to run on."""
+    table, goals = protocol_p(quick)
+    return Part("vector_field", goals, [table], environment)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmark.vector_field", description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    args = parser.parse_args(arguments)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    try:
+        part = run(args.quick, {})
+    except RecordingsAbsent as error:
+        print(f"vector_field: {error}", file=sys.stderr)
+        return 2
+    print("\n".join(table.markdown() for table in part.tables))
+    for goal in part.goals:
+        print(f"{goal.name}: {goal.value:.3f}, goal {goal.text}: {'met' if goal.met else 'NOT met'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""The posterior of a vector field at one moment: components, their covariances, and the norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.posterior import Posterior
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.theta import heading_of
+from gp_mapping.core.types import Prediction
+from gp_mapping.core.vector_kernels import COMPONENTS, by_component, to_rows
+
+__all__ = ["CurlFreePosterior"]
+
+_CHUNK = 400  # places at a time
+
+
+@dataclass(frozen=True)
+class CurlFreePosterior:
+    """rows: the posterior of rows, inner units.  scaling: of places and components."""
+
+    rows: Posterior
+    scaling: Scaling
+
+    @property
+    def component_noise(self) -> Tensor:
+        """Variance of a new measurement of each component, inner units: (3,)."""
+        theta, device = self.rows.theta, self.rows.z.device
+        own = theta.row_noise(torch.arange(COMPONENTS, dtype=torch.float64, device=device))
+        return own + (self.rows.noise_variance - theta.noise**2)
+
+    @property
+    def noise_variance(self) -> float:
+        """Of a new measurement, mean over the components, inner units."""
+        return float(self.component_noise.mean())
+
+    def _prediction(self, mean: Tensor, variance: Tensor) -> Prediction:
+        scale = self.scaling.scale
+        return Prediction(mean * scale + self.scaling.centre, variance * scale**2, self.component_noise * scale**2)
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """Components at x (N, D) m: mean and variance (N, 3), SI. With a velocity: what the robot measures there."""
+        inner = self.scaling.inner_x(x)
+        turned = None
+        if velocity is not None:
+            velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
+            heading = heading_of(velocity) if heading is None else heading.to(inner.device)
+            inner = self.rows.theta.place(inner, velocity, heading)
+            turned = heading.repeat_interleave(COMPONENTS, 0)
+        mean, variance = self.rows.inner(to_rows(inner), turned)
+        return self._prediction(by_component(mean[:, 0]), by_component(variance))
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """∂_d of the mean of each component at standardised x (N, D): (N, 3, D)."""
+        return by_component(self.rows.gradient(to_rows(x))[:, 0, :-1])
+
+    def cross_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Posterior covariance of components: (N, 3, K, 3), squared SI."""
+        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        joint = self.rows.covariance(to_rows(a), to_rows(b))
+        own = self.rows.theta.constant**2  # of one component with itself, not with the others
+        kind = torch.arange(COMPONENTS, device=a.device)
+        joint = joint.reshape(len(a), COMPONENTS, len(b), COMPONENTS) * self.scaling.scale**2
+        return joint - own * self.scaling.scale**2 * (kind[:, None, None] != kind).to(joint.dtype)
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Mean over the components of their covariance between a (N, D) and b (K, D): (N, K), squared SI."""
+        return self.cross_covariance(a, b).diagonal(dim1=1, dim2=3).mean(-1)
+
+    def local(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (N, 3) and covariance (N, 3, 3) of the three components at each x (N, D), SI."""
+        means, covariances = [x.new_empty((0, COMPONENTS))], [x.new_empty((0, COMPONENTS, COMPONENTS))]
+        p, kernel, constant = self.rows, self.rows.theta.kernel(), self.rows.theta.constant**2
+        for part in self.scaling.inner_x(x).split(_CHUNK):
+            rows = to_rows(part)
+            white, prior = p.white(rows), torch.diag_embed(by_component(kernel.diag(rows) + constant))
+            half = p.half(white)
+            a, h = (v.double().mT.reshape(len(part), COMPONENTS, len(v)) for v in (white, half))
+            covariances.append(prior - a @ a.mT + h @ h.mT)
+            means.append(by_component((white.mT @ p.weights.to(white.dtype)).double()[:, 0]))
+        scale = self.scaling.scale
+        return torch.cat(means) * scale + self.scaling.centre, torch.cat(covariances) * scale**2
+
+    def norm(self, x: Tensor) -> Prediction:
+        """|B|: mean |μ| + tr[(I − ûûᵀ)Σ]/(2|μ|), variance ûᵀΣû, û = μ/|μ|. (N, 1)"""
+        mean, covariance = self.local(torch.as_tensor(x, dtype=torch.float64))
+        length = mean.norm(dim=1)
+        unit = mean / length.clamp_min(1e-300)[:, None]
+        along = (unit[:, None] @ covariance @ unit[:, :, None])[:, 0, 0]
+        trace = covariance.diagonal(dim1=1, dim2=2).sum(1)
+        # second order; where Σ is not small beside |μ|² the series means nothing, so at most √(|μ|² + tr Σ)
+        bent = (length + (trace - along) / (2 * length.clamp_min(1e-300))).minimum((length.square() + trace).sqrt())
+        noise = (unit.square() @ self.component_noise).mean().reshape(1) * self.scaling.scale**2
+        return Prediction(bent[:, None], along.clamp_min(0.0)[:, None], noise)

@@ -1,0 +1,32 @@
+"""A session whose map is a WISKI: it learns, scores, draws, and goes on from a checkpoint exactly."""
+
+import copy
+
+import numpy as np
+import torch
+
+from benchmark.robots import Robot, survey
+from gp_mapping.core.config import MapSettings
+from gp_mapping.mapping.session import MapSession
+
+SETTINGS = {"model": "wiski", "learn_hyperparameters": True}
+
+
+def test_a_session_learns_draws_and_resumes():
+    drive, test = survey(Robot(), 3, width=1.6, depth=1.4)
+    session = MapSession(MapSettings(**SETTINGS))
+    half = len(drive) // 2
+    session.ingest(drive[:half])
+    resumed = MapSession.from_state_dict(copy.deepcopy(session.state_dict()))
+    for each in (session, resumed):
+        each.ingest(drive[half:])
+        each.flush()
+    p, q = session.predict(test.x[::20]), resumed.predict(test.x[::20])
+    assert torch.equal(p.mean, q.mean) and torch.equal(p.variance, q.variance)
+    assert session.noise_variance == resumed.noise_variance and len(session.scores.noise)
+    grid = session.render()
+    assert np.isfinite(grid.mean.numpy()).all() and bool(grid.known.any())
+    before = session.predict(test.x[::20]).mean
+    assert torch.equal(before, p.mean), "drawing changed the map"
+    report = session.report()
+    assert report["memory"] == report["cells"] and report["jitter"] == 0.0 and report["learning_steps"] > 5
