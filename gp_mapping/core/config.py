@@ -99,6 +99,7 @@ class MapSettings:
                            "counted")
     follow_changes: bool = setting(True, "where scores show that the field has changed, forget what was known there")
     predictive_noise: bool = setting(True, "noise reported with predictions comes from one-step-ahead errors")
+    local_scale: bool = setting(True, "stddev grows or shrinks where one-step-ahead errors say so")
     score_window: int = setting(2500, "bound of the window of one-step-ahead scores", "", 10, 1000000)
     score_distance: float = setting(1.0, "path between a scored sample and the newest data behind its prediction",
                                     "m", 0.0, 1e4)

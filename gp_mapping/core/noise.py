@@ -18,7 +18,7 @@ __all__ = ["CellAverager", "PredictiveNoise"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one goes
 _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
-_GROSS = 6.0  # robust standard deviations from the cell's median beyond which a sample is a gross error
+_GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
 
 
 class CellAverager:
@@ -97,10 +97,15 @@ class CellAverager:
                        position_variance=mean("position") if known("position") else None)
 
     def _good(self, y: Tensor) -> Tensor:
-        """Which samples are within _GROSS robust standard deviations of the median, in every channel. (n,)"""
+        """Which samples are within _GROSS robust standard deviations of the median of their neighbours. (n,)
+
+        Of five neighbours and not of the whole cell: along a cell the field itself may change by more than a gross
+        error. In every channel.
+        """
         if len(y) < 5:
             return torch.ones(len(y), dtype=torch.bool)
-        away = (y - y.median(0).values).abs()
+        padded = torch.cat([y[1:3].flip(0), y, y[-3:-1].flip(0)])
+        away = (y - padded.unfold(0, 5, 1).median(2).values).abs()
         spread = torch.maximum(1.4826 * away.median(0).values, torch.tensor(self.white_variance).double().sqrt())
         return (away <= _GROSS * spread.clamp_min(1e-12 * y.abs().max())).all(1)
 

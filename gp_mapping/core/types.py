@@ -104,7 +104,8 @@ class Samples:
 class Prediction:
     """Mean and variance of the latent field, and the noise that a new measurement would add. SI units.
 
-    mean: (N, C).  variance: (N, C) of the latent field.  noise_variance: (C,) of one new measurement.
+    mean: (N, C).  variance: (N, C) of the latent field.  noise_variance: (C,) of one new measurement, or
+    (N, C) where it differs from place to place.
     """
 
     mean: Tensor

@@ -19,6 +19,7 @@ from torch import Tensor
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.mapping.grid import FieldGrid, GridWindow
+from gp_mapping.mapping.local_scale import LocalScale
 from gp_mapping.mapping.vector import norm
 
 __all__ = ["Renderer", "spline_operator"]
@@ -71,8 +72,11 @@ class Renderer:
             self._touched = []
 
     def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int,
-               budget: int | None = None) -> FieldGrid:
-        """The grid over `bounds` (low, high; metres) and a margin. budget: most lattice points to evaluate now."""
+               budget: int | None = None, local: LocalScale | None = None) -> FieldGrid:
+        """The grid over `bounds` (low, high; metres) and a margin. budget: most lattice points to evaluate now.
+
+        local: scales the variance that is shown.
+        """
         s, hyper = self.settings, field.hyperparameters()
         length, low, high = hyper["lengthscale"], *bounds
         moved = self.window is None or not self.window.contains(low, high, s.margin)
@@ -104,11 +108,13 @@ class Renderer:
             whole = (0, len(lattice.rows), 0, len(lattice.columns))
             lattice.draw(whole if moved else (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1))
         self.points_stale = int(lattice.stale.sum())
-        return self._grid(noise_stddev, s.unknown_ratio * hyper["signal_stddev"], revision)
+        return self._grid(noise_stddev, s.unknown_ratio * hyper["signal_stddev"], revision, local)
 
-    def _grid(self, noise_stddev: float, unknown_above: float, revision: int) -> FieldGrid:
+    def _grid(self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None) -> FieldGrid:
         """What is drawn, copied."""
         drawn, stddev = self._lattice.drawn, self._lattice.stddev  # (C, H, W)
+        if local is not None and len(local):
+            stddev = stddev * np.sqrt(local.on_axes(self._lattice.xs, self._lattice.ys))
         if len(drawn) == 1:
             axes, (mean, spread) = (), (drawn[0].copy(), stddev[0].copy())
         else:

@@ -20,6 +20,7 @@ from gp_mapping.core.models.wiski_posterior import WiskiPosterior
 from gp_mapping.core.noise import PredictiveNoise
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.local_scale import LocalScale
 
 __all__ = ["OneStepAhead"]
 
@@ -37,6 +38,7 @@ class OneStepAhead:
         self.settings = settings
         self.noise = PredictiveNoise(settings.score_window)
         self.detector = ChangeDetector(5 * settings.cell_length)
+        self.local = LocalScale(settings.lengthscale_prior / 2)
         self.changes: deque[Change] = deque(maxlen=_CHANGES)
         self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
         self._picked: list[tuple] = []
@@ -47,12 +49,12 @@ class OneStepAhead:
         """The next sample is not one step ahead of the last."""
         self._last = None
 
-    def pick(self, x: list[float], y: list[float], stamp: float, length: float) -> None:
+    def pick(self, x: list[float], y: list[float], stamp: float, length: float, heading=None) -> None:
         """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
         last, step = self._last, self.settings.cell_length / 10
         if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
             self._last = (stamp, length)
-            self._picked.append((list(x), list(y), length))
+            self._picked.append((list(x), list(y), length, heading))
 
     def keep(self, length: float, field: FieldMap) -> None:
         """Keep the map's posterior for later scores when the path has grown by half a score_distance."""
@@ -75,21 +77,28 @@ class OneStepAhead:
     def score(self, velocity: Tensor, field: FieldMap) -> None:
         """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older."""
         groups: dict[int, tuple] = {}
-        for x, y, length in self._picked:
+        for x, y, length, heading in self._picked:
             posterior = self._older(length)
             if posterior is not None:
-                groups.setdefault(id(posterior), (posterior, []))[1].append((x, y))
+                groups.setdefault(id(posterior), (posterior, []))[1].append((x, y, heading))
         self._picked = []
         if not groups:
             return
         current = self.variance(field)
         for posterior, rows in groups.values():
-            x, y = (torch.tensor(part, dtype=torch.float64) for part in zip(*rows))
-            prediction = posterior.predict(x, velocity.expand(len(x), 2))
+            places, values, headings = zip(*rows)
+            x, y = (torch.tensor(part, dtype=torch.float64) for part in (places, values))
+            known = all(h is not None for h in headings)
+            prediction = posterior.predict(x, velocity.expand(len(x), 2),
+                                           torch.tensor(headings, dtype=torch.float64) if known else None)
             # five standard deviations and beyond is a change or a gross error: it counts as five, and no more
-            limit = 5.0 * (prediction.variance.cpu() + current).sqrt()
+            total = prediction.variance.cpu() + current
+            limit = 5.0 * total.sqrt()
             residual = y - prediction.mean.cpu()
-            self.noise.add(torch.minimum(torch.maximum(residual, -limit), limit), prediction.variance)
+            residual = torch.minimum(torch.maximum(residual, -limit), limit)
+            self.noise.add(residual, prediction.variance)
+            if self.settled(field):
+                self.local.add(x, (residual.square() / total).mean(1))
             self._fresh += len(x)
         if self._fresh >= _REFIT or self.fitted is None:
             model = float(field.posterior.noise_variance) * self.settings.field_scale**2
@@ -116,6 +125,7 @@ class OneStepAhead:
             self.changes.append(change)
             self.change_count += 1
             field.forget_near(place, field.theta.lengthscale, recent)
+            self.local.forget_near(place[0].tolist(), field.theta.lengthscale)
 
     def weaken(self, batch: Samples, field: FieldMap) -> Samples:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
@@ -133,9 +143,10 @@ class OneStepAhead:
 
     def state_dict(self) -> dict:
         return {"noise": self.noise.state_dict(), "detector": self.detector.state_dict(),
+                "local": self.local.state_dict(),
                 "changes": [asdict(c) for c in self.changes], "change_count": self.change_count,
                 "weakened": self.weakened, "fitted": self.fitted, "fresh": self._fresh,
-                "picked": [{"x": x, "y": y, "length": n} for x, y, n in self._picked],
+                "picked": [{"x": x, "y": y, "length": n, "heading": h} for x, y, n, h in self._picked],
                 "last": None if self._last is None else list(self._last),
                 # the exact model's posteriors are not kept: scores pause for score_distance after its resume
                 "snapshots": [{"at": at, "posterior": p.state_dict()} for at, p in self._snapshots
@@ -144,10 +155,11 @@ class OneStepAhead:
     def load_state_dict(self, state: dict, device) -> None:
         self.noise.load_state_dict(state["noise"])
         self.detector.load_state_dict(state["detector"])
+        self.local.load_state_dict(state["local"])
         self.changes.extend(Change(**c) for c in state["changes"])
         self.change_count, self.weakened = int(state["change_count"]), int(state["weakened"])
         self.fitted, self._fresh = state["fitted"], int(state["fresh"])
-        self._picked = [(p["x"], p["y"], p["length"]) for p in state["picked"]]
+        self._picked = [(p["x"], p["y"], p["length"], p["heading"]) for p in state["picked"]]
         self._last = None if state["last"] is None else tuple(state["last"])
         self._snapshots.extend((s["at"], _kind(s["posterior"]).from_state_dict(s["posterior"], device))
                                for s in state["snapshots"])

@@ -73,7 +73,7 @@ class MapSession:
                 self._path.lift()
             length = self._path.add(x)
             self.raw_count += 1
-            self.scores.pick(x, y, stamp, length)
+            self.scores.pick(x, y, stamp, length, headings[i])
             if self.settings.cells:
                 closed = self.cells.add(x, y, stamp, sensors[i], headings[i], poses[i])
             else:
@@ -148,6 +148,9 @@ class MapSession:
     def predict(self, x, velocity=None, heading=None) -> Prediction:
         """Mean, latent variance and predictive noise at x (N, 2) metres. RuntimeError before the first cell.
 
+        Both variances are scaled by what one-step-ahead scores say of the place (local_scale), so noise_variance is
+        (N, C) there.
+
         velocity (N, 2) m/s, heading (N, 2) or the direction of travel: then of what the robot would measure on its
         way, with its time offset and its own field.
         """
@@ -158,7 +161,10 @@ class MapSession:
         noise = torch.full_like(p.noise_variance, self.noise_variance)
         if bool((p.noise_variance != p.noise_variance[0]).any()):  # components differ: what scores say is their mean
             noise = noise * p.noise_variance / p.noise_variance.mean()
-        return replace(p, noise_variance=noise)
+        if not self.settings.local_scale or not len(self.scores.local):
+            return replace(p, noise_variance=noise)
+        scale = torch.from_numpy(self.scores.local.at(x.cpu())).to(p.mean)[:, None]
+        return replace(p, variance=p.variance * scale, noise_variance=noise * scale)
 
     @torch.no_grad()
     def render(self, budget: int | None = None) -> FieldGrid:
@@ -168,7 +174,8 @@ class MapSession:
         nearest to the robot first. None draws everything.
         """
         noise = math.sqrt(self.noise_variance)
-        return self.renderer.render(self.map, self._path.bounds(), noise, self.revision, budget)
+        local = self.scores.local if self.settings.local_scale else None
+        return self.renderer.render(self.map, self._path.bounds(), noise, self.revision, budget, local)
 
     @property
     def path(self) -> Tensor:

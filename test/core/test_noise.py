@@ -206,3 +206,16 @@ def test_gross_errors_among_the_scores_do_not_become_noise():
         noise.add(residual.clamp(-limit, limit), torch.full((20, 1), 1e-3, dtype=torch.float64))
         current = noise.variance(1.0)
     assert 0.8 < current < 1.4, current
+
+
+def test_a_small_spike_on_a_slope_is_left_out():
+    """5 µT on a field that rises by 6 µT along every cell: found beside its neighbours, not against the cell."""
+    rng = np.random.default_rng(4)
+    averager, n = CellAverager(0.1, 1.0), 2000
+    hit = rng.random(n) < 0.05
+    truth = 48 + 60 * 0.0036 * np.arange(n)
+    y = truth + rng.normal(0, 0.16, n) + 5.0 * hit * rng.choice([-1, 1], n)
+    cells = [c for i in range(n) if (c := averager.add([0.0036 * i, 0.0], [y[i]], 0.02 * i)) is not None]
+    error = np.array([float(c.y) - 48 - 60 * float(c.x[0, 0]) for c in cells])
+    assert 0.9 * hit.sum() < averager.gross < 1.2 * hit.sum()
+    assert np.sqrt((error**2).mean()) < 0.12 and averager.white_variance < 3 * 0.16**2

@@ -1,0 +1,81 @@
+"""The local scale: 1 far away and without scores, the scores' own size where there are many, bounded, resumable."""
+
+import numpy as np
+import pytest
+
+from gp_mapping.mapping.local_scale import LocalScale
+
+
+def scored(n=4000, seed=0, size=6.0):
+    """Scores of twice the stated sd on the left half, half of it on the right."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, size, (n, 2))
+    return x, np.where(x[:, 0] < size / 2, 4.0, 0.25) * rng.normal(size=n) ** 2
+
+
+def test_one_without_scores_and_far_from_them():
+    scale = LocalScale(0.3)
+    assert (scale.at(np.zeros((3, 2))) == 1.0).all() and scale.at(np.zeros((0, 2))).shape == (0,)
+    scale.add([[0.0, 0.0]] * 50, [9.0] * 50)
+    assert scale.at([[50.0, 0.0]])[0] == 1.0
+    assert scale.at([[0.0, 0.0]])[0] > 3.0
+
+
+def test_follows_what_the_scores_say_of_a_place():
+    scale = LocalScale(0.3)
+    scale.add(*scored())
+    left, right = scale.at([[1.5, 3.0], [1.0, 2.0]]), scale.at([[4.5, 3.0], [5.0, 2.0]])
+    assert (2.0 < left).all() and (left < 6.0).all() and (0.2 < right).all() and (right < 0.8).all()
+
+
+def test_honest_scores_leave_the_stddev_alone():
+    rng = np.random.default_rng(1)
+    scale = LocalScale(0.3)
+    scale.add(rng.uniform(0, 6, (4000, 2)), rng.normal(size=4000) ** 2)
+    assert np.abs(np.sqrt(scale.at(rng.uniform(0.5, 5.5, (200, 2)))) - 1.0).mean() < 0.12
+
+
+def test_is_the_formula():
+    """Against the sum over bins, written out."""
+    scale = LocalScale(1.0)
+    x, square = np.array([[0.2, 0.3], [0.6, 0.1], [1.5, 0.5]]), np.array([4.0, 1.0, 9.0])
+    scale.add(x, square)
+    at = np.array([0.9, 0.2])
+    bins = [(x[:2].mean(0), 0.4, 0.2 * 5.0), (x[2], 0.2, 0.2 * 9.0)]
+    kernel = [np.exp(-((at - b[0]) ** 2).sum() / 2) for b in bins]
+    expected = (5 + sum(k * b[2] for k, b in zip(kernel, bins))) / (5 + sum(k * b[1] for k, b in zip(kernel, bins)))
+    assert scale.at(at[None])[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_grid_shows_what_is_asked_for_point_by_point():
+    scale = LocalScale(0.3)
+    scale.add(*scored())
+    xs, ys = np.arange(-1, 7, 0.02) + 0.01, np.arange(0, 5, 0.02) + 0.01
+    drawn = scale.on_axes(xs, ys)
+    assert drawn.shape == (len(ys), len(xs))
+    rng = np.random.default_rng(2)
+    i, j = rng.integers(0, len(ys), 300), rng.integers(0, len(xs), 300)
+    asked = scale.at(np.stack([xs[j], ys[i]], 1))
+    assert np.abs(np.sqrt(drawn[i, j] / asked) - 1).max() < 0.03
+    assert scale.on_axes(xs[:1], ys[:1]).shape == (1, 1)
+
+
+def test_what_changed_is_forgotten_and_old_scores_fade():
+    scale = LocalScale(0.3)
+    scale.add([[0.1, 0.1]] * 2000, [25.0] * 2000)
+    scale.add([[5.0, 5.0]] * 100, [4.0] * 100)
+    scale.add([[0.1, 0.1]] * 1000, [1.0] * 1000)
+    assert scale.at([[0.1, 0.1]])[0] < 1.1, "scores of long ago weigh no more than the bin's bound"
+    elsewhere = scale.at([[5.0, 5.0]])[0]
+    scale.forget_near([5.0, 5.0], 0.5)
+    assert elsewhere > 2.0 and scale.at([[5.0, 5.0]])[0] == 1.0
+
+
+def test_bounded_and_resumed_exactly():
+    scale = LocalScale(0.1)
+    x = np.stack([np.arange(30000) * 0.2, np.zeros(30000)], 1)
+    scale.add(x, np.ones(30000))
+    assert len(scale) == 20000
+    again = LocalScale(9.0)
+    again.load_state_dict(scale.state_dict())
+    assert (again.at(x[-50:]) == scale.at(x[-50:])).all() and again.state_dict() == scale.state_dict()
