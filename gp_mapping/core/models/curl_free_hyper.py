@@ -27,7 +27,7 @@ class RowLearner(HyperLearner):
     prior, prior_sd: of log vertical² 1 ± 1 in the logarithm, of artanh γ 0 ± 1.5.  learn_ratio: both are learned.
     """
 
-    NEIGHBOURS = 300  # rows: a hundred places
+    NEIGHBOURS = 240  # rows: eighty places
     LONGEST = (*HyperLearner.LONGEST, 0.2, 0.2)
 
     def __init__(self, theta: VectorTheta, prior: VectorTheta, free=(True,) * 5 + (False, False), **others):
@@ -56,23 +56,27 @@ class RowLearner(HyperLearner):
         for k in range(size):
             if not self.free[k]:
                 continue
-            if k == 1:
-                change = field
-            elif k in (2, 7):
-                change = torch.diag(own if k == 2 else own * (x[:, -1].round() == 2))
+            if k in (2, 7):
+                some = own if k == 2 else own * (x[:, -1].round() == 2)
+                products[k], pulled = inverse * some, (alpha.square() * some[:, None]).sum()
             elif k == 3:
-                change = features[-COMPONENTS:].mT @ features[-COMPONENTS:]
+                turned = features[-COMPONENTS:]
+                products[k], pulled = (inverse @ turned.mT) @ turned, (turned @ alpha).square().sum()
             else:
-                ends = []
-                for sign in (1.0, -1.0):
-                    there = vector.clone()
-                    there[k] += sign * _STEP
-                    ends.append(field_covariance(self.theta, there, x, velocity, heading))
-                change = (ends[0] - ends[1]) / (2 * _STEP)
-            products[k] = inverse @ change
-            gradient[k] = 0.5 * (products[k].diagonal().sum() - (alpha.mT @ change @ alpha).sum() / y.shape[1])
+                change = field if k == 1 else self._slope(vector, k, x, velocity, heading)
+                products[k], pulled = inverse @ change, (alpha * (change @ alpha)).sum()
+            gradient[k] = 0.5 * (products[k].diagonal().sum() - pulled / y.shape[1])
         information = torch.zeros((size, size), dtype=torch.float64, device=x.device)
         for k, left in products.items():
             for m, right in products.items():
                 information[k, m] = 0.5 * (left * right.mT).sum()
         return gradient, information
+
+    def _slope(self, vector: Tensor, k: int, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
+        """∂_kC of the field by a central difference: (n, n)."""
+        ends = []
+        for sign in (1.0, -1.0):
+            there = vector.clone()
+            there[k] += sign * _STEP
+            ends.append(field_covariance(self.theta, there, x, velocity, heading))
+        return (ends[0] - ends[1]) / (2 * _STEP)
