@@ -18,7 +18,7 @@ def test_quick_cost_prints_stores_and_writes(tmp_path, capsys):
     stored = json.loads((tmp_path / "cost.json").read_text())
     assert stored["environment"]["quick"] and stored["environment"]["processor_seconds"] > 0
     titles = [t["title"] for t in stored["tables"]]
-    assert len(titles) == 6 and all(f"### {title}" in printed for title in titles)
+    assert len(titles) == 7 and all(f"### {title}" in printed for title in titles)
     for table in stored["tables"]:
         assert table["rows"] and all(len(row) == len(table["columns"]) for row in table["rows"])
         numbers = [v for row in table["rows"] for v in row if isinstance(v, int | float)]

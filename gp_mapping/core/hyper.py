@@ -57,10 +57,6 @@ class HyperLearner:
         """Theta.distance beyond which a map takes θ over: largest_change at first, a fifth once steps are short."""
         return self.largest_change * max(0.2, min(1.0, 5.0 * self.forgetting))
 
-    @adopt_change.setter
-    def adopt_change(self, value: float) -> None:
-        self.largest_change = value
-
     def owe(self, samples: int) -> None:
         """√n, since the more samples come together the less new each says; bounded: a burst is no burst of learning."""
         self.owed = min(self.owed + self.STEPS * samples**0.5, 40.0)
