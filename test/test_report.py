@@ -123,6 +123,16 @@ def test_a_report_of_another_map_is_not_mixed_in(runs, tmp_path):
     assert "Nothing was tested" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
+def test_a_model_without_such_a_memory_is_reported_without_a_calibration(runs, tmp_path, capfd):
+    bag, model = str(runs / "again"), ["--set", "model=curl_free", "--set", "field_component=xyz", *FAST]
+    assert cli.main(["map", bag, "--output", str(tmp_path / "out"), *model]) == 0
+    assert cli.main(["report", str(tmp_path / "out"), "-o", str(tmp_path / "r.html")]) == 0
+    found = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "no calibration" in found.text["What the map has learned of the robot"]
+    capfd.readouterr()
+    assert "write --set model=dual_svgp" in wrong(capfd, "report", bag, *model)
+
+
 def test_the_same_saved_map_gives_the_same_page(runs, tmp_path):
     assert cli.main(["report", str(runs / "out"), "-o", str(tmp_path / "saved.html")]) == 0
     assert (tmp_path / "saved.html").read_bytes() == (runs / "saved.html").read_bytes()

@@ -18,13 +18,15 @@ from gp_mapping.commands.drive import plan_bags, samples_of
 from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.commands.residuals import Residuals, residuals
 from gp_mapping.core.calibration import Calibration, calibration_report
+from gp_mapping.core.models.dual_svgp import DualSVGP
+from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.types import Samples
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.export import write_atomic
 from gp_mapping.store.picture import unit_text
 
-__all__ = ["Assessment", "add_arguments", "assess", "run"]
+__all__ = ["Assessment", "add_arguments", "assess", "calibrates", "run"]
 
 
 class Assessment(NamedTuple):
@@ -90,11 +92,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def calibrates(session: MapSession) -> bool:
+    """Whether the map remembers samples one by one, with the velocities that a calibration is made from."""
+    return isinstance(session.map, DualSVGP | ExactGP)
+
+
 def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = True) -> Assessment:
     """Map, test, calibrate, and map again to say what each correction gains (tries).
 
     UsageError where the bags do not suffice.
     """
+    if not calibrates(MapSession(parameters.map)):
+        raise UsageError(f"model {parameters.map.model} does not remember what a calibration is made from; write --set "
+                         "model=dual_svgp, or test it with: gp-mapping map --test")
     passes, intake = _read(bags, parameters, topics, "map")
     intakes = [intake]
     if against:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gp_mapping import __version__
 from gp_mapping.commands import UsageError
-from gp_mapping.commands.check import assess, fit
+from gp_mapping.commands.check import assess, calibrates, fit
 from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.commands.report_html import page
 from gp_mapping.commands.report_picture import as_png, draw_run
@@ -123,7 +123,9 @@ def _of_saved(path: Path) -> dict:
     unit, report = unit_text(session.settings.field_unit), session.report()
     sensor = "magnetometer" if kept.get("sensor", "magnetic_field") == "magnetic_field" else "sensor"
     plain = []
-    if report["cells"] and hasattr(session.map, "theta"):
+    if report["cells"] and not calibrates(session):
+        plain = [f"no calibration: model {session.settings.model} does not remember what it is made from"]
+    elif report["cells"]:
         try:
             plain = calibration_report(session.map, session.noise_variance).plain(sensor, unit)
         except RuntimeError as error:

@@ -82,8 +82,8 @@ class MapSettings:
     inducing_tolerance: float = setting(0.005, "a sample becomes an inducing input where its residual prior variance "
                                         "exceeds this share of the signal variance", "", 1e-5, 0.5)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
-    grid_density: float = setting(8.0, "model wiski: lattice nodes in a lengthscale, to the nearest power of two", "",
-                                  2.0, 32.0)
+    grid_density: float = setting(8.0, "model wiski: lattice nodes in a lengthscale, to the nearest power of two",
+                                  "nodes", 2.0, 32.0)
     max_grid_nodes: int = setting(500000, "model wiski: bound of the lattice; a larger area gets a coarser one", "",
                                   4096, 4000000)
     refresh_samples: int = setting(10, "model wiski: samples by which its predictions may be behind, at most one in 50 "

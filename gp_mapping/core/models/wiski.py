@@ -31,6 +31,7 @@ from gp_mapping.core.types import UpdateReport
 
 __all__ = ["Wiski"]
 
+_SMALL = 0.1  # Theta.distance
 _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
 
 
@@ -60,6 +61,7 @@ class Wiski(ScaledMap):
         self.rest_empty, self.rest_own_noise = True, True  # as in DualSVGP
         self.base: WiskiPosterior | None = None  # of the last refresh
         self.lag = 0  # samples since
+        self.moved = False  # θ, since: with the next refresh all of the map changes a little
         self.iterations, self.residual = 0, 0.0  # of the last solve
         self._posterior: WiskiPosterior | None = None
         self._kernel: tuple | None = None
@@ -177,6 +179,7 @@ class Wiski(ScaledMap):
         self.base, solution = self._solve()
         self.grid.start.copy_(solution.p)
         self.start_f, self.lag, self._posterior = solution.f, 0, None
+        self.epoch, self.moved = self.epoch + self.moved, False
 
     def changed(self) -> None:
         """All of the map may have: the last refresh says nothing any more."""
@@ -203,12 +206,15 @@ class Wiski(ScaledMap):
 
     @torch.no_grad()
     def adopt(self, theta: Theta) -> bool:
-        """Carry the map to θ."""
+        """Carry the map to θ. After a small change the last refresh stays good for as long as it would have been."""
+        base = self.base if theta.distance(self.theta) <= _SMALL else None
         wiski_carry.to_theta(self, theta)
         ratio = theta.lengthscale / (self.grid.spacing * self.density)
         if not 1.0 / _KEEP < ratio < _KEEP:
             wiski_carry.respace(self, self.spacing_for(theta))
+            base = None
         self.changed()
+        self.base, self.moved = base, base is not None
         return True
 
     # --- operations -----------------------------------------------------------------------------------------------

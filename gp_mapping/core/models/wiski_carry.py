@@ -23,7 +23,7 @@ from gp_mapping.core.scaling import Scaling
 __all__ = ["fantasize", "forget_near", "load", "merge", "respace", "save", "to_theta"]
 
 _FITTING = ("scale", "memory_size", "density", "max_nodes", "refresh_samples", "tolerance")
-_SAVED = ("samples", "refused", "coarsened", "rest_empty", "rest_own_noise", "lag")
+_SAVED = ("samples", "refused", "coarsened", "rest_empty", "rest_own_noise", "lag", "moved")
 
 
 def places_of(model, theta: Theta) -> Tensor:
@@ -111,7 +111,7 @@ def fantasize(model, x: Tensor):
     if shape[0] * shape[1] > model.max_nodes:
         raise ValueError(f"a fantasy so far away needs {shape[0] * shape[1]} nodes, more than max_grid_nodes "
                          f"{model.max_nodes}")
-    if before is model.base and model.lag:
+    if before is model.base and (model.lag or model.moved):
         before = model._solve()[0]  # a fantasy extends what is known now
     # its solution is where the copy's solver starts, and ends
     new.grid.start.zero_()
