@@ -27,15 +27,15 @@ __all__ = ["run"]
 
 UNIT = 1e-6  # T
 THINNED = 5  # every fifth held-out sample, 10 a second
-SETTINGS = {"single": {}, "free": {"model": "curl_free", "potential": "free", "kernel": "rbf"},
-            "harmonic": {"model": "curl_free"}}
+SETTINGS = {"harmonic": {"model": "curl_free"}, "single": {},
+            "free": {"model": "curl_free", "potential": "free", "kernel": "rbf"}}
 PLAIN = {"heading_stddev": 0.0, "learn_time_offset": False}
 
 
-def trial(number: int, most: int | None) -> Samples:
-    """All three axes, T; the first `most` samples."""
+def trial(number: int, most: int | None, every: int = 1) -> Samples:
+    """All three axes, T; of the first `most` samples every so many."""
     t = read_trial(recordings_folder(), str(number))
-    return Samples(t.position[:most, :2], t.field[:most], stamp=t.time[:most])
+    return Samples(t.position[:most:every, :2], t.field[:most:every], stamp=t.time[:most:every])
 
 
 def component(samples: Samples, c: int) -> Samples:
@@ -65,17 +65,18 @@ def velocities(samples: Samples) -> torch.Tensor:
     return (x[ahead] - x[behind]) / (t[ahead] - t[behind])[:, None]
 
 
-def protocol_p(quick: bool) -> tuple[Table, list[Goal]]:
+def protocol_p(quick: bool, every: int, robots) -> tuple[Table, list[Goal]]:
     """Trials 1, 2, 3, 5 in time order, test on 4."""
     most = 1200 if quick else None
-    train, test = [trial(k, most) for k in TRAIN], trial(TEST, most)
+    train, test = [trial(k, most, every) for k in TRAIN], trial(TEST, most)
     speed, some = velocities(test)[::THINNED], test[::THINNED]
     truth, length = some.y.numpy() / UNIT, some.y.norm(dim=1).numpy() / UNIT
     table = Table("Protocol P, three axes, everything learned online", [
         ("map", ""), ("time offset, heading", ""), ("M", "d"), ("RMSE µT", ".3f"), ("NLPD", ".3f"), ("in 95 %", ".3f"),
         ("RMSE x", ".2f"), ("y", ".2f"), ("z", ".2f"), ("RMSE of the norm", ".3f"), ("in 95 %", ".3f"), ("s", ".0f")])
     found = {}
-    for robot, extra in (("off", PLAIN), ("learned", {})):
+    for robot in robots:
+        extra = {"off": PLAIN, "learned": {}}[robot]
         for name, settings in SETTINGS.items():
             start = time.perf_counter()
             channels = range(3) if name == "single" else [slice(None)]
@@ -98,9 +99,9 @@ def protocol_p(quick: bool) -> tuple[Table, list[Goal]]:
                       float((np.abs(length - far) <= 1.96 * total).mean()), seconds)
             print(f"vector_field: {name}, {robot}: {table.rows[-1][2:]}", file=sys.stderr, flush=True)
             if name == "harmonic":
-                print(sessions[0].report()["hyperparameters"], file=sys.stderr, flush=True)
+                print(f"vector_field: {sessions[0].report()['hyperparameters']}", file=sys.stderr, flush=True)
     goals = []
-    for robot in ("off", "learned"):
+    for robot in robots:
         one, three = found[robot, "harmonic"], found[robot, "single"]
         with_robot = f"offset and heading {robot}"
         goals += [Goal(f"curl_free / independent RMSE, {with_robot}", one[0] / three[0], high=0.85),
@@ -111,20 +112,22 @@ def protocol_p(quick: bool) -> tuple[Table, list[Goal]]:
     return table, goals
 
 
-def run(quick: bool, environment: dict) -> Part:
+def run(quick: bool, environment: dict, every: int = 1, robots=("off", "learned")) -> Part:
     """RecordingsAbsent where there is nothing to run on."""
-    table, goals = protocol_p(quick)
+    table, goals = protocol_p(quick, every, robots)
     return Part("vector_field", goals, [table], environment)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmark.vector_field", description=__doc__)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--every", type=int, default=1, help="of the training samples only every so many")
+    parser.add_argument("--robot", choices=("off", "learned"), help="time offset and heading term; both if not given")
     args = parser.parse_args(arguments)
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     try:
-        part = run(args.quick, {})
+        part = run(args.quick, {}, args.every, (args.robot,) if args.robot else ("off", "learned"))
     except RecordingsAbsent as error:
         print(f"vector_field: {error}", file=sys.stderr)
         return 2

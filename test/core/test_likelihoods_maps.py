@@ -6,50 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from likelihood_maps import BASE, KINDS, PLACES, build, data, settle, stream
 
-from gp_mapping import FieldMap, Samples, create_map
+from gp_mapping import FieldMap, MapSettings
 from gp_mapping.core.likelihoods_all import make_likelihood
-from gp_mapping.core.models import natural_gradient
-
-KINDS = ("student_t", "bernoulli", "poisson", "softmax")
-BASE = {"learn_hyperparameters": False, "learn_time_offset": False, "heading_stddev": 0.0, "lengthscale": 0.8,
-        "signal_stddev": 1.5, "constant_stddev": 1.0, "inducing_tolerance": 1e-5, "field_scale": 1.0, "classes": 3}
-PLACES = torch.from_numpy(np.random.default_rng(5).uniform(-0.5, 3.5, (30, 2)))
-
-
-def build(kind, model="dual_svgp", **settings):
-    """The prior's mean is 0, whatever comes first."""
-    metric = {"noise_stddev": 0.3, "centre": [0.0]} if kind == "student_t" else {}
-    return create_map(model, likelihood=kind, **(BASE | metric | settings))
-
-
-def data(kind, n, seed=0, errors=0.0, noise=0.3):
-    """x (n, 2), y (n, 1) drawn from the likelihood about a smooth field."""
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(0, 3, (n, 2))
-    f = truth(x)
-    y = {"student_t": lambda: f + rng.normal(0, noise, (n, 1)), "bernoulli": lambda: f + rng.normal(0, 1, (n, 1)) > 0,
-         "poisson": lambda: rng.poisson(np.exp(f)),
-         "softmax": lambda: np.argmax(np.hstack([f, -f, 0 * f]) + rng.gumbel(0, 1, (n, 3)), 1)[:, None]}[kind]()
-    gross = rng.random((n, 1)) < errors
-    return x, np.where(gross, y + rng.uniform(4, 12, (n, 1)) * rng.choice([-1, 1], (n, 1)), y).astype(float)
-
-
-def truth(x):
-    return 2 * np.sin(2 * x[:, :1]) * np.cos(1.5 * x[:, 1:])
-
-
-def stream(field, x, y, size=10):
-    for i in range(0, len(x), size):
-        field.update(Samples(x[i: i + size], y[i: i + size]))
-    return field
-
-
-def settle(field, tolerance=1e-9):
-    for _ in range(1500):
-        if natural_gradient.refresh(field) < tolerance:
-            return
-    raise AssertionError("the sweeps do not converge")
 
 
 def prior_of(x, lengthscale=None, signal=None):
@@ -93,7 +53,6 @@ def dense(kind, x, y, start=None):
 
 
 def build_settings(kind):
-    from gp_mapping import MapSettings
     return MapSettings(likelihood=kind, classes=3)
 
 
@@ -205,40 +164,6 @@ def test_merge_is_the_union(kind):
     assert float((a.mean - b.mean).abs().max()) < 0.02 and torch.allclose(a.variance, b.variance, rtol=0.03)
 
 
-def rmse(field, x):
-    return float(np.sqrt(((field.predict(torch.from_numpy(x)).mean.numpy() - truth(x)) ** 2).mean()))
-
-
-def test_gross_errors_cost_a_student_t_little():
-    """5 % of errors of 4 to 12 (the field's sd is 1): at most 10 % of RMSE; a Gaussian loses most of its own."""
-    grid = np.random.default_rng(9).uniform(0.2, 2.8, (200, 2))
-    ratios = {"student_t": [], "gaussian": []}
-    for seed in range(2):
-        clean, dirty = data("student_t", 300, seed), data("student_t", 300, seed, errors=0.05)
-        for kind, found in ratios.items():
-            noise = {"noise_stddev": 0.3 if kind == "gaussian" else 0.27}
-            maps = [stream(build(kind, inducing_tolerance=1e-2, **noise), *d, 20) for d in (clean, dirty)]
-            found.append([rmse(field, grid) for field in maps])
-    student, gaussian = (np.mean(ratios[k], 0) for k in ("student_t", "gaussian"))
-    assert student[1] < 1.10 * student[0], f"{student}"
-    assert gaussian[1] > 2.0 * gaussian[0], "the errors are gross indeed"
-    assert student[0] < 1.15 * gaussian[0], "without errors, robustness costs little"
-
-
-def test_a_mean_of_counts_weighs_as_many():
-    x, y = data("poisson", 30, seed=3)
-    apart, together = build("poisson"), build("poisson")
-    counts = np.random.default_rng(1).poisson(np.exp(truth(x)), (30, 4)).astype(float)
-    for i in range(0, 30, 10):
-        for j in range(4):
-            apart.update(Samples(x[i: i + 10], counts[i: i + 10, j]))
-        together.update(Samples(x[i: i + 10], counts[i: i + 10].mean(1), count=np.full(10, 4.0)))
-    for field in (apart, together):
-        settle(field, 1e-9)
-    a, b = apart.predict(PLACES), together.predict(PLACES)
-    assert torch.allclose(a.mean, b.mean, atol=1e-4) and torch.allclose(a.variance, b.variance, atol=1e-4)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_hyperparameters_climb_the_evidence_bound(kind):
     """The learner's gradient on pseudo-data is the slope of the ELBO at its optimum: q held (envelope theorem)."""
@@ -266,30 +191,3 @@ def test_hyperparameters_climb_the_evidence_bound(kind):
         slope = -(ends[0] - ends[1]) / 2e-4 / channels
         assert float(gradient[k]) == pytest.approx(slope, rel=1e-3, abs=1e-4), name
     assert float(torch.linalg.eigvalsh(information[:3, :3])[0]) > -1e-9
-
-
-def test_settings_of_classes_and_counts():
-    from gp_mapping import MapSettings
-    s = MapSettings(likelihood="poisson")
-    assert (s.field_scale, s.heading_stddev, s.robust, s.follow_changes, s.cells) == (1.0, 0.0, False, False, True)
-    assert not MapSettings(likelihood="softmax").cells
-    assert MapSettings(likelihood="bernoulli", signal_stddev=3.0).signal_stddev == 3.0
-    assert MapSettings(likelihood="student_t").field_scale == 1e-6
-    with pytest.raises(ValueError, match="Gaussian measurements only"):
-        create_map("exact", likelihood="bernoulli")
-    with pytest.raises(ValueError, match="field_scale"):
-        create_map("dual_svgp", likelihood="poisson", field_scale=2.0)
-    with pytest.raises(ValueError, match="centre"):
-        create_map("dual_svgp", likelihood="poisson", centre=[1.0])
-
-
-def test_is_it_above_the_threshold():
-    """A field in tesla, a threshold in tesla: the probability is high inside the hill and low outside."""
-    rng = np.random.default_rng(0)
-    x = rng.uniform(0, 3, (300, 2))
-    y = 40e-6 + 20e-6 * np.exp(-((x - 1.5) ** 2).sum(1)) + rng.normal(0, 1e-6, 300)
-    field = stream(create_map("dual_svgp", likelihood="bernoulli", threshold=50e-6, learn_time_offset=False,
-                              inducing_tolerance=1e-3), x, y, 25)
-    field.refine(math.inf)
-    p = field.observable(torch.tensor([[1.5, 1.5], [0.1, 0.1], [40.0, 40.0]])).mean[:, 0]
-    assert p[0] > 0.95 and p[1] < 0.05 and 0.1 < p[2] < 0.9
