@@ -3,7 +3,8 @@
 At the mode of the exact log evidence over up to 8 disjoint neighbourhoods of the remembered samples, hyper-parameters
 held, the curvature over (δ, along, across) plus the priors' is the inverse covariance (Laplace). The neighbourhoods'
 own scores are compared with it: where they scatter more than a model with white noise would have it, the covariance
-grows by as much. What turns with the robot is estimated in the same way, at the mode of the offset.
+grows by as much. What turns with the robot is estimated in the same way, at the mode of the offset; a fifth of it is
+taken to differ from place to place, which is a systematic error of the shift: that much over the field's rms slope.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ __all__ = ["Calibration", "calibration_report"]
 _APART = 0.9  # |correlation| beyond which only a sum is known
 _STEADY = 0.1  # a speed that varies by less than this share tells a delay from an arm hardly
 _SEEN = 3.0  # standard deviations
+_UNEVEN = 0.2  # share of what turns with the robot that differs from place to place: of hard iron, what |B| shows of it
+# follows the direction of the field, and that mimics a shift of the positions
 _TURNS = 18.0  # chi-square of 2: the same odds where the covariance is itself estimated from 8 blocks
 
 
@@ -135,6 +138,13 @@ def _seconds(value: float, stddev: float) -> str:
     return f"{value + 0.0:.{digits}f} ± {max(stddev, 10.0**-digits):.{digits}f} s".replace("-0.000 ", "0.000 ")
 
 
+def _systematic(theta, turning: float) -> float:
+    """Metres by which an uneven body-fixed part (inner units) may mimic a shift along the way: over √E[(∂f)²]."""
+    kernel = theta.kernel()
+    steepest = -2.0 * float(type(kernel).slope(torch.zeros(1, dtype=torch.float64))) * theta.signal**2
+    return _UNEVEN * turning * theta.lengthscale / math.sqrt(steepest) if math.isfinite(steepest) else 0.0
+
+
 def calibration_report(field, noise_variance: float | None = None) -> Calibration:
     """From a dual_svgp or exact map. noise_variance: of a new measurement (SI²), where scores know better than the map.
 
@@ -160,14 +170,19 @@ def calibration_report(field, noise_variance: float | None = None) -> Calibratio
     correlation = float(covariance[0, 1] / (covariance[0, 0] * covariance[1, 1]).sqrt())
     lag = torch.tensor([speed, -1.0, 0.0], dtype=torch.float64)
     deviations, turns = given.diagonal().sqrt().tolist(), turning(theta, data, blocks, mode, field.scale)
+    shift = _systematic(theta, turns["turning"] / field.scale)
+    in_time = shift / speed if speed > 0 else 0.0
     hyper = field.hyperparameters()
     noise = float(field.posterior.noise_variance) * field.scale**2 if noise_variance is None else noise_variance
+    lag_stddev = math.hypot(float((lag @ covariance @ lag).clamp_min(0).sqrt()), shift)
     return Calibration(
-        samples=len(data["x"]), offset=float(mode[0]), offset_in_use=theta.offset, offset_stddev=deviations[0],
-        offset_stddev_free=float(covariance[0, 0].sqrt()), offset_assumed=offset_assumed, along=float(mode[1]),
-        along_stddev=deviations[1], across=float(mode[2]), across_stddev=deviations[2],
+        samples=len(data["x"]), offset=float(mode[0]), offset_in_use=theta.offset,
+        offset_stddev=math.hypot(deviations[0], in_time),
+        offset_stddev_free=math.hypot(float(covariance[0, 0].sqrt()), in_time), offset_assumed=offset_assumed,
+        along=float(mode[1]), along_stddev=math.hypot(deviations[1], shift), across=float(mode[2]),
+        across_stddev=math.hypot(deviations[2], shift),
         lever_assumed=not (free[1] or free[2]), correlation=correlation,
         separable=abs(correlation) <= _APART and steadiness >= _STEADY, lag=float(lag @ mode),
-        lag_stddev=float((lag @ covariance @ lag).clamp_min(0).sqrt()), speed=speed, steadiness=steadiness,
+        lag_stddev=lag_stddev, speed=speed, steadiness=steadiness,
         inflation=inflation, turning_assumed=theta.heading <= 0, hyperparameters=hyper, noise_stddev=math.sqrt(noise),
         scale=field.scale, **turns)

@@ -106,7 +106,8 @@ class CellAverager:
             return torch.ones(len(y), dtype=torch.bool)
         padded = torch.cat([y[1:3].flip(0), y, y[-3:-1].flip(0)])
         away = (y - padded.unfold(0, 5, 1).median(2).values).abs()
-        spread = torch.maximum(1.4826 * away.median(0).values, torch.tensor(self.white_variance).double().sqrt())
+        step = 1.4826 / 2**0.5 * (y[1:] - y[:-1]).abs().median(0).values  # a robust sd of what is white
+        spread = torch.maximum(step, torch.tensor(self.white_variance).double().sqrt())
         return (away <= _GROSS * spread.clamp_min(1e-12 * y.abs().max())).all(1)
 
     def flush(self) -> Samples | None:
