@@ -46,7 +46,7 @@ def predict(sessions: list, x, velocity) -> tuple[np.ndarray, np.ndarray, np.nda
     """Mean, latent variance and noise variance, (N, 3) each, µT."""
     parts = [s.predict(x, velocity) for s in sessions]
     mean, variance = (torch.cat([getattr(p, k) for p in parts], 1) for k in ("mean", "variance"))
-    noise = torch.cat([p.noise_variance for p in parts]).expand_as(mean)
+    noise = torch.cat([p.noise_variance.expand_as(p.mean) for p in parts], 1)
     return mean.numpy() / UNIT, variance.numpy() / UNIT**2, noise.numpy() / UNIT**2
 
 
