@@ -14,6 +14,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "render": "512 × 512 mean and standard deviation, in full and after a batch",
          "honesty": "simulated robots with known faults, coverage at every level, changes, gross errors",
          "wiski": "the matrix-free WISKI: update, refresh, errors, protocol P",
+         "models": "every model and the baselines in one table, into docs/models.md (not in all)",
          "live": "processor time that a 100 Hz sensor and a 10 Hz map take of a core"}
 
 
@@ -25,6 +26,9 @@ def parser() -> argparse.ArgumentParser:
     new.add_argument("part", choices=[*PARTS, "all", "report"], help="report: write --document from stored JSON")
     new.add_argument("--output", type=Path, default=Path("out/benchmark"), metavar="DIR", help="for JSON and tables")
     new.add_argument("--document", type=Path, metavar="FILE", help="also write the page of all stored parts there")
+    new.add_argument("--only", metavar="NAMES", help="models: these rows, by commas")
+    new.add_argument("--what", metavar="PARTS", help="models: of protocol,leave_one_out,mammographic,cost")
+    new.add_argument("--full", action="store_true", help="models: leave one out for the slow ones, too")
     new.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
     return new
 
@@ -40,7 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     from benchmark.timing import environment
 
     torch.set_num_threads(1)
-    names = list(PARTS) if args.part == "all" else [] if args.part == "report" else [args.part]
+    if args.part == "models":
+        return importlib.import_module("benchmark.models").main(args)
+    every = [name for name in PARTS if name != "models"]
+    names = every if args.part == "all" else [] if args.part == "report" else [args.part]
     absent = False
     for name in names:
         where, start, busy = environment(args.quick), time.perf_counter(), time.process_time()

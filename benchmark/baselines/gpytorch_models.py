@@ -64,7 +64,7 @@ class StoredSVGP(_Stored):
         new = _SVGP(z, self.theta, 0.0 if self.bernoulli else float(data.y.mean()) / UNIT, self.bernoulli)
         y = data.y[:, 0] if self.bernoulli else data.y[:, 0] / UNIT
         objective = new.gpytorch.mlls.VariationalELBO(new.likelihood, new.model, len(data))
-        groups = [p for n, p in [*new.model.named_parameters(), *new.likelihood.named_parameters()]
+        groups = [p for n, p in new.model.named_parameters()  # the likelihood's among them
                   if "inducing_points" not in n and (self.learn or "variational" in n)]
         optimiser = torch.optim.Adam(groups, self.rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.epochs * -(-len(data) // self.size))
