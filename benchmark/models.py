@@ -39,7 +39,7 @@ def main(args) -> int:
     wanted, what = _names(args.only, ROWS), _names(args.what, WHAT)
     if wanted is None or what is None:
         return 2
-    path, absent, cost = args.output / "models.json", [], None
+    path, absent, cost = args.output / ("models_quick.json" if args.quick else "models.json"), [], None
     for name in wanted:
         row = ROWS[name]
         for part in what:
@@ -151,7 +151,8 @@ def _write(path: Path, args) -> None:
     loads = [w["load_before"] for w in where]
     head = (f"{where[-1]['processor']}, {where[-1]['cores']} cores, torch {where[-1]['torch']}, one thread, load "
             f"average {min(loads):.0f} to {max(loads):.0f}, {max(w['date'] for w in where)}, commits "
-            f"{', '.join(sorted({w['commit'] for w in where}))}. "
+            f"{', '.join(sorted({w['commit'] for w in where}))}"
+            f"{', quick: sizes too small to judge by' if args.quick else ''}. "
             "Written by `python -m benchmark models`; edit the benchmark, not this part.")
     body = "\n".join([head, "", *(t.markdown() for t in tables(rows))])
     print(body, flush=True)

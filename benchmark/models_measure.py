@@ -30,7 +30,7 @@ def streamed(row: Row, train: list[Samples]):
     """What predicts after the stream, raw samples in batches of 100, and how many inducing inputs it has."""
     if row.build is None:
         session = protocol.stream(train, **row.settings)
-        return session, len(session.inducing)
+        return session, len(session.inducing) or None
     model = row.build(torch.cat([t.x for t in train]), min(WARM_UP, len(train[0])))
     for samples in train:
         for x, y in zip(samples.x.split(BATCH), samples.y.split(BATCH)):
