@@ -139,7 +139,7 @@ class BagPlayerNode(Node):
 
     def _delivered(self) -> bool:
         """False, with an error in the log, when a reliable reader did not acknowledge everything."""
-        late = [t for t, p in self._outputs.items() if not p.wait_for_all_acked(Duration(seconds=5.0))]
+        late = [t for t, p in self._outputs.items() if not p.wait_for_all_acked(Duration(seconds=30.0))]
         if late:
             self.get_logger().error(f"not everything was acknowledged on {', '.join(late)}")
         return not late
