@@ -124,16 +124,15 @@ class Cost:
         reach = 2.5 if quick else _DRAWN
         axis = torch.arange(0.0, reach, protocol.LENGTHSCALE / (3 if quick else _POINTS), dtype=torch.float64)
         self.lattice = torch.cartesian_prod(axis, axis)
-        self.reference = _Fed(ROWS["dual_svgp"], quick)
 
     def measure(self, row: Row) -> dict:
         """batch_ms, batch_ratio (None where it cannot stream), grid_ms, grid_ratio, inducing."""
-        other, repeats = _Fed(row, self.quick), 3 if self.quick else 9
-        fed = {"own": other, "dual": self.reference}
+        repeats = 3 if self.quick else 9
+        fed = {"own": _Fed(row, self.quick), "dual": _Fed(ROWS["dual_svgp"], self.quick)}  # of one age
         batches, grids = {k: [] for k in fed}, {k: [] for k in fed}
         for turn in range(repeats):
             for name, part in fed.items():
-                if part is self.reference or row.streams:
+                if name == "dual" or row.streams:
                     batches[name].append(timed(part.batch))
                 if turn < 3 and (turn == 0 or grids["own"][0] < 5.0):
                     grids[name].append(timed(lambda part=part: part.model.predict(self.lattice)))
