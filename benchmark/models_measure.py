@@ -106,9 +106,9 @@ def mammographic(row: Row, quick: bool) -> dict:
 
 
 def cells(quick: bool, channels: int = 1) -> list[Samples]:
-    """Cells every 10 cm over a square, lanes 40 cm apart, lengthwise and across; then both ways again: in hundreds."""
+    """Cells every 10 cm over a square, lanes 60 cm apart, lengthwise and across; then both ways again: in hundreds."""
     side = 2.5 if quick else _SIDE
-    lanes = worlds.lawnmower(0.5, 0.5 + side, 0.4, 0.1)
+    lanes = worlds.lawnmower(0.5, 0.5 + side, 0.6, 0.1)
     x = torch.cat([lanes, lanes.flip(1), lanes + 0.05, lanes.flip(1) + 0.05])
     g = torch.Generator().manual_seed(5)
     drawn = [worlds.RandomField(c).measure(x, g) for c in range(channels)]
