@@ -67,7 +67,7 @@ def main(args) -> int:
             _store(path, name, part, found | {"where": where | {
                 "load_after": os.getloadavg()[0], "wall": time.perf_counter() - start}})
             say(", ".join(f"{k} {v:.4g}" for k, v in found.items() if v is not None))
-            gc.collect()
+            gc.collect()  # a map of before would be in the caches of the next one's clock
     for line in dict.fromkeys(absent):
         say(line)
     _write(path, args)
@@ -114,7 +114,7 @@ def tables(rows: dict) -> list[Table]:
         p, left, m, c = (stored.get(k, {}) for k in WHAT)
         if p or left or m:
             met = "" if not p or row.build else "met" if all(g.met for g in goals(name, p)) else "**not met**"
-            scores.add(row.title, row.theta, p.get("inducing"), p.get("rmse_ut"), p.get("nlpd"), p.get("coverage"), met,
+            scores.add(row.title, row.theta, p.get("inducing") or None, p.get("rmse_ut"), p.get("nlpd"), p.get("coverage"), met,
                        p.get("seconds"), left.get("rmse_ut"), left.get("nlpd"), left.get("coverage"),
                        f"{m['nlpd']:.3f} ({m['sd']:.3f})" if m else None)
         if c:
@@ -148,10 +148,11 @@ def _write(path: Path, args) -> None:
     where = [cell["where"] for row in rows.values() for cell in row.values()]
     if not where:
         return
-    loads = [w["load_before"] for w in where]
+    loads, commits = [w["load_before"] for w in where], [w["commit"] for w in where]
+    changed = ", some with changes" if any("changes" in c for c in commits) else ""
     head = (f"{where[-1]['processor']}, {where[-1]['cores']} cores, torch {where[-1]['torch']}, one thread, load "
             f"average {min(loads):.0f} to {max(loads):.0f}, {max(w['date'] for w in where)}, commits "
-            f"{', '.join(sorted({w['commit'] for w in where}))}"
+            f"{', '.join(dict.fromkeys(c.split()[0] for c in commits))}{changed}"
             f"{', quick: sizes too small to judge by' if args.quick else ''}. "
             "Written by `python -m benchmark models`; edit the benchmark, not this part.")
     body = "\n".join([head, "", *(t.markdown() for t in tables(rows))])
