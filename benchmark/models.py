@@ -67,7 +67,7 @@ def main(args) -> int:
             _store(path, name, part, found | {"where": where | {
                 "load_after": os.getloadavg()[0], "wall": time.perf_counter() - start}})
             say(", ".join(f"{k} {v:.4g}" for k, v in found.items() if v is not None))
-            gc.collect()  # a map of before would be in the caches of the next one's clock
+            gc.collect()  # not on the next one's clock
     for line in dict.fromkeys(absent):
         say(line)
     _write(path, args)
@@ -114,8 +114,8 @@ def tables(rows: dict) -> list[Table]:
         p, left, m, c = (stored.get(k, {}) for k in WHAT)
         if p or left or m:
             met = "" if not p or row.build else "met" if all(g.met for g in goals(name, p)) else "**not met**"
-            scores.add(row.title, row.theta, p.get("inducing") or None, p.get("rmse_ut"), p.get("nlpd"), p.get("coverage"), met,
-                       p.get("seconds"), left.get("rmse_ut"), left.get("nlpd"), left.get("coverage"),
+            scores.add(row.title, row.theta, p.get("inducing") or None, p.get("rmse_ut"), p.get("nlpd"),
+                       p.get("coverage"), met, p.get("seconds"), left.get("rmse_ut"), left.get("nlpd"), left.get("coverage"),
                        f"{m['nlpd']:.3f} ({m['sd']:.3f})" if m else None)
         if c:
             cost.add(row.title, c["batch_ms"], c["batch_ratio"], c["grid_ms"], c["grid_ratio"])
