@@ -102,11 +102,11 @@ class Posterior:
         return (self.theta.kernel()(a, b) + self.theta.constant**2 - spent.double()) * self.scaling.scale**2
 
     def state_dict(self) -> dict:
+        second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal.clone()}
         return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
                 "weights": self.weights.clone(), "noise_variance": self.noise_variance,
                 "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
-                "scale": self.scaling.scale,
-                "orthogonal": None if self.orthogonal is None else self.orthogonal.clone()}
+                "scale": self.scaling.scale} | second
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Posterior":
