@@ -115,8 +115,8 @@ def tables(rows: dict) -> list[Table]:
         if p or left or m:
             met = "" if not p or row.build else "met" if all(g.met for g in goals(name, p)) else "**not met**"
             scores.add(row.title, row.theta, p.get("inducing") or None, p.get("rmse_ut"), p.get("nlpd"),
-                       p.get("coverage"), met, p.get("seconds"), left.get("rmse_ut"), left.get("nlpd"), left.get("coverage"),
-                       f"{m['nlpd']:.3f} ({m['sd']:.3f})" if m else None)
+                       p.get("coverage"), met, p.get("seconds"), left.get("rmse_ut"), left.get("nlpd"),
+                       left.get("coverage"), f"{m['nlpd']:.3f} ({m['sd']:.3f})" if m else None)
         if c:
             cost.add(row.title, c["batch_ms"], c["batch_ratio"], c["grid_ms"], c["grid_ratio"])
     scores.notes = [
