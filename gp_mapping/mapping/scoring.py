@@ -16,7 +16,7 @@ from torch import Tensor
 from gp_mapping.core.change import Change, ChangeDetector, student_weight
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
-from gp_mapping.core.models.wiski_posterior import WiskiPosterior
+from gp_mapping.core.models.wiski_local import WiskiLocal
 from gp_mapping.core.noise import PredictiveNoise
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.types import Samples
@@ -56,10 +56,13 @@ class OneStepAhead:
             self._last = (stamp, length)
             self._picked.append((list(x), list(y), length, heading))
 
-    def keep(self, length: float, field: FieldMap) -> None:
-        """Keep the map's posterior for later scores when the path has grown by half a score_distance."""
-        if not self._snapshots or length - self._snapshots[-1][0] >= self.settings.score_distance / 2:
-            posterior = field.posterior
+    def keep(self, length: float, field: FieldMap, place: Tensor) -> None:
+        """Keep what the map says around place (1, 2) for later scores when the path has grown by half a score_distance.
+        """
+        distance = self.settings.score_distance
+        if not self._snapshots or length - self._snapshots[-1][0] >= distance / 2:
+            # what it will be asked for lies at most 1.5 distances and a cell further along the path
+            posterior = _near(field, place, 1.6 * distance + 2 * self.settings.cell_length)
             if isinstance(posterior, Posterior):  # a copy of its own, laid out as a resumed one will be
                 posterior = replace(posterior, L=posterior.L.clone(memory_format=torch.contiguous_format))
             self._snapshots.append((length, posterior))
@@ -71,8 +74,13 @@ class OneStepAhead:
     def variance(self, field: FieldMap) -> float:
         """Variance of one new measurement about the latent field, squared SI: from scores, else the model's."""
         if self.fitted is None or not self.settings.predictive_noise:
-            return float(field.posterior.noise_variance) * self.settings.field_scale**2
+            return self._noise(field)
         return self.fitted
+
+    def _noise(self, field: FieldMap) -> float:
+        """The model's, squared SI; without asking for a posterior where that takes a solve."""
+        source = field if hasattr(field, "noise_variance") else field.posterior
+        return float(source.noise_variance) * self.settings.field_scale**2
 
     def score(self, velocity: Tensor, field: FieldMap) -> None:
         """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older."""
@@ -101,8 +109,7 @@ class OneStepAhead:
                 self.local.add(x, (residual.square() / total).mean(1))
             self._fresh += len(x)
         if self._fresh >= _REFIT or self.fitted is None:
-            model = float(field.posterior.noise_variance) * self.settings.field_scale**2
-            self.fitted, self._fresh = self.noise.variance(model), 0
+            self.fitted, self._fresh = self.noise.variance(self._noise(field)), 0
 
     def settled(self, field: FieldMap) -> bool:
         """Whether hyper-parameters are past their first steps, so that surprises mean something."""
@@ -131,7 +138,7 @@ class OneStepAhead:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
         if not self.settings.robust or not self.settings.cells or not self.settled(field):
             return batch
-        p = field.predict(batch.x, batch.velocity, batch.heading)
+        p = _near(field, batch.x, 0.0).predict(batch.x, batch.velocity, batch.heading)
         own = float(field.theta.noise * self.settings.field_scale) ** 2
         noise = own + float(batch.sensor_variance[0] / batch.count[0])
         square = float((batch.y - p.mean.cpu()).square().mean()) / (float(p.variance.mean()) + noise)
@@ -150,7 +157,7 @@ class OneStepAhead:
                 "last": None if self._last is None else list(self._last),
                 # the exact model's posteriors are not kept: scores pause for score_distance after its resume
                 "snapshots": [{"at": at, "posterior": p.state_dict()} for at, p in self._snapshots
-                              if isinstance(p, Posterior | WiskiPosterior)]}
+                              if isinstance(p, Posterior | WiskiLocal)]}
 
     def load_state_dict(self, state: dict, device) -> None:
         self.noise.load_state_dict(state["noise"])
@@ -165,6 +172,11 @@ class OneStepAhead:
                                for s in state["snapshots"])
 
 
+def _near(field: FieldMap, x: Tensor, reach: float):
+    """What a map says within reach (m) of x (N, 2): its posterior, or the local part, where the whole takes a solve."""
+    return field.around(x, reach) if hasattr(field, "around") else field.posterior
+
+
 def _kind(state: dict) -> type:
-    """Whose posterior was saved: a lattice's mean has no inducing inputs."""
-    return Posterior if "z" in state else WiskiPosterior
+    """Whose posterior was saved: that of a lattice has no inducing inputs."""
+    return Posterior if "z" in state else WiskiLocal

@@ -124,7 +124,7 @@ class MapSession:
         self.cell_count += len(batch)
         self.renderer.touch(batch.x)
         if scoring:
-            self.scores.keep(self._path.length, self.map)
+            self.scores.keep(self._path.length, self.map, batch.x[-1:])
         self.revision += 1
 
     def _forget(self, batch: Samples) -> None:

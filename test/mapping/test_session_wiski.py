@@ -7,6 +7,7 @@ import torch
 
 from benchmark.robots import Robot, survey
 from gp_mapping.core.config import MapSettings
+from gp_mapping.core.models import wiski
 from gp_mapping.mapping.session import MapSession
 
 SETTINGS = {"model": "wiski", "learn_hyperparameters": True}
@@ -30,3 +31,22 @@ def test_a_session_learns_draws_and_resumes():
     assert torch.equal(before, p.mean), "drawing changed the map"
     report = session.report()
     assert report["memory"] == report["cells"] and report["jitter"] == 0.0 and report["learning_steps"] > 5
+
+
+def test_cells_wait_for_no_solve():
+    """What a session asks for each cell comes from the neighbourhood; the lattice is solved by slices, or to draw."""
+    drive, _ = survey(Robot(), 4, width=1.6, depth=1.4)
+    session = MapSession(MapSettings(**SETTINGS))
+    iterations, solve = [], session.map._solution
+
+    def counted(most=3000):
+        iterations.append(most)
+        return solve(most)
+
+    session.map._solution = counted
+    session.ingest(drive)
+    session.flush()
+    assert len(session.scores.noise) > 20 and session.scores.fitted is not None
+    assert set(iterations) == {wiski._SLICE} and len(iterations) < session.cell_count / 4
+    assert session.noise_variance > 0.0 and session.report()["noise_stddev"] > 0.0
+    assert set(iterations) == {wiski._SLICE}, "a report is no reason to solve"

@@ -203,19 +203,31 @@ class GridSites:
                 torch.cat([heading[one], heading[two], heading[two]]),
                 torch.cat([beta[one], 0.5 * beta[two], 0.5 * beta[two]]))
 
-    def _moments(self):
-        """x, heading, beta, lam of the lumps, and their covariance about x (K, 3: xx, yy, xy; m²)."""
-        mass = self.lumps[:, 0]
+    def around(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """`samples` of the lumps whose squares meet the box low … high (2,), metres; in a time of its area alone."""
+        ends = 2.0 * (self.units(torch.stack([low, high])) - self._low)
+        (i0, j0), (i1, j1) = ends.floor().long().tolist()
+        height, width = (2 * n for n in self.shape)
+        return self._moments((max(i0, 0), min(i1 + 1, height), max(j0, 0), min(j1 + 1, width)))[:4]
+
+    def _moments(self, box: tuple[int, int, int, int] | None = None):
+        """x, heading, beta, lam of the lumps, and their covariance about x (K, 3: xx, yy, xy; m²).
+
+        box: rows and columns of the squares, ends excluded; None for all.
+        """
+        i0, i1, j0, j1 = box or (0, 2 * self.shape[0], 0, 2 * self.shape[1])
+        width = max(j1 - j0, 0)
+        table = self.lumps.view(2 * self.shape[0], 2 * self.shape[1], -1)[i0: max(i1, i0), j0: j0 + width]
+        mass = table[..., 0].reshape(-1)
         # what subtracting has left of nothing is no sample
         held = (mass > 1e-9 * mass.max().clamp_min(1e-300)).nonzero()[:, 0] if len(mass) else mass.nonzero()[:, 0]
-        rows = self.lumps[held]
+        square = torch.stack([held // max(width, 1) + i0, held % max(width, 1) + j0], 1)
+        rows = self.lumps[square[:, 0] * (2 * self.shape[1]) + square[:, 1]]
         beta = rows[:, 0]
-        square = torch.stack([held // (2 * self.shape[1]), held % (2 * self.shape[1])], 1)
-        low = torch.tensor(self.low, device=self.device)
-        centre = 0.5 * (square + 2 * low).double() + 0.25
+        centre = 0.5 * square.double() + self._low + 0.25
         offset = (rows[:, 1:3] / beta[:, None]).clamp(-0.25, 0.25)
         second = rows[:, 3:6] / beta[:, None] - torch.cat([offset.square(), offset[:, :1] * offset[:, 1:]], 1)
-        return (self.places(centre + offset), rows[:, 6:8] / beta[:, None], beta, rows[:, _LUMP:],
+        return ((centre + offset - self.shift) * self.spacing, rows[:, 6:8] / beta[:, None], beta, rows[:, _LUMP:],
                 second * self.spacing**2)
 
     # --- copies ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from torch import Tensor
 from gp_mapping.core.kernels import Stationary
 from gp_mapping.core.linalg import cholesky, solve_lower
 
-__all__ = ["Lumps", "Window", "feature_covariance", "groups", "thinned"]
+__all__ = ["Lumps", "Window", "feature_covariance", "feature_posterior", "groups", "rim_thinned",
+           "thinned"]
 
 _WHOLE = 700  # lumps up to which one window holds them all
 _FULL = 400  # lumps of a window; beyond, its rim is thinned
@@ -27,26 +28,29 @@ _FEATURE_LUMPS = 1000
 
 @dataclass(frozen=True)
 class Lumps:
-    """Weighted samples: x, heading (K, 2), mass (K,), in tiles of two lengthscales, sorted by tile."""
+    """Weighted samples: x, heading (K, 2), mass (K,), in tiles of two lengthscales, sorted by tile, value (K, C).
+    """
 
     x: Tensor
     heading: Tensor
     mass: Tensor
     code: Tensor
     side: float
+    value: Tensor | None = None
 
     @staticmethod
-    def of(x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float) -> "Lumps":
+    def of(x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None) -> "Lumps":
         side = _HALO * lengthscale
         code = _code((x / side).floor().long())
         code, order = code.sort(stable=True)
-        return Lumps(x[order], heading[order], mass[order], code, side)
+        return Lumps(x[order], heading[order], mass[order], code, side, None if value is None else value[order])
 
     def __len__(self) -> int:
         return len(self.x)
 
     def take(self, index: Tensor) -> "Lumps":
-        return Lumps(self.x[index], self.heading[index], self.mass[index], self.code[index], self.side)
+        return Lumps(self.x[index], self.heading[index], self.mass[index], self.code[index], self.side,
+                     None if self.value is None else self.value[index])
 
     def around(self, low: Tensor, high: Tensor) -> "Lumps":
         """Those within two lengthscales of the box low … high (2,), which may span a tile and no more."""
@@ -74,10 +78,12 @@ def thinned(lumps: Lumps, side: float, which: Tensor | None = None) -> Lumps:
         key = torch.where(which, key, -(1 << 62) + torch.arange(len(key), device=key.device))
     _, owner = key.unique(return_inverse=True)
     count = int(owner.max()) + 1 if len(owner) else 0
-    total = torch.cat([torch.ones_like(lumps.x[:, :1]), lumps.x, lumps.heading], 1) * lumps.mass[:, None]
-    sums = total.new_zeros((count, 5)).index_add_(0, owner, total)
-    mass = sums[:, 0]
-    return Lumps(sums[:, 1:3] / mass[:, None], sums[:, 3:] / mass[:, None], mass, key[:count], lumps.side)
+    value = [] if lumps.value is None else [lumps.value]
+    total = torch.cat([torch.ones_like(lumps.x[:, :1]), lumps.x, lumps.heading, *value], 1) * lumps.mass[:, None]
+    sums = total.new_zeros((count, total.shape[1])).index_add_(0, owner, total)
+    mass = sums[:, :1]
+    return Lumps(sums[:, 1:3] / mass, sums[:, 3:5] / mass, mass[:, 0], key[:count], lumps.side,
+                 sums[:, 5:] / mass if value else None)
 
 
 def groups(lumps: Lumps, x: Tensor, lengthscale: float):
@@ -98,7 +104,7 @@ def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
     low, high = places.min(0).values, places.max(0).values
     near = lumps.around(low, high)
     if len(near) > _FULL:
-        near = _rim_thinned(near, low, high, 0.5 * lengthscale, 0.125 * lengthscale)
+        near = rim_thinned(near, low, high, 0.5 * lengthscale, 0.125 * lengthscale)
     if len(near) > _MOST:
         span, axis = (high - low).max(0)
         if float(span) > 0.25 * lengthscale:
@@ -107,13 +113,13 @@ def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
             yield from _split(lumps, x, index[~left], lengthscale)
             return
         for reach, side in ((0.5, 0.25), (0.25, 0.125), (0.25, 0.25), (0.125, 0.25), (0.125, 0.5), (0.0, 0.5)):
-            near = _rim_thinned(near, low, high, reach * lengthscale, side * lengthscale)
+            near = rim_thinned(near, low, high, reach * lengthscale, side * lengthscale)
             if len(near) <= _MOST:
                 break
     yield index, near
 
 
-def _rim_thinned(lumps: Lumps, low: Tensor, high: Tensor, reach: float, side: float) -> Lumps:
+def rim_thinned(lumps: Lumps, low: Tensor, high: Tensor, reach: float, side: float) -> Lumps:
     """Merged on squares of `side` where they lie beyond `reach` of the box low … high."""
     return thinned(lumps, side, ((lumps.x < low - reach) | (lumps.x > high + reach)).any(1))
 
@@ -128,6 +134,7 @@ class Window:
         self.factor, _ = cholesky(gram)
         phi = torch.cat([torch.ones_like(lumps.mass)[:, None], lumps.heading], 1)
         self.white_phi = solve_lower(self.factor, phi)
+        self.white_value = None if lumps.value is None else solve_lower(self.factor, lumps.value)
 
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """R⁻¹k(z, x) (K, N), and t(x) (N, 3)."""
@@ -136,21 +143,36 @@ class Window:
 
 
 def feature_covariance(kernel: Stationary, lumps: Lumps, scatter: Tensor, prior: Tensor, lengthscale: float) -> Tensor:
-    """Σ = (S⁻¹ + scatter + Φᵀ(k(z, z) + M⁻¹)⁻¹Φ)⁻¹, 0 where the prior variance (3,) is: (3, 3).
+    """Σ of `feature_posterior`."""
+    return feature_posterior(kernel, lumps, scatter, None, prior, lengthscale)[0]
 
-    scatter: (3, 3) what the headings' spread within lumps says.  Of many lumps, coarser ones stand in: the features are
-    common to all of the map, and lumps that pretend to see single places make Σ a little too large, never too small.
+
+def feature_posterior(kernel: Stationary, lumps: Lumps, scatter: Tensor, linear: Tensor | None, prior: Tensor,
+                      lengthscale: float) -> tuple[Tensor, Tensor | None]:
+    """Σ = (S⁻¹ + scatter + Φᵀ(k(z, z) + M⁻¹)⁻¹Φ)⁻¹, 0 where the prior variance (3,) is: (3, 3); of lumps with values
+    f = Σ (linear + Φᵀ(k(z, z) + M⁻¹)⁻¹ ȳ) as well: (3, C).
+
+    scatter (3, 3), linear (3, C): what the headings' spread within lumps says.  Of many lumps, coarser ones stand in:
+    the features are common to all of the map, and lumps that pretend to see single places make Σ a little too large.
     """
-    side = 0.25 * lengthscale
+    side = 0.125 * lengthscale
     while len(lumps) > _FEATURE_LUMPS:
         lumps, side = thinned(lumps, side), 2.0 * side
     use = (prior > 0).nonzero()[:, 0]
-    out = torch.zeros((3, 3), dtype=torch.float64, device=prior.device)
+    out, mean = torch.zeros((3, 3), dtype=torch.float64, device=prior.device), None
+    if linear is not None:
+        mean = torch.zeros_like(linear)
     if not len(use):
-        return out
-    precision = torch.diag(1.0 / prior[use]) + scatter[use][:, use]
+        return out, mean
+    precision, pull = torch.diag(1.0 / prior[use]) + scatter[use][:, use], None if mean is None else linear[use]
     if len(lumps):
-        white = Window(kernel, lumps).white_phi[:, use]
+        window = Window(kernel, lumps)
+        white = window.white_phi[:, use]
         precision = precision + white.mT @ white
-    out[use[:, None], use] = torch.cholesky_inverse(cholesky(precision)[0])
-    return out
+        if mean is not None:
+            pull = pull + white.mT @ window.white_value
+    factor = cholesky(precision)[0]
+    out[use[:, None], use] = torch.cholesky_inverse(factor)
+    if mean is not None:
+        mean[use] = torch.cholesky_solve(pull, factor)
+    return out, mean

@@ -2,8 +2,9 @@
 
     update    a few hundred additions a sample: G += β w wᵀ as a stencil, b += w λᵀ; no solve, at any n
     refresh   the mean on the lattice by conjugate gradients, warm-started, FFT for K_uu (grids/solver.py), when the
-              posterior is asked for; `refine` does it ahead, once refresh_samples have come: others find it done
+              posterior is asked for; `refine` goes ahead by slices of 12 iterations, as many as samples have paid for
     variance  small dense GPs on the lumps within two lengthscales (grids/windows.py)
+    around    mean and variance from such a GP, for who asks for one place a cell: no solve (wiski_local.py)
     adopt     ℓ, s and s_h are in no sum: they may move freely. Where δ, the lever arm or s_p move, the memory is taken
               out as it stands and put back; the rest keeps its places, its weights follow s_p² (wiski_carry.py)
 
@@ -21,17 +22,21 @@ from torch import Tensor
 
 from gp_mapping.core.grids.packed import PackedMemory
 from gp_mapping.core.grids.sites import FEATURES, GridSites
-from gp_mapping.core.grids.solver import solve_mean
+from gp_mapping.core.grids.solver import Solution, solve_mean
 from gp_mapping.core.grids.toeplitz import KernelGrid
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.models import wiski_carry
 from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
+from gp_mapping.core.models.wiski_local import WiskiLocal, around, map_features
 from gp_mapping.core.models.wiski_posterior import WiskiPosterior, feature_prior
 from gp_mapping.core.types import UpdateReport
 
 __all__ = ["Wiski"]
 
-_SMALL = 0.1  # Theta.distance
+_SLICE = 12  # iterations of a slice
+_SETUP = 6  # what it costs besides, in iterations
+_PAID = 25_000  # points of the torus times iterations, for each √samples of an update
+_SAVINGS = 100  # such payments kept, at most
 _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
 
 
@@ -61,7 +66,8 @@ class Wiski(ScaledMap):
         self.rest_empty, self.rest_own_noise = True, True  # as in DualSVGP
         self.base: WiskiPosterior | None = None  # of the last refresh
         self.lag = 0  # samples since
-        self.moved = False  # θ, since: with the next refresh all of the map changes a little
+        self.credit = 0.0  # of slices
+        self.features: tuple | None = None  # f, Σ and the number of samples that they are from
         self.iterations, self.residual = 0, 0.0  # of the last solve
         self._posterior: WiskiPosterior | None = None
         self._kernel: tuple | None = None
@@ -80,10 +86,11 @@ class Wiski(ScaledMap):
         return torch.where(own > 0, own, theta.noise**2) + extra
 
     def _pose_noise(self, batch: Standardised) -> Tensor:
-        if self.base is None or not bool((batch.position_variance > 0).any()):
-            return torch.zeros_like(batch.noise)  # an update waits for no solve
-        slope = self.base.gradient(self.theta.place(batch.x, batch.velocity, batch.heading))
-        return slope.square().sum(2).mean(1) * batch.position_variance
+        if self.empty or not bool((batch.position_variance > 0).any()):
+            return torch.zeros_like(batch.noise)
+        self._learn_features()
+        places = self.theta.place(batch.x, batch.velocity, batch.heading)
+        return around(self, places).gradient(places).square().sum(2).mean(1) * batch.position_variance
 
     def begin(self, channels: int) -> None:
         """An empty lattice."""
@@ -122,6 +129,7 @@ class Wiski(ScaledMap):
         if self.rest_own_noise and bool((values["noise"] > 0).any()):
             self.rest_own_noise = False
         self.samples, self.lag, self._posterior = self.samples + count, self.lag + count, None
+        self.credit = min(self.credit + _PAID * count**0.5, max(_PAID * _SAVINGS, self._slice_cost))
         if self.learner is not None:
             self.learner.owe(count)
         return self._report(count, self.epoch != epoch)
@@ -163,32 +171,72 @@ class Wiski(ScaledMap):
         return self._posterior
 
     @torch.no_grad()
-    def _solve(self):
+    def _solution(self, iterations: int = 3000) -> Solution:
         grid, t = self.grid, self.theta
         key = (t.kernel_name, t.lengthscale, t.signal, grid.spacing, grid.shape)
         if self._kernel is None or self._kernel[0] != key:
             self._kernel = key, KernelGrid(t.kernel(), grid.spacing, grid.shape, self.device)
         solution = solve_mean(grid, t.kernel(), self._kernel[1], feature_prior(t, self.device), self.start_f,
-                              self.tolerance)
+                              self.tolerance, iterations)
         self.iterations, self.residual = solution.iterations, solution.residual
-        extra = float(self.memory.extra.mean()) if len(self.memory) else 0.0
-        return WiskiPosterior.of(t, self.scaling, t.noise**2 + extra, grid, self.points, solution), solution
+        return solution
+
+    @property
+    def noise_variance(self) -> float:
+        """Of a new measurement, inner units."""
+        return self.theta.noise**2 + (float(self.memory.extra.mean()) if len(self.memory) else 0.0)
+
+    def _frozen(self, solution: Solution) -> WiskiPosterior:
+        return WiskiPosterior.of(self.theta, self.scaling, self.noise_variance, self.grid, self.points, solution)
+
+    @torch.no_grad()
+    def _solve(self) -> tuple[WiskiPosterior, Solution]:
+        solution = self._solution()
+        return self._frozen(solution), solution
 
     def refresh(self) -> None:
         """Solve now; later solves start from here."""
-        self.base, solution = self._solve()
-        self.grid.start.copy_(solution.p)
-        self.start_f, self.lag, self._posterior = solution.f, 0, None
-        self.epoch, self.moved = self.epoch + self.moved, False
+        self._take(self._solution())
 
-    def changed(self) -> None:
-        """All of the map may have: the last refresh says nothing any more."""
+    def _take(self, solution: Solution) -> None:
+        """Later solves start from here; where it is good enough, it is what the map says."""
+        self.grid.start.copy_(solution.p)
+        self.start_f = solution.f
+        if solution.residual <= 1.1 * self.tolerance:
+            self.base, self.lag, self._posterior = self._frozen(solution), 0, None
+            self.features = solution.f, self.base.covariance_f, self.samples
+
+    @property
+    def _slice_cost(self) -> float:
+        """Points of the torus (the box and about ten lengthscales), times iterations."""
+        reach = 10.0 * self.theta.lengthscale / self.grid.spacing
+        return (_SLICE + _SETUP) * (self.grid.shape[0] + reach) * (self.grid.shape[1] + reach)
+
+    def changed(self, features: bool = True) -> None:
+        """All of the map may have: the last refresh says nothing any more, nor do the features' weights."""
         self.base, self._posterior, self.epoch = None, None, self.epoch + 1
+        if features:
+            self.features = None
+
+    # --- one neighbourhood, without a solve -----------------------------------------------------------------------
+    @torch.no_grad()
+    def around(self, x: Tensor, reach: float = 0.0) -> WiskiLocal:
+        """What is known now within `reach` (m) of x (N, 2), frozen: the exact GP on lumps, no solve."""
+        self._need_data()
+        return around(self, self.scaling.inner_x(x), reach)
+
+    def _learn_features(self) -> None:
+        """The features' weights anew, where a twentieth more samples have come: they belong to all of the map."""
+        if self.samples and (self.features is None or self.samples > 1.05 * self.features[2]):
+            self.features = *map_features(self.theta, self.grid), self.samples
 
     # --- work ahead -----------------------------------------------------------------------------------------------
     @torch.no_grad()
     def refine(self, budget_s: float = float("inf")) -> bool:
-        """Hyper-parameter steps that are owed, their adoption, and a refresh where one is due; True: there is more."""
+        """Hyper-parameter steps that are owed, their adoption, slices of a refresh that samples have paid for.
+
+        True: there is more that is paid for. A refresh may take several calls, each going on from the last.
+        """
         if self.grid is None:
             return False
         end, memory, learner = perf_counter() + budget_s, self.memory, self.learner
@@ -200,21 +248,23 @@ class Wiski(ScaledMap):
                 self.adopt(learner.theta)
         if learner is not None and learner.owed >= 1.0:
             return True
-        if self.due and perf_counter() < end:
-            self.refresh()
-        return self.due
+        self._learn_features()
+        cost = self._slice_cost
+        while self.samples and self.due and self.credit >= cost:
+            if perf_counter() >= end:
+                return True
+            self.credit -= cost
+            self._take(self._solution(_SLICE))
+        return False
 
     @torch.no_grad()
     def adopt(self, theta: Theta) -> bool:
-        """Carry the map to θ. After a small change the last refresh stays good for as long as it would have been."""
-        base = self.base if theta.distance(self.theta) <= _SMALL else None
+        """Carry the map to θ."""
         wiski_carry.to_theta(self, theta)
         ratio = theta.lengthscale / (self.grid.spacing * self.density)
         if not 1.0 / _KEEP < ratio < _KEEP:
             wiski_carry.respace(self, self.spacing_for(theta))
-            base = None
         self.changed()
-        self.base, self.moved = base, base is not None
         return True
 
     # --- operations -----------------------------------------------------------------------------------------------
@@ -226,7 +276,7 @@ class Wiski(ScaledMap):
             self.grid.scale(factor)
             self.memory.scale(factor)
             self.points = {k: v if k == "x" else v * factor for k, v in self.points.items()}
-            self.changed()
+            self.changed(features=False)
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
         """Forget what was known within radius (m) of x (K, 2), but for the newest samples; how many went."""

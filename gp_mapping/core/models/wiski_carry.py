@@ -23,7 +23,7 @@ from gp_mapping.core.scaling import Scaling
 __all__ = ["fantasize", "forget_near", "load", "merge", "respace", "save", "to_theta"]
 
 _FITTING = ("scale", "memory_size", "density", "max_nodes", "refresh_samples", "tolerance")
-_SAVED = ("samples", "refused", "coarsened", "rest_empty", "rest_own_noise", "lag", "moved")
+_SAVED = ("samples", "refused", "coarsened", "rest_empty", "rest_own_noise", "lag", "credit")
 
 
 def places_of(model, theta: Theta) -> Tensor:
@@ -111,7 +111,7 @@ def fantasize(model, x: Tensor):
     if shape[0] * shape[1] > model.max_nodes:
         raise ValueError(f"a fantasy so far away needs {shape[0] * shape[1]} nodes, more than max_grid_nodes "
                          f"{model.max_nodes}")
-    if before is model.base and (model.lag or model.moved):
+    if before is model.base and model.lag:
         before = model._solve()[0]  # a fantasy extends what is known now
     # its solution is where the copy's solver starts, and ends
     new.grid.start.zero_()
@@ -245,7 +245,8 @@ def save(model) -> dict:
         state |= {"origin": model.scaling.origin.clone(), "centre": model.scaling.centre.clone(),
                   "grid": model.grid.state_dict(), "memory": model.memory.state_dict(),
                   "points": {k: v.clone() for k, v in model.points.items()}, "start_f": model.start_f.clone(),
-                  "base": None if model.base is None else model.base.state_dict()}
+                  "base": None if model.base is None else model.base.state_dict(),
+                  "features": None if model.features is None else list(model.features)}
     return state
 
 
@@ -259,16 +260,18 @@ def load(model, state: dict) -> None:
                 raise ValueError(f"{name} is {state[name]} in the state and {getattr(model, name)} in this map")
         device = model.device
         parts = {"theta": Theta(**state["theta"]), "scaling": None, "grid": None, "memory": None, "points": {},
-                 "start_f": None, "base": None}
+                 "start_f": None, "base": None, "features": None}
         parts |= {name: state[name] for name in _SAVED}
         if state["grid"] is not None:
             origin = state["origin"].to(device, copy=True)
-            base = state["base"]
+            base, features = state["base"], state["features"]
+            if features is not None:
+                features = (*(part.to(device, copy=True) for part in features[:2]), int(features[2]))
             parts |= {"scaling": Scaling(origin, state["centre"].to(device, copy=True), state["scale"]),
                       "grid": GridSites.from_state_dict(state["grid"], origin, device),
                       "memory": PackedMemory.from_state_dict(state["memory"], device),
                       "points": {k: v.to(device, copy=True) for k, v in state["points"].items()},
-                      "start_f": state["start_f"].to(device, copy=True),
+                      "start_f": state["start_f"].to(device, copy=True), "features": features,
                       "base": None if base is None else WiskiPosterior.from_state_dict(copy.deepcopy(base), device)}
         generator, learner = torch.Generator(), copy.deepcopy(model.learner)
         generator.set_state(state["generator"])

@@ -1,0 +1,87 @@
+"""What a WISKI map does without a solve, and ahead of one: dense GPs around a place, slices of a refresh."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from core_data import SETTINGS, drive, feed, samples
+from test_wiski import pair
+
+from gp_mapping import create_map
+from gp_mapping.core.models import wiski
+
+
+def test_refine_goes_ahead_by_slices_that_samples_have_paid_for(monkeypatch):
+    """Twelve iterations a slice; what cells pay is a constant; in the end it is the refresh that it would have been."""
+    field = create_map("wiski", **SETTINGS, refresh_samples=0)
+    x, y = drive(150)
+    batch = samples(x, y)
+    slices, solve = [], field._solution
+
+    def counted(iterations=3000):
+        slices.append(iterations)
+        return solve(iterations)
+
+    monkeypatch.setattr(field, "_solution", counted)
+    for i in range(len(batch)):
+        field.update(batch[i: i + 1])
+        assert field.refine(math.inf) is False
+    paid = len(batch) * wiski._PAID / field._slice_cost
+    assert set(slices) == {wiski._SLICE} and paid - 2 <= len(slices) <= 2 * paid  # the box was smaller at first
+    calls = len(slices)
+    assert field.refine(math.inf) is False and len(slices) == calls, "no more is paid for"
+    for _ in range(40):
+        field.credit = field._slice_cost
+        field.refine(0.0)
+        field.refine(math.inf)
+    assert not field.due and len(slices) < calls + 40, "slices go on from each other until the refresh is done"
+    places = torch.from_numpy(x[::5])
+    ahead = field.predict(places)
+    fresh = create_map("wiski", **SETTINGS, refresh_samples=0)
+    feed(fresh, batch, 50)
+    expected = fresh.predict(places)
+    assert float(((ahead.mean - expected.mean).abs() / expected.stddev).max()) < 0.1
+    assert torch.allclose(ahead.stddev, expected.stddev, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n, tolerance", [(300, 0.2), (1500, 1.0)])
+def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
+    """sd within 5 %, mean within .2 posterior sd where every sample is a lump of its own, and once f is of a refresh.
+
+    Where more than a thousand lumps are thinned for f, the mean is within one posterior sd: of σ it is a fifth.
+    """
+    wiski_map, exact = pair(n=n)
+    solve, wiski_map._solution = wiski_map._solution, None  # whoever solves now fails
+    rng = np.random.default_rng(2)
+    velocity = torch.from_numpy(rng.normal(size=(40, 2)))
+    parts = [torch.tensor(c) + 0.3 * torch.from_numpy(rng.uniform(-1.0, 1.0, (40, 2)))
+             for c in ([1.0, 1.0], [2.8, 0.2], [-0.5, 1.5])]
+
+    def worst():
+        mean, sd = [], []
+        for places in parts:
+            local = wiski_map.around(places[:1], 1.0)
+            for how in ({}, {"velocity": velocity}):
+                a, b = local.predict(places, **how), exact.predict(places, **how)
+                mean.append(float(((a.mean - b.mean).abs() / b.stddev).max()))
+                sd.append(float((a.stddev / b.stddev - 1).abs().max()))
+            again = type(local).from_state_dict(local.state_dict(), "cpu").predict(places, velocity)
+            assert torch.equal(again.mean, a.mean) and torch.equal(again.variance, a.variance)
+            some = wiski_map.around(places[:1], 1.0).predict(places[20:], velocity[20:])
+            assert torch.allclose(some.mean, a.mean[20:], rtol=1e-10), "what was asked before makes no difference"
+        return max(mean), max(sd)
+
+    mean, sd = worst()
+    assert mean < tolerance and sd < 0.05, (mean, sd)
+    inner = wiski_map.scaling.inner_x(parts[0])
+    slope = exact.posterior.gradient(inner)
+    found = wiski_map.around(parts[0], 0.5).gradient(inner)
+    assert float((found - slope).abs().max()) < 0.1 * float(slope.abs().max())
+    nowhere = torch.tensor([[90.0, 90.0]])
+    empty, prior = (f.predict(nowhere).stddev for f in (wiski_map.around(nowhere), exact))
+    assert float(empty[0, 0]) == pytest.approx(float(prior[0, 0]), rel=0.02)
+    wiski_map._solution = solve
+    wiski_map.refresh()
+    mean, sd = worst()
+    assert mean < 0.35 and sd < 0.05, (mean, sd)
