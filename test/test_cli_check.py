@@ -50,8 +50,9 @@ def test_against_another_bag(bags, tmp_path):
     assert printed["changes_in_test"] == [] and printed["gross_errors"] == 0
 
 
-def test_a_lone_bag_is_split_and_says_so(bags, tmp_path):
-    done = gp_mapping("check", bags / "a", "--output", tmp_path / "out", "--no-refits")
+@pytest.mark.parametrize("model", ["dual_svgp", "wiski"])
+def test_a_lone_bag_is_split_and_says_so(bags, tmp_path, model):
+    done = gp_mapping("check", bags / "a", "--output", tmp_path / "out", "--no-refits", "--set", f"model={model}")
     assert done.returncode == 0, done.stderr
     assert "the first 70 % maps, the rest tests" in done.stdout
     for words in ("what to mend on the robot first", "time offset", "in 50 %", "autocorrelation", "gross errors"):

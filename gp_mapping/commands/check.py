@@ -20,6 +20,7 @@ from gp_mapping.commands.residuals import Residuals, residuals
 from gp_mapping.core.calibration import Calibration, calibration_report
 from gp_mapping.core.models.dual_svgp import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
+from gp_mapping.core.models.wiski import Wiski
 from gp_mapping.core.types import Samples
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 def calibrates(session: MapSession) -> bool:
     """Whether the map remembers samples one by one, with the velocities that a calibration is made from."""
-    return isinstance(session.map, DualSVGP | ExactGP)
+    return isinstance(session.map, DualSVGP | ExactGP | Wiski)
 
 
 def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = True) -> Assessment:

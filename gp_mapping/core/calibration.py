@@ -146,9 +146,9 @@ def _systematic(theta, turning: float) -> float:
 
 
 def calibration_report(field, noise_variance: float | None = None) -> Calibration:
-    """From a dual_svgp or exact map. noise_variance: of a new measurement (SI²), where scores know better than the map.
+    """From a map that remembers samples. noise_variance: of a new measurement (SI²), where scores know better.
 
-    RuntimeError where the map remembers fewer than 5 samples.
+    RuntimeError where the map remembers fewer than 5 samples, or places only (curl_free).
     """
     memory = getattr(field, "memory", None)
     data = columns(field.data if memory is None and getattr(field, "data", None) is not None else memory)
@@ -173,7 +173,8 @@ def calibration_report(field, noise_variance: float | None = None) -> Calibratio
     shift = _systematic(theta, turns["turning"] / field.scale)
     in_time = shift / speed if speed > 0 else 0.0
     hyper = field.hyperparameters()
-    noise = float(field.posterior.noise_variance) * field.scale**2 if noise_variance is None else noise_variance
+    source = field if hasattr(field, "noise_variance") else field.posterior  # some maps know it without a posterior
+    noise = float(source.noise_variance) * field.scale**2 if noise_variance is None else noise_variance
     lag_stddev = math.hypot(float((lag @ covariance @ lag).clamp_min(0).sqrt()), shift)
     return Calibration(
         samples=len(data["x"]), offset=float(mode[0]), offset_in_use=theta.offset,

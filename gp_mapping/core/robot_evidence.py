@@ -20,11 +20,15 @@ _ROUNDS = 8  # Newton steps towards the mode
 
 
 def columns(source) -> dict[str, Tensor] | None:
-    """What is read of a memory or of an exact map's data."""
+    """What is read of a memory or of an exact map's data. RuntimeError where a memory keeps places without samples."""
     if source is None:
         return None
     names = ("x", "velocity", "heading", "y", "noise", "extra")
-    return {n: source[n] if isinstance(source, dict) else getattr(source, n) for n in names}
+    try:
+        return {n: source[n] if isinstance(source, dict) else getattr(source, n) for n in names}
+    except AttributeError as error:  # curl_free: rows of three components, each with a covariance of its own
+        raise RuntimeError("the map remembers places, not samples of one component with the velocities that a calibra"
+                           "tion is made from; map one component, with model dual_svgp, exact or wiski") from error
 
 
 def neighbourhoods(x: Tensor) -> list[Tensor]:

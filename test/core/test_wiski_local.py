@@ -9,6 +9,7 @@ from core_data import SETTINGS, drive, feed, samples
 from test_wiski import pair
 
 from gp_mapping import create_map
+from gp_mapping.core.calibration import calibration_report
 from gp_mapping.core.models import wiski
 
 
@@ -85,3 +86,23 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
     wiski_map.refresh()
     mean, sd = worst()
     assert mean < 0.35 and sd < 0.05, (mean, sd)
+
+
+def test_it_calibrates_as_the_exact_map_does(monkeypatch):
+    """The memory keeps the samples themselves: at one θ, what is learned of the robot is the same."""
+    wiski_map, exact = pair({"heading_stddev": 1e-6, "time_offset": 0.0})
+    monkeypatch.setattr(wiski_map, "_solution", None)  # no solve for that either
+    a, b = (calibration_report(f).as_dict() for f in (wiski_map, exact))
+    for name, value in b.items():
+        if isinstance(value, float):
+            assert a[name] == pytest.approx(value, rel=1e-6, abs=1e-12), name
+    assert a["samples"] == b["samples"] == 300 and a["turning"] > 0.0
+    assert len(calibration_report(wiski_map).plain()) >= 4
+
+
+def test_a_memory_of_places_says_why_it_does_not_calibrate():
+    field = create_map("curl_free", **SETTINGS)
+    x, y = drive(40, channels=3)
+    feed(field, samples(x, y), 20)
+    with pytest.raises(RuntimeError, match="map one component, with model dual_svgp, exact or wiski"):
+        calibration_report(field)
