@@ -200,6 +200,8 @@ class MapSession:
         """Plain numbers for diagnostics and reports, SI."""
         started = self.map.scaling is not None
         learner = self.map.learner
+        # of a map on a lattice: how often it became coarser, samples beyond where it may reach
+        lattice = {name: getattr(self.map, name) for name in ("coarsened", "refused") if hasattr(self.map, name)}
         return {"samples": self.raw_count, "cells": self.cell_count, "passes": self.passes,
                 "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
                 "path_length": self._path.length, "jitter": float(self.map.jitter), "scores": len(self.scores.noise),
@@ -208,7 +210,7 @@ class MapSession:
                 "noise_stddev": math.sqrt(self.noise_variance) if started else None,
                 "learning_steps": learner.steps if learner else 0,
                 "learning_rejected": learner.rejected if learner else 0,
-                "hyperparameters": self.map.hyperparameters()}
+                "hyperparameters": self.map.hyperparameters(), **lattice}
 
     # --- resume ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict:

@@ -130,6 +130,12 @@ class Health:
             for name, value in limits._asdict().items():
                 area.values[f"{name} (SI)"] = value
         area.values["published"] = published
+        coarser, refused = (self._grown(name, status.report.get(name, 0)) for name in ("coarsened", "refused"))
+        if coarser:
+            area.warn(f"the map's lattice would exceed max_grid_nodes: its spacing has been doubled, {coarser} times "
+                      "by now")
+        if refused:
+            area.warn(f"{refused} cells or measurements lie where the map's lattice cannot reach, and are left out")
         area.values["memory (MB)"] = resident_megabytes()
         for name, n in status.counts.items():
             if name.startswith("error"):
@@ -138,6 +144,11 @@ class Health:
                     area.warn(f"{n} failures at {name.removeprefix('error_')}; the log has the traceback", ERROR)
                 self._drops_before[name] = n
         return area
+
+    def _grown(self, name: str, count: int) -> int:
+        """The count, where it is more than in the last report; else 0."""
+        before, self._drops_before[name] = self._drops_before.get(name, 0), count
+        return count if count > before else 0
 
     def _timing(self, now, status, queue) -> Area:
         area = Area("timing", values={"queue": queue})

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from benchmark.robots import Robot, survey
+from gp_mapping import Samples
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.models import wiski
 from gp_mapping.mapping.session import MapSession
@@ -50,3 +51,16 @@ def test_cells_wait_for_no_solve():
     assert set(iterations) == {wiski._SLICE} and len(iterations) < session.cell_count / 4
     assert session.noise_variance > 0.0 and session.report()["noise_stddev"] > 0.0
     assert set(iterations) == {wiski._SLICE}, "a report is no reason to solve"
+
+
+def test_a_report_counts_what_the_lattice_cannot_hold():
+    session = MapSession(MapSettings(**SETTINGS, max_grid_nodes=16384, cells=False))
+    x = torch.tensor([[0.0, 0.0], [40.0, 0.0], [9000.0, 0.0]]).double()
+    for i in range(3):
+        session.ingest(Samples(x, torch.full((3, 1), 48e-6), stamp=torch.arange(3).double())[i: i + 1])
+        session.flush()
+        assert (session.report()["coarsened"] > 0) == (i > 0)
+    report = session.report()
+    assert report["refused"] == 1 and report["samples"] == 3
+    assert session.map.grid.spacing <= 0.25, "what is refused coarsens nothing"
+    assert "coarsened" not in MapSession(MapSettings()).report()

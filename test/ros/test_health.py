@@ -81,3 +81,18 @@ def test_durations_are_bounded_and_ranked():
     summary = durations.summary()
     assert summary["count"] == 1000 and 945 < summary["p50_ms"] < 955 and summary["max_ms"] == 999.0
     assert resident_megabytes() > 10
+
+
+def test_a_lattice_at_its_bound_is_said_while_it_lasts():
+    health = Health(2.0)
+
+    def said(coarsened, refused):
+        report = {"samples": 10, "coarsened": coarsened, "refused": refused}
+        return areas_of(health, status=status_of(report=report))["map"]
+
+    assert said(0, 0).level == OK
+    area = said(1, 0)
+    assert area.level == WARN and "max_grid_nodes: its spacing has been doubled, 1 times" in area.message
+    area = said(1, 7)
+    assert area.message == "7 cells or measurements lie where the map's lattice cannot reach, and are left out"
+    assert said(1, 7).message == "ok" and said(1, 7).values["refused"] == 7

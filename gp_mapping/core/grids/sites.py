@@ -208,7 +208,8 @@ class GridSites:
         ends = 2.0 * (self.units(torch.stack([low, high])) - self._low)
         (i0, j0), (i1, j1) = ends.floor().long().tolist()
         height, width = (2 * n for n in self.shape)
-        return self._moments((max(i0, 0), min(i1 + 1, height), max(j0, 0), min(j1 + 1, width)))[:4]
+        box = zip((i0, i1 + 1, j0, j1 + 1), (height, height, width, width))
+        return self._moments(tuple(min(max(k, 0), most) for k, most in box))[:4]
 
     def _moments(self, box: tuple[int, int, int, int] | None = None):
         """x, heading, beta, lam of the lumps, and their covariance about x (K, 3: xx, yy, xy; m²).
@@ -216,9 +217,8 @@ class GridSites:
         box: rows and columns of the squares, ends excluded; None for all.
         """
         i0, i1, j0, j1 = box or (0, 2 * self.shape[0], 0, 2 * self.shape[1])
-        width = max(j1 - j0, 0)
-        table = self.lumps.view(2 * self.shape[0], 2 * self.shape[1], -1)[i0: max(i1, i0), j0: j0 + width]
-        mass = table[..., 0].reshape(-1)
+        width = j1 - j0
+        mass = self.lumps[:, 0].view(2 * self.shape[0], 2 * self.shape[1])[i0:i1, j0:j1].reshape(-1)
         # what subtracting has left of nothing is no sample
         held = (mass > 1e-9 * mass.max().clamp_min(1e-300)).nonzero()[:, 0] if len(mass) else mass.nonzero()[:, 0]
         square = torch.stack([held // max(width, 1) + i0, held % max(width, 1) + j0], 1)

@@ -136,13 +136,17 @@ class Wiski(ScaledMap):
 
     def leverage(self, white: Tensor) -> Tensor:
         """All alike, so that the memory draws by β: a variance for each would be a solve. (K,)"""
-        return torch.ones(white.shape[1], dtype=torch.float64, device=self.device)
+        return white.new_ones(white.shape[1])
 
     def make_room(self, places: Tensor) -> Tensor | None:
         """Widen the box for places (N, 2); which of them may stay (N,), None for all."""
         low, shape = self.grid.box_for(places)
         while shape[0] * shape[1] > self.max_nodes:
-            if self.grid.spacing > 0.25 * self.theta.lengthscale:
+            most = 0.25 * self.theta.lengthscale / self.grid.spacing  # doubled for the last time at or below
+            largest = 2.0 ** (math.floor(math.log2(most)) + 1) if most >= 1.0 else 1.0
+            if math.prod(n / largest for n in shape) > self.max_nodes:  # too far for any: it coarsens nothing
+                if not self.grid.nodes:
+                    self.grid.grow(*self.grid.box_for(places[:1]))
                 return self.grid.inside(places)
             self.coarsened += 1
             wiski_carry.respace(self, 2.0 * self.grid.spacing)
@@ -151,8 +155,8 @@ class Wiski(ScaledMap):
         return None
 
     def _report(self, used: int, everywhere: bool = False) -> UpdateReport:
-        nodes, memory = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))
-        return UpdateReport(used, self.samples, nodes, memory, jitter=self.jitter, everywhere=everywhere)
+        size = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))
+        return UpdateReport(used, self.samples, *size, jitter=self.jitter, everywhere=everywhere)
 
     # --- posterior ------------------------------------------------------------------------------------------------
     @property
@@ -164,11 +168,9 @@ class Wiski(ScaledMap):
     def posterior(self) -> WiskiPosterior:
         """Of the last refresh, where it is recent enough; else a fresh one. Asking changes nothing that is saved."""
         self._need_data()
-        if not self.due:
-            return self.base
-        if self._posterior is None:
+        if self.due and self._posterior is None:
             self._posterior = self._solve()[0]
-        return self._posterior
+        return self._posterior if self.due else self.base
 
     @torch.no_grad()
     def _solution(self, iterations: int = 3000) -> Solution:
