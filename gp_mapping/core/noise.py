@@ -97,18 +97,20 @@ class CellAverager:
                        position_variance=mean("position") if known("position") else None)
 
     def _good(self, y: Tensor) -> Tensor:
-        """Which samples are within _GROSS robust standard deviations of the median of their neighbours. (n,)
+        """Which samples are within _GROSS robust standard deviations of two medians, in every channel. (n,)
 
-        Of five neighbours and not of the whole cell: along a cell the field itself may change by more than a gross
-        error. In every channel.
+        Of the cell, whose spread holds the field's own change along it: several large errors together are seen.  And of
+        five neighbours, with the sensor's white spread: an error smaller than the field's change is seen, too.
         """
         if len(y) < 5:
             return torch.ones(len(y), dtype=torch.bool)
-        padded = torch.cat([y[1:3].flip(0), y, y[-3:-1].flip(0)])
-        away = (y - padded.unfold(0, 5, 1).median(2).values).abs()
-        step = 1.4826 / 2**0.5 * (y[1:] - y[:-1]).abs().median(0).values  # a robust sd of what is white
-        spread = torch.maximum(step, torch.tensor(self.white_variance).double().sqrt())
-        return (away <= _GROSS * spread.clamp_min(1e-12 * y.abs().max())).all(1)
+        least = max(self.white_variance**0.5, 1e-12 * float(y.abs().max()))
+        away = (y - y.median(0).values).abs()
+        good = away <= _GROSS * (1.4826 * away.median(0).values).clamp_min(least)
+        if self.white_variance > 0:
+            padded = torch.cat([y[1:3].flip(0), y, y[-3:-1].flip(0)])
+            good &= (y - padded.unfold(0, 5, 1).median(2).values).abs() <= _GROSS * least
+        return good.all(1)
 
     def flush(self) -> Samples | None:
         """Close the open cell: the end of a pass."""
