@@ -28,6 +28,7 @@ _PERIOD = 0.1  # s between scored samples
 _SNAPSHOTS = 4  # posteriors kept, score_distance / 2 apart
 _REFIT = 20  # new scores after which the noise is fitted again
 _SETTLED = 60  # learning steps before surprises count
+_LARGEST = 9.0  # squared standardised error that the local scale counts: one surprise does not widen a whole corner
 _CHANGES = 100  # newest changes kept for reports
 
 
@@ -106,7 +107,7 @@ class OneStepAhead:
             residual = torch.minimum(torch.maximum(residual, -limit), limit)
             self.noise.add(residual, prediction.variance)
             if self.settled(field):
-                self.local.add(x, (residual.square() / total).mean(1))
+                self.local.add(x, (residual.square() / total).clamp_max(_LARGEST).mean(1))
             self._fresh += len(x)
         if self._fresh >= _REFIT or self.fitted is None:
             self.fitted, self._fresh = self.noise.variance(self._noise(field)), 0
