@@ -72,7 +72,10 @@ class ScaledMap:
             return values.to(self.device)
 
         velocity = (torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity).to(self.device)
-        heading = heading_of(velocity) if batch.heading is None else batch.heading.to(self.device)
+        if batch.heading is None:
+            heading = velocity.new_zeros((n, 2)) if batch.velocity is None else heading_of(velocity)
+        else:
+            heading = batch.heading.to(self.device)
         noise = column(s.inner_variance(batch.noise_variance), 0.0)
         count = column(batch.count, 1.0)
         extra = column(s.inner_variance(batch.sensor_variance), 0.0) / count

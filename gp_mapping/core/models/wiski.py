@@ -266,7 +266,7 @@ class Wiski(ScaledMap):
         ratio = theta.lengthscale / (self.grid.spacing * self.density)
         if not 1.0 / _KEEP < ratio < _KEEP:
             wiski_carry.respace(self, self.spacing_for(theta))
-        self.changed()
+        self.changed(features=False)  # a step of θ is small; they come anew with a twentieth more samples
         return True
 
     # --- operations -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ __all__ = ["WiskiLocal", "around", "map_features"]
 
 _HALO = 2.0  # lengthscales
 _TILE = 0.5  # lengthscales: the places of one tile share a window
-_MOST = 400  # lumps of a window; beyond, it is thinned by the next of these: reach, side of the squares (lengthscales)
+_MOST = 300  # lumps of a window; beyond, it is thinned by the next of these: reach, side of the squares (lengthscales)
 _THINNING = ((0.5, 0.125), (0.5, 0.25), (0.25, 0.25), (0.25, 0.5), (0.0, 0.25), (0.0, 0.5))
 _WINDOWS = 3  # kept factored
 
