@@ -65,7 +65,8 @@ class OneStepAhead:
             # what it will be asked for lies at most 1.5 distances and a cell further along the path
             posterior = _near(field, place, 1.6 * distance + 2 * self.settings.cell_length)
             if isinstance(posterior, Posterior):  # a copy of its own, laid out as a resumed one will be
-                posterior = replace(posterior, L=posterior.L.clone(memory_format=torch.contiguous_format))
+                posterior = replace(posterior, **{name: getattr(posterior, name).clone(
+                    memory_format=torch.contiguous_format) for name in ("L", "R", "weights")})
             self._snapshots.append((length, posterior))
 
     def _older(self, length: float):
