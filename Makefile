@@ -1,10 +1,11 @@
 # Needs Python 3.10 or newer, make and PyPI; a sourced ROS 2 installation is used where there is one.
 #   make demo [ARGS="…"]   a simulated robot maps a magnetic field over ROS 2
-#   make test [ARGS="…"]   all tests; ARGS go to pytest, for example ARGS="test/planning -x"
+#   make test [ARGS="…"]   all tests, file by file on JOBS=2 processes; ARGS go to pytest, for example ARGS="test/planning -x"
 #   make lint              ruff
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+JOBS ?= 2
 
 .PHONY: help environment demo test lint
 help:
@@ -17,7 +18,7 @@ demo: environment
 	@$(VENV)/bin/python -m gp_mapping.cli demo $(ARGS)
 
 test: environment
-	@$(VENV)/bin/python -m pytest $(ARGS)
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: environment
 	@$(VENV)/bin/python -m ruff check .

@@ -59,7 +59,7 @@ def test_live_map_and_late_joiner(tmp_path):
         assert grid_array(later[-1]).max() >= 1 and len(late) >= count
         count = len(later)
         assert node.stop() == 0, node.log
-        peer.until(lambda: len(later) > count, 5, "the last map, with the cell that was open, was not published")
+        peer.until(lambda: len(later) > count, 20, "the last map, with the cell that was open, was not published")
 
 
 def test_the_map_of_a_robot_that_stands_is_completed_and_then_rests(node_of):
