@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import Theta, heading_of
 from gp_mapping.core.inducing import whiten
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.theta import Theta
 from gp_mapping.core.types import Prediction
 
 __all__ = ["Posterior"]
@@ -85,13 +85,7 @@ class Posterior:
 
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """At x (N, D) in metres; SI. With a velocity (N, D): what the robot measures passing x, δ and ĥ included."""
-        inner = self.scaling.inner_x(x)
-        if velocity is None:
-            mean, variance = self.inner(inner)
-        else:
-            velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
-            heading = heading_of(velocity) if heading is None else heading.to(inner.device)
-            mean, variance = self.inner(self.theta.place(inner, velocity, heading), heading)
+        mean, variance = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
         return self.scaling.outer(mean, variance, self.noise_variance)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:

@@ -68,6 +68,15 @@ class Theta:
             return x
         return sensor_place(x, velocity, heading, self.offset, self.along, self.across)
 
+    def passing(self, x: Tensor, velocity, heading: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Where and with which heading to ask: the field at x (N, D); with a velocity (N, D), what the robot measures
+        passing x, headed (N, 2) as given or as it travels."""
+        if velocity is None:
+            return x, None
+        velocity = torch.as_tensor(velocity, dtype=torch.float64).to(x.device)
+        heading = heading_of(velocity) if heading is None else heading.to(x.device)
+        return self.place(x, velocity, heading), heading
+
 
 def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, across) -> Tensor:
     """x − δ v + along ĥ + across ĥ⊥, ĥ⊥ to the left of ĥ. (N, D)"""

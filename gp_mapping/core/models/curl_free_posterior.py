@@ -9,7 +9,6 @@ from torch import Tensor
 
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.theta import heading_of
 from gp_mapping.core.types import Prediction
 from gp_mapping.core.vector_kernels import COMPONENTS, by_component, to_rows
 
@@ -43,13 +42,8 @@ class CurlFreePosterior:
 
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """Components at x (N, D) m: mean and variance (N, 3), SI. With a velocity: what the robot measures there."""
-        inner = self.scaling.inner_x(x)
-        turned = None
-        if velocity is not None:
-            velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
-            heading = heading_of(velocity) if heading is None else heading.to(inner.device)
-            inner = self.rows.theta.place(inner, velocity, heading)
-            turned = heading.repeat_interleave(COMPONENTS, 0)
+        inner, heading = self.rows.theta.passing(self.scaling.inner_x(x), velocity, heading)
+        turned = None if heading is None else heading.repeat_interleave(COMPONENTS, 0)
         mean, variance = self.rows.inner(to_rows(inner), turned)
         return self._prediction(by_component(mean[:, 0]), by_component(variance))
 

@@ -9,7 +9,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import HyperLearner, Theta, heading_of
+from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.carry import check_alike
 from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
@@ -38,13 +38,7 @@ class ExactPosterior:
 
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """At x (N, D) in metres; SI. With a velocity (N, D): what the robot would measure passing x."""
-        inner = self.scaling.inner_x(x)
-        if velocity is None:
-            heading = None
-        else:
-            velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
-            heading = heading_of(velocity) if heading is None else heading.to(inner.device)
-            inner = self.theta.place(inner, velocity, heading)
+        inner, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
         means, variances = [inner.new_empty((0, self.weights.shape[1]))], [inner.new_empty(0)]
         for i in range(0, len(inner), _CHUNK):
             k = self.cross(self.x, inner[i: i + _CHUNK])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gp_mapping.core.grids.sites import GridSites
 from gp_mapping.core.grids.windows import Lumps, Window, feature_posterior, rim_thinned
-from gp_mapping.core.hyper import Theta, heading_of
+from gp_mapping.core.hyper import Theta
 from gp_mapping.core.models.wiski_posterior import feature_prior
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction
@@ -95,12 +95,8 @@ class WiskiLocal:
     @torch.no_grad()
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """At x (N, 2) in metres; SI. With a velocity (N, 2): what the robot measures passing x, δ and ĥ included."""
-        inner = self.scaling.inner_x(x)
-        if velocity is None:
-            return self.scaling.outer(*self.inner(inner), self.noise_variance)
-        velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
-        heading = heading_of(velocity) if heading is None else heading.to(inner.device)
-        return self.scaling.outer(*self.inner(self.theta.place(inner, velocity, heading), heading), self.noise_variance)
+        told = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
+        return self.scaling.outer(*told, self.noise_variance)
 
     def state_dict(self) -> dict:
         n = self.lumps

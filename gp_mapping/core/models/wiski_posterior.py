@@ -11,8 +11,8 @@ from gp_mapping.core.grids.interpolation import stencil_nodes
 from gp_mapping.core.grids.sites import GridSites
 from gp_mapping.core.grids.solver import Solution
 from gp_mapping.core.grids.windows import Lumps, Window, feature_covariance, groups, thinned
-from gp_mapping.core.hyper import Theta, heading_of
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.theta import Theta
 from gp_mapping.core.types import Prediction
 
 __all__ = ["WiskiPosterior", "feature_prior"]
@@ -165,13 +165,7 @@ class WiskiPosterior:
 
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """At x (N, 2) in metres; SI. With a velocity (N, 2): what the robot measures passing x, δ and ĥ included."""
-        inner = self.scaling.inner_x(x)
-        if velocity is None:
-            mean, variance = self.inner(inner)
-        else:
-            velocity = torch.as_tensor(velocity, dtype=torch.float64).to(inner.device)
-            heading = heading_of(velocity) if heading is None else heading.to(inner.device)
-            mean, variance = self.inner(self.theta.place(inner, velocity, heading), heading)
+        mean, variance = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
         return self.scaling.outer(mean, variance, self.noise_variance)
 
     def state_dict(self) -> dict:
