@@ -218,3 +218,13 @@ def test_the_closed_form_score_is_the_gradient_and_the_fisher_information_its_va
     held, nothing = evidence_score(theta, theta.vector(), [True, False] * 3 + [False], *parts, fisher=False)
     assert nothing is None and torch.allclose(held[::2], torch.cat([gradient[:6:2], torch.zeros(1)]).double())
     assert float(held[1::2].abs().max()) == 0.0
+
+
+def test_a_far_start_is_forgotten():
+    """ℓ and s a factor of three off either way: the same θ within a tenth after 40 m."""
+    x = path(400, 3)
+    y = drawn(x, 0.6, 12.0, 0.5, 3)
+    ends = [streamed(x, y, batch=2, lengthscale=0.6 * f, signal_stddev=12 * f * UT)[0].hyperparameters()
+            for f in (1 / 3, 3.0)]
+    for name in ("lengthscale", "signal_stddev", "noise_stddev"):
+        assert ends[0][name] == pytest.approx(ends[1][name], rel=0.1), name

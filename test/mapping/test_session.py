@@ -213,3 +213,15 @@ def test_old_news_fades():
         truth = changed.y[::50]
         errors.append(float((session.predict(changed.x[::50]).mean - truth).abs().mean()) / UT)
     assert errors[1] < 0.3 * errors[0] and errors[0] > 5.0, errors
+
+
+def test_the_local_scale_changes_what_is_published_and_not_the_map():
+    """Both variances times κ(x), the mean untouched; switched off, the map's own."""
+    given = {"learn_hyperparameters": False, "learn_time_offset": False}  # scores count from the start
+    on, off = fed([RUN], **given), fed([RUN], local_scale=False, **given)
+    x = RUN.x[::97]
+    scale = torch.from_numpy(on.scores.local.at(x))[:, None]
+    assert len(on.scores.local) > 5 and float((scale - 1).abs().max()) > 0.1
+    a, b = on.predict(x), off.predict(x)
+    assert torch.equal(a.mean, b.mean) and torch.allclose(a.variance, scale * b.variance, rtol=1e-12)
+    assert torch.allclose(a.noise_variance, scale * b.noise_variance, rtol=1e-12)
