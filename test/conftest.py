@@ -8,6 +8,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, and for child pro
 
 import pytest
 import torch
+from hypothesis import settings
 from recordings import invensense
 
 # Before anything imports rclpy, in this process and the ones it starts. What the caller has set stands.
@@ -17,6 +18,10 @@ os.environ.setdefault("ROS_LOG_DIR", os.path.join(tempfile.gettempdir(), "gp_map
 os.environ.setdefault("ROS_PYTHON_CHECK_FIELDS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 torch.set_num_threads(1)
+# Every run tries the same examples, so that a red run is of the change; others: --hypothesis-profile=search
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("search", deadline=None, max_examples=1000)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

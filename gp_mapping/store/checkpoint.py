@@ -86,16 +86,25 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str):
         arrays[name] = value.detach().cpu().numpy().copy()
         return {_TENSOR: name, "dtype": str(value.dtype)}
     if isinstance(value, dict):
-        bad = [k for k in value if not isinstance(k, str) or k == _TENSOR]
+        bad = [k for k in value if not isinstance(k, str)]
         if bad:
             raise CheckpointError(f"{where}: key {bad[0]!r} cannot be saved; expected a str")
-        return {k: _pack(v, arrays, f"{where}.{k}") for k, v in value.items()}
+        return {_escape(k): _pack(v, arrays, f"{where}.{k}") for k, v in value.items()}
     if isinstance(value, list):
         return [_pack(v, arrays, f"{where}[{i}]") for i, v in enumerate(value)]
     if value is None or type(value) in (bool, int, float, str):
         return value  # a float survives JSON exactly: repr is the shortest text that gives it back
     raise CheckpointError(f"{where}: a {type(value).__name__} cannot be saved; expected a tensor, number, str, bool, "
                           "None, dict or list")
+
+
+def _escape(key: str) -> str:
+    """A key that would be read as a tensor's mark, or as an escaped one, gets one more "_" in front."""
+    return f"_{key}" if key.startswith("__") and key.lstrip("_") == _TENSOR.lstrip("_") else key
+
+
+def _unescape(key: str) -> str:
+    return key[1:] if key.startswith("___") and key.lstrip("_") == _TENSOR.lstrip("_") else key
 
 
 def load_checkpoint(path) -> dict:
@@ -145,5 +154,5 @@ def _unpack(value, arrays: dict[str, np.ndarray]):
     if isinstance(value, dict):
         if _TENSOR in value:
             return torch.from_numpy(arrays[value[_TENSOR]].copy()).to(_DTYPES[value["dtype"]])
-        return {k: _unpack(v, arrays) for k, v in value.items()}
+        return {_unescape(k): _unpack(v, arrays) for k, v in value.items()}
     return [_unpack(v, arrays) for v in value] if isinstance(value, list) else value
