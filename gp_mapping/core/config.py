@@ -93,7 +93,7 @@ class MapSettings:
     tile_side: float = setting(2.0, "models pitc and pic: side of the square tiles whose samples form a block",
                                "lengthscales", 0.1, 100.0)
     tile_samples: int = setting(100, "models pitc and pic: most samples in one block; a full one closes", "", 2, 5000)
-    max_exact_samples: int = setting(5000, "model exact: samples beyond this many are left out, and counted", "", 1, 50000)
+    max_exact_samples: int = setting(5000, "model exact: samples beyond these are left out, and counted", "", 1, 50000)
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)
     cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
