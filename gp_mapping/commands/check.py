@@ -103,6 +103,9 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
 
     UsageError where the bags do not suffice.
     """
+    if not parameters.map.metric:
+        raise UsageError(f"likelihood {parameters.map.likelihood} maps classes or counts, which have no error in the "
+                         "field's unit to judge; test it with: gp-mapping map --test")
     if not calibrates(MapSession(parameters.map)):
         raise UsageError(f"model {parameters.map.model} does not remember what a calibration is made from; write --set "
                          "model=dual_svgp, or test it with: gp-mapping map --test")

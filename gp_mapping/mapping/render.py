@@ -4,7 +4,8 @@ something changed.
 A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubic spline does not follow: the mean within
 0.01 stddev, and, splined as a variance (not as a stddev or a logarithm, whose valleys along the path are sharp), the
 stddev within 2 % at 999 cells of 1000. New samples change the map within a few lengthscales: the rest is kept.
-Of a map of several channels each is splined by itself, and the norm is made of them cell by cell.
+Of a map of several channels each is splined by itself, and the norm is made of them cell by cell. A probability or a
+rate, where that is published, is a channel of its own beside f: what is known is decided by f.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from torch import Tensor
 
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.types import Prediction
+from gp_mapping.mapping.channels import show
 from gp_mapping.mapping.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.local_scale import LocalScale
-from gp_mapping.mapping.vector import norm
 
 __all__ = ["Renderer", "spline_operator"]
 
@@ -86,9 +88,10 @@ class Renderer:
             self.window = GridWindow.around(low, high, s.resolution, s.margin + grow, s.max_grid_cells)
         old = self._lattice
         if old is None or not 0.8 < length / old.length < 1.5 or old.window.resolution != self.window.resolution:
-            centre = field.scaling.centre.cpu().numpy()  # (C,)
-            prior = hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2
-            self._lattice, budget = _Lattice(self.window, length, centre, prior), None
+            centre = field.scaling.centre[None]  # (1, C)
+            prior = torch.full_like(centre, hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2)
+            mean, variance = self._channels(field, Prediction(centre, prior, prior[0]))
+            self._lattice, budget = _Lattice(self.window, length, mean[:, 0], variance[:, 0]), None
         elif moved:
             self._lattice = old.moved_to(self.window)
         lattice = self._lattice
@@ -102,8 +105,8 @@ class Renderer:
         rows, columns = lattice.choose(budget)
         self.points_drawn = len(rows)
         if len(rows):
-            prediction = field.predict(torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1)))
-            lattice.fill(rows, columns, prediction.mean.mT.cpu().numpy(), prediction.variance.mT.cpu().numpy())
+            places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
+            lattice.fill(rows, columns, *self._channels(field, field.predict(places)))
         if len(rows) or moved:
             whole = (0, len(lattice.rows), 0, len(lattice.columns))
             lattice.draw(whole if moved else (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1))
@@ -112,16 +115,25 @@ class Renderer:
 
     def _grid(self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None) -> FieldGrid:
         """What is drawn, copied."""
-        drawn, stddev = self._lattice.drawn, self._lattice.stddev  # (C, H, W)
+        drawn, stddev, s = self._lattice.drawn, self._lattice.stddev, self.settings  # (C, H, W)
         if local is not None and len(local):
             stddev = stddev * np.sqrt(local.on_axes(self._lattice.xs, self._lattice.ys))
-        if len(drawn) == 1:
-            axes, (mean, spread) = (), (drawn[0].copy(), stddev[0].copy())
-        else:
-            axes, (mean, spread) = (drawn.copy(), stddev.copy()), norm(drawn, np.square(stddev))
-        return FieldGrid(self.window.origin, self.window.resolution, *map(torch.from_numpy, (mean, spread)),
-                         torch.from_numpy(spread <= unknown_above), noise_stddev, revision,
-                         *map(torch.from_numpy, axes))
+        known = None
+        if s.observes:  # f first, then what it stands for
+            latent = len(drawn) // 2
+            known, drawn, stddev = stddev[0] <= unknown_above, drawn[latent:], stddev[latent:]
+            drawn = np.clip(drawn, 0.0, None if s.likelihood == "poisson" else 1.0)  # a spline may swing beyond
+        shown = show(drawn, np.square(stddev), s.likelihood == "softmax")
+        known = shown.stddev <= unknown_above if known is None else known
+        return FieldGrid(self.window.origin, self.window.resolution, torch.from_numpy(shown.mean.copy()),
+                         torch.from_numpy(shown.stddev.copy()), torch.from_numpy(known), noise_stddev, revision,
+                         *(None if part is None else torch.from_numpy(part.copy()) for part in shown[2:]))
+
+    def _channels(self, field: FieldMap, p: Prediction) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance, (C, K): of f, and behind it of what f stands for where that is published."""
+        parts = [p, field.observed(p)] if self.settings.observes else [p]
+        return tuple(torch.cat([getattr(part, name) for part in parts], 1).mT.cpu().numpy()
+                     for name in ("mean", "variance"))
 
     def _spot_check(self, field: FieldMap, noise_stddev: float, revision: int) -> None:
         """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale."""
@@ -134,8 +146,9 @@ class Renderer:
         places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
         p = field.predict(places)
         mean, variance = p.mean.mT.cpu().numpy(), p.variance.mT.cpu().numpy()  # (C, K)
-        drift = np.abs(mean - lattice.mean[:, rows, columns]) > _DRIFT * np.sqrt(variance + noise_stddev**2)
-        drift |= np.abs(np.sqrt(lattice.variance[:, rows, columns] / variance) - 1.0) > _DRIFT
+        held, spread = (part[: len(mean), rows, columns] for part in (lattice.mean, lattice.variance))
+        drift = np.abs(mean - held) > _DRIFT * np.sqrt(variance + noise_stddev**2)
+        drift |= np.abs(np.sqrt(spread / variance) - 1.0) > _DRIFT
         drift = drift.any(0)
         if drift.mean() > 0.2:
             lattice.mark_all(revision)
@@ -149,7 +162,7 @@ class _Lattice:
     Lattice indices are whole multiples of the pitch from the map's origin, so a window that grows keeps its points.
     """
 
-    def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: float):
+    def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: np.ndarray):
         self.window, self.length, self.centre, self.prior = window, length, centre, prior
         self.xs, self.ys = (axis.numpy() for axis in window.axes())
         pitch = length / _FRACTION
@@ -163,11 +176,11 @@ class _Lattice:
             self.first = (spans[0][0], spans[1][0])
             self.rows, self.columns = (np.arange(*span) * pitch for span in spans)
         shape, cells = (len(self.rows), len(self.columns)), (len(centre), window.height, window.width)
-        first = centre[:, None, None]
+        first, spread = centre[:, None, None], prior[:, None, None]  # of each channel (C,)
         self.mean = np.broadcast_to(first, (len(centre), *shape)).copy()  # (C, rows, columns), as variance
-        self.variance = np.full(self.mean.shape, prior)
+        self.variance = np.broadcast_to(spread, self.mean.shape).copy()
         self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
-        self.drawn, self.stddev = np.broadcast_to(first, cells).copy(), np.full(cells, math.sqrt(prior))  # (C, H, W)
+        self.drawn, self.stddev = (np.broadcast_to(v, cells).copy() for v in (first, np.sqrt(spread)))  # (C, H, W)
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
 
     def moved_to(self, window: GridWindow) -> "_Lattice":
