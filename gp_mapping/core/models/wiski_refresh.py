@@ -121,14 +121,14 @@ def shown(model, budget_s: float) -> tuple[WiskiPosterior, int, int]:
         return _keep(model, model._posterior, model.samples, model.epoch)
     if model.base is not None:
         _keep(model, model.base, model.samples - model.lag, model.base_epoch)
-    if model._drawing is not None and model._shown is not None and model._drawing.samples < model._shown[1]:
-        model._drawing = None  # overtaken
     while (start := perf_counter()) + longest < end:
         work, paid = model._drawing, model.ahead
-        if work is None:
-            model._drawing = work = Refresh.of(model) if paid is None else paid.fork()
-        elif paid is not None and paid.solve.steps > work.solve.steps and paid.samples >= work.samples:
+        if work is not None and not _newer(work, model._shown):
+            work = None  # overtaken
+        if paid is not None and _newer(paid, model._shown) and (work is None or paid.solve.steps > work.solve.steps):
             model._drawing = work = paid.fork()
+        elif work is None:
+            model._drawing = work = Refresh.of(model)
         else:
             work.solve.step()
         if work.solve.finished:
@@ -142,8 +142,13 @@ def shown(model, budget_s: float) -> tuple[WiskiPosterior, int, int]:
     return model._shown
 
 
+def _newer(refresh: Refresh, kept: tuple | None) -> bool:
+    """Whether it would show what `kept` (posterior, samples, epoch) does not."""
+    return kept is None or (refresh.epoch, refresh.samples) > (kept[2], kept[1])
+
+
 def _keep(model, posterior: WiskiPosterior, samples: int, epoch: int) -> tuple[WiskiPosterior, int, int]:
-    if model._shown is None or (epoch, samples) >= model._shown[1:][::-1]:
+    if model._shown is None or (epoch, samples) >= (model._shown[2], model._shown[1]):
         model._shown = posterior, samples, epoch
     return model._shown
 
