@@ -10,7 +10,7 @@ import torch
 from scipy.spatial import cKDTree
 from scipy.special import ndtr, ndtri
 
-from gp_mapping.commands.metrics import BANDS, score, velocities
+from gp_mapping.commands.metrics import BANDS, score, seen, velocities
 from gp_mapping.core.types import Samples
 
 __all__ = ["LEVELS", "Residuals", "residuals"]
@@ -87,6 +87,7 @@ def residuals(session, passes: list[Samples], trained: np.ndarray, still: bool =
     """
     tree, unit, parts = cKDTree(trained), session.settings.field_scale, []
     for k, samples in enumerate(passes):
+        samples = seen(session, samples)
         x, stamp = samples.x.numpy(), samples.stamp.numpy()
         velocity = torch.from_numpy(velocities(stamp - stamp[0], x))
         for at in range(0, len(x), _CHUNK):
