@@ -79,6 +79,17 @@ class CurlFreePosterior:
         scale = self.scaling.scale
         return torch.cat(means) * scale + self.scaling.centre, torch.cat(covariances) * scale**2
 
+    def body(self) -> tuple[Tensor, Tensor] | None:
+        """What turns with the robot, forward, left, up: mean and standard deviation (3,), SI; None if left out."""
+        names, theta = self.rows.theta.feature_names(), self.rows.theta
+        at = [i for i, (name, _) in enumerate(names) if name == "heading"]
+        if not at:
+            return None
+        unit = self.rows.R.new_zeros((len(self.rows.R), len(at)))
+        unit[at, range(len(at))] = 1.0
+        size = theta.heading * self.scaling.scale
+        return size * self.rows.weights[at, 0], size * self.rows.half(unit).square().sum(0).sqrt()
+
     def norm(self, x: Tensor) -> Prediction:
         """|B|: mean |μ| + tr[(I − ûûᵀ)Σ]/(2|μ|), variance ûᵀΣû, û = μ/|μ|. (N, 1)"""
         mean, covariance = self.local(torch.as_tensor(x, dtype=torch.float64))
