@@ -151,6 +151,9 @@ def _summary(result: dict, intake: Intake, session: MapSession, written: dict[st
         if intake.drops[reason]:
             lines.append(f"  dropped {intake.drops[reason]}: {reason.explanation} [{reason.value}]")
     lines += [f"  warning: {text}" for text in intake.warnings]
+    if report["left_out"]:
+        lines.append(f"  warning: the map was full, {report['left_out']} cells or measurements are left out of it; "
+                     "raise max_exact_samples, or take another model")
     lines.append("hyper-parameters")
     for name, value in report["hyperparameters"].items():
         if name.endswith("stddev"):

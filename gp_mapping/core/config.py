@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 
 __all__ = ["MapSettings", "setting"]
 
+_ANY_LIKELIHOOD = ("dual_svgp", "solve_gp")
+
 
 def setting(default, doc: str, unit: str = "", low=None, high=None, choices=None):
     """A dataclass field that carries its meaning, unit and range (inclusive)."""
@@ -94,7 +96,7 @@ class MapSettings:
     tile_side: float = setting(2.0, "models pitc and pic: side of the square tiles whose samples form a block",
                                "lengthscales", 0.1, 100.0)
     tile_samples: int = setting(100, "models pitc and pic: most samples in one block; a full one closes", "", 2, 5000)
-    max_exact_samples: int = setting(5000, "model exact: refuse to grow beyond this many samples", "", 1, 50000)
+    max_exact_samples: int = setting(5000, "model exact: samples beyond these are left out, and counted", "", 1, 50000)
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)
     cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
@@ -119,6 +121,9 @@ class MapSettings:
 
     def __post_init__(self):
         check_settings(self)
+        if self.likelihood != "gaussian" and self.model not in _ANY_LIKELIHOOD:
+            raise ValueError(f"model: {self.model!r} takes Gaussian measurements only, not likelihood "
+                             f"{self.likelihood!r}; write {' or '.join(_ANY_LIKELIHOOD)}")
         defaults = {f.name: f.default for f in fields(self)}
         for name, value in latent_starts(self.likelihood).items():
             if getattr(self, name) == defaults[name]:

@@ -68,7 +68,6 @@ def _curl_free(settings: MapSettings, theta: Theta, learner, extra: dict) -> Cur
     return CurlFree(theta, **sparse | {"memory_size": 3 * settings.memory_size}, **extra)
 
 
-_ANY_LIKELIHOOD = ("dual_svgp", "solve_gp")
 _MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "wiski": _wiski, "exact": _exact,
            "curl_free": _curl_free, **dict.fromkeys(MEMBERS, _anytime)}
 
@@ -89,9 +88,6 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.likelihood in ("gaussian", "student_t")  # classes and counts have none to learn
     free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
-    if settings.likelihood != "gaussian" and settings.model not in _ANY_LIKELIHOOD:
-        raise ValueError(f"model {settings.model!r} takes Gaussian measurements only, not {settings.likelihood!r}; "
-                         f"write model: {' or '.join(_ANY_LIKELIHOOD)}")
     learner = make_learner(settings, theta, prior, free)
     try:
         torch.device(settings.device)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.config import MapSettings
+from gp_mapping.core.field_map import MapFullError
 from gp_mapping.core.noise import CellAverager
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
@@ -48,7 +49,7 @@ class MapSession:
         self._raw: list[Samples] = []
         self._last_stamp: float | None = None
         self.revision = getattr(self, "revision", -1) + 1
-        self.raw_count, self.cell_count, self.passes = 0, 0, 0
+        self.raw_count, self.cell_count, self.passes, self.left_out = 0, 0, 0, 0
         self._pass_open = False
         self.last_report: UpdateReport | None = None
 
@@ -147,7 +148,11 @@ class MapSession:
             # the newest metres, of this pass, saw the field as it is now
             recent = min(self._pass_samples, round(self.settings.score_distance / self.settings.cell_length))
             self.scores.watch(batch, self._path.length, self.map, recent)
-        self.last_report = self.map.update(self.scores.weaken(batch, self.map))
+        try:
+            self.last_report = self.map.update(self.scores.weaken(batch, self.map))
+        except MapFullError:  # a robot's map must go on: what is known stays, what comes is counted
+            self.left_out += len(batch)
+            return
         while self.map.refine(float("inf")):
             pass
         self._pass_samples += len(batch)
@@ -235,7 +240,7 @@ class MapSession:
                 "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
                 "path_length": self._path.length, "jitter": float(self.map.jitter), "scores": len(self.scores.noise),
                 "gross_errors": self.cells.gross, "weakened_cells": self.scores.weakened,
-                "changes": self.scores.change_count,
+                "changes": self.scores.change_count, "left_out": self.left_out,
                 "noise_stddev": math.sqrt(self.noise_variance) if started else None,
                 "learning_steps": learner.steps if learner else 0,
                 "learning_rejected": learner.rejected if learner else 0,
@@ -249,8 +254,8 @@ class MapSession:
                 "track": self._track.state_dict(),
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
                 "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
-                "cell_count": self.cell_count, "passes": self.passes, "pass_open": self._pass_open,
-                "pass_samples": self._pass_samples, "channels": self._channels}
+                "cell_count": self.cell_count, "left_out": self.left_out, "passes": self.passes,
+                "pass_open": self._pass_open, "pass_samples": self._pass_samples, "channels": self._channels}
 
     @staticmethod
     def from_state_dict(state: dict, **overrides) -> "MapSession":
@@ -270,6 +275,7 @@ class MapSession:
                 setattr(session, f"_{name}", state[name])
             for name in ("revision", "raw_count", "cell_count", "passes"):
                 setattr(session, name, state[name])
+            session.left_out = state.get("left_out", 0)  # maps saved before it was counted
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"not the state of a mapping session: {type(error).__name__}: {error}") from error
         return session
