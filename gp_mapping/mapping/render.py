@@ -4,7 +4,8 @@ something changed.
 A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubic spline does not follow: the mean within
 0.01 stddev, and, splined as a variance (not as a stddev or a logarithm, whose valleys along the path are sharp), the
 stddev within 2 % at 999 cells of 1000. New samples change the map within a few lengthscales: the rest is kept.
-Of a map of several channels each is splined by itself, and the norm is made of them cell by cell.
+Of a map of several channels each is splined by itself, and the norm is made of them cell by cell; what covariances
+between them add to its variance is splined, too.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from torch import Tensor
 
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.local_scale import LocalScale
-from gp_mapping.mapping.vector import norm
+from gp_mapping.mapping.vector import excess, norm
 
 __all__ = ["Renderer", "spline_operator"]
 
@@ -113,7 +115,7 @@ class Renderer:
         self.points_drawn = len(rows)
         if len(rows):
             prediction = source.predict(torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1)))
-            lattice.fill(rows, columns, prediction.mean.mT.cpu().numpy(), prediction.variance.mT.cpu().numpy())
+            lattice.fill(rows, columns, prediction)
         if len(rows) or moved:
             whole = (0, len(lattice.rows), 0, len(lattice.columns))
             lattice.draw(whole if moved else (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1))
@@ -122,13 +124,15 @@ class Renderer:
 
     def _grid(self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None) -> FieldGrid:
         """What is drawn, copied."""
-        drawn, stddev = self._lattice.drawn, self._lattice.stddev  # (C, H, W)
+        drawn, stddev, more = self._lattice.drawn, self._lattice.stddev, self._lattice.drawn_excess  # (C, H, W), (H, W)
         if local is not None and len(local):
-            stddev = stddev * np.sqrt(local.on_axes(self._lattice.xs, self._lattice.ys))
+            scale = local.on_axes(self._lattice.xs, self._lattice.ys)
+            stddev, more = stddev * np.sqrt(scale), more if more is None else more * scale
         if len(drawn) == 1:
             axes, (mean, spread) = (), (drawn[0].copy(), stddev[0].copy())
         else:
-            axes, (mean, spread) = (drawn.copy(), stddev.copy()), norm(drawn, np.square(stddev))
+            axes, (mean, spread) = (drawn.copy(), stddev.copy()), norm(
+                drawn, np.square(stddev), 0.0 if more is None else more)
         return FieldGrid(self.window.origin, self.window.resolution, *map(torch.from_numpy, (mean, spread)),
                          torch.from_numpy(spread <= unknown_above), noise_stddev, revision,
                          *map(torch.from_numpy, axes))
@@ -176,6 +180,8 @@ class _Lattice:
         first = centre[:, None, None]
         self.mean = np.broadcast_to(first, (len(centre), *shape)).copy()  # (C, rows, columns), as variance
         self.variance = np.full(self.mean.shape, prior)
+        self.excess: np.ndarray | None = None  # of the norm's variance, where a map knows covariances of components
+        self.drawn_excess: np.ndarray | None = None  # (H, W)
         self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
         self.drawn, self.stddev = np.broadcast_to(first, cells).copy(), np.full(cells, math.sqrt(prior))  # (C, H, W)
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
@@ -190,7 +196,9 @@ class _Lattice:
             high = min(self.first[axis] + self.stale.shape[axis], new.first[axis] + new.stale.shape[axis])
             to.append(slice(low - new.first[axis], max(high, low) - new.first[axis]))
             source.append(slice(low - self.first[axis], max(high, low) - self.first[axis]))
-        for name in ("mean", "variance", "stale", "since"):
+        if self.excess is not None:
+            new.joined()
+        for name in ("mean", "variance", "stale", "since", *(["excess"] if self.excess is not None else [])):
             getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *source)]
         return new
 
@@ -225,15 +233,26 @@ class _Lattice:
         picked[np.argpartition(waiting, budget - budget // 2)[: budget - budget // 2]] = True
         return rows[picked], columns[picked]
 
-    def fill(self, rows: np.ndarray, columns: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> None:
-        """Evaluated values at points, (C, K) each; the points are stale no more."""
-        self.mean[:, rows, columns], self.variance[:, rows, columns] = mean, variance
+    def joined(self) -> None:
+        """From now on components have covariances."""
+        if self.excess is None:
+            self.excess, self.drawn_excess = np.zeros(self.stale.shape), np.zeros(self.drawn.shape[1:])
+
+    def fill(self, rows: np.ndarray, columns: np.ndarray, told: Prediction) -> None:
+        """What was evaluated at points (K,); they are stale no more."""
+        for target, value in ((self.mean, told.mean), (self.variance, told.variance)):
+            target[:, rows, columns] = value.mT.cpu().numpy()
+        if told.covariance is not None:
+            self.joined()
+            self.excess[rows, columns] = excess(told)
         self.stale[rows, columns] = False
 
     def draw(self, box) -> None:
         """Draw the cells that the lattice box (first and last row, first and last column) reaches."""
         if self.direct:
             self.drawn[:], self.stddev[:] = self.mean, np.sqrt(self.variance)
+            if self.excess is not None:
+                self.drawn_excess[:] = self.excess
             return
         r0, r1, c0, c1 = box
         rows = slice(max(0, r0 - 2 * _KEEP), min(len(self.rows), r1 + 2 * _KEEP))
@@ -248,6 +267,8 @@ class _Lattice:
             for source, target, root in ((self.mean, self.drawn, False), (self.variance, self.stddev, True)):
                 values = across(down(source[channel, rows, columns]).T).T
                 target[channel, i0:i1, j0:j1] = np.sqrt(np.maximum(values, 0.0)) if root else values
+        if self.excess is not None:
+            self.drawn_excess[i0:i1, j0:j1] = across(down(self.excess[rows, columns]).T).T
 
     @staticmethod
     def _inner(cells: np.ndarray, nodes: np.ndarray, part: slice) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import PointCloud2, PointField
 from std_msgs.msg import Header
 
-from gp_mapping.mapping.vector import axis_names, norm
+from gp_mapping.mapping.vector import axis_names, excess, norm
 from gp_mapping.ros import outbound
 
 __all__ = ["PENDING", "PointQueries", "answer_points", "read_positions"]
@@ -71,7 +71,7 @@ def answer_points(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str
         mean, variance = (part.mT.cpu().numpy() for part in (told.mean, told.variance))  # (C, K)
         axes = axis_names(len(mean))
         names = tuple(f"{what}_{axis}" for axis in axes for what in ("mean", "stddev"))
-        rows = [*norm(mean, variance)]
+        rows = [*norm(mean, variance, excess(told))]
         for one, spread in zip(mean, np.sqrt(np.maximum(variance, 0.0))) if axes else ():
             rows += [one, spread]
         values = np.full((len(rows), len(positions)), np.nan)
