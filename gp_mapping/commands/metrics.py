@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from gp_mapping.core.types import Samples
 
-__all__ = ["BANDS", "PredictionScores", "score", "velocities"]
+__all__ = ["BANDS", "PredictionScores", "score", "seen", "velocities"]
 
 BANDS = ("<0.1", "0.1-0.3", ">0.3")  # metres to the nearest training position
 _EDGES = (0.1, 0.3)
@@ -43,6 +43,11 @@ def velocities(stamp: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.stack(moved, 1) / np.where(late > early, late - early, 1.0)[:, None]
 
 
+def seen(session, samples: Samples) -> Samples:
+    """One pass as a session takes it in (MapSession.as_seen); as it is where it is predicted by something else."""
+    return session.as_seen(samples) if hasattr(session, "as_seen") else samples
+
+
 class PredictionScores:
     """Errors of one map on measurements it has not seen, as a robot that drives by would make them.
 
@@ -70,20 +75,23 @@ class PredictionScores:
         """Predict along one pass, with its velocity: the map may have learned a time offset and a heading term."""
         if not self._pass:
             return
-        samples, self._pass = Samples.concatenate(self._pass), []
+        whole, self._pass = Samples.concatenate(self._pass), []
+        samples = seen(self._session, whole)
+        headings = None if samples is whole else samples.heading
         x = samples.x.numpy()
         velocity = velocities(samples.stamp.numpy() - float(samples.stamp[0]), x)
         for at in range(0, len(x), _CHUNK):
             part = slice(at, at + _CHUNK)
-            error, spread = self._errors(samples[part], torch.from_numpy(velocity[part]))
+            more = () if headings is None else (headings[part],)
+            error, spread = self._errors(samples[part], torch.from_numpy(velocity[part]), *more)
             distance = np.repeat(self._tree.query(x[part])[0], error.shape[1])
             self._channels = error.shape[1]
             self._parts.append(np.stack([error.ravel(), spread.ravel(), distance], 1))
 
-    def _errors(self, samples: Samples, velocity) -> tuple[np.ndarray, np.ndarray]:
+    def _errors(self, samples: Samples, velocity, *heading) -> tuple[np.ndarray, np.ndarray]:
         """Errors (n, C), and their variances, or, of classes and counts, −log of the density."""
         if self._metric:
-            told = self._session.predict(samples.x, velocity)
+            told = self._session.predict(samples.x, velocity, *heading)
             return ((samples.y - told.mean.cpu()).numpy() / self._unit,
                     told.measurement_variance.cpu().numpy() / self._unit**2)
         field, settings = self._session.map, self._session.settings

@@ -105,6 +105,8 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
         return ("<p>Nothing was tested: a saved map has no measurements any more. <code>gp-mapping report BAG</code> "
                 "with the recording itself tests, too.</p>")
     rows = {"all": test, **{f"{name} m from the path": band for name, band in test["bands"].items()}}
+    rows |= {name if name == "norm" else f"component {name}": part
+             for name, part in facts.get("components", {}).items()}
     levels = "coverage_levels" in test
     head = ["distance", "n", f"RMSE ({unit})", "NLPD", *([f"in {level} %" for level in _LEVELS] if levels else
                                                         ["in 95 %"])]

@@ -75,6 +75,9 @@ class MapSettings:
     learn_time_offset: bool = setting(True, "learn time_offset online, from the velocity of the samples")
     learn_lever_arm: bool = setting(False, "learn the sensor's place on the robot online; along the direction of "
                                     "travel only changes of speed tell it from time_offset")
+    axle_distance: float = setting(0.0, "how far in front of the wheels' axle the poses' point lies: the heading then "
+                                   "follows from the path, turns on the spot included; 0: not known, the direction "
+                                   "of travel stands in. For poses without orientation", "m", 0.0, 100.0)
     learn_noise: bool = setting(False, "learn noise and heading online though learn_hyperparameters is off")
     learn_hyperparameters: bool = setting(True, "learn lengthscale, signal, noise and heading online")
     lengthscale_prior: float = setting(0.6, "median of the log-normal prior of lengthscale (sd of log: 0.5)", "m",

@@ -24,8 +24,11 @@ class Shown(NamedTuple):
     classes: np.ndarray | None = None
 
 
-def show(mean: np.ndarray, variance: np.ndarray, classes: bool = False) -> Shown:
-    """mean, variance: (C, …), the unit and its square.  classes: channels are classes, and the largest one counts."""
+def show(mean: np.ndarray, variance: np.ndarray, classes: bool = False, excess=0.0) -> Shown:
+    """mean, variance: (C, …), the unit and its square.  classes: channels are classes, and the largest one counts.
+
+    excess: (…), of the norm's variance (vector.norm).
+    """
     stddev = np.sqrt(np.maximum(variance, 0.0))
     if classes:
         top = mean.argmax(0)
@@ -33,7 +36,7 @@ def show(mean: np.ndarray, variance: np.ndarray, classes: bool = False) -> Shown
         return Shown(largest, spread, mean, stddev, top)
     if len(mean) == 1:
         return Shown(mean[0], stddev[0])
-    return Shown(*norm(mean, variance), mean, stddev)
+    return Shown(*norm(mean, variance, excess), mean, stddev)
 
 
 def layer_names(channels: int, classes: bool = False) -> tuple[str, ...]:

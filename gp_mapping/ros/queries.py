@@ -18,6 +18,7 @@ from sensor_msgs.msg import PointCloud2, PointField
 from std_msgs.msg import Header
 
 from gp_mapping.mapping.channels import layer_names, show
+from gp_mapping.mapping.vector import excess
 from gp_mapping.ros import outbound
 
 __all__ = ["PENDING", "PointQueries", "answer_points", "read_positions"]
@@ -72,6 +73,10 @@ def answer_points(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str
         told = session.published(torch.from_numpy(positions[finite, :2].astype(np.float64)))
         mean, variance = (part.mT.cpu().numpy() for part in (told.mean, told.variance))  # (C, K)
         shown = show(mean, variance, session.settings.likelihood == "softmax")
+        several = shown.mean_each is not None
+        axes = layer_names(len(mean), shown.classes is not None) if several else ()
+        names = tuple(f"{what}_{axis}" for axis in axes for what in ("mean", "stddev"))
+        shown = show(mean, variance, session.settings.likelihood == "softmax", excess(told))
         several = shown.mean_each is not None
         axes = layer_names(len(mean), shown.classes is not None) if several else ()
         names = tuple(f"{what}_{axis}" for axis in axes for what in ("mean", "stddev"))
