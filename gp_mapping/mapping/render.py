@@ -32,6 +32,8 @@ _SPOTS = 64  # points looked at in every call, to see whether the map has change
 _DRIFT = 0.01  # predictive standard deviations of mean, or share of stddev, beyond which a point has changed
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
 _KEEP = 8  # lattice points beyond a changed region that its spline coefficients reach
+_SOLVING = 0.1  # s that a drawing with a budget may go on with what a map solves ahead (`shown` of model wiski)
+_WAITING = 1000  # batches of samples, at most, that have not been drawn
 
 
 def spline_operator(nodes: np.ndarray, points: np.ndarray):
@@ -51,7 +53,8 @@ class Renderer:
     A point becomes stale with a sample within _REACH lengthscales, and when the whole map changes.
     _SPOTS points are looked at in every call: where they have drifted, their surroundings become stale too.
     With a budget a call evaluates that many stale points, half of them nearest to the newest sample, half the ones
-    that have waited longest; what was never evaluated shows the prior.
+    that have waited longest; what was never evaluated shows the prior. A map that solves ahead is drawn as of its
+    newest solution, and what came later is marked when a solution has it.
     """
 
     def __init__(self, settings: MapSettings):
@@ -59,19 +62,22 @@ class Renderer:
         self.window: GridWindow | None = None
         self._lattice: _Lattice | None = None
         self._epoch: object = None
-        self._touched: list[Tensor] = []
+        self._touched: list[tuple[int, Tensor]] = []
         self.points_drawn, self.points_stale = 0, 0  # by the last call; after it
         self._random = np.random.default_rng(settings.seed)
 
-    def touch(self, x: Tensor) -> None:
-        """Samples at x (N, 2) metres entered the map."""
-        if self._lattice is None:
-            return  # nothing is drawn yet: all of it is stale
-        self._touched.append(x)
-        if len(self._touched) > 100:  # nobody has drawn for a while: mark now, keep no list
-            self._lattice.mark(torch.cat(self._touched), 1.5 * _REACH * self._lattice.length, 0)
-            self._lattice.newest = x[-1].tolist()
-            self._touched = []
+    def touch(self, x: Tensor, count: int = 0) -> None:
+        """Samples at x (N, 2) metres entered the map, which has `count` with them."""
+        self._touched.append((count, x))
+        if len(self._touched) <= _WAITING:
+            return
+        if self._lattice is None:  # nothing is drawn yet: all of it is stale
+            self._touched = self._touched[_WAITING // 2:]
+            return
+        # nobody has drawn for a while: mark now, keep no list
+        self._lattice.mark(torch.cat([x for _, x in self._touched]), 1.5 * _REACH * self._lattice.length, 0)
+        self._lattice.newest = x[-1].tolist()
+        self._touched = []
 
     def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int,
                budget: int | None = None, local: LocalScale | None = None) -> FieldGrid:
@@ -80,6 +86,9 @@ class Renderer:
         local: scales the variance that is shown.
         """
         s, hyper = self.settings, field.hyperparameters()
+        source, included, epoch = field, math.inf, field.epoch
+        if budget is not None and hasattr(field, "shown"):
+            source, included, epoch = field.shown(_SOLVING)
         length, low, high = hyper["lengthscale"], *bounds
         moved = self.window is None or not self.window.contains(low, high, s.margin)
         if moved:
@@ -94,22 +103,23 @@ class Renderer:
         elif moved:
             self._lattice = old.moved_to(self.window)
         lattice = self._lattice
-        if self._epoch != field.epoch:
+        if self._epoch != epoch:
             lattice.mark_all(revision)
-        if self._touched:
-            lattice.mark(torch.cat(self._touched), _REACH * length, revision)
-            lattice.newest = self._touched[-1][-1].tolist()
-            self._spot_check(field, noise_stddev, revision)
-        self._epoch, self._touched = field.epoch, []
+        seen = [x for count, x in self._touched if count <= included]
+        if seen:
+            lattice.mark(torch.cat(seen), _REACH * length, revision)
+            lattice.newest = seen[-1][-1].tolist()
+            self._spot_check(source, noise_stddev, revision)
+        self._epoch, self._touched = epoch, [(count, x) for count, x in self._touched if count > included]
         rows, columns = lattice.choose(budget)
         self.points_drawn = len(rows)
         if len(rows):
-            prediction = field.predict(torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1)))
+            prediction = source.predict(torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1)))
             lattice.fill(rows, columns, prediction)
         if len(rows) or moved:
             whole = (0, len(lattice.rows), 0, len(lattice.columns))
             lattice.draw(whole if moved else (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1))
-        self.points_stale = int(lattice.stale.sum())
+        self.points_stale = int(lattice.stale.sum()) + len(self._touched)
         return self._grid(noise_stddev, s.unknown_ratio * hyper["signal_stddev"], revision, local)
 
     def _grid(self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None) -> FieldGrid:

@@ -157,7 +157,7 @@ class MapSession:
             pass
         self._pass_samples += len(batch)
         self.cell_count += len(batch)
-        self.renderer.touch(batch.x)
+        self.renderer.touch(batch.x, self.last_report.samples)
         if scoring:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
         self.revision += 1
