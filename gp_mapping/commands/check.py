@@ -119,6 +119,9 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
 
     UsageError where the bags do not suffice.
     """
+    if not parameters.map.metric:
+        raise UsageError(f"likelihood {parameters.map.likelihood} maps classes or counts, which have no error in the "
+                         "field's unit to judge; test it with: gp-mapping map --test")
     if parameters.map.model == "curl_free" and parameters.intake.channels != 3:
         raise UsageError("model curl_free maps all three axes of a magnetic field; write --set field_component=xyz")
     passes, intake = _read(bags, parameters, topics, "map")

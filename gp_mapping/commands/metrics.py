@@ -54,12 +54,15 @@ class PredictionScores:
     train: (N, 2) m, every position it was trained at.  unit: what the numbers are in, in SI (1e-6 T = 1 µT);
         the key stays rmse_ut whatever it is.
     Of a map of several components each one is an error; n counts measurements all the same.
+    With classes and counts an error is label − probability or count − what the rate says of one measurement, nlpd is
+    the likelihood's own (log ∫ p(y|f) q(f) df), and there is no interval to count: coverage is None.
     """
 
     def __init__(self, session, train: np.ndarray, unit: float = 1e-6):
         self._session, self._unit, self._tree = session, unit, cKDTree(train)
         self._pass: list[Samples] = []
         self._channels = 1
+        self._metric = getattr(getattr(session, "settings", None), "metric", True)  # benchmarks give other predictors
         self._parts: list[np.ndarray] = []  # rows of error, variance, distance
 
     def add(self, samples: Samples, new_pass: bool = False) -> None:
@@ -80,12 +83,24 @@ class PredictionScores:
         for at in range(0, len(x), _CHUNK):
             part = slice(at, at + _CHUNK)
             more = () if headings is None else (headings[part],)
-            prediction = self._session.predict(samples.x[part], torch.from_numpy(velocity[part]), *more)
-            error = (samples.y[part] - prediction.mean.cpu()).numpy() / self._unit  # (n, C)
-            variance = prediction.measurement_variance.cpu().numpy() / self._unit**2
+            error, spread = self._errors(samples[part], torch.from_numpy(velocity[part]), *more)
             distance = np.repeat(self._tree.query(x[part])[0], error.shape[1])
             self._channels = error.shape[1]
-            self._parts.append(np.stack([error.ravel(), variance.ravel(), distance], 1))
+            self._parts.append(np.stack([error.ravel(), spread.ravel(), distance], 1))
+
+    def _errors(self, samples: Samples, velocity, *heading) -> tuple[np.ndarray, np.ndarray]:
+        """Errors (n, C), and their variances, or, of classes and counts, −log of the density."""
+        if self._metric:
+            told = self._session.predict(samples.x, velocity, *heading)
+            return ((samples.y - told.mean.cpu()).numpy() / self._unit,
+                    told.measurement_variance.cpu().numpy() / self._unit**2)
+        field, settings = self._session.map, self._session.settings
+        y = field.likelihood.encode(samples.y).clamp_min(0.0)  # a Bernoulli label comes as −1
+        told = field.observable(samples.x).mean.cpu()
+        if settings.likelihood == "poisson":
+            told = told * settings.count_duration
+        surprise = -field.log_predictive(samples).cpu()
+        return (y - told).numpy(), surprise[:, None].expand(-1, y.shape[1]).numpy()
 
     def result(self) -> dict:
         """rmse_ut, nlpd, coverage, n over all, and `bands`: the same by distance to the training path in metres."""
@@ -96,5 +111,9 @@ class PredictionScores:
         return {**self._score(error, variance), "bands": bands}
 
     def _score(self, error: np.ndarray, variance: np.ndarray) -> dict:
-        found = score(error, variance)
+        if self._metric:
+            found = score(error, variance)
+        else:
+            found = score(error, np.ones_like(error)) | {"coverage": None}
+            found["nlpd"] = float(variance.mean()) if len(variance) else None
         return found | {"n": found["n"] // self._channels}

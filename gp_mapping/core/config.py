@@ -52,6 +52,11 @@ class MapSettings:
                              choices=("harmonic", "free"))
     threshold: float = setting(0.5, "likelihood bernoulli: what is asked is whether a measurement exceeds this; 0.5 "
                                "for labels 0 and 1", "SI", -1e15, 1e15)
+    published: str = setting("observable", "what is drawn and published with bernoulli, poisson and softmax: the "
+                             "probability, the rate, the most likely class and its probability; or the latent field f",
+                             choices=("observable", "latent"))
+    count_duration: float = setting(1.0, "likelihood poisson: how long one measurement counts; what is published is "
+                                    "a rate", "s", 1e-6, 1e6)
     degrees_of_freedom: float = setting(4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0)
     classes: int = setting(2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64)
     lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m",
@@ -87,6 +92,9 @@ class MapSettings:
     inducing_tolerance: float = setting(0.005, "a sample becomes an inducing input where its residual prior variance "
                                         "exceeds this share of the signal variance", "", 1e-5, 0.5)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
+    wiski_form: str = setting("matrix_free", "model wiski: sums on the lattice, solved by conjugate gradients; or the "
+                              "published form, with a dense root of rank `max_inducing`, for small areas",
+                              choices=("matrix_free", "dense"))
     grid_density: float = setting(8.0, "model wiski: lattice nodes in a lengthscale, to the nearest power of two",
                                   "nodes", 2.0, 32.0)
     max_grid_nodes: int = setting(500000, "model wiski: bound of the lattice; a larger area gets a coarser one", "",
@@ -128,6 +136,18 @@ class MapSettings:
         for name, value in latent_starts(self.likelihood).items():
             if getattr(self, name) == defaults[name]:
                 object.__setattr__(self, name, value)
+        if not self.metric and self.field_unit in (defaults["field_unit"], "1", "1/s"):
+            object.__setattr__(self, "field_unit", "1/s" if self.likelihood == "poisson" and self.observes else "1")
+
+    @property
+    def metric(self) -> bool:
+        """Whether a measurement is a value of the field itself; else classes or counts, and f has no unit."""
+        return self.likelihood in ("gaussian", "student_t")
+
+    @property
+    def observes(self) -> bool:
+        """Whether a probability or rate is published in place of f."""
+        return not self.metric and self.published == "observable"
 
 
 def latent_starts(likelihood: str) -> dict[str, object]:
@@ -139,7 +159,7 @@ def latent_starts(likelihood: str) -> dict[str, object]:
     if likelihood not in ("bernoulli", "poisson", "softmax"):
         return {}
     spread = 1.0 if likelihood == "poisson" else 2.0
-    starts = {"field_scale": 1.0, "field_unit": "1", "signal_stddev": spread, "signal_stddev_prior": spread,
+    starts = {"field_scale": 1.0, "signal_stddev": spread, "signal_stddev_prior": spread,
               "noise_stddev": 1.0, "noise_stddev_prior": 1.0, "heading_stddev": 0.0, "robust": False,
               "constant_stddev": 5.0 if likelihood == "poisson" else 2.0, "follow_changes": False,
               "predictive_noise": False}

@@ -5,7 +5,8 @@ A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubi
 0.01 stddev, and, splined as a variance (not as a stddev or a logarithm, whose valleys along the path are sharp), the
 stddev within 2 % at 999 cells of 1000. New samples change the map within a few lengthscales: the rest is kept.
 Of a map of several channels each is splined by itself, and the norm is made of them cell by cell; what covariances
-between them add to its variance is splined, too.
+between them add to its variance is splined, too. A probability or a rate, where that is published, is a channel of its
+own beside f: what is known is decided by f.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from torch import Tensor
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.types import Prediction
+from gp_mapping.mapping.channels import show
 from gp_mapping.mapping.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.local_scale import LocalScale
-from gp_mapping.mapping.vector import excess, norm
+from gp_mapping.mapping.vector import excess
 
 __all__ = ["Renderer", "spline_operator"]
 
@@ -97,9 +99,11 @@ class Renderer:
             self.window = GridWindow.around(low, high, s.resolution, s.margin + grow, s.max_grid_cells)
         old = self._lattice
         if old is None or not 0.8 < length / old.length < 1.5 or old.window.resolution != self.window.resolution:
-            centre = field.scaling.centre.cpu().numpy()  # (C,)
-            prior = hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2
-            self._lattice, budget = _Lattice(self.window, length, centre, prior), None
+            centre = field.scaling.centre[None]  # (1, C)
+            prior = torch.full_like(centre, hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2)
+            first = self._channels(field, Prediction(centre, prior, prior[0]))
+            self._lattice, budget = _Lattice(self.window, length, *(part[0].cpu().numpy() for part in (
+                first.mean, first.variance))), None
         elif moved:
             self._lattice = old.moved_to(self.window)
         lattice = self._lattice
@@ -114,8 +118,8 @@ class Renderer:
         rows, columns = lattice.choose(budget)
         self.points_drawn = len(rows)
         if len(rows):
-            prediction = source.predict(torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1)))
-            lattice.fill(rows, columns, prediction)
+            places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
+            lattice.fill(rows, columns, self._channels(field, source.predict(places)))
         if len(rows) or moved:
             whole = (0, len(lattice.rows), 0, len(lattice.columns))
             lattice.draw(whole if moved else (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1))
@@ -128,14 +132,24 @@ class Renderer:
         if local is not None and len(local):
             scale = local.on_axes(self._lattice.xs, self._lattice.ys)
             stddev, more = stddev * np.sqrt(scale), more if more is None else more * scale
-        if len(drawn) == 1:
-            axes, (mean, spread) = (), (drawn[0].copy(), stddev[0].copy())
-        else:
-            axes, (mean, spread) = (drawn.copy(), stddev.copy()), norm(
-                drawn, np.square(stddev), 0.0 if more is None else more)
-        return FieldGrid(self.window.origin, self.window.resolution, *map(torch.from_numpy, (mean, spread)),
-                         torch.from_numpy(spread <= unknown_above), noise_stddev, revision,
-                         *map(torch.from_numpy, axes))
+        known, s = None, self.settings
+        if s.observes:  # f first, then what it stands for
+            latent = len(drawn) // 2
+            known, drawn, stddev = stddev[0] <= unknown_above, drawn[latent:], stddev[latent:]
+            drawn = np.clip(drawn, 0.0, None if s.likelihood == "poisson" else 1.0)  # a spline may swing beyond
+        shown = show(drawn, np.square(stddev), s.likelihood == "softmax", 0.0 if more is None else more)
+        known = shown.stddev <= unknown_above if known is None else known
+        return FieldGrid(self.window.origin, self.window.resolution, torch.from_numpy(shown.mean.copy()),
+                         torch.from_numpy(shown.stddev.copy()), torch.from_numpy(known), noise_stddev, revision,
+                         *(None if part is None else torch.from_numpy(part.copy()) for part in shown[2:]))
+
+    def _channels(self, field: FieldMap, p: Prediction) -> Prediction:
+        """f, (K, C), and behind it in more channels what f stands for, where that is published."""
+        if not self.settings.observes:
+            return p
+        told = field.observed(p)
+        mean, variance = (torch.cat(parts, 1) for parts in ((p.mean, told.mean), (p.variance, told.variance)))
+        return Prediction(mean, variance, p.noise_variance)
 
     def _spot_check(self, field: FieldMap, noise_stddev: float, revision: int) -> None:
         """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale."""
@@ -148,8 +162,9 @@ class Renderer:
         places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
         p = field.predict(places)
         mean, variance = p.mean.mT.cpu().numpy(), p.variance.mT.cpu().numpy()  # (C, K)
-        drift = np.abs(mean - lattice.mean[:, rows, columns]) > _DRIFT * np.sqrt(variance + noise_stddev**2)
-        drift |= np.abs(np.sqrt(lattice.variance[:, rows, columns] / variance) - 1.0) > _DRIFT
+        held, spread = (part[: len(mean), rows, columns] for part in (lattice.mean, lattice.variance))
+        drift = np.abs(mean - held) > _DRIFT * np.sqrt(variance + noise_stddev**2)
+        drift |= np.abs(np.sqrt(spread / variance) - 1.0) > _DRIFT
         drift = drift.any(0)
         if drift.mean() > 0.2:
             lattice.mark_all(revision)
@@ -163,7 +178,7 @@ class _Lattice:
     Lattice indices are whole multiples of the pitch from the map's origin, so a window that grows keeps its points.
     """
 
-    def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: float):
+    def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: np.ndarray):
         self.window, self.length, self.centre, self.prior = window, length, centre, prior
         self.xs, self.ys = (axis.numpy() for axis in window.axes())
         pitch = length / _FRACTION
@@ -177,13 +192,13 @@ class _Lattice:
             self.first = (spans[0][0], spans[1][0])
             self.rows, self.columns = (np.arange(*span) * pitch for span in spans)
         shape, cells = (len(self.rows), len(self.columns)), (len(centre), window.height, window.width)
-        first = centre[:, None, None]
+        first, spread = centre[:, None, None], prior[:, None, None]  # of each channel (C,)
         self.mean = np.broadcast_to(first, (len(centre), *shape)).copy()  # (C, rows, columns), as variance
-        self.variance = np.full(self.mean.shape, prior)
+        self.variance = np.broadcast_to(spread, self.mean.shape).copy()
         self.excess: np.ndarray | None = None  # of the norm's variance, where a map knows covariances of components
         self.drawn_excess: np.ndarray | None = None  # (H, W)
         self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
-        self.drawn, self.stddev = np.broadcast_to(first, cells).copy(), np.full(cells, math.sqrt(prior))  # (C, H, W)
+        self.drawn, self.stddev = (np.broadcast_to(v, cells).copy() for v in (first, np.sqrt(spread)))  # (C, H, W)
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
 
     def moved_to(self, window: GridWindow) -> "_Lattice":

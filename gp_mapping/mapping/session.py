@@ -201,6 +201,15 @@ class MapSession:
         return replace(p, variance=p.variance * scale, noise_variance=noise * scale, covariance=joint)
 
     @torch.no_grad()
+    def published(self, x) -> Prediction:
+        """What is published at x (N, 2) metres: of classes and counts the probability or rate (setting `published`).
+
+        Else as predict. RuntimeError before the first cell.
+        """
+        told = self.predict(x)
+        return self.map.observed(told) if self.settings.observes else told
+
+    @torch.no_grad()
     def render(self, budget: int | None = None) -> FieldGrid:
         """The map on its grid; only what changed since the last call is drawn again.
 
