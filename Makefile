@@ -1,10 +1,11 @@
 # Needs Python 3.10 or newer, make and PyPI; a sourced ROS 2 installation is used where there is one.
-#   make demo [ARGS="…"]   a simulated robot maps a magnetic field over ROS 2
+#   make demo [MODEL=wiski] [ARGS="…"]   a simulated robot maps a magnetic field over ROS 2, with any model
 #   make test [ARGS="…"]   all tests, file by file on JOBS=2 processes; ARGS go to pytest, for example ARGS="test/planning -x"
 #   make lint              ruff
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+MODEL ?=
 JOBS ?= 2
 
 .PHONY: help environment demo test lint
@@ -15,7 +16,7 @@ environment:
 	@$(PYTHON) requirements/environment.py $(VENV)
 
 demo: environment
-	@$(VENV)/bin/python -m gp_mapping.cli demo $(ARGS)
+	@$(VENV)/bin/python -m gp_mapping.cli demo $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 test: environment
 	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)

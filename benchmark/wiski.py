@@ -109,7 +109,7 @@ def refreshes(quick: bool) -> tuple[Table, list[Goal]]:
         warm = timed(field.refresh)
         then, base = field.iterations, field.base
         field.tolerance = 1e-6
-        true, _ = field._solve()
+        true, _ = field._solution().result()
         places = stream.side * torch.rand(400, 2, dtype=torch.float64, generator=stream.generator)
         error = float(((base.mean(places) - true.mean(places)).abs()[:, 0] / true.variance(places).sqrt()).max())
         table.add(" × ".join(map(str, field.grid.shape)), field.samples, cold, first, warm, then, error)

@@ -59,6 +59,20 @@ def test_a_lone_bag_is_split_and_says_so(bags, tmp_path, model):
         assert words in done.stdout, done.stdout
 
 
+def test_a_map_of_vectors_is_checked_by_component_and_norm(bags, tmp_path, capsys):
+    """Without a calibration, which it says."""
+    fast = ["--set", "learn_hyperparameters=false", "--set", "max_inducing=40"]
+    assert cli.main(["check", str(bags / "a"), "--output", str(tmp_path), "--no-refits", "--set", "model=curl_free",
+                     "--set", "field_component=xyz", *fast]) == 0
+    printed, stored = capsys.readouterr().out, json.loads((tmp_path / "report.json").read_text())
+    assert "no calibration" in printed and "turn with the robot" in printed and stored["calibration"] is None
+    parts = stored["components"]
+    assert list(parts) == ["x", "y", "z", "norm"] and all(p["n"] == stored["tested"] for p in parts.values())
+    square = np.mean([parts[name]["rmse_ut"] ** 2 for name in "xyz"])
+    assert stored["test"]["rmse_ut"] == pytest.approx(square**0.5) and parts["norm"]["coverage"] > 0.8
+    assert parts["y"]["rmse_ut"] < 0.5 and all(f"\n  {name} " in printed for name in parts)
+
+
 def test_wrong_use_is_one_line(bags, tmp_path, capfd):
     (tmp_path / "file").write_text("")
     for arguments, words in (([str(bags / "a"), "--output", str(tmp_path / "file")], "takes a folder"),

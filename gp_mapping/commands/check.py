@@ -14,6 +14,7 @@ from gp_mapping.commands.check_advice import Advice, advise
 from gp_mapping.commands.check_fit import changes_along, changes_of, fit, positions, quality, refits, split, whole
 from gp_mapping.commands.check_picture import draw_check
 from gp_mapping.commands.check_text import text_of
+from gp_mapping.commands.check_vector import by_component, learned
 from gp_mapping.commands.drive import plan_bags, samples_of
 from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.commands.residuals import Residuals, residuals
@@ -27,7 +28,8 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.export import write_atomic
 from gp_mapping.store.picture import unit_text
 
-__all__ = ["Assessment", "add_arguments", "assess", "calibrates", "run"]
+__all__ = ["Assessment", "add_arguments", "add_test_arguments", "assess", "calibrates", "parameters_of", "run",
+           "topics_of"]
 
 
 class Assessment(NamedTuple):
@@ -35,7 +37,7 @@ class Assessment(NamedTuple):
     test.  session: the map that was tested."""
 
     result: dict
-    calibration: Calibration
+    calibration: Calibration | None
     found: Residuals
     session: MapSession
     passes: list[Samples]
@@ -51,17 +53,33 @@ class Assessment(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("bags", nargs="+", metavar="BAG", help="rosbag2 folder, .mcap or .db3; several in this order")
-    parser.add_argument("--against", nargs="+", default=[], metavar="BAG", help="bags to test on; without it the last "
-                        "30 %% of BAG test and the rest maps")
     parser.add_argument("--output", default="check", metavar="DIR", help="for report.json and check.png "
                         "(default: %(default)s)")
+    add_test_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
+
+
+def add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a map and its test take, here and in `gp-mapping report`."""
+    parser.add_argument("--against", nargs="+", default=[], metavar="BAG", help="bags to test on; without it the last "
+                        "30 %% of the bags test and the rest maps")
     parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
     parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
     parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
                         "or poses")
     parser.add_argument("--no-refits", action="store_true", help="do not map again to say what each correction gains")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
+
+
+def parameters_of(args: argparse.Namespace) -> dict:
+    """The values of --params, then of --set."""
+    values = read_parameter_file(args.params) if args.params else {}
+    return values | dict(map(parse_assignment, args.set))
+
+
+def topics_of(args: argparse.Namespace) -> dict:
+    """Which topics to read, where a bag has several."""
+    return {"measurement": args.field_topic, "pose": args.odometry_topic}
 
 
 def _say(text: str) -> None:
@@ -80,13 +98,11 @@ def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[
 
 def run(args: argparse.Namespace) -> int:
     """Map, test, calibrate, refit, report."""
-    values = read_parameter_file(args.params) if args.params else {}
-    parameters = Parameters.build(values | dict(map(parse_assignment, args.set)))
+    parameters = Parameters.build(parameters_of(args))
     output = Path(args.output)
     if output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file; --output takes a folder")
-    topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
-    made = assess(args.bags, args.against, parameters, topics, tries=not args.no_refits)
+    made = assess(args.bags, args.against, parameters, topics_of(args), tries=not args.no_refits)
     written = _write(output, made.result, made.draw())
     print(json.dumps(made.result, allow_nan=False) if args.json else
           text_of(made.result, made.calibration) + f"\nwritten: {written}")
@@ -103,9 +119,11 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
 
     UsageError where the bags do not suffice.
     """
-    if not calibrates(MapSession(parameters.map)):
-        raise UsageError(f"model {parameters.map.model} does not remember what a calibration is made from; write --set "
-                         "model=dual_svgp, or test it with: gp-mapping map --test")
+    if not parameters.map.metric:
+        raise UsageError(f"likelihood {parameters.map.likelihood} maps classes or counts, which have no error in the "
+                         "field's unit to judge; test it with: gp-mapping map --test")
+    if parameters.map.model == "curl_free" and parameters.intake.channels != 3:
+        raise UsageError("model curl_free maps all three axes of a magnetic field; write --set field_component=xyz")
     passes, intake = _read(bags, parameters, topics, "map")
     intakes = [intake]
     if against:
@@ -119,22 +137,25 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
     if session.map.scaling is None:
         raise UsageError("the part that maps is too short for a single cell; give a longer recording")
     found = residuals(session, test, positions(train))
-    try:
-        calibration = calibration_report(session.map, session.noise_variance)
-    except RuntimeError as error:
-        raise UsageError(str(error)) from error
+    calibration = None
+    if calibrates(session):
+        try:
+            calibration = calibration_report(session.map, session.noise_variance)
+        except RuntimeError as error:
+            raise UsageError(str(error)) from error
     tried = refits(train, test, parameters.map, lambda name: _say("maps again, " + name.replace("_", " "))
                    ) if tries else {}
     result = _result(session, found, calibration, tried, intakes, changes_along(session, test), parameters)
+    result |= {"components": by_component(session, found, test, positions(train))}
     result |= {"how": how, "bags": [str(b) for b in bags], "against": [str(b) for b in against],
-               "mapped": sum(map(len, train)), "tested": len(found)}
+               "mapped": sum(map(len, train)), "tested": sum(map(len, test))}
     tested = result["test"]
     title = (f"RMSE {tested['rmse_ut']:.2f} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
              f"{100 * tested['coverage']:.0f} %: {how}")
     return Assessment(result, calibration, found, session, passes, title)
 
 
-def _result(session: MapSession, found: Residuals, c: Calibration, tried: dict, intakes: list[Intake],
+def _result(session: MapSession, found: Residuals, c: Calibration | None, tried: dict, intakes: list[Intake],
             later: list[dict], parameters: Parameters) -> dict:
     """All that is reported, in plain numbers."""
     report, tested, changes = session.report(), quality(found), changes_of(session)
@@ -148,7 +169,8 @@ def _result(session: MapSession, found: Residuals, c: Calibration, tried: dict, 
                "dropped": sum(one.drops.measurements for one in intakes), "changes": changes + later,
                "explained": intakes[0].drops.explain() + [w for one in intakes for w in one.warnings]}
     mend: list[Advice] = advise(c, tested, tried, context)
-    return {"unit": unit, "sensor": named, "test": tested, "calibration": c.as_dict(), "plain": c.plain(named, unit),
+    return {"unit": unit, "sensor": named, "test": tested, "calibration": None if c is None else c.as_dict(),
+            "plain": learned(session, named, unit) if c is None else c.plain(named, unit),
             "refits": tried, "gross_errors": report["gross_errors"], "weakened_cells": report["weakened_cells"],
             "change_count": report["changes"], "changes": changes, "changes_in_test": later, "dropped": drops,
             "warnings": [w for one in intakes for w in one.warnings], "explained": context["explained"],

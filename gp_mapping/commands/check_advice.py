@@ -22,11 +22,11 @@ class Advice(NamedTuple):
     gain: float | None
 
 
-def advise(c: Calibration, found: dict, tried: dict[str, float], context: dict) -> list[Advice]:
+def advise(c: Calibration | None, found: dict, tried: dict[str, float], context: dict) -> list[Advice]:
     """Faults of the robot, largest gain first; then how it was driven; then what no refit can weigh.
 
-    found: `quality` of the test.  tried: RMSE of `refits`.  context: unit, sensor, gross, measurements, dropped,
-    explained (list), changes (list), follow_changes.
+    c: None of a map from which no calibration is made.  found: `quality` of the test.  tried: RMSE of `refits`.
+    context: unit, sensor, gross, measurements, dropped, explained (list), changes (list), follow_changes.
     """
     rmse, unit, out = found["rmse_ut"], context["unit"], []
 
@@ -42,14 +42,14 @@ def advise(c: Calibration, found: dict, tried: dict[str, float], context: dict) 
         return (f"; the map corrects it: RMSE {rmse:.2f} {unit} and {tried[name]:.2f} {unit} without, "
                 + (f"{100 * g:.0f} % less" if g > 0 else "so here the correction did not help"))
 
-    if c.offset_seen and not c.offset_assumed and abs(c.offset) >= 0.005:
+    if c is not None and c.offset_seen and not c.offset_assumed and abs(c.offset) >= 0.005:
         later = "later" if c.offset > 0 else "earlier"
         arm = "" if c.separable else (f", or measure whether the sensor sits {100 * abs(c.lag):.1f} cm "
                                       f"{'behind' if c.lag > 0 else 'ahead of'} the point that the pose means")
         by = f"{abs(c.offset):.3f} ± {max(c.offset_stddev, 0.001):.3f} s {later}"
         out.append(Advice(f"synchronise the clocks: the {context['sensor']}'s stamps are {by} than the pose's{arm}"
                           f"{spared('without_offset')}", gain("without_offset")))
-    if c.turning_seen:
+    if c is not None and c.turning_seen:
         out.append(Advice(f"calibrate the {context['sensor']} (hard iron) or mount it further from motors and steel: "
                           f"{c.turning / c.scale:.2f} ± {c.turning_stddev / c.scale:.2f} {unit} turns with the robot"
                           f"{spared('without_heading')}", gain("without_heading")))

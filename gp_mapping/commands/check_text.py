@@ -10,7 +10,7 @@ _NAMES = {"without_offset": "time offset held at 0", "without_heading": "nothing
           "without_both": "neither of the two", "with_lever_arm": "lever arm learned too"}
 
 
-def text_of(result: dict, c: Calibration) -> str:
+def text_of(result: dict, c: Calibration | None) -> str:
     """What a person wants to know, the most important first."""
     unit, test = result["unit"], result["test"]
     lines = [result["how"],
@@ -18,10 +18,11 @@ def text_of(result: dict, c: Calibration) -> str:
              f"{result['tested']} test", "", "what to mend on the robot first"]
     lines += [f"  {i}. {m['text']}" for i, m in enumerate(result["mend"], 1)] or ["  nothing: no fault is seen"]
     lines += ["", "what the map has learned of the robot", *(f"  {text}" for text in result["plain"])]
-    if c.inflation > 1.5:
+    if c is not None and c.inflation > 1.5:
         lines.append(f"  (standard deviations are {c.inflation:.1f} times those of white noise: errors are not)")
     lines += ["", f"test                 n {f'RMSE {unit}':>9}    NLPD   in 50 %   80 %   95 %   99 %"]
-    for name, row in {"all": test, **{f"{b} m of path": r for b, r in test["bands"].items()}}.items():
+    bands = {f"{b} m of path": r for b, r in test["bands"].items()}
+    for name, row in {"all": test, **bands, **result["components"]}.items():
         numbers = "" if not row["n"] else f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f}   " + " ".join(
             f"{v:6.3f}" for v in row["coverage_levels"].values())
         lines.append(f"  {name:14} {row['n']:6d} {numbers}".rstrip())

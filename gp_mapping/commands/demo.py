@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
+import math
 import os
 import signal
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from gp_mapping.commands import UsageError
 from gp_mapping.commands.demo_watch import FAST, FULL, NEAR, UT, DemoError, DemoResult, DemoWatch, verdict
+from gp_mapping.commands.params import Parameters, model_file, read_parameter_file
 from gp_mapping.commands.processes import NodeProcess, ros_arguments
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
@@ -38,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "dropped. 1 when it is not, when a process dies, or on time-out; 130 after Ctrl-C.")
     parser.add_argument("--output", type=Path, default=Path("out/demo"), metavar="DIR",
                         help="folder for the picture, the map and the logs (default: out/demo)")
+    parser.add_argument("--model", metavar="NAME", help="the map's model, with what its file in config/models says "
+                        "(default: dual_svgp)")
+    parser.add_argument("--params", metavar="FILE", help="a parameter file of mapping_node, on top of the model's")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of world and noise (default: 0)")
     parser.add_argument("--speed", type=float, default=8.0, metavar="FACTOR",
                         help="simulated seconds per second (default: 8)")
@@ -49,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="parameters of simulator_node, for example magnetometer.spike_probability:=0.01")
     parser.add_argument("--domain-id", type=int, metavar="N",
                         help="ROS_DOMAIN_ID to use (default: one of its own, so that nothing else listens in)")
-    parser.add_argument("--timeout", type=float, default=240.0, metavar="S",
-                        help="give up after so many seconds (default: 240)")
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="S",
+                        help="give up after so many seconds (default: 600)")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -63,12 +70,25 @@ def _check(args: argparse.Namespace) -> None:
     if args.domain_id is not None and not 0 <= args.domain_id <= 101:
         raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
     wrong = [p for p in args.parameters if ":=" not in p]
+    _mapper_parameters(args)
     if wrong:
         raise UsageError(f"--set {wrong[0]}: expected NAME:=VALUE, for example magnetometer.lag:=0.2")
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output {args.output}: the folder cannot be made ({error.strerror})") from error
+
+
+def _mapper_parameters(args: argparse.Namespace) -> dict:
+    """What the demo sets, then the model's file, then the user's; ParameterFileError for what the node would refuse."""
+    values = dict(MAPPER)
+    for path in ([model_file(args.model)] if args.model else []) + ([args.params] if args.params else []):
+        values.update(read_parameter_file(path))
+    built = Parameters.build(values)
+    if built.intake.sensor != "magnetic_field" or built.intake.field_component not in ("norm", "xyz"):
+        raise UsageError(f"--params {args.params}: the demo's world is a magnetic field, judged by its strength; leave "
+                         "sensor at magnetic_field and field_component at norm or xyz")
+    return values
 
 
 def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> tuple[NodeProcess, NodeProcess]:
@@ -80,8 +100,8 @@ def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> tuple[Nod
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
     commands = [
         ("mapper", "gp_mapping.ros.mapping_node", ros_arguments(
-            use_sim_time=True, reliable_inputs=True, save_directory=str(args.output.resolve()), seed=args.seed,
-            **MAPPER)),
+            **_mapper_parameters(args) | {"use_sim_time": True, "reliable_inputs": True, "seed": args.seed,
+                                          "save_directory": str(args.output.resolve()), "map_name": ""})),
         ("simulator", "gp_mapping.ros.simulator_node", ros_arguments(
             publish_clock=True, real_time_factor=args.speed, reliable=True, wait_for_subscribers=60.0,
             world__seed=args.seed, sim__seed=args.seed, sim__duration=args.duration,
@@ -151,7 +171,9 @@ def _drive_and_draw(args: argparse.Namespace, watcher_class, stack: ExitStack, s
     mapper, simulator = _start(args, domain, stack)  # first: they load while this process does
     watcher = watcher_class(domain)
     stack.callback(watcher.close)
-    print(f"simulator and mapper run on ROS_DOMAIN_ID={domain}, {args.speed:g} times real time; logs in {args.output}")
+    model = f" (model {args.model})" if args.model else ""
+    print(f"simulator and mapper{model} run on ROS_DOMAIN_ID={domain}, {args.speed:g} times real time; logs in "
+          f"{args.output}")
     watch = DemoWatch(watcher, mapper, simulator, DipoleWorld.random(WorldSettings(seed=args.seed)),
                       started + args.timeout, signals.check)
     with tqdm(total=100.0, bar_format="{percentage:3.0f} %|{bar:20}|{postfix}") as bar:
@@ -169,11 +191,14 @@ def _drive_and_draw(args: argparse.Namespace, watcher_class, stack: ExitStack, s
 def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) -> int:
     """Print the numbers, the files and what is wrong; the exit code."""
     s = result.score
+    numbers = asdict(result) | {"score": asdict(s), "wrong": wrong, "seconds": seconds}
+    (output / "demo.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
     print(f"RMSE      {UT * s.rmse:.2f} µT within {NEAR} m of the path; the field's own sd there is "
-          f"{UT * s.field_stddev:.2f} µT\n"
+          f"{UT * s.field_stddev:.2f} µT; NLPD {s.nlpd + math.log(UT):.2f}\n"
           f"coverage  {s.coverage:.1%} of the truth inside the 95 % interval\n"
           f"samples   {result.sent} sent, {result.received} received, {sum(result.dropped.values())} dropped, "
           f"{result.used} in the map\n"
+          f"mapper    {result.share:.2f} processor seconds for a second of driving, {result.memory:.0f} MB\n"
           f"time      {seconds:.1f} s")
     for path in sorted(p for p in output.iterdir() if p.is_file()):
         print(f"wrote     {path}")

@@ -68,7 +68,8 @@ def draw_comparison(file: Path, *, cells: dict, room: tuple[float, float], path,
                           label="measure here next")
     for rank, (sx, sy) in enumerate(suggestions, start=1):
         axes[2].annotate(str(rank), (sx, sy), ha="center", va="center", color="red", fontsize=8)
-    figure.legend(handles=[walls, drawn, points, next_], loc="outside lower center", ncols=4, facecolor="0.75")
+    shown = [walls, drawn, *([points] if len(inducing) else []), *([next_] if len(suggestions) else [])]
+    figure.legend(handles=shown, loc="outside lower center", ncols=4, facecolor="0.75")
     figure.suptitle(title)
     figure.savefig(file, dpi=120)
     return file

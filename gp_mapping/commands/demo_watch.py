@@ -42,13 +42,19 @@ FULL, FAST = Limits(0.35, 0.8), Limits(0.5, 0.7)  # lanes 0.4 m apart and crosse
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found. score: near the path.  sent … used: measurements.  dropped: by reason."""
+    """What the demo found. score: near the path.  sent … used: measurements.  dropped: by reason.
+
+    share: processor seconds of the mapper for a second of driving, until all is in the map; what it takes to start is
+    left out.  memory: of the mapper, MB.  NaN: not measured.
+    """
 
     score: MapScore
     sent: int
     received: int
     used: int
     dropped: dict[str, int]
+    share: float = float("nan")
+    memory: float = float("nan")
 
 
 def verdict(result: DemoResult, limits: Limits) -> list[str]:
@@ -77,6 +83,8 @@ class DemoWatch:
         self.watcher, self.mapper, self.simulator = watcher, mapper, simulator
         self.world, self.deadline, self._interrupted = world, deadline, interrupted
         self._shown = float("-inf")
+        self._busy: float | None = None  # the mapper's processor time when the first measurement was sent, s
+        self._share = float("nan")
 
     def _spin(self, seconds: float) -> None:
         """Listen, then DemoError when a process has died or time is up."""
@@ -101,6 +109,8 @@ class DemoWatch:
         while self.simulator.code is None:
             self._spin(0.5)
             self._show(bar)
+            if self._busy is None and self._number(DRIVE, "sent_magnetic_field"):
+                self._busy = self.mapper.processor_seconds()
         self._spin(0.2)
         if self.watcher.values(DRIVE).get("state") != "done":
             raise DemoError("the simulator stopped before the end of its route; its last lines:\n"
@@ -113,6 +123,9 @@ class DemoWatch:
                 break  # the verdict names what is missing
             self._spin(0.5)
             self._show(bar)
+        elapsed = float(self.watcher.values(DRIVE).get("elapsed", 0.0))
+        if self._busy is not None and elapsed:
+            self._share = (self.mapper.processor_seconds() - self._busy) / elapsed
         self._show(bar, last=True)
 
     def _dropped(self) -> dict[str, int]:
@@ -178,4 +191,5 @@ class DemoWatch:
         if score is None:
             raise DemoError(f"no map came over DDS; the mapper's last lines:\n{self.mapper.last_lines()}")
         return DemoResult(score, self._number(DRIVE, "sent_magnetic_field"),
-                          self._number(INPUT, "magnetic_field received"), self._number(MAP, "samples"), self._dropped())
+                          self._number(INPUT, "magnetic_field received"), self._number(MAP, "samples"), self._dropped(),
+                          self._share, float(self.watcher.values(MAP).get("memory (MB)", "nan")))

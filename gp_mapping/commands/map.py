@@ -151,18 +151,25 @@ def _summary(result: dict, intake: Intake, session: MapSession, written: dict[st
         if intake.drops[reason]:
             lines.append(f"  dropped {intake.drops[reason]}: {reason.explanation} [{reason.value}]")
     lines += [f"  warning: {text}" for text in intake.warnings]
+    if report["left_out"]:
+        lines.append(f"  warning: the map was full, {report['left_out']} cells or measurements are left out of it; "
+                     "raise max_exact_samples, or take another model")
     lines.append("hyper-parameters")
+    metric = session.settings.metric  # else f has no unit
     for name, value in report["hyperparameters"].items():
-        if name.endswith("stddev"):
+        if name.endswith("stddev") and metric:
             lines.append(f"  {name:18} {value / scale:8.3f} {unit}")
         else:
             lines.append(f"  {name:18} {value:8.3f} {_UNITS.get(name, '')}".rstrip())
-    lines.append(f"  {'predictive noise':18} {result['noise_stddev'] / scale:8.3f} {unit}")
+    if metric:
+        lines.append(f"  {'predictive noise':18} {result['noise_stddev'] / scale:8.3f} {unit}")
     if result["rmse_ut"] is not None:
-        lines += [f"test                   n {f'RMSE {unit}':>9}    NLPD   in 95 %"]
+        error = unit if metric else "counts" if session.settings.likelihood == "poisson" else ""
+        lines += [f"test                   n {f'RMSE {error}':>9}    NLPD   in 95 %"]
         rows = {"all": {**result, "n": result["test_samples"]}, **{f"{b} m of path": result["bands"][b] for b in BANDS}}
         for name, row in rows.items():
-            numbers = f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f} {row['coverage']:9.3f}" if row["n"] else ""
+            covered = "        –" if row["coverage"] is None else f"{row['coverage']:9.3f}"
+            numbers = f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f} {covered}" if row["n"] else ""
             lines.append(f"  {name:16} {row['n']:6d} {numbers}")
     if result["suggestions"]:
         places = ", ".join(f"({s['x']:.2f}, {s['y']:.2f})" for s in result["suggestions"])

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from gp_mapping.core.types import Samples
 
-__all__ = ["BANDS", "PredictionScores", "score", "velocities"]
+__all__ = ["BANDS", "PredictionScores", "score", "seen", "velocities"]
 
 BANDS = ("<0.1", "0.1-0.3", ">0.3")  # metres to the nearest training position
 _EDGES = (0.1, 0.3)
@@ -43,18 +43,26 @@ def velocities(stamp: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.stack(moved, 1) / np.where(late > early, late - early, 1.0)[:, None]
 
 
+def seen(session, samples: Samples) -> Samples:
+    """One pass as a session takes it in (MapSession.as_seen); as it is where it is predicted by something else."""
+    return session.as_seen(samples) if hasattr(session, "as_seen") else samples
+
+
 class PredictionScores:
     """Errors of one map on measurements it has not seen, as a robot that drives by would make them.
 
     train: (N, 2) m, every position it was trained at.  unit: what the numbers are in, in SI (1e-6 T = 1 µT);
         the key stays rmse_ut whatever it is.
     Of a map of several components each one is an error; n counts measurements all the same.
+    With classes and counts an error is label − probability or count − what the rate says of one measurement, nlpd is
+    the likelihood's own (log ∫ p(y|f) q(f) df), and there is no interval to count: coverage is None.
     """
 
     def __init__(self, session, train: np.ndarray, unit: float = 1e-6):
         self._session, self._unit, self._tree = session, unit, cKDTree(train)
         self._pass: list[Samples] = []
         self._channels = 1
+        self._metric = getattr(getattr(session, "settings", None), "metric", True)  # benchmarks give other predictors
         self._parts: list[np.ndarray] = []  # rows of error, variance, distance
 
     def add(self, samples: Samples, new_pass: bool = False) -> None:
@@ -67,17 +75,32 @@ class PredictionScores:
         """Predict along one pass, with its velocity: the map may have learned a time offset and a heading term."""
         if not self._pass:
             return
-        samples, self._pass = Samples.concatenate(self._pass), []
+        whole, self._pass = Samples.concatenate(self._pass), []
+        samples = seen(self._session, whole)
+        headings = None if samples is whole else samples.heading
         x = samples.x.numpy()
         velocity = velocities(samples.stamp.numpy() - float(samples.stamp[0]), x)
         for at in range(0, len(x), _CHUNK):
             part = slice(at, at + _CHUNK)
-            prediction = self._session.predict(samples.x[part], torch.from_numpy(velocity[part]))
-            error = (samples.y[part] - prediction.mean.cpu()).numpy() / self._unit  # (n, C)
-            variance = prediction.measurement_variance.cpu().numpy() / self._unit**2
+            more = () if headings is None else (headings[part],)
+            error, spread = self._errors(samples[part], torch.from_numpy(velocity[part]), *more)
             distance = np.repeat(self._tree.query(x[part])[0], error.shape[1])
             self._channels = error.shape[1]
-            self._parts.append(np.stack([error.ravel(), variance.ravel(), distance], 1))
+            self._parts.append(np.stack([error.ravel(), spread.ravel(), distance], 1))
+
+    def _errors(self, samples: Samples, velocity, *heading) -> tuple[np.ndarray, np.ndarray]:
+        """Errors (n, C), and their variances, or, of classes and counts, −log of the density."""
+        if self._metric:
+            told = self._session.predict(samples.x, velocity, *heading)
+            return ((samples.y - told.mean.cpu()).numpy() / self._unit,
+                    told.measurement_variance.cpu().numpy() / self._unit**2)
+        field, settings = self._session.map, self._session.settings
+        y = field.likelihood.encode(samples.y).clamp_min(0.0)  # a Bernoulli label comes as −1
+        told = field.observable(samples.x).mean.cpu()
+        if settings.likelihood == "poisson":
+            told = told * settings.count_duration
+        surprise = -field.log_predictive(samples).cpu()
+        return (y - told).numpy(), surprise[:, None].expand(-1, y.shape[1]).numpy()
 
     def result(self) -> dict:
         """rmse_ut, nlpd, coverage, n over all, and `bands`: the same by distance to the training path in metres."""
@@ -88,5 +111,9 @@ class PredictionScores:
         return {**self._score(error, variance), "bands": bands}
 
     def _score(self, error: np.ndarray, variance: np.ndarray) -> dict:
-        found = score(error, variance)
+        if self._metric:
+            found = score(error, variance)
+        else:
+            found = score(error, np.ones_like(error)) | {"coverage": None}
+            found["nlpd"] = float(variance.mean()) if len(variance) else None
         return found | {"n": found["n"] // self._channels}

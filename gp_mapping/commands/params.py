@@ -9,10 +9,10 @@ from pathlib import Path
 import yaml
 
 from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import IntakeSettings, map_settings_for
+from gp_mapping.intake import IntakeSettings, check_model, map_settings_for
 from gp_mapping.ros.node_settings import NodeSettings
 
-__all__ = ["ParameterFileError", "Parameters", "parse_assignment", "read_parameter_file"]
+__all__ = ["ParameterFileError", "Parameters", "model_file", "parse_assignment", "read_parameter_file"]
 
 NODE_NAMES = ("mapping", "mapping_node")
 FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")  # every ROS node has them
@@ -49,6 +49,7 @@ class Parameters:
             if node.map_frame and not intake.odometry_frame:  # as the node does: map_frame asks for this frame
                 intake = replace(intake, odometry_frame=node.map_frame)
             settings = map_settings_for(intake.sensor, MapSettings(**parts[MapSettings]))
+            check_model(intake, settings)
             return Parameters(settings, intake, tuple(values))
         except ValueError as error:
             raise ParameterFileError(str(error)) from error
@@ -73,6 +74,23 @@ def parse_assignment(text: str) -> tuple[str, object]:
         return name.strip(), yaml.safe_load(value) if value.strip() else ""
     except yaml.YAMLError as error:
         raise ParameterFileError(f"{text!r}: the value is not YAML ({' '.join(str(error).split())})") from error
+
+
+def model_file(name: str) -> Path:
+    """The parameter file of a model, config/models/<name>.yaml, of the source tree or of an installation.
+
+    Raises ParameterFileError where there is no such model, or its file was not installed.
+    """
+    tried = []
+    for folder in Path(__file__).resolve().parents:
+        for part in ("config/models", "share/gp_mapping/config/models"):
+            if (folder / part).is_dir():
+                tried.append(folder / part)
+                if (folder / part / f"{name}.yaml").is_file():
+                    return folder / part / f"{name}.yaml"
+    there = sorted(path.stem for path in tried[0].glob("*.yaml")) if tried else []
+    raise ParameterFileError(f"there is no parameter file for a model {name!r}; " + (
+        f"expected one of {', '.join(there)}" if there else "config/models was not installed with the package"))
 
 
 def read_parameter_file(path) -> dict:

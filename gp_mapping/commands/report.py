@@ -9,8 +9,10 @@ from pathlib import Path
 
 from gp_mapping import __version__
 from gp_mapping.commands import UsageError
-from gp_mapping.commands.check import assess, calibrates, fit
-from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
+from gp_mapping.commands.check import add_test_arguments, assess, calibrates, parameters_of, topics_of
+from gp_mapping.commands.check_fit import fit
+from gp_mapping.commands.check_vector import learned
+from gp_mapping.commands.params import Parameters
 from gp_mapping.commands.report_html import page
 from gp_mapping.commands.report_picture import as_png, draw_run
 from gp_mapping.commands.saved import CHECKPOINT, check_suggest, next_places, open_session
@@ -30,15 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="+", metavar="BAG_or_saved_map", help="bags, or one folder of `gp-mapping map` "
                         "or ~/save, or one map.gpm")
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="default: %(default)s")
-    parser.add_argument("--against", nargs="+", default=[], metavar="BAG", help="bags to test on; without it the last "
-                        "30 %% of the bags test and the rest maps")
-    parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
-    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
-    parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
-                        "or poses")
+    add_test_arguments(parser)
     parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
-    parser.add_argument("--no-refits", action="store_true", help="do not map again to say what each correction gains")
     parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: the name of the source)")
 
 
@@ -51,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     saved = [source for source in args.source if _is_saved(Path(source))]
     if saved and len(args.source) > 1:
         raise UsageError(f"{saved[0]} is a saved map; give it alone, or give bags only")
-    values = read_parameter_file(args.params) if args.params else {}
-    values |= dict(map(parse_assignment, args.set))
+    values = parameters_of(args)
     if saved and (values or args.against):
         raise UsageError(f"{saved[0]} is a saved map, to which --params, --set and --against come too late; give the "
                          "bags instead")
@@ -100,15 +94,14 @@ def _spread(grid):
 
 def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
     """Everything that `check` knows, and the map of all passes."""
-    topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
-    made = assess(args.source, args.against, parameters, topics, tries=not args.no_refits)
+    made = assess(args.source, args.against, parameters, topics_of(args), tries=not args.no_refits)
     result = made.result
     if args.against:
         how = f"maps {_names(args.source)}, tests on {_names(args.against)}"
         made = made._replace(title=made.title.replace(result["how"], how))
         result["how"] = how
     session = made.session if args.against else fit(made.passes, parameters.map)
-    kept = ("how", "test", "plain", "refits", "dropped", "explained", "changes", "changes_in_test")
+    kept = ("how", "test", "components", "plain", "refits", "dropped", "explained", "changes", "changes_in_test")
     return {"session": session, "figures": {"quality": as_png(made.draw())}, "part": not args.against,
             "mend": [m["text"] for m in result["mend"]], **{name: result[name] for name in kept},
             "events": {name: result[name] for name in ("gross_errors", "weakened_cells")},
@@ -124,7 +117,7 @@ def _of_saved(path: Path) -> dict:
     sensor = "magnetometer" if kept.get("sensor", "magnetic_field") == "magnetic_field" else "sensor"
     plain = []
     if report["cells"] and not calibrates(session):
-        plain = [f"no calibration: model {session.settings.model} does not remember what it is made from"]
+        plain = learned(session, sensor, unit)
     elif report["cells"]:
         try:
             plain = calibration_report(session.map, session.noise_variance).plain(sensor, unit)

@@ -81,8 +81,9 @@ def _headline(facts: dict) -> str:
     words = (f'{made["samples"]} measurements in {made["passes"]} passes and {made["path_length"]:.0f} m; the map '
              f'covers {facts["extent"][0]:.1f} m × {facts["extent"][1]:.1f} m')
     if test and test["n"]:
-        words += (f'. Measurements that it had not seen: RMSE {test["rmse_ut"]:.2f} {unit}, '
-                  f'{100 * test["coverage"]:.0f} % of them inside the 95 % intervals')
+        words += f'. Measurements that it had not seen: RMSE {test["rmse_ut"]:.2f} {unit}'
+        if test["coverage"] is not None:  # classes and counts have no interval
+            words += f', {100 * test["coverage"]:.0f} % of them inside the 95 % intervals'
     return f"<p>{escape(words)}.</p>"
 
 
@@ -104,6 +105,8 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
         return ("<p>Nothing was tested: a saved map has no measurements any more. <code>gp-mapping report BAG</code> "
                 "with the recording itself tests, too.</p>")
     rows = {"all": test, **{f"{name} m from the path": band for name, band in test["bands"].items()}}
+    rows |= {name if name == "norm" else f"component {name}": part
+             for name, part in facts.get("components", {}).items()}
     levels = "coverage_levels" in test
     head = ["distance", "n", f"RMSE ({unit})", "NLPD", *([f"in {level} %" for level in _LEVELS] if levels else
                                                         ["in 95 %"])]
@@ -112,7 +115,8 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
         if not part["n"]:
             return [name, 0, *["–"] * (len(head) - 2)]
         shares = [part["coverage_levels"][level] for level in _LEVELS] if levels else [part["coverage"]]
-        return [name, part["n"], f"{part['rmse_ut']:.3f}", f"{part['nlpd']:.3f}", *(f"{v:.3f}" for v in shares)]
+        told = ["–" if v is None else f"{v:.3f}" for v in (part["rmse_ut"], part["nlpd"], *shares)]
+        return [name, part["n"], *told]
 
     how = facts["how"][0].upper() + facts["how"][1:] + "."
     if facts.get("part"):

@@ -10,10 +10,11 @@ import torch
 from scipy.spatial import cKDTree
 from scipy.special import ndtr, ndtri
 
-from gp_mapping.commands.metrics import BANDS, score, velocities
+from gp_mapping.commands.metrics import BANDS, score, seen, velocities
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.vector import excess, norm
 
-__all__ = ["LEVELS", "Residuals", "residuals"]
+__all__ = ["LEVELS", "Residuals", "norm_residuals", "residuals"]
 
 LEVELS = (0.5, 0.8, 0.95, 0.99)
 LAGS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # s
@@ -79,25 +80,48 @@ class Residuals:
         return {f"{lag:g}": float(top[i] / pairs[i] / level) for i, lag in enumerate(lags) if pairs[i] and level > 0}
 
 
-def residuals(session, passes: list[Samples], trained: np.ndarray, still: bool = False) -> Residuals:
-    """Predict every measurement of the passes as the robot would make it, with its velocity and heading.
-
-    Of a map of several components each one counts as a pass of its own.
-    trained: (N, 2) m.  still: the field at the place alone, without time offset and the robot's own field.
-    """
-    tree, unit, parts = cKDTree(trained), session.settings.field_scale, []
+def _told(session, passes: list[Samples], trained: np.ndarray, still: bool = False):
+    """(number of the pass, part of its samples, what the map says of them, distances in m), part by part."""
+    tree = cKDTree(trained)
     for k, samples in enumerate(passes):
+        samples = seen(session, samples)
         x, stamp = samples.x.numpy(), samples.stamp.numpy()
         velocity = torch.from_numpy(velocities(stamp - stamp[0], x))
         for at in range(0, len(x), _CHUNK):
             part = slice(at, at + _CHUNK)
             told = session.predict(samples.x[part], *(() if still else (
                 velocity[part], None if samples.heading is None else samples.heading[part])))
-            error = (samples.y[part] - told.mean.cpu()).numpy() / unit  # (n, C)
-            variance, away = told.measurement_variance.cpu().numpy() / unit**2, tree.query(x[part])[0]
-            for c in range(error.shape[1]):
-                which = np.full(len(error), k * error.shape[1] + c)
-                parts.append((stamp[part], x[part], error[:, c], variance[:, c], away, which))
+            yield k, samples[part], told, tree.query(x[part])[0]
+
+
+def residuals(session, passes: list[Samples], trained: np.ndarray, still: bool = False) -> Residuals:
+    """Predict every measurement of the passes as the robot would make it, with its velocity and heading.
+
+    Of a map of several components each one counts as a pass of its own.
+    trained: (N, 2) m.  still: the field at the place alone, without time offset and the robot's own field.
+    """
+    unit, parts = session.settings.field_scale, []
+    for k, samples, told, away in _told(session, passes, trained, still):
+        error = (samples.y - told.mean.cpu()).numpy() / unit  # (n, C)
+        variance = told.measurement_variance.cpu().numpy() / unit**2
+        for c in range(error.shape[1]):
+            which = np.full(len(error), k * error.shape[1] + c)
+            parts.append((samples.stamp.numpy(), samples.x.numpy(), error[:, c], variance[:, c], away, which))
+    return _joined(parts)
+
+
+def norm_residuals(session, passes: list[Samples], trained: np.ndarray) -> Residuals:
+    """The same of the norm of a map of several components, to first order."""
+    unit, parts = session.settings.field_scale, []
+    for k, samples, told, away in _told(session, passes, trained):
+        mean, spread = norm(told.mean.mT.cpu().numpy(), told.measurement_variance.mT.cpu().numpy(), excess(told))
+        error = (samples.y.norm(dim=1).numpy() - mean) / unit
+        parts.append((samples.stamp.numpy(), samples.x.numpy(), error, (spread / unit) ** 2, away,
+                      np.full(len(error), k)))
+    return _joined(parts)
+
+
+def _joined(parts: list[tuple]) -> Residuals:
     columns = [np.concatenate(column) for column in zip(*parts)] if parts else [np.empty(0)] * 6
     if parts and not math.isfinite(float(columns[2].sum())):
         raise ValueError("the map predicts values that are not finite")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 
 __all__ = ["MapSettings", "setting"]
 
+_ANY_LIKELIHOOD = ("dual_svgp", "solve_gp")
+
 
 def setting(default, doc: str, unit: str = "", low=None, high=None, choices=None):
     """A dataclass field that carries its meaning, unit and range (inclusive)."""
@@ -50,6 +52,11 @@ class MapSettings:
                              choices=("harmonic", "free"))
     threshold: float = setting(0.5, "likelihood bernoulli: what is asked is whether a measurement exceeds this; 0.5 "
                                "for labels 0 and 1", "SI", -1e15, 1e15)
+    published: str = setting("observable", "what is drawn and published with bernoulli, poisson and softmax: the "
+                             "probability, the rate, the most likely class and its probability; or the latent field f",
+                             choices=("observable", "latent"))
+    count_duration: float = setting(1.0, "likelihood poisson: how long one measurement counts; what is published is "
+                                    "a rate", "s", 1e-6, 1e6)
     degrees_of_freedom: float = setting(4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0)
     classes: int = setting(2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64)
     lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m",
@@ -68,6 +75,9 @@ class MapSettings:
     learn_time_offset: bool = setting(True, "learn time_offset online, from the velocity of the samples")
     learn_lever_arm: bool = setting(False, "learn the sensor's place on the robot online; along the direction of "
                                     "travel only changes of speed tell it from time_offset")
+    axle_distance: float = setting(0.0, "how far in front of the wheels' axle the poses' point lies: the heading then "
+                                   "follows from the path, turns on the spot included; 0: not known, the direction "
+                                   "of travel stands in. For poses without orientation", "m", 0.0, 100.0)
     learn_noise: bool = setting(False, "learn noise and heading online though learn_hyperparameters is off")
     learn_hyperparameters: bool = setting(True, "learn lengthscale, signal, noise and heading online")
     lengthscale_prior: float = setting(0.6, "median of the log-normal prior of lengthscale (sd of log: 0.5)", "m",
@@ -82,6 +92,9 @@ class MapSettings:
     inducing_tolerance: float = setting(0.001, "a sample becomes an inducing input where its residual prior variance "
                                         "exceeds this share of the signal variance", "", 1e-5, 0.5)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
+    wiski_form: str = setting("matrix_free", "model wiski: sums on the lattice, solved by conjugate gradients; or the "
+                              "published form, with a dense root of rank `max_inducing`, for small areas",
+                              choices=("matrix_free", "dense"))
     grid_density: float = setting(8.0, "model wiski: lattice nodes in a lengthscale, to the nearest power of two",
                                   "nodes", 2.0, 32.0)
     max_grid_nodes: int = setting(500000, "model wiski: bound of the lattice; a larger area gets a coarser one", "",
@@ -91,7 +104,7 @@ class MapSettings:
     tile_side: float = setting(2.0, "models pitc and pic: side of the square tiles whose samples form a block",
                                "lengthscales", 0.1, 100.0)
     tile_samples: int = setting(100, "models pitc and pic: most samples in one block; a full one closes", "", 2, 5000)
-    max_exact_samples: int = setting(5000, "model exact: refuse to grow beyond this many samples", "", 1, 50000)
+    max_exact_samples: int = setting(5000, "model exact: samples beyond these are left out, and counted", "", 1, 50000)
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)
     cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
@@ -116,10 +129,25 @@ class MapSettings:
 
     def __post_init__(self):
         check_settings(self)
+        if self.likelihood != "gaussian" and self.model not in _ANY_LIKELIHOOD:
+            raise ValueError(f"model: {self.model!r} takes Gaussian measurements only, not likelihood "
+                             f"{self.likelihood!r}; write {' or '.join(_ANY_LIKELIHOOD)}")
         defaults = {f.name: f.default for f in fields(self)}
         for name, value in latent_starts(self.likelihood).items():
             if getattr(self, name) == defaults[name]:
                 object.__setattr__(self, name, value)
+        if not self.metric and self.field_unit in (defaults["field_unit"], "1", "1/s"):
+            object.__setattr__(self, "field_unit", "1/s" if self.likelihood == "poisson" and self.observes else "1")
+
+    @property
+    def metric(self) -> bool:
+        """Whether a measurement is a value of the field itself; else classes or counts, and f has no unit."""
+        return self.likelihood in ("gaussian", "student_t")
+
+    @property
+    def observes(self) -> bool:
+        """Whether a probability or rate is published in place of f."""
+        return not self.metric and self.published == "observable"
 
 
 def latent_starts(likelihood: str) -> dict[str, object]:
@@ -131,7 +159,7 @@ def latent_starts(likelihood: str) -> dict[str, object]:
     if likelihood not in ("bernoulli", "poisson", "softmax"):
         return {}
     spread = 1.0 if likelihood == "poisson" else 2.0
-    starts = {"field_scale": 1.0, "field_unit": "1", "signal_stddev": spread, "signal_stddev_prior": spread,
+    starts = {"field_scale": 1.0, "signal_stddev": spread, "signal_stddev_prior": spread,
               "noise_stddev": 1.0, "noise_stddev_prior": 1.0, "heading_stddev": 0.0, "robust": False,
               "constant_stddev": 5.0 if likelihood == "poisson" else 2.0, "follow_changes": False,
               "predictive_noise": False}

@@ -8,7 +8,11 @@ from torch import Tensor
 
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
-__all__ = ["FieldMap"]
+__all__ = ["FieldMap", "MapFullError"]
+
+
+class MapFullError(ValueError):
+    """A batch that a map with a bound cannot take any more; the map stays as it is and goes on predicting."""
 
 
 @runtime_checkable

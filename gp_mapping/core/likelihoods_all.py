@@ -13,9 +13,10 @@ __all__ = ["make_learner", "make_likelihood"]
 
 
 def make_likelihood(settings: MapSettings) -> Likelihood:
-    """That of the settings `likelihood`, `threshold`, `degrees_of_freedom` and `classes`."""
-    return {"gaussian": Gaussian, "student_t": lambda: StudentT(settings.degrees_of_freedom), "poisson": Poisson,
+    """That of the settings `likelihood`, `threshold`, `degrees_of_freedom`, `count_duration`, `classes`."""
+    return {"gaussian": Gaussian, "student_t": lambda: StudentT(settings.degrees_of_freedom),
             "bernoulli": lambda: Bernoulli(settings.threshold), "softmax": lambda: Softmax(settings.classes),
+            "poisson": lambda: Poisson(settings.count_duration),
             }[settings.likelihood]()
 
 

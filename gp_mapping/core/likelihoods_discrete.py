@@ -62,9 +62,13 @@ class Poisson(NonGaussian):
     """Counts with rate e^f, the log link: α = y − E[e^f], β = E[e^f] = exp(m + v/2), in closed form.
 
     y: counts of one measurement, or the mean of several, which then weighs as many (Samples.count).
+    duration: of one measurement, s; e^f is what it counts on average, and the rate e^f/duration.
     """
 
     name = "poisson"
+
+    def __init__(self, duration: float = 1.0):
+        self.duration = duration
 
     def encode(self, y):
         if len(y) and float(y.min()) < 0:
@@ -101,8 +105,8 @@ class Poisson(NonGaussian):
         return torch.logsumexp(log_p + weights.log(), -1).sum(1)
 
     def observable(self, mean, variance):
-        """Rate: log-normal, mean exp(m + v/2), variance (e^v − 1) mean²."""
-        rate = self.rate_of(mean, variance)
+        """Rate in 1/s: log-normal, mean exp(m + v/2)/duration, variance (e^v − 1) mean²."""
+        rate = self.rate_of(mean, variance) / self.duration
         return rate, torch.expm1(variance.clamp_max(_HIGHEST)) * rate.square()
 
     def information(self, mean, variance, noise):

@@ -138,26 +138,36 @@ class PredictiveNoise:
 
     def __init__(self, window: int, prior_count: float = 20.0):
         self.window, self.prior_count = window, prior_count
-        self.residual_square = torch.empty(0, dtype=torch.float64)
-        self.latent = torch.empty(0, dtype=torch.float64)
+        self.residual_square = self.latent = torch.empty((0, 1), dtype=torch.float64)
 
     def __len__(self) -> int:
         return len(self.latent)
 
     def add(self, residual: Tensor, latent: Tensor) -> None:
         """residual: (N, C); latent: (N, C) variance; the oldest scores leave beyond the window."""
-        self.residual_square = torch.cat([self.residual_square, residual.square().mean(1).cpu()])[-self.window:]
-        self.latent = torch.cat([self.latent, latent.mean(1).cpu()])[-self.window:]
+        for name, new in (("residual_square", residual.square().cpu()), ("latent", latent.cpu())):
+            old = getattr(self, name)
+            setattr(self, name, torch.cat([old if len(old) else old.new_empty((0, new.shape[1])), new])[-self.window:])
+
+    def variances(self, prior: list[float]) -> list[float]:
+        """σ² of each component, (C,); prior: (C,), or (1,) for all of them."""
+        count = self.latent.shape[1]
+        each = prior * count if len(prior) == 1 else prior
+        return [self._variance(self.residual_square[:, c], self.latent[:, c], each[c]) for c in range(count)]
 
     def variance(self, prior: float) -> float:
-        """The fitted σ²: the best of a grid in log σ² over [1e-4, 1e4] prior, then golden section beside it."""
-        if not len(self):
+        """σ² of all components together: that of their mean score."""
+        return self._variance(self.residual_square.mean(1), self.latent.mean(1), prior)
+
+    def _variance(self, square: Tensor, latent: Tensor, prior: float) -> float:
+        """The best of a grid in log σ² over [1e-4, 1e4] prior, then golden section beside it. square, latent: (N,)"""
+        if not len(latent):
             return prior
-        known = self.latent <= 4.0 * prior
+        known = latent <= 4.0 * prior
         if int(known.sum()) > self.prior_count:
-            typical = self.residual_square[known].median() / _MEDIAN_OF_SQUARE
-            known &= self.residual_square <= 25.0 * (self.latent + typical)
-        r2, v, n0 = self.residual_square[known] / prior, self.latent[known] / prior, self.prior_count
+            typical = square[known].median() / _MEDIAN_OF_SQUARE
+            known &= square <= 25.0 * (latent + typical)
+        r2, v, n0 = square[known] / prior, latent[known] / prior, self.prior_count
 
         def cost(logs: Tensor) -> Tensor:
             sigma = logs.exp()[:, None]

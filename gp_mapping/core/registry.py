@@ -18,6 +18,7 @@ from gp_mapping.core.models.dual_svgp import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp import SolveGP
 from gp_mapping.core.models.wiski import Wiski
+from gp_mapping.core.models.wiski_published import PublishedWiski
 from gp_mapping.core.vector_theta import VectorTheta
 
 __all__ = ["build_map", "create_map", "model_names"]
@@ -40,9 +41,12 @@ def _solve_gp(settings: MapSettings, theta: Theta, learner, extra: dict) -> Solv
 
 
 def _wiski(settings: MapSettings, theta: Theta, learner, extra: dict) -> Wiski:
-    return Wiski(theta, density=settings.grid_density, max_nodes=settings.max_grid_nodes, learner=learner,
-                 refresh_samples=settings.refresh_samples, memory_size=settings.memory_size, seed=settings.seed,
-                 scale=settings.field_scale, device=settings.device, **extra)
+    dense = settings.wiski_form == "dense"
+    return (PublishedWiski if dense else Wiski)(
+        theta, density=settings.grid_density, max_nodes=settings.max_grid_nodes, learner=learner,
+        refresh_samples=settings.refresh_samples, memory_size=settings.memory_size, seed=settings.seed,
+        scale=settings.field_scale, device=settings.device, **({"rank": settings.max_inducing} if dense else {}),
+        **extra)
 
 
 def _anytime(settings: MapSettings, theta: Theta, learner, extra: dict) -> AnytimeMap:
@@ -68,7 +72,6 @@ def _curl_free(settings: MapSettings, theta: Theta, learner, extra: dict) -> Cur
     return CurlFree(theta, **sparse | {"memory_size": 3 * settings.memory_size}, **extra)
 
 
-_ANY_LIKELIHOOD = ("dual_svgp", "solve_gp")
 _MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "wiski": _wiski, "exact": _exact,
            "curl_free": _curl_free, **dict.fromkeys(MEMBERS, _anytime)}
 
@@ -89,9 +92,6 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.likelihood in ("gaussian", "student_t")  # classes and counts have none to learn
     free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
-    if settings.likelihood != "gaussian" and settings.model not in _ANY_LIKELIHOOD:
-        raise ValueError(f"model {settings.model!r} takes Gaussian measurements only, not {settings.likelihood!r}; "
-                         f"write model: {' or '.join(_ANY_LIKELIHOOD)}")
     learner = make_learner(settings, theta, prior, free)
     try:
         torch.device(settings.device)

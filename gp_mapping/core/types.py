@@ -105,12 +105,14 @@ class Prediction:
     """Mean and variance of the latent field, and the noise that a new measurement would add. SI units.
 
     mean: (N, C).  variance: (N, C) of the latent field.  noise_variance: (C,) of one new measurement, or
-    (N, C) where it differs from place to place.
+    (N, C) where it differs from place to place.  covariance: (N, C, C) between the components at a place, its diagonal
+    `variance`; None where the model takes them for independent.
     """
 
     mean: Tensor
     variance: Tensor
     noise_variance: Tensor
+    covariance: Tensor | None = None
 
     @property
     def stddev(self) -> Tensor:

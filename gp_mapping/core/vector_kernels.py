@@ -47,6 +47,12 @@ def split(rows: Tensor) -> tuple[Tensor, Tensor]:
     return place, rows[:, -1].detach().round().long()
 
 
+def _selectors(component: Tensor) -> Tensor:
+    """(N, 3): 1 at the component, else 0."""
+    kinds = torch.arange(COMPONENTS, dtype=component.dtype, device=component.device)
+    return (component.detach().round()[:, None] == kinds).to(component.dtype)
+
+
 def _differences(left: Tensor, c: Tensor, right: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
     """x − x' along each left row's component, and along each right row's: (N, K) twice."""
     along = left.gather(1, c[:, None]) - right.mT[c]
@@ -114,8 +120,8 @@ class HarmonicKernel(Kernel):
                              "and below z = 0; ask nearer to the plane of the data")
         return h
 
-    def _side(self, left, c, right, d, side: float, mixed) -> Tensor:
-        """Sources below (side 1) or above (−1); mixed: factor of the covariances between vertical and horizontal."""
+    def _side(self, left, c, right, d, side: float) -> Tensor:
+        """Sources below (side 1) or above (−1)."""
         along, across = _differences(left, c, right, d)
         h = self._height(left[:, 2, None] + right[None, :, 2], side)
         up, over = (c == 2)[:, None], (d == 2)[None, :]
@@ -125,15 +131,38 @@ class HarmonicKernel(Kernel):
         cubed = inverse * inverse * inverse
         out = -3.0 * along * across * (cubed * inverse * inverse)
         same = (c[:, None] == d[None, :]) * torch.where(up, -1.0, 1.0)
-        out = torch.where(up == over, out + same * cubed, mixed * out)
+        out = out + same * cubed
         return (0.5 * self.variance * self.depth**3) * out
 
+    def _plane(self, a: Tensor, b: Tensor) -> Tensor:
+        """Rows of the plane: h = H, and both sides differ in the mixed terms' sign only. u_c, u'_d, ±δ_cd and γ where c
+        or d is vertical are matrices of rank 4 and less: one product each, and no selection, which costs more than the
+        arithmetic."""
+        h, one, other = self.depth, _selectors(a[:, 2]), _selectors(b[:, 2])  # (N, 3), (K, 3): x, y, z
+        ones = [torch.ones_like(part[:, :1]) for part in (one, other)]
+        along = torch.cat([(one[:, :2] * a[:, :2]).sum(1, keepdim=True) + h * one[:, 2:], -one[:, :2]], 1) @ torch.cat(
+            [ones[1], b[:, :2]], 1).mT
+        across = torch.cat([ones[0], a[:, :2]], 1) @ torch.cat(
+            [-(other[:, :2] * b[:, :2]).sum(1, keepdim=True) - h * other[:, 2:], other[:, :2]], 1).mT
+        inverse = along.new_full(along.shape, h * h)
+        for axis in range(2):
+            difference = a[:, axis, None] - b[None, :, axis]
+            inverse.addcmul_(difference, difference)
+        inverse.rsqrt_()
+        square = inverse * inverse
+        out = (one * one.new_tensor([1.0, 1.0, -1.0])) @ other.mT
+        out.addcmul_(along.mul_(across), square, value=-3.0).mul_(inverse).mul_(square)
+        up, over = one[:, 2:], other[:, 2:]
+        scale = 0.5 * self.variance * h**3
+        same = torch.cat([up, ones[0] - up], 1) @ torch.cat([over, ones[1] - over], 1).mT  # 1 or 0
+        return out.mul_(same.mul_(scale * (1.0 - self.coherence)).add_(scale * self.coherence))
+
     def __call__(self, a, b):
+        if a.shape[1] == 3:
+            return self._plane(a, b)
         (left, c), (right, d) = split(a), split(b)
-        if a.shape[1] == 3:  # the plane: both sides differ in the mixed terms' sign only
-            return self._side(left, c, right, d, 1.0, self.coherence)
         below, above = 0.5 * (1.0 + self.coherence), 0.5 * (1.0 - self.coherence)
-        return below * self._side(left, c, right, d, 1.0, 1.0) + above * self._side(left, c, right, d, -1.0, 1.0)
+        return below * self._side(left, c, right, d, 1.0) + above * self._side(left, c, right, d, -1.0)
 
     def diag(self, a):
         place, component = split(a)

@@ -18,7 +18,7 @@ from gp_mapping.intake.inbound import Adaptor, Reading, positive_variance
 from gp_mapping.intake.magnetic import MagneticField
 from gp_mapping.intake.settings import IntakeSettings
 
-__all__ = ["SENSOR_TYPES", "ScalarAdaptor", "SensorType", "make_adaptor", "map_settings_for"]
+__all__ = ["SENSOR_TYPES", "ScalarAdaptor", "SensorType", "check_model", "make_adaptor", "map_settings_for"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,15 @@ def make_adaptor(settings: IntakeSettings) -> Adaptor:
     if settings.sensor == "magnetic_field":
         return MagneticField(settings)
     return ScalarAdaptor(SENSOR_TYPES[settings.sensor], settings)
+
+
+def check_model(intake: IntakeSettings, settings: MapSettings) -> None:
+    """ValueError where a model or likelihood cannot map what the intake delivers."""
+    if settings.model == "curl_free" and intake.channels != 3:
+        raise ValueError("model: 'curl_free' maps all three axes of a magnetic field; write field_component: xyz")
+    if settings.likelihood not in ("gaussian", "student_t") and intake.channels != 1:
+        raise ValueError(f"likelihood: {settings.likelihood!r} is of one number in a measurement, and field_component: "
+                         "xyz gives three; write norm, x, y or z")
 
 
 def map_settings_for(sensor: str, settings: MapSettings) -> MapSettings:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_mapping.mapping.channels import layer_names
+
 __all__ = ["FieldGrid", "GridWindow"]
 
 
@@ -59,6 +61,7 @@ class FieldGrid:
     stddev says that nothing was learned.  noise_stddev: SI, of one new measurement about the latent field.
     axes_mean, axes_stddev (C, H, W): of each component where the map has several; mean and stddev then are of the norm
     (vector.norm).  None for a scalar field.
+    classes (H, W): with likelihood softmax the most likely class; mean and stddev then are of it, axes_… of each class.
     """
 
     origin: tuple[float, float]
@@ -70,6 +73,20 @@ class FieldGrid:
     revision: int
     axes_mean: Tensor | None = None
     axes_stddev: Tensor | None = None
+    classes: Tensor | None = None
+
+    @property
+    def layers(self) -> dict[str, Tensor]:
+        """mean and stddev (H, W), SI; also mean_x, stddev_x, … of several components, or class, mean_0, … of classes.
+        """
+        out = {"mean": self.mean, "stddev": self.stddev}
+        if self.classes is not None:
+            out["class"] = self.classes
+        if self.axes_mean is not None:
+            for name, mean, stddev in zip(layer_names(len(self.axes_mean), self.classes is not None), self.axes_mean,
+                                          self.axes_stddev):
+                out[f"mean_{name}"], out[f"stddev_{name}"] = mean, stddev
+        return out
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -4,7 +4,9 @@ something changed.
 A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubic spline does not follow: the mean within
 0.01 stddev, and, splined as a variance (not as a stddev or a logarithm, whose valleys along the path are sharp), the
 stddev within 2 % at 999 cells of 1000. New samples change the map within a few lengthscales: the rest is kept.
-Of a map of several channels each is splined by itself, and the norm is made of them cell by cell.
+Of a map of several channels each is splined by itself, and the norm is made of them cell by cell; what covariances
+between them add to its variance is splined, too. A probability or a rate, where that is published, is a channel of its
+own beside f: what is known is decided by f.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from torch import Tensor
 
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.types import Prediction
+from gp_mapping.mapping.channels import show
 from gp_mapping.mapping.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.local_scale import LocalScale
-from gp_mapping.mapping.vector import norm
+from gp_mapping.mapping.vector import excess
 
 __all__ = ["Renderer", "spline_operator"]
 
@@ -30,6 +34,8 @@ _SPOTS = 64  # points looked at in every call, to see whether the map has change
 _DRIFT = 0.01  # predictive standard deviations of mean, or share of stddev, beyond which a point has changed
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
 _KEEP = 8  # lattice points beyond a changed region that its spline coefficients reach
+_SOLVING = 0.1  # s that a drawing with a budget may go on with what a map solves ahead (`shown` of model wiski)
+_WAITING = 1000  # batches of samples, at most, that have not been drawn
 
 
 def spline_operator(nodes: np.ndarray, points: np.ndarray):
@@ -49,7 +55,8 @@ class Renderer:
     A point becomes stale with a sample within _REACH lengthscales, and when the whole map changes.
     _SPOTS points are looked at in every call: where they have drifted, their surroundings become stale too.
     With a budget a call evaluates that many stale points, half of them nearest to the newest sample, half the ones
-    that have waited longest; what was never evaluated shows the prior.
+    that have waited longest; what was never evaluated shows the prior. A map that solves ahead is drawn as of its
+    newest solution, and what came later is marked when a solution has it.
     """
 
     def __init__(self, settings: MapSettings):
@@ -57,19 +64,22 @@ class Renderer:
         self.window: GridWindow | None = None
         self._lattice: _Lattice | None = None
         self._epoch: object = None
-        self._touched: list[Tensor] = []
+        self._touched: list[tuple[int, Tensor]] = []
         self.points_drawn, self.points_stale = 0, 0  # by the last call; after it
         self._random = np.random.default_rng(settings.seed)
 
-    def touch(self, x: Tensor) -> None:
-        """Samples at x (N, 2) metres entered the map."""
-        if self._lattice is None:
-            return  # nothing is drawn yet: all of it is stale
-        self._touched.append(x)
-        if len(self._touched) > 100:  # nobody has drawn for a while: mark now, keep no list
-            self._lattice.mark(torch.cat(self._touched), 1.5 * _REACH * self._lattice.length, 0)
-            self._lattice.newest = x[-1].tolist()
-            self._touched = []
+    def touch(self, x: Tensor, count: int = 0) -> None:
+        """Samples at x (N, 2) metres entered the map, which has `count` with them."""
+        self._touched.append((count, x))
+        if len(self._touched) <= _WAITING:
+            return
+        if self._lattice is None:  # nothing is drawn yet: all of it is stale
+            self._touched = self._touched[_WAITING // 2:]
+            return
+        # nobody has drawn for a while: mark now, keep no list
+        self._lattice.mark(torch.cat([x for _, x in self._touched]), 1.5 * _REACH * self._lattice.length, 0)
+        self._lattice.newest = x[-1].tolist()
+        self._touched = []
 
     def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int,
                budget: int | None = None, local: LocalScale | None = None) -> FieldGrid:
@@ -78,6 +88,9 @@ class Renderer:
         local: scales the variance that is shown.
         """
         s, hyper = self.settings, field.hyperparameters()
+        source, included, epoch = field, math.inf, field.epoch
+        if budget is not None and hasattr(field, "shown"):
+            source, included, epoch = field.shown(_SOLVING)
         length, low, high = hyper["lengthscale"], *bounds
         moved = self.window is None or not self.window.contains(low, high, s.margin)
         if moved:
@@ -86,42 +99,57 @@ class Renderer:
             self.window = GridWindow.around(low, high, s.resolution, s.margin + grow, s.max_grid_cells)
         old = self._lattice
         if old is None or not 0.8 < length / old.length < 1.5 or old.window.resolution != self.window.resolution:
-            centre = field.scaling.centre.cpu().numpy()  # (C,)
-            prior = hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2
-            self._lattice, budget = _Lattice(self.window, length, centre, prior), None
+            centre = field.scaling.centre[None]  # (1, C)
+            prior = torch.full_like(centre, hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2)
+            first = self._channels(field, Prediction(centre, prior, prior[0]))
+            self._lattice, budget = _Lattice(self.window, length, *(part[0].cpu().numpy() for part in (
+                first.mean, first.variance))), None
         elif moved:
             self._lattice = old.moved_to(self.window)
         lattice = self._lattice
-        if self._epoch != field.epoch:
+        if self._epoch != epoch:
             lattice.mark_all(revision)
-        if self._touched:
-            lattice.mark(torch.cat(self._touched), _REACH * length, revision)
-            lattice.newest = self._touched[-1][-1].tolist()
-            self._spot_check(field, noise_stddev, revision)
-        self._epoch, self._touched = field.epoch, []
+        seen = [x for count, x in self._touched if count <= included]
+        if seen:
+            lattice.mark(torch.cat(seen), _REACH * length, revision)
+            lattice.newest = seen[-1][-1].tolist()
+            self._spot_check(source, noise_stddev, revision)
+        self._epoch, self._touched = epoch, [(count, x) for count, x in self._touched if count > included]
         rows, columns = lattice.choose(budget)
         self.points_drawn = len(rows)
         if len(rows):
-            prediction = field.predict(torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1)))
-            lattice.fill(rows, columns, prediction.mean.mT.cpu().numpy(), prediction.variance.mT.cpu().numpy())
+            places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
+            lattice.fill(rows, columns, self._channels(field, source.predict(places)))
         if len(rows) or moved:
             whole = (0, len(lattice.rows), 0, len(lattice.columns))
             lattice.draw(whole if moved else (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1))
-        self.points_stale = int(lattice.stale.sum())
+        self.points_stale = int(lattice.stale.sum()) + len(self._touched)
         return self._grid(noise_stddev, s.unknown_ratio * hyper["signal_stddev"], revision, local)
 
     def _grid(self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None) -> FieldGrid:
         """What is drawn, copied."""
-        drawn, stddev = self._lattice.drawn, self._lattice.stddev  # (C, H, W)
+        drawn, stddev, more = self._lattice.drawn, self._lattice.stddev, self._lattice.drawn_excess  # (C, H, W), (H, W)
         if local is not None and len(local):
-            stddev = stddev * np.sqrt(local.on_axes(self._lattice.xs, self._lattice.ys))
-        if len(drawn) == 1:
-            axes, (mean, spread) = (), (drawn[0].copy(), stddev[0].copy())
-        else:
-            axes, (mean, spread) = (drawn.copy(), stddev.copy()), norm(drawn, np.square(stddev))
-        return FieldGrid(self.window.origin, self.window.resolution, *map(torch.from_numpy, (mean, spread)),
-                         torch.from_numpy(spread <= unknown_above), noise_stddev, revision,
-                         *map(torch.from_numpy, axes))
+            scale = local.on_axes(self._lattice.xs, self._lattice.ys)
+            stddev, more = stddev * np.sqrt(scale), more if more is None else more * scale
+        known, s = None, self.settings
+        if s.observes:  # f first, then what it stands for
+            latent = len(drawn) // 2
+            known, drawn, stddev = stddev[0] <= unknown_above, drawn[latent:], stddev[latent:]
+            drawn = np.clip(drawn, 0.0, None if s.likelihood == "poisson" else 1.0)  # a spline may swing beyond
+        shown = show(drawn, np.square(stddev), s.likelihood == "softmax", 0.0 if more is None else more)
+        known = shown.stddev <= unknown_above if known is None else known
+        return FieldGrid(self.window.origin, self.window.resolution, torch.from_numpy(shown.mean.copy()),
+                         torch.from_numpy(shown.stddev.copy()), torch.from_numpy(known), noise_stddev, revision,
+                         *(None if part is None else torch.from_numpy(part.copy()) for part in shown[2:]))
+
+    def _channels(self, field: FieldMap, p: Prediction) -> Prediction:
+        """f, (K, C), and behind it in more channels what f stands for, where that is published."""
+        if not self.settings.observes:
+            return p
+        told = field.observed(p)
+        mean, variance = (torch.cat(parts, 1) for parts in ((p.mean, told.mean), (p.variance, told.variance)))
+        return Prediction(mean, variance, p.noise_variance)
 
     def _spot_check(self, field: FieldMap, noise_stddev: float, revision: int) -> None:
         """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale."""
@@ -134,8 +162,9 @@ class Renderer:
         places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
         p = field.predict(places)
         mean, variance = p.mean.mT.cpu().numpy(), p.variance.mT.cpu().numpy()  # (C, K)
-        drift = np.abs(mean - lattice.mean[:, rows, columns]) > _DRIFT * np.sqrt(variance + noise_stddev**2)
-        drift |= np.abs(np.sqrt(lattice.variance[:, rows, columns] / variance) - 1.0) > _DRIFT
+        held, spread = (part[: len(mean), rows, columns] for part in (lattice.mean, lattice.variance))
+        drift = np.abs(mean - held) > _DRIFT * np.sqrt(variance + noise_stddev**2)
+        drift |= np.abs(np.sqrt(spread / variance) - 1.0) > _DRIFT
         drift = drift.any(0)
         if drift.mean() > 0.2:
             lattice.mark_all(revision)
@@ -149,7 +178,7 @@ class _Lattice:
     Lattice indices are whole multiples of the pitch from the map's origin, so a window that grows keeps its points.
     """
 
-    def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: float):
+    def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: np.ndarray):
         self.window, self.length, self.centre, self.prior = window, length, centre, prior
         self.xs, self.ys = (axis.numpy() for axis in window.axes())
         pitch = length / _FRACTION
@@ -163,11 +192,13 @@ class _Lattice:
             self.first = (spans[0][0], spans[1][0])
             self.rows, self.columns = (np.arange(*span) * pitch for span in spans)
         shape, cells = (len(self.rows), len(self.columns)), (len(centre), window.height, window.width)
-        first = centre[:, None, None]
+        first, spread = centre[:, None, None], prior[:, None, None]  # of each channel (C,)
         self.mean = np.broadcast_to(first, (len(centre), *shape)).copy()  # (C, rows, columns), as variance
-        self.variance = np.full(self.mean.shape, prior)
+        self.variance = np.broadcast_to(spread, self.mean.shape).copy()
+        self.excess: np.ndarray | None = None  # of the norm's variance, where a map knows covariances of components
+        self.drawn_excess: np.ndarray | None = None  # (H, W)
         self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
-        self.drawn, self.stddev = np.broadcast_to(first, cells).copy(), np.full(cells, math.sqrt(prior))  # (C, H, W)
+        self.drawn, self.stddev = (np.broadcast_to(v, cells).copy() for v in (first, np.sqrt(spread)))  # (C, H, W)
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
 
     def moved_to(self, window: GridWindow) -> "_Lattice":
@@ -180,7 +211,9 @@ class _Lattice:
             high = min(self.first[axis] + self.stale.shape[axis], new.first[axis] + new.stale.shape[axis])
             to.append(slice(low - new.first[axis], max(high, low) - new.first[axis]))
             source.append(slice(low - self.first[axis], max(high, low) - self.first[axis]))
-        for name in ("mean", "variance", "stale", "since"):
+        if self.excess is not None:
+            new.joined()
+        for name in ("mean", "variance", "stale", "since", *(["excess"] if self.excess is not None else [])):
             getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *source)]
         return new
 
@@ -215,15 +248,26 @@ class _Lattice:
         picked[np.argpartition(waiting, budget - budget // 2)[: budget - budget // 2]] = True
         return rows[picked], columns[picked]
 
-    def fill(self, rows: np.ndarray, columns: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> None:
-        """Evaluated values at points, (C, K) each; the points are stale no more."""
-        self.mean[:, rows, columns], self.variance[:, rows, columns] = mean, variance
+    def joined(self) -> None:
+        """From now on components have covariances."""
+        if self.excess is None:
+            self.excess, self.drawn_excess = np.zeros(self.stale.shape), np.zeros(self.drawn.shape[1:])
+
+    def fill(self, rows: np.ndarray, columns: np.ndarray, told: Prediction) -> None:
+        """What was evaluated at points (K,); they are stale no more."""
+        for target, value in ((self.mean, told.mean), (self.variance, told.variance)):
+            target[:, rows, columns] = value.mT.cpu().numpy()
+        if told.covariance is not None:
+            self.joined()
+            self.excess[rows, columns] = excess(told)
         self.stale[rows, columns] = False
 
     def draw(self, box) -> None:
         """Draw the cells that the lattice box (first and last row, first and last column) reaches."""
         if self.direct:
             self.drawn[:], self.stddev[:] = self.mean, np.sqrt(self.variance)
+            if self.excess is not None:
+                self.drawn_excess[:] = self.excess
             return
         r0, r1, c0, c1 = box
         rows = slice(max(0, r0 - 2 * _KEEP), min(len(self.rows), r1 + 2 * _KEEP))
@@ -238,6 +282,8 @@ class _Lattice:
             for source, target, root in ((self.mean, self.drawn, False), (self.variance, self.stddev, True)):
                 values = across(down(source[channel, rows, columns]).T).T
                 target[channel, i0:i1, j0:j1] = np.sqrt(np.maximum(values, 0.0)) if root else values
+        if self.excess is not None:
+            self.drawn_excess[i0:i1, j0:j1] = across(down(self.excess[rows, columns]).T).T
 
     @staticmethod
     def _inner(cells: np.ndarray, nodes: np.ndarray, part: slice) -> tuple[int, int]:

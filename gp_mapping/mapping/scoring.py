@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import asdict, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from gp_mapping.core.models.wiski_local import WiskiLocal
 from gp_mapping.core.noise import PredictiveNoise
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.attitude import AttitudeLag
 from gp_mapping.mapping.local_scale import LocalScale
 
 __all__ = ["OneStepAhead"]
@@ -40,6 +42,7 @@ class OneStepAhead:
         self.noise = PredictiveNoise(settings.score_window)
         self.detector = ChangeDetector(5 * settings.cell_length)
         self.local = LocalScale(settings.lengthscale_prior / 2)
+        self.lag = AttitudeLag()
         self.changes: deque[Change] = deque(maxlen=_CHANGES)
         self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
         self._picked: list[tuple] = []
@@ -50,12 +53,13 @@ class OneStepAhead:
         """The next sample is not one step ahead of the last."""
         self._last = None
 
-    def pick(self, x: list[float], y: list[float], stamp: float, length: float, heading=None) -> None:
+    def pick(self, x: list[float], y: list[float], stamp: float, length: float, heading=None,
+             rate: float = 0.0) -> None:
         """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
         last, step = self._last, self.settings.cell_length / 10
         if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
             self._last = (stamp, length)
-            self._picked.append((list(x), list(y), length, heading))
+            self._picked.append((list(x), list(y), length, heading, rate))
 
     def keep(self, length: float, field: FieldMap, place: Tensor) -> None:
         """Keep what the map says around place (1, 2) for later scores when the path has grown by half a score_distance.
@@ -74,29 +78,39 @@ class OneStepAhead:
         return old[-1] if old else None
 
     def variance(self, field: FieldMap) -> float:
-        """Variance of one new measurement about the latent field, squared SI: from scores, else the model's."""
+        """Variance of one new measurement about the latent field, squared SI: from scores, else the model's.
+
+        Mean over the components.
+        """
+        each = self.component_variances(field)
+        return float(each[0]) if len(each) == 1 else float(each.mean())
+
+    def component_variances(self, field: FieldMap) -> Tensor:
+        """Of each component: (C,), or (1,) for all of them."""
         if self.fitted is None or not self.settings.predictive_noise:
             return self._noise(field)
-        return self.fitted
+        return torch.tensor(self.fitted, dtype=torch.float64)
 
-    def _noise(self, field: FieldMap) -> float:
-        """The model's, squared SI; without asking for a posterior where that takes a solve."""
+    def _noise(self, field: FieldMap) -> Tensor:
+        """The model's, squared SI, (C,) or (1,); without asking for a posterior where that takes a solve."""
         source = field if hasattr(field, "noise_variance") else field.posterior
-        return float(source.noise_variance) * self.settings.field_scale**2
+        own = getattr(source, "component_noise", None)
+        own = torch.tensor([float(source.noise_variance)], dtype=torch.float64) if own is None else own.cpu()
+        return own * self.settings.field_scale**2
 
     def score(self, velocity: Tensor, field: FieldMap) -> None:
         """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older."""
         groups: dict[int, tuple] = {}
-        for x, y, length, heading in self._picked:
+        for x, y, length, heading, rate in self._picked:
             posterior = self._older(length)
             if posterior is not None:
-                groups.setdefault(id(posterior), (posterior, []))[1].append((x, y, heading))
+                groups.setdefault(id(posterior), (posterior, []))[1].append((x, y, heading, rate))
         self._picked = []
         if not groups:
             return
-        current = self.variance(field)
+        current = self.component_variances(field)
         for posterior, rows in groups.values():
-            places, values, headings = zip(*rows)
+            places, values, headings, rates = zip(*rows)
             x, y = (torch.tensor(part, dtype=torch.float64) for part in (places, values))
             known = all(h is not None for h in headings)
             prediction = posterior.predict(x, velocity.expand(len(x), 2),
@@ -107,11 +121,15 @@ class OneStepAhead:
             residual = y - prediction.mean.cpu()
             residual = torch.minimum(torch.maximum(residual, -limit), limit)
             self.noise.add(residual, prediction.variance)
+            if self.settings.model == "curl_free":
+                self.lag.add(np.array(rates), *(t.cpu().numpy() / self.settings.field_scale
+                                                for t in (residual, prediction.mean)),
+                             total.numpy() / self.settings.field_scale**2)
             if self.settled(field):
                 self.local.add(x, (residual.square() / total).clamp_max(_LARGEST).mean(1))
             self._fresh += len(x)
         if self._fresh >= _REFIT or self.fitted is None:
-            self.fitted, self._fresh = self.noise.variance(self._noise(field)), 0
+            self.fitted, self._fresh = self.noise.variances(self._noise(field).tolist()), 0
 
     def settled(self, field: FieldMap) -> bool:
         """Whether hyper-parameters are past their first steps, so that surprises mean something."""
@@ -155,7 +173,8 @@ class OneStepAhead:
                 "local": self.local.state_dict(),
                 "changes": [asdict(c) for c in self.changes], "change_count": self.change_count,
                 "weakened": self.weakened, "fitted": self.fitted, "fresh": self._fresh,
-                "picked": [{"x": x, "y": y, "length": n, "heading": h} for x, y, n, h in self._picked],
+                "picked": [{"x": x, "y": y, "length": n, "heading": h, "rate": w}
+                           for x, y, n, h, w in self._picked], "lag": self.lag.state_dict(),
                 "last": None if self._last is None else list(self._last),
                 # the exact model's posteriors are not kept: scores pause for score_distance after its resume
                 "snapshots": [{"at": at, "posterior": p.state_dict()} for at, p in self._snapshots
@@ -168,7 +187,8 @@ class OneStepAhead:
         self.changes.extend(Change(**c) for c in state["changes"])
         self.change_count, self.weakened = int(state["change_count"]), int(state["weakened"])
         self.fitted, self._fresh = state["fitted"], int(state["fresh"])
-        self._picked = [(p["x"], p["y"], p["length"], p["heading"]) for p in state["picked"]]
+        self.lag.load_state_dict(state["lag"])
+        self._picked = [tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]]
         self._last = None if state["last"] is None else tuple(state["last"])
         self._snapshots.extend((s["at"], _kind(s["posterior"]).from_state_dict(s["posterior"], device))
                                for s in state["snapshots"])

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.config import MapSettings
+from gp_mapping.core.field_map import MapFullError
 from gp_mapping.core.noise import CellAverager
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.mapping.attitude import HeadingTrack, turned
 from gp_mapping.mapping.grid import FieldGrid
 from gp_mapping.mapping.path import Path
 from gp_mapping.mapping.render import Renderer
@@ -43,10 +45,11 @@ class MapSession:
         self._channels: int | None = None
         self.renderer = Renderer(s)
         self._path = Path(s.cell_length)
+        self._track = HeadingTrack(s.axle_distance)
         self._raw: list[Samples] = []
         self._last_stamp: float | None = None
         self.revision = getattr(self, "revision", -1) + 1
-        self.raw_count, self.cell_count, self.passes = 0, 0, 0
+        self.raw_count, self.cell_count, self.passes, self.left_out = 0, 0, 0, 0
         self._pass_open = False
         self.last_report: UpdateReport | None = None
 
@@ -71,18 +74,46 @@ class MapSession:
             if not self._pass_open:
                 self._pass_open, self.passes, self._pass_samples = True, self.passes + 1, 0
                 self._path.lift()
+                self._track.lift()
+            headings[i], rate = self._track.step(x, stamp, headings[i])
+            if self.turns:
+                y = turned(y, -rate * self.scores.lag.seconds)
             length = self._path.add(x)
             self.raw_count += 1
-            self.scores.pick(x, y, stamp, length, headings[i])
+            self.scores.pick(x, y, stamp, length, headings[i], rate)
             if self.settings.cells:
                 closed = self.cells.add(x, y, stamp, sensors[i], headings[i], poses[i])
             else:
-                self._raw.append(samples[i])
+                self._raw.append(self._one(samples[i], y, headings[i]))
                 closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
             if closed is not None:
                 self._raw = []
                 self._absorb(closed)
         return self.last_report
+
+    @property
+    def turns(self) -> bool:
+        """Whether samples are vectors of one map, which a late attitude turns (attitude.py)."""
+        return self.settings.model == "curl_free"
+
+    @staticmethod
+    def _one(sample: Samples, y: list[float], heading: list[float] | None) -> Samples:
+        same = heading is None or sample.heading is not None
+        return replace(sample, y=[y], heading=sample.heading if same else [heading])
+
+    def as_seen(self, samples: Samples) -> Samples:
+        """One pass as this map takes it in: with headings of the path, vectors turned back. To score measurements."""
+        if not self.turns and self.settings.axle_distance <= 0:
+            return samples
+        track = HeadingTrack(self.settings.axle_distance)
+        stamps = torch.arange(len(samples)) * 0.02 if samples.stamp is None else samples.stamp
+        given = [None] * len(samples) if samples.heading is None else samples.heading.tolist()
+        steps = [track.step(x, t, h) for x, t, h in zip(samples.x.tolist(), stamps.tolist(), given)]
+        headings, y = [h for h, _ in steps], samples.y
+        if self.turns:
+            lag = self.scores.lag.seconds
+            y = [turned(row, -rate * lag) for row, (_, rate) in zip(y.tolist(), steps)]
+        return replace(samples, y=y, heading=None if not len(samples) or headings[-1] is None else headings)
 
     def flush(self) -> None:
         """Push the open cell, and what else is pending, into the map."""
@@ -117,12 +148,16 @@ class MapSession:
             # the newest metres, of this pass, saw the field as it is now
             recent = min(self._pass_samples, round(self.settings.score_distance / self.settings.cell_length))
             self.scores.watch(batch, self._path.length, self.map, recent)
-        self.last_report = self.map.update(self.scores.weaken(batch, self.map))
+        try:
+            self.last_report = self.map.update(self.scores.weaken(batch, self.map))
+        except MapFullError:  # a robot's map must go on: what is known stays, what comes is counted
+            self.left_out += len(batch)
+            return
         while self.map.refine(float("inf")):
             pass
         self._pass_samples += len(batch)
         self.cell_count += len(batch)
-        self.renderer.touch(batch.x)
+        self.renderer.touch(batch.x, self.last_report.samples)
         if scoring:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
         self.revision += 1
@@ -158,13 +193,21 @@ class MapSession:
         velocity, heading = (None if c is None else torch.as_tensor(c, dtype=torch.float64)
                              for c in (velocity, heading))
         p = self.map.predict(x, velocity, heading)
-        noise = torch.full_like(p.noise_variance, self.noise_variance)
-        if bool((p.noise_variance != p.noise_variance[0]).any()):  # components differ: what scores say is their mean
-            noise = noise * p.noise_variance / p.noise_variance.mean()
+        noise = self.scores.component_variances(self.map).to(p.noise_variance).expand_as(p.noise_variance)
         if not self.settings.local_scale or not len(self.scores.local):
             return replace(p, noise_variance=noise)
         scale = torch.from_numpy(self.scores.local.at(x.cpu())).to(p.mean)[:, None]
-        return replace(p, variance=p.variance * scale, noise_variance=noise * scale)
+        joint = None if p.covariance is None else p.covariance * scale[:, :, None]
+        return replace(p, variance=p.variance * scale, noise_variance=noise * scale, covariance=joint)
+
+    @torch.no_grad()
+    def published(self, x) -> Prediction:
+        """What is published at x (N, 2) metres: of classes and counts the probability or rate (setting `published`).
+
+        Else as predict. RuntimeError before the first cell.
+        """
+        told = self.predict(x)
+        return self.map.observed(told) if self.settings.observes else told
 
     @torch.no_grad()
     def render(self, budget: int | None = None) -> FieldGrid:
@@ -206,21 +249,22 @@ class MapSession:
                 "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
                 "path_length": self._path.length, "jitter": float(self.map.jitter), "scores": len(self.scores.noise),
                 "gross_errors": self.cells.gross, "weakened_cells": self.scores.weakened,
-                "changes": self.scores.change_count,
+                "changes": self.scores.change_count, "left_out": self.left_out,
                 "noise_stddev": math.sqrt(self.noise_variance) if started else None,
                 "learning_steps": learner.steps if learner else 0,
                 "learning_rejected": learner.rejected if learner else 0,
-                "hyperparameters": self.map.hyperparameters(), **lattice}
+                "attitude_lag": self.scores.lag.seconds, "hyperparameters": self.map.hyperparameters(), **lattice}
 
     # --- resume ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict:
         """Everything that an exact resume needs; tensors, numbers, strings and nested dicts and lists of them."""
         return {"settings": asdict(self.settings), "map": self.map.state_dict(), "cells": self.cells.state_dict(),
                 "scores": self.scores.state_dict(), "path": self._path.state_dict(),
+                "track": self._track.state_dict(),
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
                 "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
-                "cell_count": self.cell_count, "passes": self.passes, "pass_open": self._pass_open,
-                "pass_samples": self._pass_samples, "channels": self._channels}
+                "cell_count": self.cell_count, "left_out": self.left_out, "passes": self.passes,
+                "pass_open": self._pass_open, "pass_samples": self._pass_samples, "channels": self._channels}
 
     @staticmethod
     def from_state_dict(state: dict, **overrides) -> "MapSession":
@@ -234,11 +278,13 @@ class MapSession:
             session.cells.load_state_dict(state["cells"])
             session.scores.load_state_dict(state["scores"], session.map.device)
             session._path.load_state_dict(state["path"])
+            session._track.load_state_dict(state["track"])
             session._raw = [Samples(**s) for s in state["raw"]]
             for name in ("last_stamp", "pass_open", "pass_samples", "channels"):
                 setattr(session, f"_{name}", state[name])
             for name in ("revision", "raw_count", "cell_count", "passes"):
                 setattr(session, name, state[name])
+            session.left_out = state.get("left_out", 0)  # maps saved before it was counted
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"not the state of a mapping session: {type(error).__name__}: {error}") from error
         return session

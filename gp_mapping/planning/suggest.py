@@ -114,6 +114,8 @@ def suggest(session_or_map, grid: FieldGrid, k: int = 1, kind: str = "variance",
         raise ValueError(f"k={k}, max_candidates={max_candidates}, max_targets={max_targets}, "
                          f"min_distance={min_distance}: expected counts of 1 or more and a distance of 0 or more")
     field: FieldMap = getattr(session_or_map, "map", session_or_map)
+    if hasattr(field, "frozen"):  # its variance of now: no mean is asked for, so none is solved for
+        field = field.frozen()
     centres = grid.centres().cpu()
     mask = torch.ones(grid.mean.shape, dtype=torch.bool)
     if mask.numel() == 0:

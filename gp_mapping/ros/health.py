@@ -130,12 +130,15 @@ class Health:
             for name, value in limits._asdict().items():
                 area.values[f"{name} (SI)"] = value
         area.values["published"] = published
-        coarser, refused = (self._grown(name, status.report.get(name, 0)) for name in ("coarsened", "refused"))
+        coarser, refused, left_out = (self._grown(name, status.report.get(name, 0))
+                                      for name in ("coarsened", "refused", "left_out"))
         if coarser:
             area.warn(f"the map's lattice would exceed max_grid_nodes: its spacing has been doubled, {coarser} times "
                       "by now")
         if refused:
             area.warn(f"{refused} cells or measurements lie where the map's lattice cannot reach, and are left out")
+        if left_out:
+            area.warn(f"the map is full: {left_out} cells or measurements are left out, and the map stays as it is")
         area.values["memory (MB)"] = resident_megabytes()
         for name, n in status.counts.items():
             if name.startswith("error"):

@@ -82,12 +82,11 @@ class MapWatcher:
         A new subscriber is served with a fresh drawing, whether or not the map has changed, and all others with it.
         """
         before, deadline = (self.clouds, self.pictures), time.monotonic() + timeout
-        newcomers = [self.node.create_subscription(kind, f"mapping/{topic}", lambda _: None, LATCHED)
-                     for topic, kind in (("field", PointCloud2), ("markers", MarkerArray))]
+        # they stay: the mapper counts subscribers at its ticks, and would not see one go and another come between two
+        for topic, kind in (("field", PointCloud2), ("markers", MarkerArray)):
+            self.node.create_subscription(kind, f"mapping/{topic}", lambda _: None, LATCHED)
         while self.clouds == before[0] or self.pictures == before[1]:
             self._wait(check, deadline, "was called, but no newer map came")
-        for newcomer in newcomers:
-            self.node.destroy_subscription(newcomer)
 
     def _wait(self, check, deadline: float, failure: str) -> None:
         check()

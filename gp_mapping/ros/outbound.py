@@ -11,11 +11,10 @@ from nav_msgs.msg import OccupancyGrid
 from sensor_msgs.msg import PointCloud2, PointField
 from std_msgs.msg import Float32MultiArray, Float64MultiArray, Header, MultiArrayDimension
 
-from gp_mapping.mapping.vector import axis_names
 from gp_mapping.ros.limits import Limits, field_limits, nice_limits
 
-__all__ = ["CLOUD_FIELDS", "Limits", "cloud", "field_cloud", "field_limits", "grid_map", "layers", "limits_message",
-           "nice_limits", "occupancy_grid", "pose_array", "pose_stamped"]
+__all__ = ["CLOUD_FIELDS", "Limits", "class_grid", "cloud", "field_cloud", "field_limits", "grid_map", "layers",
+           "limits_message", "nice_limits", "occupancy_grid", "pose_array", "pose_stamped"]
 
 CLOUD_FIELDS = ("x", "y", "z", "intensity", "mean", "stddev")
 LOWEST, HIGHEST, UNKNOWN = 1, 98, -1  # RViz: 0 is transparent, 99 and 100 are special, -1 is unknown
@@ -56,7 +55,15 @@ def occupancy_grid(grid, values, low: float, high: float, header: Header) -> Occ
 
     Back to SI: v = low + (value − 1) / 97 · (high − low), to within (high − low) / 194.
     """
-    cells = _levels(_numpy(values), _numpy(grid.known), low, high)
+    return _cells_message(grid, _levels(_numpy(values), _numpy(grid.known), low, high), header)
+
+
+def class_grid(grid, header: Header) -> OccupancyGrid:
+    """The most likely class of each cell as it is (0, 1, …), −1 where unknown. grid.classes must be there."""
+    return _cells_message(grid, np.where(_numpy(grid.known), _numpy(grid.classes), UNKNOWN).astype(np.int8), header)
+
+
+def _cells_message(grid, cells: np.ndarray, header: Header) -> OccupancyGrid:
     out = OccupancyGrid(header=header)
     out.info.map_load_time = header.stamp
     out.info.resolution = float(grid.resolution)
@@ -80,12 +87,8 @@ def cloud(points: np.ndarray, names, header: Header, dense: bool = True) -> Poin
 
 
 def layers(grid) -> dict[str, np.ndarray]:
-    """mean and stddev (H, W), SI; of several components also mean_x, stddev_x, …"""
-    out = {"mean": _numpy(grid.mean), "stddev": _numpy(grid.stddev)}
-    if grid.axes_mean is not None:
-        for axis, mean, stddev in zip(axis_names(len(grid.axes_mean)), grid.axes_mean, grid.axes_stddev):
-            out[f"mean_{axis}"], out[f"stddev_{axis}"] = _numpy(mean), _numpy(stddev)
-    return out
+    """mean and stddev (H, W), SI; of several components also mean_x, stddev_x, …; of classes class, mean_0, …"""
+    return {name: _numpy(values) for name, values in grid.layers.items()}
 
 
 def field_cloud(grid, header: Header) -> PointCloud2:
@@ -128,7 +131,7 @@ def grid_map(kind: type, grid, header: Header):
     names, data = [], []
     for name, values in layers(grid).items():
         cells = values.astype(np.float32)
-        if name.startswith("mean"):
+        if name.startswith(("mean", "class")):
             cells[~known] = np.nan
         part = Float32MultiArray(data=_buffer("f", np.ascontiguousarray(cells.ravel()[::-1])))
         part.layout.dim = [MultiArrayDimension(label="column_index", size=height, stride=height * width),

@@ -11,7 +11,7 @@ import yaml
 from rcl_interfaces.msg import SetParametersResult
 
 from gp_mapping.core.config import MapSettings, check_settings
-from gp_mapping.intake import IntakeSettings, map_settings_for
+from gp_mapping.intake import IntakeSettings, check_model, map_settings_for
 from gp_mapping.ros.descriptors import ParameterError, describe, describe_openly
 from gp_mapping.ros.node_settings import LIVE_PARAMETERS, NodeSettings
 
@@ -65,6 +65,10 @@ class NodeParameters:
         if problems:
             raise ParameterError("\n".join(problems))
         settings[MapSettings] = map_settings_for(settings[IntakeSettings].sensor, settings[MapSettings])
+        try:
+            check_model(settings[IntakeSettings], settings[MapSettings])
+        except ValueError as error:
+            raise ParameterError(f"parameter {error}") from error
         self._declare({f.name: getattr(settings[kind], f.name) for kind in SETTINGS for f in fields(kind)},
                       lambda f: describe(f, managed=True))
         self.live = self._changing = settings[NodeSettings]

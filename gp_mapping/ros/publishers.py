@@ -24,9 +24,9 @@ from gp_mapping.ros.qos import LATCHED
 __all__ = ["MapPublishers"]
 
 TOPICS = {"mean": OccupancyGrid, "stddev": OccupancyGrid, "field": PointCloud2, "limits": Float64MultiArray,
-          "markers": MarkerArray, "suggestion": PoseStamped, "suggestions": PoseArray}
+          "class": OccupancyGrid, "markers": MarkerArray, "suggestion": PoseStamped, "suggestions": PoseArray}
 OPTIONAL = {"grid_map": "grid_map_msgs/msg/GridMap"}  # where its messages are installed
-GRID_TOPICS = ("mean", "stddev", "field", "limits", "grid_map")
+GRID_TOPICS = ("mean", "stddev", "field", "limits", "class", "grid_map")
 PART = {**dict.fromkeys(GRID_TOPICS, "grid"), "markers": "markers", "suggestion": "suggestions",
         "suggestions": "suggestions"}
 
@@ -111,6 +111,7 @@ class MapPublishers:
             "stddev": lambda: outbound.occupancy_grid(grid, grid.stddev, limits.stddev_low, limits.stddev_high, header),
             "field": lambda: outbound.field_cloud(grid, header),
             "limits": (lambda: outbound.limits_message(limits)) if self.limits else None,
+            "class": None if grid.classes is None else lambda: outbound.class_grid(grid, header),
         }
         if self._grid_map is not None:
             made["grid_map"] = lambda: outbound.grid_map(self._grid_map, grid, header)
@@ -155,6 +156,8 @@ class MapPublishers:
         self._outputs["mean"].publisher.publish(outbound.occupancy_grid(grid, grid.mean, 0.0, 1.0, header))
         self._outputs["stddev"].publisher.publish(outbound.occupancy_grid(grid, grid.stddev, 0.0, 1.0, header))
         self._outputs["field"].publisher.publish(outbound.field_cloud(grid, header))
+        if grid.classes is not None:
+            self._outputs["class"].publisher.publish(outbound.class_grid(grid, header))
         if self._grid_map is not None:
             self._outputs["grid_map"].publisher.publish(outbound.grid_map(self._grid_map, grid, header))
         self._outputs["markers"].publisher.publish(markers.delete_all(header))

@@ -17,7 +17,8 @@ from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import PointCloud2, PointField
 from std_msgs.msg import Header
 
-from gp_mapping.mapping.vector import axis_names, norm
+from gp_mapping.mapping.channels import layer_names, show
+from gp_mapping.mapping.vector import excess
 from gp_mapping.ros import outbound
 
 __all__ = ["PENDING", "PointQueries", "answer_points", "read_positions"]
@@ -61,18 +62,28 @@ def read_positions(message: PointCloud2) -> np.ndarray:
 def answer_points(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """x y z mean stddev of each position (N, 3), SI, in its precision; of several components mean_x stddev_x …, too.
 
+    What is published is told: with classes and counts a probability (and the most likely class) or a rate.
+
     NaN where a position is not finite, and everywhere while the map is empty.
     """
     finite = np.isfinite(positions[:, :2]).all(1)
     if not session.cell_count:
         names, values = (), np.full((2, len(positions)), np.nan)
     else:
-        told = session.predict(torch.from_numpy(positions[finite, :2].astype(np.float64)))
+        told = session.published(torch.from_numpy(positions[finite, :2].astype(np.float64)))
         mean, variance = (part.mT.cpu().numpy() for part in (told.mean, told.variance))  # (C, K)
-        axes = axis_names(len(mean))
+        shown = show(mean, variance, session.settings.likelihood == "softmax")
+        several = shown.mean_each is not None
+        axes = layer_names(len(mean), shown.classes is not None) if several else ()
         names = tuple(f"{what}_{axis}" for axis in axes for what in ("mean", "stddev"))
-        rows = [*norm(mean, variance)]
-        for one, spread in zip(mean, np.sqrt(np.maximum(variance, 0.0))) if axes else ():
+        shown = show(mean, variance, session.settings.likelihood == "softmax", excess(told))
+        several = shown.mean_each is not None
+        axes = layer_names(len(mean), shown.classes is not None) if several else ()
+        names = tuple(f"{what}_{axis}" for axis in axes for what in ("mean", "stddev"))
+        rows = [shown.mean, shown.stddev]
+        if shown.classes is not None:
+            names, rows = ("class", *names), [*rows, shown.classes]
+        for one, spread in zip(shown.mean_each, shown.stddev_each) if several else ():
             rows += [one, spread]
         values = np.full((len(rows), len(positions)), np.nan)
         values[:, finite] = rows

@@ -188,7 +188,7 @@ class SimulatorNode(Node):
         """True when reliable readers acknowledged everything; best effort promises nothing: always True."""
         if not self.settings.reliable:
             return True
-        wait = Duration(seconds=30.0)  # a loaded machine takes its time
+        wait = Duration(seconds=120.0)  # a loaded machine takes its time
         return all(p.wait_for_all_acked(wait) for p in (self._field_publisher, self._odometry_publisher))
 
     def _report(self, state: str) -> None:

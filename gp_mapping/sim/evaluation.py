@@ -15,6 +15,7 @@ class MapScore:
     """SI units. points: cells that were compared.  coverage: share of them within mean ± 1.96 stddev.
 
     field_stddev: of the truth over the same cells; a map that says the mean everywhere has this RMSE.
+    nlpd: −log N(truth; mean, stddev²), the mean over cells, in nats for values in SI; infinite where a stddev is 0.
     """
 
     points: int
@@ -23,6 +24,7 @@ class MapScore:
     coverage: float
     field_stddev: float
     mean_stddev: float
+    nlpd: float = float("nan")
 
 
 def near_path(xy, path, within: float) -> np.ndarray:
@@ -39,5 +41,8 @@ def score_map(mean, stddev, truth) -> MapScore:
         raise ValueError(f"got {len(mean)} means, {len(stddev)} stddevs and {len(truth)} true values; expected the "
                          "same number of each, and at least one")
     error = mean - truth
+    with np.errstate(divide="ignore", invalid="ignore"):
+        surprise = 0.5 * np.square(error / stddev) + np.log(stddev) + 0.5 * np.log(2.0 * np.pi)
+    nlpd = float(surprise.mean()) if (stddev > 0.0).all() else float("inf")
     return MapScore(len(truth), float(np.sqrt(np.mean(error**2))), float(error.mean()),
-                    float(np.mean(np.abs(error) <= 1.96 * stddev)), float(truth.std()), float(stddev.mean()))
+                    float(np.mean(np.abs(error) <= 1.96 * stddev)), float(truth.std()), float(stddev.mean()), nlpd)

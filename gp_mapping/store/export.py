@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from gp_mapping.mapping.grid import FieldGrid
-from gp_mapping.mapping.vector import axis_names
-from gp_mapping.store.picture import draw_map, unit_text
+from gp_mapping.store.picture import draw_map, quantity, unit_text
 
 __all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz", "to_levels", "write_atomic"]
 
@@ -61,22 +60,22 @@ def export_map_server(path, values, grid: FieldGrid, what: str) -> tuple[Path, P
 def export_npz(path, session, grid: FieldGrid, suggestions=None) -> Path:
     """Grid (mean, stddev, known, origin, resolution), x and y of the columns and rows, path, inducing inputs; SI.
 
-    Of a map of several components also mean_x, stddev_x, …; mean and stddev are of their norm.
+    Of a map of several components also mean_x, stddev_x, …; mean and stddev are of their norm. Of classes also class,
+    the most likely one, of which mean and stddev are, and mean_0, stddev_0, … of each. `quantity` says what mean is.
     """
     height, width = grid.shape
     arrays = {
-        "mean": grid.mean.numpy(), "stddev": grid.stddev.numpy(), "known": grid.known.numpy(),
+        "known": grid.known.numpy(),
         "origin": np.array(grid.origin, np.float64), "resolution": np.float64(grid.resolution),
         "x": grid.origin[0] + (np.arange(width) + 0.5) * grid.resolution,
         "y": grid.origin[1] + (np.arange(height) + 0.5) * grid.resolution,
         "noise_stddev": np.float64(grid.noise_stddev), "path": session.path.numpy(),
         "inducing": session.inducing.numpy(), "memory": session.memory.numpy(),
+        "quantity": np.array(quantity(session.settings)),
         "report": np.array(json.dumps(session.report())),
         "field_scale": np.float64(session.settings.field_scale), "field_unit": np.array(session.settings.field_unit),
     }
-    if grid.axes_mean is not None:
-        for axis, mean, stddev in zip(axis_names(len(grid.axes_mean)), grid.axes_mean, grid.axes_stddev):
-            arrays[f"mean_{axis}"], arrays[f"stddev_{axis}"] = mean.numpy(), stddev.numpy()
+    arrays |= {name: values.numpy() for name, values in grid.layers.items()}
     if suggestions is not None:
         arrays["suggestions"] = np.array([[s.x, s.y, s.score] for s in suggestions], np.float64).reshape(-1, 3)
     buffer = BytesIO()
@@ -98,8 +97,9 @@ def export_all(session, directory, suggestions=None, truth=None) -> dict[str, Pa
     grid = session.render()
     unit = unit_text(session.settings.field_unit)
     paths = {"npz": export_npz(directory / "map.npz", session, grid, suggestions)}
-    for name, values, what in (("mean", grid.mean, "mean of the field"),
-                               ("stddev", grid.stddev, "standard deviation of the field")):
+    shown = quantity(session.settings)
+    for name, values, what in (("mean", grid.mean, f"mean of the {shown}"),
+                               ("stddev", grid.stddev, f"standard deviation of the {shown}")):
         what = f"{what} (one {unit} is {session.settings.field_scale!r} in SI)"
         paths[f"{name}_yaml"], paths[f"{name}_pgm"] = export_map_server(directory / name, values, grid, what)
     picture = BytesIO()

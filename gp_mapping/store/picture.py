@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Normalize, PowerNorm
+from matplotlib.colors import ListedColormap, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from gp_mapping.mapping.grid import FieldGrid
 from gp_mapping.mapping.vector import axis_names
 
-__all__ = ["draw_map", "unit_text"]
+__all__ = ["draw_map", "quantity", "unit_text"]
 
 _DPI = 130
 _PANEL = 5.2  # inches along the longer side of a panel
@@ -23,6 +24,21 @@ _UNKNOWN_COLOUR = "#d9d9d9"
 def unit_text(unit: str) -> str:
     """uT as people write it."""
     return "µ" + unit[1:] if len(unit) > 1 and unit[0] == "u" else unit
+
+
+def quantity(settings) -> str:
+    """What the mean of a map is, in words. settings: MapSettings."""
+    if settings.metric:
+        return "field"
+    if not settings.observes:
+        return "latent field"
+    return {"bernoulli": f"probability of more than {settings.threshold:g}", "poisson": "rate",
+            "softmax": "probability of the most likely class"}[settings.likelihood]
+
+
+def _labelled(what: str, unit: str) -> str:
+    """With its unit, where it has one."""
+    return what if unit == "1" else f"{what} ({unit})"
 
 
 def _truth_values(truth, grid: FieldGrid) -> np.ndarray:
@@ -53,8 +69,9 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
     known = grid.known.numpy()
     mean, stddev = grid.mean.numpy() / scale, grid.stddev.numpy() / scale
     shown = mean[known] if known.any() else mean
-    panels = [("Mean", f"field ({unit})", np.where(known, mean, np.nan), "viridis", (shown.min(), shown.max())),
-              ("Standard deviation", f"standard deviation ({unit})", stddev, "magma", (0.0, stddev.max()))]
+    what = quantity(session.settings)
+    panels = [("Mean", _labelled(what, unit), np.where(known, mean, np.nan), "viridis", (shown.min(), shown.max())),
+              ("Standard deviation", _labelled("standard deviation", unit), stddev, "magma", (0.0, stddev.max()))]
     if truth is not None:
         true = _truth_values(truth, grid) / scale
         low, high = min(shown.min(), true[known].min()), max(shown.max(), true[known].max())
@@ -80,6 +97,10 @@ def _components(grid: FieldGrid, scale: float, unit: str) -> list[tuple]:
     if grid.axes_mean is None:
         return []
     known, out = grid.known.numpy(), []
+    if grid.classes is not None:
+        count = len(grid.axes_mean)
+        return [("Most likely class", "class", np.where(known, grid.classes.numpy(), np.nan), f"classes {count}",
+                 (-0.5, count - 0.5))]
     for name, values in zip(axis_names(len(grid.axes_mean)), grid.axes_mean.numpy() / scale):
         shown = values[known] if known.any() else values
         out.append((f"Mean of {name}", f"{name} ({unit})", np.where(known, values, np.nan), "viridis",
@@ -92,7 +113,8 @@ def _canvas(panels: int, grid: FieldGrid):
     height, width = grid.shape
     aspect = min(max(width / height, 0.25), 4.0)
     size = (_PANEL, _PANEL / aspect) if aspect >= 1 else (_PANEL * aspect, _PANEL)
-    rows, columns = (-(-panels // 3), 3) if panels > 4 else (2, 2) if panels == 4 else (2, 1) if aspect > 2 else (1, 2)
+    rows, columns = ((-(-panels // 3), 3) if panels > 4 else (2, 2) if panels == 4 else (panels, 1) if aspect > 2
+                     else (1, panels))
     figure = Figure(figsize=(max(columns * (size[0] + 1.6), 7.5), rows * (size[1] + 0.6) + 0.9), dpi=_DPI,
                     layout="constrained")
     FigureCanvasAgg(figure)
@@ -109,8 +131,12 @@ def _panel(figure, axis, grid: FieldGrid, title, label, values, colours, limits)
     axis.set_facecolor(_UNKNOWN_COLOUR)
     # the square root: differences between driven lanes show beside a margin that is ten times as uncertain
     norm = PowerNorm(0.5, *limits) if title == "Standard deviation" else Normalize(*limits)
+    classes = int(colours.removeprefix("classes ")) if colours.startswith("classes ") else 0
+    if classes:
+        colours = ListedColormap(colormaps["tab10"].colors[:classes]) if classes <= 10 else \
+            colormaps["turbo"].resampled(classes)
     image = axis.imshow(values, origin="lower", extent=extent, cmap=colours, norm=norm, interpolation="nearest")
-    figure.colorbar(image, ax=axis, label=label, shrink=0.85)
+    figure.colorbar(image, ax=axis, label=label, shrink=0.85, ticks=range(classes) if 0 < classes <= 20 else None)
     axis.set(title=title, xlabel="x (m)", ylabel="y (m)", aspect="equal", autoscale_on=False)  # the map sets the limits
     axis.label_outer()
 
@@ -137,7 +163,9 @@ def _overlays(axes, panels, session, suggestions) -> list:
 
 def _headline(session, grid: FieldGrid, scale: float, unit: str) -> str:
     report = session.report()
-    parts = [f"{report['samples']} measurements", f"noise of one measurement {grid.noise_stddev / scale:.2g} {unit}"]
+    parts = [f"{report['samples']} measurements"]
+    if session.settings.metric:
+        parts.append(f"noise of one measurement {grid.noise_stddev / scale:.2g} {unit}")
     lengthscale = report.get("hyperparameters", {}).get("lengthscale")
     if isinstance(lengthscale, float):
         parts.append(f"lengthscale {lengthscale:.2g} m")

@@ -153,6 +153,9 @@ def test_what_turns_with_the_robot_is_told_apart():
     turned = field.predict(PLACES, torch.zeros(40, 2), torch.tensor([[0.0, 1.0]], dtype=torch.float64).expand(40, 2))
     robot = (turned.mean - still.mean) / UT
     assert float((robot[:, :2] - torch.tensor([[-2.0, 3.0]])).abs().max()) < 0.5
+    mean, stddev = (part / UT for part in field.posterior.body())
+    torch.testing.assert_close(mean, torch.tensor([robot[0, 1], -robot[0, 0], robot[0, 2]]))
+    assert float((mean - torch.tensor([3.0, 2.0, 0.0])).abs().max()) < 0.5 and 0.01 < float(stddev[0]) < 0.3
 
 
 @pytest.mark.parametrize("kind", POTENTIALS)

@@ -219,3 +219,14 @@ def test_a_small_spike_on_a_slope_is_left_out():
     error = np.array([float(c.y) - 48 - 60 * float(c.x[0, 0]) for c in cells])
     assert 0.9 * hit.sum() < averager.gross < 1.2 * hit.sum()
     assert np.sqrt((error**2).mean()) < 0.12 and averager.white_variance < 3 * 0.16**2
+
+
+def test_the_noise_of_each_component_is_its_own_and_of_one_the_same_as_before():
+    rng = np.random.default_rng(0)
+    sigma, v = np.array([0.5, 1.0, 2.0]), rng.uniform(0, 0.5, (2000, 3))
+    noise = PredictiveNoise(2500, prior_count=1.0)
+    noise.add(torch.from_numpy(rng.normal(0, np.sqrt(v + sigma**2))), torch.from_numpy(v))
+    np.testing.assert_allclose(np.sqrt(noise.variances([1.0])), sigma, rtol=0.05)
+    one = PredictiveNoise(2500)
+    one.add(noise.residual_square[:, :1].sqrt(), noise.latent[:, :1])
+    assert one.variances([0.7]) == [one.variance(0.7)] and PredictiveNoise(9).variances([0.7]) == [0.7]

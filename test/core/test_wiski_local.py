@@ -1,6 +1,4 @@
-"""What a WISKI map does without a solve, and ahead of one: dense GPs around a place, slices of a refresh."""
-
-import math
+"""What a WISKI map does without a solve: dense GPs around a place."""
 
 import numpy as np
 import pytest
@@ -10,40 +8,6 @@ from test_wiski import pair
 
 from gp_mapping import create_map
 from gp_mapping.core.calibration import calibration_report
-from gp_mapping.core.models import wiski
-
-
-def test_refine_goes_ahead_by_slices_that_samples_have_paid_for(monkeypatch):
-    """Twelve iterations a slice; what cells pay is a constant; in the end it is the refresh that it would have been."""
-    field = create_map("wiski", **SETTINGS, refresh_samples=0)
-    x, y = drive(150)
-    batch = samples(x, y)
-    slices, solve = [], field._solution
-
-    def counted(iterations=3000):
-        slices.append(iterations)
-        return solve(iterations)
-
-    monkeypatch.setattr(field, "_solution", counted)
-    for i in range(len(batch)):
-        field.update(batch[i: i + 1])
-        assert field.refine(math.inf) is False
-    paid = len(batch) * wiski._PAID / field._slice_cost
-    assert set(slices) == {wiski._SLICE} and paid - 2 <= len(slices) <= 2 * paid  # the box was smaller at first
-    calls = len(slices)
-    assert field.refine(math.inf) is False and len(slices) == calls, "no more is paid for"
-    for _ in range(40):
-        field.credit = field._slice_cost
-        field.refine(0.0)
-        field.refine(math.inf)
-    assert not field.due and len(slices) < calls + 40, "slices go on from each other until the refresh is done"
-    places = torch.from_numpy(x[::5])
-    ahead = field.predict(places)
-    fresh = create_map("wiski", **SETTINGS, refresh_samples=0)
-    feed(fresh, batch, 50)
-    expected = fresh.predict(places)
-    assert float(((ahead.mean - expected.mean).abs() / expected.stddev).max()) < 0.1
-    assert torch.allclose(ahead.stddev, expected.stddev, rtol=1e-6)
 
 
 @pytest.mark.parametrize("n, tolerance", [(300, 0.2), (1500, 1.0)])

@@ -225,3 +225,16 @@ def test_the_local_scale_changes_what_is_published_and_not_the_map():
     a, b = on.predict(x), off.predict(x)
     assert torch.equal(a.mean, b.mean) and torch.allclose(a.variance, scale * b.variance, rtol=1e-12)
     assert torch.allclose(a.noise_variance, scale * b.noise_variance, rtol=1e-12)
+
+
+def test_a_full_map_goes_on_and_counts_what_it_leaves_out():
+    session = fed([RUN[:1500]], model="exact", max_exact_samples=20, learn_hyperparameters=False)
+    report = session.report()
+    assert report["cells"] == 20 and report["left_out"] > 5 and report["samples"] == 1500
+    before = session.predict(PLACES)
+    session.ingest(RUN[1500:])
+    assert torch.equal(session.predict(PLACES).mean, before.mean)
+    again = MapSession.from_state_dict(session.state_dict(), max_exact_samples=1000)
+    assert again.left_out == session.left_out > report["left_out"]
+    again.ingest(SECOND)
+    assert again.cell_count > 20 and again.left_out == session.left_out

@@ -8,7 +8,6 @@ import torch
 from benchmark.robots import Robot, survey
 from gp_mapping import Samples
 from gp_mapping.core.config import MapSettings
-from gp_mapping.core.models import wiski
 from gp_mapping.mapping.session import MapSession
 
 SETTINGS = {"model": "wiski", "learn_hyperparameters": True}
@@ -34,23 +33,31 @@ def test_a_session_learns_draws_and_resumes():
     assert report["memory"] == report["cells"] and report["jitter"] == 0.0 and report["learning_steps"] > 5
 
 
-def test_cells_wait_for_no_solve():
-    """What a session asks for each cell comes from the neighbourhood; the lattice is solved by slices, or to draw."""
+def test_neither_cells_nor_live_drawings_wait_for_a_solve():
+    """A drawing with a budget shows the newest refresh; when the robot stands still, the next ones end with all."""
     drive, _ = survey(Robot(), 4, width=1.6, depth=1.4)
     session = MapSession(MapSettings(**SETTINGS))
-    iterations, solve = [], session.map._solution
-
-    def counted(most=3000):
-        iterations.append(most)
-        return solve(most)
-
-    session.map._solution = counted
-    session.ingest(drive)
+    session.ingest(drive[:300])
+    session.render(2000)
+    solve, session.map._solution = session.map._solution, None  # whoever waits for a solve now fails
+    for i in range(300, len(drive), 150):
+        session.ingest(drive[i: i + 150])
+        grid = session.render(2000)
+        assert session.renderer.points_drawn <= 2000
     session.flush()
     assert len(session.scores.noise) > 20 and session.scores.fitted is not None
-    assert set(iterations) == {wiski._SLICE} and len(iterations) < session.cell_count / 4
     assert session.noise_variance > 0.0 and session.report()["noise_stddev"] > 0.0
-    assert set(iterations) == {wiski._SLICE}, "a report is no reason to solve"
+    for _ in range(60):
+        grid = session.render(2000)
+        if not session.renderer.points_stale:
+            break
+    assert not session.renderer.points_stale
+    session.map._solution = solve
+    told = MapSession.from_state_dict(session.state_dict()).predict(grid.centres())
+    known, mean, stddev = grid.known.reshape(-1), grid.mean.reshape(-1), grid.stddev.reshape(-1)
+    error = (mean - told.mean[:, 0]).abs() / told.measurement_variance[:, 0].sqrt()
+    assert int(known.sum()) > 500 and float(error[known].max()) < 0.15
+    assert float((stddev / told.stddev[:, 0] - 1).abs()[known].max()) < 0.05
 
 
 def test_a_report_counts_what_the_lattice_cannot_hold():

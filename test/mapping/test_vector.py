@@ -1,5 +1,7 @@
 """Three components as one map: their norm, and a drawing of each."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,10 @@ from mapping_data import UT, lawnmower
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.mapping.vector import axis_names, norm
+from gp_mapping.mapping.vector import axis_names, excess, norm
 from gp_mapping.planning import suggest
 
+PLACES = torch.tensor([[0.3, 0.4], [1.1, 0.9], [2.5, 2.0]], dtype=torch.float64)
 FIXED = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.5, "heading_stddev": 0.0}
 
 
@@ -86,3 +89,41 @@ def test_suggestions_and_resume_take_three_components():
     a, b = session.render(), again.render()
     assert torch.equal(a.axes_mean, b.axes_mean) and torch.equal(a.stddev, b.stddev)
     assert len(suggest(session, a, k=2)) == 2
+
+
+def test_the_norm_of_a_curl_free_map_is_drawn_with_the_covariances_of_its_components():
+    """As sampled from its posterior; and as `CurlFree.norm` says of every cell."""
+    session = MapSession(MapSettings(**FIXED, model="curl_free", local_scale=False, max_inducing=60, resolution=0.1))
+    session.map.rows.theta = replace(session.map.theta, coherence=0.99)  # sources on one side: components are one field
+    session.ingest(drive())
+    session.flush()
+    grid = session.render()
+    told = session.map.norm(grid.centres())
+    spread = told.stddev[:, 0].reshape(grid.shape)
+    assert float((grid.stddev / spread - 1).abs().max()) < 0.02
+    blind = norm(grid.axes_mean.numpy(), grid.axes_stddev.numpy() ** 2)[1]
+    assert np.abs(blind / spread.numpy() - 1).max() > 0.1, "the covariances matter here"
+    rng, known = np.random.default_rng(0), grid.known.reshape(-1).nonzero()[:, 0][::150]
+    mean, covariance = session.map.posterior.local(grid.centres()[known])
+    for m, c, cell in zip(mean.numpy(), covariance.numpy(), known.tolist()):
+        drawn = np.linalg.norm(rng.multivariate_normal(m / UT, c / UT**2, 20000), axis=1)
+        assert drawn.std() * UT == pytest.approx(float(grid.stddev.reshape(-1)[cell]), rel=0.04)
+    scaled = session_of(drive(), model="curl_free", max_inducing=60, resolution=0.1)
+    p = scaled.predict(PLACES)
+    torch.testing.assert_close(p.covariance.diagonal(dim1=1, dim2=2), p.variance)
+
+
+def test_the_norm_is_drawn_in_parts_as_at_once():
+    """With covariances: a budget, a window that grows."""
+    run = drive()
+    session = MapSession(MapSettings(**FIXED, model="curl_free", max_inducing=60, resolution=0.1, margin=0.2))
+    for i in range(0, len(run), 150):
+        session.ingest(run[i: i + 150])
+        session.render(budget=300)
+    session.flush()
+    grid = session.render()
+    while session.renderer.points_stale or grid.revision != session.revision:
+        grid = session.render()
+    spread = session.predict(grid.centres())
+    whole = norm(spread.mean.mT.numpy(), spread.variance.mT.numpy(), excess(spread))[1].reshape(grid.shape)
+    assert np.abs(grid.stddev.numpy() / whole - 1).max() < 0.05

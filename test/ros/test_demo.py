@@ -1,5 +1,7 @@
 """The demo as a user runs it: real processes over real DDS, a verdict, and nothing left behind."""
 
+import argparse
+import json
 import os
 import re
 import signal
@@ -18,6 +20,8 @@ from std_msgs.msg import Header
 
 from gp_mapping.bag_writer import BagWriter
 from gp_mapping.cli import main
+from gp_mapping.commands import UsageError
+from gp_mapping.commands import demo as demo_command
 from gp_mapping.commands.demo import _report as report
 from gp_mapping.commands.demo_picture import cells_to_image, draw_comparison
 from gp_mapping.commands.demo_watch import FULL, NEAR, DemoResult, verdict
@@ -68,7 +72,9 @@ def test_the_map_is_right_and_everything_is_written(tmp_path):
     sent, received, dropped, used = map(int, re.search(
         r"(\d+) sent, (\d+) received, (\d+) dropped, (\d+) in the map", text).groups())
     assert sent == received == used > 6000 and dropped == 0
-    for name in ("demo.png", "map.npz", "map.png", "mapper.log", "simulator.log"):
+    numbers = json.loads((folder / "demo.json").read_text())
+    assert numbers["used"] == used and 0.0 < numbers["share"] < 20.0 and numbers["memory"] > 50.0
+    for name in ("demo.png", "demo.json", "map.npz", "map.png", "mapper.log", "simulator.log"):
         assert (folder / name).stat().st_size > 0 and str(folder / name) in text
     assert (folder / "demo.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert "Traceback" not in text + (folder / "mapper.log").read_text() + (folder / "simulator.log").read_text()
@@ -115,6 +121,20 @@ def test_time_out_ends_it_with_1(tmp_path):
         assert "time is up" in process.output and not nodes_of(tmp_path)
 
 
+def test_a_model_brings_its_file_and_params_come_on_top(tmp_path):
+    """What the mapper is started with; that each model maps is tested in test_model_live.py."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("/**:\n  ros__parameters:\n    max_exact_samples: 1234\n    publish_rate: 3.0\n")
+    parser = argparse.ArgumentParser()
+    demo_command.add_arguments(parser)
+    values = demo_command._mapper_parameters(parser.parse_args(["--model", "exact", "--params", str(mine)]))
+    assert (values["model"], values["cell_length"]) == ("exact", 0.2)
+    assert (values["max_exact_samples"], values["publish_rate"], values["input_queue_depth"]) == (1234, 3.0, 20000)
+    mine.write_text("/**:\n  ros__parameters:\n    sensor: temperature\n")
+    with pytest.raises(UsageError, match="the demo's world is a magnetic field"):
+        demo_command._mapper_parameters(parser.parse_args(["--params", str(mine)]))
+
+
 @pytest.mark.parametrize("arguments, words", [
     (["--speed", "0"], "--speed 0.0: expected"),
     (["--seed", "-1"], "--seed -1: expected"),
@@ -122,6 +142,8 @@ def test_time_out_ends_it_with_1(tmp_path):
     (["--domain-id", "300"], "--domain-id 300: expected"),
     (["--set", "magnetometer.lag=1"], "expected NAME:=VALUE"),
     (["--output", "/dev/null/demo"], "--output /dev/null/demo"),
+    (["--model", "gp"], "no parameter file for a model 'gp'; expected one of curl_free, dtc"),
+    (["--params", "/nowhere.yaml"], "/nowhere.yaml: no such parameter file"),
 ])
 def test_wrong_usage_is_one_line(capsys, arguments, words):
     assert main(["demo", *arguments]) == 2

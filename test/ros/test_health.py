@@ -96,3 +96,10 @@ def test_a_lattice_at_its_bound_is_said_while_it_lasts():
     area = said(1, 7)
     assert area.message == "7 cells or measurements lie where the map's lattice cannot reach, and are left out"
     assert said(1, 7).message == "ok" and said(1, 7).values["refused"] == 7
+
+
+def test_a_full_map_is_said_once_for_each_report_in_which_more_is_left_out():
+    health, report = Health(2.0), {"samples": 10, "left_out": 3}
+    area = areas_of(health, status=status_of(report=report))["map"]
+    assert area.level == WARN and "the map is full: 3 cells or measurements are left out" in area.message
+    assert areas_of(health, status=status_of(report=report))["map"].level == OK

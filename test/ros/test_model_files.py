@@ -6,10 +6,11 @@ import pytest
 import yaml
 from ros_helpers import ROOT, spin
 
-from gp_mapping.commands.params import Parameters, read_parameter_file
+from gp_mapping.commands.params import ParameterFileError, Parameters, read_parameter_file
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.registry import model_names
 from gp_mapping.intake import IntakeSettings
+from gp_mapping.ros.descriptors import ParameterError
 from gp_mapping.ros.node_settings import NodeSettings
 
 FOLDER = ROOT / "config" / "models"
@@ -31,6 +32,17 @@ def test_a_file_has_what_differs_and_says_why(name):
     same = [key for key in named if values[key] == defaults[key] and not key.startswith(("max_", "tile_", "grid_"))]
     assert not same, f"{path.name}: {same} is the default anyway"
     assert text.count("#") > len(named), f"{path.name} does not say why"
+
+
+def test_a_model_that_cannot_map_what_comes_says_so(node_of):
+    for values, words in (({"model": "curl_free"}, "write field_component: xyz"),
+                          ({"model": "wiski", "likelihood": "poisson"}, "write dual_svgp or solve_gp"),
+                          ({"likelihood": "bernoulli", "field_component": "xyz"}, "write norm, x, y or z")):
+        node, _ = node_of(**values, started=False)
+        with pytest.raises(ParameterError, match=words):
+            node.configure()
+        with pytest.raises(ParameterFileError, match=words):
+            Parameters.build(values)
 
 
 @pytest.mark.parametrize("name", model_names())

@@ -15,16 +15,17 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.grids.coarse import CoarseSpace
-from gp_mapping.core.grids.sites import OFFSETS, GridSites
+from gp_mapping.core.grids.frozen import Frozen, System
 from gp_mapping.core.grids.toeplitz import KernelGrid
+from gp_mapping.core.grids.windows import Lumps
 from gp_mapping.core.kernels import Stationary
 
-__all__ = ["Solution", "solve_mean"]
+__all__ = ["MeanSolve", "Solution"]
 
 
 @dataclass(frozen=True)
 class Solution:
-    """u (C, H, W) on the nodes, p (H·W, C) with u = K p, f (3, C), the whitened residual left, iterations."""
+    """u (C, H, W) on the nodes, p (n, C) on the held ones with u = K p, f (3, C), residual left, iterations."""
 
     u: Tensor
     p: Tensor
@@ -33,124 +34,129 @@ class Solution:
     iterations: int
 
 
-class _Stencil:
-    """G among the nodes `held` (n,), sorted flat numbers: 49 neighbours and numbers a row, products by gathering."""
+class MeanSolve:
+    """A solve that is done step by step: the preconditioner, then an iteration each, channel by channel.
 
-    def __init__(self, grid: GridSites, held: Tensor):
-        n, width = len(held), grid.shape[1]
-        number = torch.full((grid.nodes,), n, dtype=torch.long, device=held.device)
-        number[held] = torch.arange(n, device=held.device)
-        ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=held.device)
-        # a node near the box's edge holds no sample (see _MARGIN in sites.py): nothing there wraps
-        after = (held[:, None] + ahead).clamp_(max=grid.nodes - 1)
-        before = (held[:, None] - ahead[1:]).clamp_(min=0)
-        behind = grid.stencil[before, torch.arange(1, len(OFFSETS), device=held.device)]
-        self.values = torch.cat([grid.stencil[held], behind], 1)
-        self.index = torch.cat([number[after], number[before]], 1).view(-1)
-        self.padded = torch.zeros(n + 1, dtype=torch.float64, device=held.device)  # what is not held is nought
-
-    def times(self, u: Tensor) -> Tensor:
-        """G u for u (n,)."""
-        self.padded[:-1] = u
-        return (self.padded.index_select(0, self.index).view(self.values.shape) * self.values).sum(1)
-
-
-def solve_mean(grid: GridSites, stationary: Stationary, kernel: KernelGrid, prior: Tensor, start_f: Tensor,
-               tolerance: float, iterations: int = 3000) -> Solution:
-    """The mean at the present sums, from grid.start and start_f (3, C). prior: (3,) variances S, 0 leaves one out.
-
-    kernel: of the grid's box, made from the stationary one.
-    tolerance: ε, of the absolute whitened residual, per channel.  iterations: at most.
+    first (2,): place of the box's first node, metres.  lumps: the data, for the preconditioner.  kernel: of the box,
+    made from the stationary one.  prior: (3,) variances S, 0 leaves one out.  tolerance: ε, of the absolute whitened
+    residual, a channel.  iterations: at most.  Steps change nothing in place: `fork` makes another that goes on alone.
     """
-    system = _System(grid, stationary, kernel, prior)
-    p, f, left, done = torch.zeros_like(grid.start), torch.zeros_like(start_f), 0.0, 0
-    u = torch.zeros((grid.channels, *grid.shape), dtype=torch.float64, device=grid.device)
-    for c in range(grid.channels):  # one by one: a channel's digits do not depend on its neighbours
-        start = (grid.start[system.held, c], start_f[:, c])
-        one, f[:, c], norm, turns = _conjugate_gradients(system, grid.rhs[system.held, c], grid.linear[:, c], start,
-                                                         tolerance, iterations)
-        p[system.held, c], left, done = one, max(left, norm), max(done, turns)
-        u[c] = system.spread(one)
-    return Solution(u, p, f, left, done)
+
+    def __init__(self, sums: Frozen, first: Tensor, spacing: float, lumps: Lumps, stationary: Stationary,
+                 kernel: KernelGrid, prior: Tensor, tolerance: float, iterations: int = 3000):
+        self.sums, self.tolerance, self.iterations = sums, tolerance, iterations
+        self.system = System(sums, kernel, prior)
+        self.coarse = CoarseSpace(sums.held, sums.shape, first, spacing, stationary, lumps, prior)
+        self.torus = kernel.torus[0] * kernel.torus[1]
+        self.channels: tuple[_Channel, ...] = ()  # the last may be at work, the others are done
+        self.steps = 0
+
+    @property
+    def finished(self) -> bool:
+        return len(self.channels) == self.sums.rhs.shape[1] and self.channels[-1].finished
+
+    @property
+    def price(self) -> float:
+        """Of the next step: points of the torus times iterations."""
+        return self.torus if self.coarse.ready else self.coarse.price
+
+    def fork(self) -> "MeanSolve":
+        """Another that goes on from here."""
+        new = object.__new__(MeanSolve)
+        new.__dict__.update(self.__dict__)
+        new.coarse = self.coarse.fork()
+        new.channels = tuple(c.fork() for c in self.channels)
+        return new
+
+    def step(self) -> None:
+        """A small part of the work. Not to be called once it is finished."""
+        self.steps += 1
+        if not self.coarse.ready:
+            self.coarse.step()
+        elif not self.channels or self.channels[-1].finished:
+            c, s = len(self.channels), self.sums
+            # one by one: a channel's digits do not depend on its neighbours
+            self.channels += (_Channel(self.system, self.coarse, s.rhs[:, c], s.linear[:, c],
+                                       (s.start[:, c], s.start_f[:, c]), self.tolerance, self.iterations),)
+        else:
+            self.channels[-1].step()
+
+    def run(self) -> Solution:
+        """All that is left, at once."""
+        while not self.finished:
+            self.step()
+        return self.solution()
+
+    def solution(self) -> Solution:
+        """Of a finished solve."""
+        p, f = (torch.stack([getattr(c, name) for c in self.channels], 1) for name in ("p", "f"))
+        return Solution(torch.stack([self.system.spread(c.p) for c in self.channels]), p, f,
+                        max(float(c.rz) ** 0.5 for c in self.channels), max(c.done for c in self.channels))
 
 
-class _System:
-    """G, B and F among the nodes that samples touch, K through the whole box."""
+class _Channel:
+    """Preconditioned conjugate gradients for p (n,), f (3,); rz: the whitened residual's squared norm."""
 
-    def __init__(self, grid: GridSites, stationary: Stationary, kernel: KernelGrid, prior: Tensor):
-        diagonal = grid.stencil[:, 0]
-        # β w² of a weight that is next to nothing still counts
-        self.held = (diagonal > 1e-18 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
-        self.kernel, self.shape, self.use = kernel, grid.shape, prior > 0
-        self.stencil, self.prior = _Stencil(grid, self.held), prior
-        self.border, self.features = grid.border[self.held] * self.use, grid.features * self.use
-        self.inverse = torch.where(self.use, 1.0 / prior.clamp_min(1e-300), 0.0)
-        self.coarse = CoarseSpace(grid, stationary, self.held, prior)
-        self.wide = torch.zeros(grid.nodes, dtype=torch.float64, device=prior.device)
+    def __init__(self, system: System, coarse: CoarseSpace, b: Tensor, b_f: Tensor, start, tolerance: float, most: int):
+        self.system, self.b, self.b_f = system, b, b_f * system.use
+        self.goal, self.most, self.done, self.rounds, self.finished = tolerance**2, most, 0, 0, False
+        self.coarse: CoarseSpace | None = coarse  # None: the prior alone
+        p, f = start[0], start[1] * system.use
+        self._begin(torch.zeros_like(p), torch.zeros_like(f), torch.zeros_like(p), b, self.b_f)
+        if bool((p != 0).any()) or bool((f != 0).any()):
+            nothing = dict(self.__dict__)
+            self._truly(p, f)
+            if not bool(self.rz <= nothing["rz"]):  # a start from other hyper-parameters may be worse than none
+                self.__dict__.update(nothing)
 
-    def spread(self, p: Tensor) -> Tensor:
-        """K p on all nodes, for p (n,) on the held ones: (H, W)."""
-        self.wide[self.held] = p
-        return self.kernel.apply(self.wide.view(1, *self.shape))[0]
+    def fork(self) -> "_Channel":
+        new = object.__new__(_Channel)
+        new.__dict__.update(self.__dict__)
+        return new
 
-    def prior_times(self, r: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
-        """The prior: K r, S r_f."""
-        return self.spread(r).reshape(-1)[self.held], self.prior * r_f
+    def _begin(self, p: Tensor, f: Tensor, u: Tensor, r: Tensor, r_f: Tensor) -> None:
+        """Without a direction yet."""
+        self.p, self.f, self.u, self.r, self.r_f = p, f, u, r, r_f
+        self.z, self.z_f = self.system.prior_times(r, r_f)
+        self.rz = (r @ self.z + r_f @ self.z_f).clamp_min(0.0)
+        self.dp, self.d, self.d_f = torch.zeros_like(r), torch.zeros_like(r), torch.zeros_like(r_f)
+        self.last = torch.inf
 
-    def precondition(self, r: Tensor, r_f: Tensor, z: Tensor, z_f: Tensor):
-        """dp, d = K dp, d_f: the residual r with z = K r, z_f = S r_f, less what the coarse space has of it."""
-        numbers = self.coarse.numbers
-        less, less_f = self.coarse.correction(z[numbers], r_f)
-        dp = r.clone()
-        dp[numbers] -= less
-        return dp, self.spread(dp).reshape(-1)[self.held], z_f - less_f
+    def _truly(self, p: Tensor, f: Tensor) -> None:
+        """From p and f alone, the residual anew."""
+        u = self.system.prior_times(p, f)[0]
+        q, q_f = self.system.times(p, u, f)
+        self._begin(p, f, u, self.b - q, self.b_f - q_f)
 
-    def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-        """(K⁻¹ + G)u + B f with p = K⁻¹u, and Bᵀu + (S⁻¹ + F)f."""
-        return (p + self.stencil.times(u) + self.border @ f,
-                (self.border.mT @ u + self.inverse * f + self.features @ f) * self.use)
+    def _precondition(self) -> tuple[Tensor, Tensor, Tensor]:
+        """dp, d = K dp, d_f: the residual r with z = K r, z_f = S r_f, less what lumps know of it."""
+        if self.coarse is None:
+            return self.r, self.z, self.z_f
+        less, less_f = self.coarse.correction(self.z, self.r_f)
+        dp = self.r - less
+        return dp, self.system.prior_times(dp, self.r_f)[0], self.z_f - less_f
 
-
-def _conjugate_gradients(system: _System, b: Tensor, b_f: Tensor, start, tolerance: float, iterations: int):
-    """p (n,), f (3,), the whitened residual's norm, iterations. start: (p, f), left alone if nought is nearer."""
-    b_f = b_f * system.use
-    p, f = start[0], start[1] * system.use
-    u, r, r_f = torch.zeros_like(b), b, b_f
-    z, z_f = system.prior_times(b, b_f)
-    rz = r @ z + r_f @ z_f
-    if bool((p != 0).any()) or bool((f != 0).any()):
-        u_start = system.prior_times(p, f)[0]
-        q, q_f = system.times(p, u_start, f)
-        left, left_f = b - q, b_f - q_f
-        whole, whole_f = system.prior_times(left, left_f)
-        norm = left @ whole + left_f @ whole_f
-        if bool(norm <= rz):
-            u, r, r_f, z, z_f, rz = u_start, left, left_f, whole, whole_f, norm
-        else:  # a start from other hyper-parameters may be worse than none
-            p, f = torch.zeros_like(b), torch.zeros_like(b_f)
-    else:
-        p, f = torch.zeros_like(b), torch.zeros_like(b_f)
-    done, goal = 0, tolerance**2
-    for _ in range(3):  # again only where rounding has made the recursion's residual a dream
-        dp, d, d_f, last = torch.zeros_like(r), torch.zeros_like(r), torch.zeros_like(r_f), torch.inf
-        while float(rz) > goal and done < iterations:
-            fresh_p, fresh, fresh_f = system.precondition(r, r_f, z, z_f)
-            along = r @ fresh + r_f @ fresh_f
-            turn = along / last
-            dp, d, d_f = fresh_p + turn * dp, fresh + turn * d, fresh_f + turn * d_f
-            q, q_f = system.times(dp, d, d_f)
-            step, last = along / (d @ q + d_f @ q_f), along
-            u, p, f = u + step * d, p + step * dp, f + step * d_f
-            r, r_f = r - step * q, r_f - step * q_f
-            z, z_f = system.prior_times(r, r_f)
-            rz, done = r @ z + r_f @ z_f, done + 1
-        if not done:
-            break
-        u = system.prior_times(p, f)[0]
-        q, q_f = system.times(p, u, f)
-        r, r_f = b - q, b_f - q_f
-        z, z_f = system.prior_times(r, r_f)
-        rz = (r @ z + r_f @ z_f).clamp_min(0.0)
-        if float(rz) <= (1.1 * tolerance) ** 2 or done >= iterations:
-            break
-    return p, f, float(rz) ** 0.5, done
+    def step(self) -> None:
+        """An iteration, or, where the recursion says that it is done, a look at the residual itself."""
+        if float(self.rz) > self.goal and self.done < self.most:
+            fresh_p, fresh, fresh_f = self._precondition()
+            along = self.r @ fresh + self.r_f @ fresh_f
+            if not float(along) > 0.0 and self.coarse is not None:  # not positive: ε was too little
+                self.coarse = self.coarse.cautious() if self.coarse.epsilon < 1.0 else None
+                self._truly(self.p, self.f)
+                return
+            turn = along / self.last
+            self.dp, self.d, self.d_f = fresh_p + turn * self.dp, fresh + turn * self.d, fresh_f + turn * self.d_f
+            q, q_f = self.system.times(self.dp, self.d, self.d_f)
+            step, self.last = along / (self.d @ q + self.d_f @ q_f), along
+            self.u, self.p, self.f = self.u + step * self.d, self.p + step * self.dp, self.f + step * self.d_f
+            self.r, self.r_f = self.r - step * q, self.r_f - step * q_f
+            self.z, self.z_f = self.system.prior_times(self.r, self.r_f)
+            self.rz, self.done = self.r @ self.z + self.r_f @ self.z_f, self.done + 1
+            return
+        if self.done:
+            self._truly(self.p, self.f)
+            self.rounds += 1
+        # again only where rounding has made the recursion's residual a dream
+        self.finished = (not self.done or self.rounds == 3 or self.done >= self.most
+                         or float(self.rz) <= 1.21 * self.goal)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -41,7 +43,7 @@ class RowLearner(HyperLearner):
         return super().neighbourhood(x[:, :-1], order, generator)
 
     def score(self, vector: Tensor, data: dict, near: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient (9,) of −log evidence, Fisher information (9, 9); ∂C of ℓ, γ and places by central differences.
+        """Gradient (9,) of −log evidence, Fisher information (9, 9); ∂C of ℓ and places by central differences.
 
             ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂_kC],  F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC]
         """
@@ -63,13 +65,18 @@ class RowLearner(HyperLearner):
                 turned = features[-COMPONENTS:]
                 products[k], pulled = (inverse @ turned.mT) @ turned, (turned @ alpha).square().sum()
             else:
-                change = field if k == 1 else self._slope(vector, k, x, velocity, heading)
+                if k == 8:  # C is linear in γ
+                    there = replace(here, coherence=here.coherence - 1.0).kernel()
+                    places = sensor_place(x, velocity, heading, *vector[4:7].tolist())
+                    change = (1.0 - here.coherence**2) * (field - there(places, places))
+                else:
+                    change = field if k == 1 else self._slope(vector, k, x, velocity, heading)
                 products[k], pulled = inverse @ change, (alpha * (change @ alpha)).sum()
             gradient[k] = 0.5 * (products[k].diagonal().sum() - pulled / y.shape[1])
         information = torch.zeros((size, size), dtype=torch.float64, device=x.device)
-        for k, left in products.items():
-            for m, right in products.items():
-                information[k, m] = 0.5 * (left * right.mT).sum()
+        chosen, parts = list(products), torch.stack(list(products.values()))
+        pairs = 0.5 * parts.reshape(len(chosen), -1) @ parts.mT.reshape(len(chosen), -1).mT  # tr of all products
+        information[torch.tensor(chosen)[:, None], torch.tensor(chosen)] = pairs
         return gradient, information
 
     def _slope(self, vector: Tensor, k: int, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:

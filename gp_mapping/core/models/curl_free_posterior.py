@@ -14,7 +14,7 @@ from gp_mapping.core.vector_kernels import COMPONENTS, by_component, to_rows
 
 __all__ = ["CurlFreePosterior"]
 
-_CHUNK = 400  # places at a time
+_CHUNK = 170  # places at a time: as many rows as core.posterior takes
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,11 @@ class CurlFreePosterior:
         """Of a new measurement, mean over the components, inner units."""
         return float(self.component_noise.mean())
 
-    def _prediction(self, mean: Tensor, variance: Tensor) -> Prediction:
-        scale = self.scaling.scale
-        return Prediction(mean * scale + self.scaling.centre, variance * scale**2, self.component_noise * scale**2)
-
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        """Components at x (N, D) m: mean and variance (N, 3), SI. With a velocity: what the robot measures there."""
-        inner, heading = self.rows.theta.passing(self.scaling.inner_x(x), velocity, heading)
-        turned = None if heading is None else heading.repeat_interleave(COMPONENTS, 0)
-        mean, variance = self.rows.inner(to_rows(inner), turned)
-        return self._prediction(by_component(mean[:, 0]), by_component(variance))
+        """Components at x (N, D) m, with their covariance, SI. With a velocity: what the robot measures there."""
+        mean, covariance = self._joint(*self.rows.theta.passing(self.scaling.inner_x(x), velocity, heading))
+        return Prediction(mean, covariance.diagonal(dim1=1, dim2=2).clamp_min(0.0),
+                          self.component_noise * self.scaling.scale**2, covariance)
 
     def gradient(self, x: Tensor) -> Tensor:
         """∂_d of the mean of each component at standardised x (N, D): (N, 3, D)."""
@@ -66,17 +61,34 @@ class CurlFreePosterior:
 
     def local(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (N, 3) and covariance (N, 3, 3) of the three components at each x (N, D), SI."""
+        return self._joint(self.scaling.inner_x(x), None)
+
+    def _joint(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same at standardised x; with a heading (N, 2), of field and robot together."""
         means, covariances = [x.new_empty((0, COMPONENTS))], [x.new_empty((0, COMPONENTS, COMPONENTS))]
-        p, kernel, constant = self.rows, self.rows.theta.kernel(), self.rows.theta.constant**2
-        for part in self.scaling.inner_x(x).split(_CHUNK):
-            rows = to_rows(part)
-            white, prior = p.white(rows), torch.diag_embed(by_component(kernel.diag(rows) + constant))
+        p, kernel, turns = self.rows, self.rows.theta.kernel(), heading is not None and self.rows.theta.heading > 0
+        for i in range(0, len(x), _CHUNK):
+            rows = to_rows(x[i: i + _CHUNK])
+            h = heading[i: i + _CHUNK].repeat_interleave(COMPONENTS, 0) if turns else None
+            beside = _each(p.theta.feature_rows(rows, h))
+            white = p.white(rows, h)
             half = p.half(white)
-            a, h = (v.double().mT.reshape(len(part), COMPONENTS, len(v)) for v in (white, half))
-            covariances.append(prior - a @ a.mT + h @ h.mT)
+            spent = _gram(_each(white)) - _gram(_each(half))
+            covariances.append(torch.diag_embed(by_component(kernel.diag(rows))) + _gram(beside) - spent.double())
             means.append(by_component((white.mT @ p.weights.to(white.dtype)).double()[:, 0]))
         scale = self.scaling.scale
         return torch.cat(means) * scale + self.scaling.centre, torch.cat(covariances) * scale**2
+
+    def body(self) -> tuple[Tensor, Tensor] | None:
+        """What turns with the robot, forward, left, up: mean and standard deviation (3,), SI; None if left out."""
+        names, theta = self.rows.theta.feature_names(), self.rows.theta
+        at = [i for i, (name, _) in enumerate(names) if name == "heading"]
+        if not at:
+            return None
+        unit = self.rows.R.new_zeros((len(self.rows.R), len(at)))
+        unit[at, range(len(at))] = 1.0
+        size = theta.heading * self.scaling.scale
+        return size * self.rows.weights[at, 0], size * self.rows.half(unit).square().sum(0).sqrt()
 
     def norm(self, x: Tensor) -> Prediction:
         """|B|: mean |μ| + tr[(I − ûûᵀ)Σ]/(2|μ|), variance ûᵀΣû, û = μ/|μ|. (N, 1)"""
@@ -89,3 +101,13 @@ class CurlFreePosterior:
         bent = (length + (trace - along) / (2 * length.clamp_min(1e-300))).minimum((length.square() + trace).sqrt())
         noise = (unit.square() @ self.component_noise).mean().reshape(1) * self.scaling.scale**2
         return Prediction(bent[:, None], along.clamp_min(0.0)[:, None], noise)
+
+
+def _each(features: Tensor) -> Tensor:
+    """(F, 3N) of rows → (N, 3, F)."""
+    return features.mT.reshape(-1, COMPONENTS, len(features))
+
+
+def _gram(features: Tensor) -> Tensor:
+    """(N, 3, F) → (N, 3, 3)."""
+    return features @ features.mT

@@ -9,6 +9,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import MapFullError
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.carry import check_alike
@@ -92,8 +93,8 @@ class ExactGP(ScaledMap):
 
     def _update(self, batch: Standardised) -> UpdateReport:
         if self.samples + len(batch.x) > self.max_samples:
-            raise ValueError(f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
-                             "max_exact_samples (cost grows with its cube) or use model dual_svgp")
+            raise MapFullError(f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
+                               "max_exact_samples (cost grows with its cube) or use model dual_svgp")
         fresh = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y,
                  "noise": batch.noise, "extra": batch.extra + self._pose_noise(batch),
                  "weight": torch.ones_like(batch.noise)}

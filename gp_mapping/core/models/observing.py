@@ -47,7 +47,10 @@ class ObservingMap(ScaledMap):
 
         noise_variance is 0: it is no measurement but what measurements are drawn from. E[g(f)] and Var[g(f)].
         """
-        p = self.predict(x)
+        return self.observed(self.predict(x))
+
+    def observed(self, p: Prediction) -> Prediction:
+        """The same of a prediction of the latent field."""
         mean, variance = self.likelihood.observable(p.mean, p.variance)
         return Prediction(mean, variance, torch.zeros_like(p.noise_variance))
 

@@ -1,8 +1,8 @@
 """Matrix-free WISKI (Stanton et al. 2021): structured kernel interpolation with sums that never grow with n.
 
     update    a few hundred additions a sample: G += β w wᵀ as a stencil, b += w λᵀ; no solve, at any n
-    refresh   the mean on the lattice by conjugate gradients, warm-started, FFT for K_uu (grids/solver.py), when the
-              posterior is asked for; `refine` goes ahead by slices of 12 iterations, as many as samples have paid for
+    refresh   the mean on the lattice by conjugate gradients, warm-started, FFT for K_uu (grids/solver.py): step by step
+              in `refine`, as samples have paid for, and in `shown`, for drawings; at once where `posterior` is asked
     variance  small dense GPs on the lumps within two lengthscales (grids/windows.py)
     around    mean and variance from such a GP, for who asks for one place a cell: no solve (wiski_local.py)
     adopt     ℓ, s and s_h are in no sum: they may move freely. Where δ, the lever arm or s_p move, the memory is taken
@@ -15,6 +15,7 @@ The spacing is a power of two of a metre near ℓ/8, so that the lattices of all
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from time import perf_counter
 
 import torch
@@ -22,19 +23,17 @@ from torch import Tensor
 
 from gp_mapping.core.grids.packed import PackedMemory
 from gp_mapping.core.grids.sites import FEATURES, GridSites
-from gp_mapping.core.grids.solver import Solution, solve_mean
 from gp_mapping.core.grids.toeplitz import KernelGrid
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.models import wiski_carry
 from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
 from gp_mapping.core.models.wiski_local import WiskiLocal, around, map_features
-from gp_mapping.core.models.wiski_posterior import WiskiPosterior, feature_prior
+from gp_mapping.core.models.wiski_posterior import WiskiPosterior
+from gp_mapping.core.models.wiski_refresh import Refresh, ahead, price, shown, take
 from gp_mapping.core.types import UpdateReport
 
 __all__ = ["Wiski"]
 
-_SLICE = 12  # iterations of a slice
-_SETUP = 6  # what it costs besides, in iterations
 _PAID = 25_000  # points of the torus times iterations, for each √samples of an update
 _SAVINGS = 100  # such payments kept, at most
 _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
@@ -65,11 +64,15 @@ class Wiski(ScaledMap):
         self.points: dict[str, Tensor] = {}  # of fantasies: in the sums, not in the lumps, so that each counts exactly
         self.rest_empty, self.rest_own_noise = True, True  # as in DualSVGP
         self.base: WiskiPosterior | None = None  # of the last refresh
+        self.base_epoch = 0  # of the map when that began
         self.lag = 0  # samples since
-        self.credit = 0.0  # of slices
+        self.credit = 0.0  # of steps ahead
+        self.ahead: Refresh | None = None  # on its way, paid by samples
         self.features: tuple | None = None  # f, Σ and the number of samples that they are from
         self.iterations, self.residual = 0, 0.0  # of the last solve
-        self._posterior: WiskiPosterior | None = None
+        self._posterior: WiskiPosterior | None = None  # of now, where it was asked for since the last change
+        self._drawing: Refresh | None = None  # as `ahead`, for drawings: nothing saved depends on it
+        self._shown: tuple | None = None  # the newest posterior that a drawing has seen, its samples and epoch
         self._kernel: tuple | None = None
 
     @property
@@ -123,16 +126,20 @@ class Wiski(ScaledMap):
         beta = 1.0 / self.noise(values["noise"], values["extra"], self.theta)
         lam = beta[:, None] * values["y"]
         self.grid.add(places, values["heading"], beta, lam)
+        self._added(places, values["heading"], beta)
         values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta)}
         if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
             self.rest_empty = False
         if self.rest_own_noise and bool((values["noise"] > 0).any()):
             self.rest_own_noise = False
         self.samples, self.lag, self._posterior = self.samples + count, self.lag + count, None
-        self.credit = min(self.credit + _PAID * count**0.5, max(_PAID * _SAVINGS, self._slice_cost))
+        self.credit = min(self.credit + _PAID * count**0.5, max(_PAID * _SAVINGS, price(self)))
         if self.learner is not None:
             self.learner.owe(count)
         return self._report(count, self.epoch != epoch)
+
+    def _added(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
+        """For another form of the same map (wiski_published.py)."""
 
     def leverage(self, white: Tensor) -> Tensor:
         """All alike, so that the memory draws by β: a variance for each would be a solve. (K,)"""
@@ -162,63 +169,59 @@ class Wiski(ScaledMap):
     @property
     def due(self) -> bool:
         """Whether the last refresh is too old to be asked."""
-        return self.base is None or self.lag > min(self.refresh_samples, self.samples // 50)
+        behind = self.lag > min(self.refresh_samples, self.samples // 50)
+        return self.base is None or self.base_epoch != self.epoch or behind
 
     @property
     def posterior(self) -> WiskiPosterior:
         """Of the last refresh, where it is recent enough; else a fresh one. Asking changes nothing that is saved."""
         self._need_data()
         if self.due and self._posterior is None:
-            self._posterior = self._solve()[0]
+            self._posterior = self._solution().result()[0]
         return self._posterior if self.due else self.base
 
-    @torch.no_grad()
-    def _solution(self, iterations: int = 3000) -> Solution:
+    def shown(self, budget_s: float) -> tuple[WiskiPosterior, int, int]:
+        """For a live drawing: the newest posterior without waiting, see wiski_refresh.py."""
+        return shown(self, budget_s)
+
+    def frozen(self) -> WiskiPosterior:
+        """For who asks for variances alone, as planners do: of now, with the mean of the newest refresh; no solve."""
+        self._need_data()
+        new = WiskiPosterior.of(self.theta, self.scaling, self.noise_variance, self.grid, self.points)
+        old = self.base
+        mean = ("spacing", "shift", "low", "u", "held", "p", "f")
+        return new if old is None else replace(new, **{name: getattr(old, name) for name in mean})
+
+    def kernel_grid(self) -> KernelGrid:
+        """K_uu on the present box."""
         grid, t = self.grid, self.theta
         key = (t.kernel_name, t.lengthscale, t.signal, grid.spacing, grid.shape)
         if self._kernel is None or self._kernel[0] != key:
             self._kernel = key, KernelGrid(t.kernel(), grid.spacing, grid.shape, self.device)
-        solution = solve_mean(grid, t.kernel(), self._kernel[1], feature_prior(t, self.device), self.start_f,
-                              self.tolerance, iterations)
+        return self._kernel[1]
+
+    @torch.no_grad()
+    def _solution(self, iterations: int = 3000) -> Refresh:
+        """Solved at once."""
+        refresh = Refresh.of(self, iterations)
+        solution = refresh.solve.run()
         self.iterations, self.residual = solution.iterations, solution.residual
-        return solution
+        return refresh
 
     @property
     def noise_variance(self) -> float:
         """Of a new measurement, inner units."""
         return self.theta.noise**2 + (float(self.memory.extra.mean()) if len(self.memory) else 0.0)
 
-    def _frozen(self, solution: Solution) -> WiskiPosterior:
-        return WiskiPosterior.of(self.theta, self.scaling, self.noise_variance, self.grid, self.points, solution)
-
-    @torch.no_grad()
-    def _solve(self) -> tuple[WiskiPosterior, Solution]:
-        solution = self._solution()
-        return self._frozen(solution), solution
-
     def refresh(self) -> None:
         """Solve now; later solves start from here."""
-        self._take(self._solution())
-
-    def _take(self, solution: Solution) -> None:
-        """Later solves start from here; where it is good enough, it is what the map says."""
-        self.grid.start.copy_(solution.p)
-        self.start_f = solution.f
-        if solution.residual <= 1.1 * self.tolerance:
-            self.base, self.lag, self._posterior = self._frozen(solution), 0, None
-            self.features = solution.f, self.base.covariance_f, self.samples
-
-    @property
-    def _slice_cost(self) -> float:
-        """Points of the torus (the box and about ten lengthscales), times iterations."""
-        reach = 10.0 * self.theta.lengthscale / self.grid.spacing
-        return (_SLICE + _SETUP) * (self.grid.shape[0] + reach) * (self.grid.shape[1] + reach)
+        take(self, self._solution())
 
     def changed(self, features: bool = True) -> None:
-        """All of the map may have: the last refresh says nothing any more, nor do the features' weights."""
-        self.base, self._posterior, self.epoch = None, None, self.epoch + 1
-        if features:
-            self.features = None
+        """All of the map may have: the last refresh says too little, unless features, no more do their weights."""
+        self._posterior, self.epoch = None, self.epoch + 1
+        if features:  # what is on its way would not help either
+            self.features, self.ahead, self._drawing = None, None, None
 
     # --- one neighbourhood, without a solve -----------------------------------------------------------------------
     @torch.no_grad()
@@ -235,9 +238,9 @@ class Wiski(ScaledMap):
     # --- work ahead -----------------------------------------------------------------------------------------------
     @torch.no_grad()
     def refine(self, budget_s: float = float("inf")) -> bool:
-        """Hyper-parameter steps that are owed, their adoption, slices of a refresh that samples have paid for.
+        """Hyper-parameter steps that are owed, their adoption, steps of a refresh that samples have paid for.
 
-        True: there is more that is paid for. A refresh may take several calls, each going on from the last.
+        True: there is more that is paid for. A refresh takes many calls, each going on where the last one stopped.
         """
         if self.grid is None:
             return False
@@ -251,13 +254,7 @@ class Wiski(ScaledMap):
         if learner is not None and learner.owed >= 1.0:
             return True
         self._learn_features()
-        cost = self._slice_cost
-        while self.samples and self.due and self.credit >= cost:
-            if perf_counter() >= end:
-                return True
-            self.credit -= cost
-            self._take(self._solution(_SLICE))
-        return False
+        return ahead(self, end - perf_counter())
 
     @torch.no_grad()
     def adopt(self, theta: Theta) -> bool:

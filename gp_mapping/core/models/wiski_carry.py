@@ -18,6 +18,7 @@ from gp_mapping.core.grids.sites import OFFSETS, GridSites
 from gp_mapping.core.hyper import Theta
 from gp_mapping.core.models.carry import check_alike
 from gp_mapping.core.models.wiski_posterior import WiskiPosterior
+from gp_mapping.core.models.wiski_refresh import Refresh
 from gp_mapping.core.scaling import Scaling
 
 __all__ = ["fantasize", "forget_near", "load", "merge", "respace", "save", "to_theta"]
@@ -95,6 +96,7 @@ def duplicate(model):
     new.generator = torch.Generator()
     new.generator.set_state(model.generator.get_state())
     new.learner, new._posterior = copy.deepcopy(model.learner), None
+    new.ahead, new._drawing, new._shown = None, None, None
     return new
 
 
@@ -112,7 +114,7 @@ def fantasize(model, x: Tensor):
         raise ValueError(f"a fantasy so far away needs {shape[0] * shape[1]} nodes, more than max_grid_nodes "
                          f"{model.max_nodes}")
     if before is model.base and model.lag:
-        before = model._solve()[0]  # a fantasy extends what is known now
+        before = model._solution().result()[0]  # a fantasy extends what is known now
     # its solution is where the copy's solver starts, and ends
     new.grid.start.zero_()
     new.grid.start[before.held] = before.p
@@ -246,6 +248,9 @@ def save(model) -> dict:
                   "grid": model.grid.state_dict(), "memory": model.memory.state_dict(),
                   "points": {k: v.clone() for k, v in model.points.items()}, "start_f": model.start_f.clone(),
                   "base": None if model.base is None else model.base.state_dict(),
+                  "base_is_new": model.base_epoch == model.epoch,
+                  "ahead": None if model.ahead is None else model.ahead.state_dict(),
+                  "ahead_is_new": model.ahead is not None and model.ahead.epoch == model.epoch,
                   "features": None if model.features is None else list(model.features)}
     return state
 
@@ -260,11 +265,12 @@ def load(model, state: dict) -> None:
                 raise ValueError(f"{name} is {state[name]} in the state and {getattr(model, name)} in this map")
         device = model.device
         parts = {"theta": Theta(**state["theta"]), "scaling": None, "grid": None, "memory": None, "points": {},
-                 "start_f": None, "base": None, "features": None}
+                 "start_f": None, "base": None, "features": None, "ahead": None, "epoch": model.epoch + 1,
+                 "base_epoch": 0}
         parts |= {name: state[name] for name in _SAVED}
         if state["grid"] is not None:
             origin = state["origin"].to(device, copy=True)
-            base, features = state["base"], state["features"]
+            base, features, ahead = state["base"], state["features"], state["ahead"]
             if features is not None:
                 features = (*(part.to(device, copy=True) for part in features[:2]), int(features[2]))
             parts |= {"scaling": Scaling(origin, state["centre"].to(device, copy=True), state["scale"]),
@@ -273,6 +279,9 @@ def load(model, state: dict) -> None:
                       "points": {k: v.to(device, copy=True) for k, v in state["points"].items()},
                       "start_f": state["start_f"].to(device, copy=True), "features": features,
                       "base": None if base is None else WiskiPosterior.from_state_dict(copy.deepcopy(base), device)}
+            parts["base_epoch"] = model.epoch + bool(state["base_is_new"])
+            if ahead is not None:
+                parts["ahead"] = Refresh.from_state_dict(ahead, model.epoch + bool(state["ahead_is_new"]), device)
         generator, learner = torch.Generator(), copy.deepcopy(model.learner)
         generator.set_state(state["generator"])
         if learner is not None and state["learner"] is not None:
@@ -280,4 +289,4 @@ def load(model, state: dict) -> None:
     except (KeyError, TypeError, RuntimeError, AttributeError) as error:
         raise ValueError(f"not a state of a WISKI map: {type(error).__name__}: {error}") from error
     model.__dict__.update(parts | {"generator": generator, "learner": learner, "_posterior": None,
-                                   "epoch": model.epoch + 1})
+                                   "_drawing": None, "_shown": None})

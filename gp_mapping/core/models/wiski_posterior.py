@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -31,7 +31,8 @@ class WiskiPosterior:
     """mean = w(x)ᵀu + φᵀf (Stanton et al. 2021, eq. 9, with features); variance: see grids/windows.py.
 
     spacing (m), shift (2,), low: the lattice's box.  u (C, H, W), held (n,) and p (n, C): nodes that samples touch and
-    their representer weights, u = K p.  f (3, C).  lumps, covariance Σ (3, 3).  noise_variance: of a measurement.
+    their representer weights, u = K p; none before it is solved.  f (3, C).  lumps, covariance Σ (3, 3).  scatter:
+    (3, 3) of the headings within lumps.  noise_variance: of a measurement.
     """
 
     theta: Theta
@@ -46,12 +47,13 @@ class WiskiPosterior:
     f: Tensor
     lumps: Lumps
     covariance_f: Tensor
+    scatter: Tensor
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
-    def of(theta: Theta, scaling: Scaling, noise_variance: float, grid: GridSites, points: dict[str, Tensor],
-           solution: Solution) -> "WiskiPosterior":
-        """From the sums and their solution. points: x (K, 2), beta (K,) that the lumps lack (fantasies)."""
+    def of(theta: Theta, scaling: Scaling, noise_variance: float, grid: GridSites,
+           points: dict[str, Tensor]) -> "WiskiPosterior":
+        """From the sums, without a mean yet. points: x (K, 2), beta (K,) that the lumps lack (fantasies)."""
         # the slope's prior variance is about s²/ℓ²; a lump's spread that says less than a fiftieth of that is left out
         x, heading, mass = grid.split(0.02 * (theta.lengthscale / theta.signal) ** 2)
         prior, kernel = feature_prior(theta, grid.device), theta.kernel()
@@ -64,10 +66,25 @@ class WiskiPosterior:
             x, mass = torch.cat([x, points["x"]]), torch.cat([mass, points["beta"]])
             heading = torch.cat([heading, torch.zeros_like(points["x"])])
         lumps = Lumps.of(x, heading, mass, theta.lengthscale)
-        held = (solution.p != 0).any(1).nonzero()[:, 0]
-        return WiskiPosterior(theta, scaling, noise_variance, grid.spacing, grid.shift, grid.low, solution.u, held,
-                              solution.p[held], solution.f, lumps,
-                              feature_covariance(kernel, lumps, scatter, prior, theta.lengthscale))
+        none = mass.new_zeros((grid.channels, 0, 0))
+        return WiskiPosterior(theta, scaling, noise_variance, grid.spacing, grid.shift, grid.low, none,
+                              torch.zeros(0, dtype=torch.long, device=grid.device), mass.new_zeros((0, grid.channels)),
+                              mass.new_zeros((len(prior), grid.channels)), lumps,
+                              feature_covariance(kernel, lumps, scatter, prior, theta.lengthscale), scatter)
+
+    def fantasize(self, x: Tensor) -> "WiskiPosterior":
+        """With its own mean at x (N, 2) in metres as data: the mean stays, the variance shrinks; no solve."""
+        old, x = self.lumps, self.scaling.inner_x(x)
+        one = torch.full_like(x[:, 0], 1.0 / self.noise_variance)
+        lumps = Lumps.of(torch.cat([old.x, x]), torch.cat([old.heading, torch.zeros_like(x)]),
+                         torch.cat([old.mass, one]), self.theta.lengthscale)
+        prior, ell = feature_prior(self.theta, x.device), self.theta.lengthscale
+        covariance = feature_covariance(self.theta.kernel(), lumps, self.scatter, prior, ell)
+        return replace(self, lumps=lumps, covariance_f=covariance, _cache={})
+
+    def solved(self, solution: Solution, held: Tensor) -> "WiskiPosterior":
+        """The same with its mean; held (n,): flat numbers of the solution's nodes."""
+        return replace(self, u=solution.u, held=held, p=solution.p, f=solution.f)
 
     # --- mean -----------------------------------------------------------------------------------------------------
     def _features(self, x: Tensor, heading: Tensor | None) -> Tensor:
@@ -77,7 +94,9 @@ class WiskiPosterior:
         return torch.cat([torch.ones_like(heading[:, :1]), heading], 1)
 
     def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """(N, C) at standardised x (N, 2); differentiable in x."""
+        """(N, C) at standardised x (N, 2); differentiable in x. Before it is solved, what the prior says."""
+        if not self.u.numel():
+            return self._features(x, heading) @ self.f
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
         steps = torch.arange(4, device=x.device)
         rows = corner[:, :1] + steps - self.low[0]
@@ -174,12 +193,14 @@ class WiskiPosterior:
                 "shift": self.shift.clone(), "low": list(self.low), "u": self.u.clone(), "held": self.held.clone(),
                 "p": self.p.clone(), "f": self.f.clone(), "x": lumps.x.clone(), "heading": lumps.heading.clone(),
                 "mass": lumps.mass.clone(), "code": lumps.code.clone(), "side": lumps.side,
-                "covariance": self.covariance_f.clone(), "origin": self.scaling.origin.clone(),
-                "centre": self.scaling.centre.clone(), "scale": self.scaling.scale}
+                "scatter": self.scatter.clone(), "covariance": self.covariance_f.clone(),
+                "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
+                "scale": self.scaling.scale}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiPosterior":
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
         return WiskiPosterior(Theta(**s["theta"]), Scaling(s["origin"], s["centre"], s["scale"]), s["noise_variance"],
                               s["spacing"], s["shift"], tuple(s["low"]), s["u"], s["held"], s["p"], s["f"],
-                              Lumps(s["x"], s["heading"], s["mass"], s["code"], s["side"]), s["covariance"])
+                              Lumps(s["x"], s["heading"], s["mass"], s["code"], s["side"]), s["covariance"],
+                              s["scatter"])
