@@ -1,4 +1,7 @@
-"""`python -m benchmark all --output DIR [--document FILE] [--quick]`: measure, print and store tables."""
+"""`python -m benchmark all --output DIR [--document FILE] [--quick]`: measure, print and store tables.
+
+A part is a module with `run(quick, where)`, or with TABLES, names of what it makes, and `run(quick, where, only)`.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,40 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "render": "512 × 512 mean and standard deviation, in full and after a batch",
          "honesty": "simulated robots with known faults, coverage at every level, changes, gross errors",
          "wiski": "the matrix-free WISKI: update, refresh, errors, protocol P",
-         "models": "every model and the baselines in one table, into docs/models.md (not in all)",
-         "live": "processor time that a 100 Hz sensor and a 10 Hz map take of a core"}
+         "live": "processor time that a 100 Hz sensor and a 10 Hz map take of a core",
+         "models": "every model and the baselines in one table, into docs/models.md",
+         "classification": "classes, counts and gross errors: Mammographic, and drawn data",
+         "vector_field": "three axes of protocol P: curl_free against three independent maps",
+         "anytime": "the anytime family: live, and time and predictive efficiency of its stochastic fit",
+         "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes"}
+APART = ("models", "classification", "vector_field", "anytime", "solve_gp")  # of single models: for docs/models.md
 
 
 def parser() -> argparse.ArgumentParser:
     """What may be asked for."""
     new = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__,
                                   formatter_class=argparse.RawDescriptionHelpFormatter,
-                                  epilog="\n".join(f"{k:10}{v}" for k, v in PARTS.items()))
+                                  epilog="\n".join(f"{k:16}{v}{' (not in all)' * (k in APART)}"
+                                                   for k, v in PARTS.items()))
     new.add_argument("part", choices=[*PARTS, "all", "report"], help="report: write --document from stored JSON")
     new.add_argument("--output", type=Path, default=Path("out/benchmark"), metavar="DIR", help="for JSON and tables")
     new.add_argument("--document", type=Path, metavar="FILE", help="also write the page of all stored parts there")
-    new.add_argument("--only", metavar="NAMES", help="models: these rows, by commas")
+    new.add_argument("--only", metavar="NAMES", help="by commas: these rows of models, these tables of a part "
+                     "that is not in all")
     new.add_argument("--what", metavar="PARTS", help="models: of protocol,leave_one_out,mammographic,cost")
     new.add_argument("--full", action="store_true", help="models: leave one out for the slow ones, too")
     new.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
     return new
+
+
+def _only(module, given: str | None) -> list[tuple[str, ...]]:
+    """The argument `only` of a part that has TABLES, as a list of it or of nothing. ValueError for other names."""
+    tables = getattr(module, "TABLES", ())
+    names = tuple(given.split(",")) if given else tables
+    unknown = [name for name in names if name not in tables]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not one of {', '.join(tables) or 'its tables: it has no --only'}")
+    return [names] if tables else []
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,19 +60,23 @@ def main(arguments: list[str] | None = None) -> int:
     import torch
 
     from benchmark.recordings import RecordingsAbsent
-    from benchmark.tables import document, load_parts, save_part
+    from benchmark.tables import document, goals_table, load_parts, save_part
     from benchmark.timing import environment
 
     torch.set_num_threads(1)
     if args.part == "models":
         return importlib.import_module("benchmark.models").main(args)
-    every = [name for name in PARTS if name != "models"]
+    every = [name for name in PARTS if name not in APART]
     names = every if args.part == "all" else [] if args.part == "report" else [args.part]
     absent = False
     for name in names:
         where, start, busy = environment(args.quick), time.perf_counter(), time.process_time()
+        module = importlib.import_module(f"benchmark.{name}")
         try:
-            part = importlib.import_module(f"benchmark.{name}").run(args.quick, where)
+            part = module.run(args.quick, where, *_only(module, args.only))
+        except ValueError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return 2
         except RecordingsAbsent as error:
             print(f"{name}: {error}", file=sys.stderr)
             absent = True
@@ -61,6 +85,10 @@ def main(arguments: list[str] | None = None) -> int:
                   "processor_seconds": time.process_time() - busy}
         save_part(part, args.output)
         print(part.markdown(), flush=True)
+        if name in APART and part.goals and not args.quick:
+            print(goals_table([part]).markdown())
+    if args.part in APART:
+        return 2 if absent else 0
     parts = load_parts(args.output)
     if not parts:
         print(f"{args.output}: nothing is stored here yet; run `python -m benchmark all --output {args.output}`",

@@ -1,4 +1,4 @@
-"""The anytime family: `python -m benchmark.anytime [--quick] [--only live|recordings|survey]`.
+"""The anytime family: `python -m benchmark anytime [--quick] [--only live,recordings,survey]`.
 
 live: each member on protocol P as a robot would run it, everything learned online.  recordings, survey: time and
 predictive efficiency of the stochastic fit (Hoang et al. 2015, sec. 5): TE = time of the batch model / time of t steps,
@@ -7,8 +7,6 @@ PE = RMSE of the batch model / RMSE after t steps. Processor time on one thread.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
 
@@ -18,8 +16,7 @@ from benchmark import worlds
 from benchmark.batch import kmeans_inputs
 from benchmark.honesty_recordings import mapped
 from benchmark.protocol import LENGTHSCALE, NOISE, SIGNAL, TEST, TRAIN, columns, evaluate, positions, row, trials
-from benchmark.recordings import RecordingsAbsent
-from benchmark.tables import Table
+from benchmark.tables import Part, Table
 from benchmark.timing import timed
 from gp_mapping.commands.metrics import score
 from gp_mapping.core.inducing import greedy_inputs
@@ -28,6 +25,9 @@ from gp_mapping.core.models.anytime_fit import AnytimeFit
 from gp_mapping.core.theta import Theta
 from gp_mapping.core.types import Samples
 
+__all__ = ["TABLES", "run"]
+
+TABLES = ("live", "recordings", "survey")
 UNIT = 1e-6
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200)
 SEEDS = (0, 1, 2)
@@ -112,21 +112,7 @@ def survey(quick: bool) -> Table:
     return efficiency(title, theta, train, test, z, 0.25, 0.3, 400, quick)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs")
-    parser.add_argument("--only", choices=("live", "recordings", "survey"))
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for name, part in (("live", live), ("recordings", recordings), ("survey", survey)):
-        if args.only in (None, name):
-            try:
-                print(part(args.quick).markdown(), flush=True)
-            except RecordingsAbsent as error:
-                say(str(error))
-    return 0
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    sys.exit(main())
+def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
+    """RecordingsAbsent where live or recordings are wanted and there are none."""
+    made = {"live": live, "recordings": recordings, "survey": survey}
+    return Part("anytime", [], [made[name](quick) for name in only], where)

@@ -43,7 +43,7 @@ def main(args) -> int:
     for name in wanted:
         row = ROWS[name]
         for part in what:
-            if part == "mammographic" and not row.bernoulli:
+            if (part == "mammographic" and not row.bernoulli) or (part == "cost" and not row.costs):
                 continue
             if part == "leave_one_out" and not (row.left_out_by_default or args.full or (args.only and args.what)):
                 continue

@@ -1,12 +1,11 @@
 """SOLVE-GP's claim on streaming maps: near an SVGP with M + M₂ inputs for about twice the cost of one with M?
 
-`python -m benchmark.solve_gp [--quick] [--large]` prints the tables of docs/models.md. One thread, processor time.
+`python -m benchmark solve_gp [--quick] [--only recordings,survey,large]` prints the tables of docs/models.md. One
+thread, processor time.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from dataclasses import replace
 from functools import partial
@@ -16,8 +15,7 @@ import torch
 
 from benchmark import worlds
 from benchmark.protocol import LENGTHSCALE, NOISE, SIGNAL, TEST, TRAIN, trials
-from benchmark.recordings import RecordingsAbsent
-from benchmark.tables import Table
+from benchmark.tables import Part, Table
 from benchmark.timing import median, paired, timed
 from gp_mapping.core.hyper import Theta
 from gp_mapping.core.linalg import cholesky
@@ -26,10 +24,14 @@ from gp_mapping.core.models.solve_gp import SolveGP
 from gp_mapping.core.models.solve_gp_mean import solve_blocks
 from gp_mapping.core.types import Samples
 
+__all__ = ["TABLES", "run"]
+
+TABLES = ("recordings", "survey", "large")
 UNIT = 1e-6  # T
 GRID = 64  # cells along each side of the grid that is timed
-SIZES = ((100, 0), (100, 100), (200, 0), (200, 200), (400, 0), (400, 400), (800, 0))
-UNEVEN, LARGE = ((100, 700),), ((800, 800), (1600, 0))
+SIZES = ((100, 0), (100, 100), (200, 0), (100, 200), (200, 100), (200, 200), (100, 400), (400, 0), (200, 400),
+         (400, 200), (400, 400), (100, 700), (800, 0))
+LARGE = ((400, 800), (800, 400), (800, 800), (1600, 0))
 
 
 def say(text: str) -> None:
@@ -123,10 +125,10 @@ def protocol_p(quick: bool) -> list[Table]:
     batches = [part[i: i + 4] for part in cells for i in range(0, len(part), 4)]
     test = trials((TEST,), quick)[0]
     return table("Protocol P: trials 1, 2, 3, 5 in batches of 100 samples, averaged to 4 cells; tested on 4", theta,
-                 batches, test[::5], NOISE, 0.002, SIZES[:4] if quick else SIZES + UNEVEN)
+                 batches, test[::5], NOISE, 0.002, SIZES[:4] if quick else SIZES)
 
 
-def survey(quick: bool, large: bool = False) -> list[Table]:
+def survey(quick: bool, sizes=SIZES) -> list[Table]:
     """300 000 samples on lanes 0.1 m apart over 8 m × 8 m, averaged by 40 into cells."""
     count, side, average = (30_000, 2.5, 40) if quick else (300_000, 8.0, 40)
     field, g = worlds.RandomField(3), torch.Generator().manual_seed(4)
@@ -141,26 +143,10 @@ def survey(quick: bool, large: bool = False) -> list[Table]:
     batches = [cells[i: i + 100] for i in range(0, len(cells), 100)]
     theta = Theta(worlds.LENGTHSCALE, 12.0, 0.15, 20.0)
     return table(f"Survey: {count} samples over {side:g} m × {side:g} m in batches of 100 cells", theta, batches, test,
-                 0.25, 0.005, SIZES[:4] if quick else SIZES + LARGE * large)
+                 0.25, 0.005, sizes[:2] if quick else sizes)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--large", action="store_true", help="the survey with 800 + 800 and 1600 inputs too")
-    parser.add_argument("--only", choices=("recordings", "survey"))
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for name, part in (("recordings", protocol_p), ("survey", partial(survey, large=args.large))):
-        if args.only in (None, name):
-            try:
-                for made in part(args.quick):
-                    print(made.markdown(), flush=True)
-            except RecordingsAbsent as error:
-                say(str(error))
-    return 0
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    sys.exit(main())
+def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
+    """large: sizes of the survey that take minutes each. RecordingsAbsent where they are wanted and not here."""
+    made = {"recordings": protocol_p, "survey": survey, "large": partial(survey, sizes=LARGE)}
+    return Part("solve_gp", [], [table for name in only for table in made[name](quick)], where)

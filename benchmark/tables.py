@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-__all__ = ["Goal", "Part", "Table", "document", "load_parts", "save_part"]
+__all__ = ["Goal", "Part", "Table", "document", "goals_table", "load_parts", "save_part"]
 
 ORDER = ("accuracy", "cost", "render", "live", "honesty", "wiski")
 
@@ -102,13 +102,19 @@ def load_parts(folder: Path) -> list[Part]:
     return parts
 
 
-def document(parts: list[Part]) -> str:
-    """All parts as one Markdown page, the goals first."""
+def goals_table(parts: list[Part]) -> Table:
+    """The goals of all parts that were not quick."""
     goals = Table("Numbers to reach", [("", ""), ("measured", ""), ("goal", ""), ("met", "")])
     for goal in (g for part in parts if not part.environment["quick"] for g in part.goals):
         digits = 3 if goal.value == 0 else max(0, 2 - math.floor(math.log10(abs(goal.value))))
         measured = f"{goal.value:.{digits}f} {goal.unit}".strip()
         goals.add(goal.name, measured, goal.text, "yes" if goal.met else "**no**")
+    return goals
+
+
+def document(parts: list[Part]) -> str:
+    """All parts as one Markdown page, the goals first."""
+    goals = goals_table(parts)
     name, page = ("honesty", "honesty") if [p.name for p in parts] == ["honesty"] else ("all", "benchmarks")
     head = ["# Honest intervals" if name == "honesty" else "# Benchmarks", "",
             f"Written by `python -m benchmark {name} --document docs/{page}.md` (or `gp-mapping bench {name} …`) from "

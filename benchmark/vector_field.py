@@ -1,14 +1,13 @@
 """All three axes of protocol P: one curl-free map against three independent ones, paired on the same held-out samples.
 
-`python -m benchmark.vector_field [--quick]` prints the tables of docs/models.md. Everything is learned online, from the
-default start, through MapSession; of the independent maps every one learns its own θ, time offset and heading term.
+`python -m benchmark vector_field [--quick] [--only off,learned,axle]` prints the table of docs/models.md. Everything is
+learned online, from the default start, through MapSession; of the independent maps every one learns its own θ, time
+offset and heading term. off: no time offset and no heading; learned: both; axle: with the headings of the path, too.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 import sys
 import time
 from dataclasses import replace
@@ -16,20 +15,23 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from benchmark.models_rows import AXLE
 from benchmark.protocol import TEST, TRAIN, stream
-from benchmark.recordings import RecordingsAbsent, recordings_folder
+from benchmark.recordings import recordings_folder
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.core.types import Samples
 from gp_mapping.magnetic_csv import read_trial
-from gp_mapping.mapping.vector import norm
+from gp_mapping.mapping.vector import excess, norm
 
-__all__ = ["run"]
+__all__ = ["TABLES", "run"]
 
+TABLES = ("off", "learned", "axle")
 UNIT = 1e-6  # T
+EVERY = 5  # of the training samples one of so many: ten a second
 THINNED = 5  # every fifth held-out sample, 10 a second
 SETTINGS = {"harmonic": {"model": "curl_free"}, "single": {},
             "free": {"model": "curl_free", "potential": "free", "kernel": "rbf"}}
-PLAIN = {"heading_stddev": 0.0, "learn_time_offset": False}
+ROBOTS = {"off": {"heading_stddev": 0.0, "learn_time_offset": False}, "learned": {}, "axle": {"axle_distance": AXLE}}
 
 
 def trial(number: int, most: int | None, every: int = 1) -> Samples:
@@ -42,12 +44,17 @@ def component(samples: Samples, c: int) -> Samples:
     return replace(samples, y=samples.y[:, c: c + 1])
 
 
-def predict(sessions: list, x, velocity) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, latent variance and noise variance, (N, 3) each, µT."""
-    parts = [s.predict(x, velocity) for s in sessions]
-    mean, variance = (torch.cat([getattr(p, k) for p in parts], 1) for k in ("mean", "variance"))
-    noise = torch.cat([p.noise_variance.expand_as(p.mean) for p in parts], 1)
-    return mean.numpy() / UNIT, variance.numpy() / UNIT**2, noise.numpy() / UNIT**2
+def predict(sessions: list, samples: Samples) -> tuple[np.ndarray, ...]:
+    """Measured, as the map sees it, mean, latent variance, noise variance, (n, 3) each; mean and latent stddev of the
+    norm, (n,); µT, at every THINNED-th sample of a pass."""
+    whole = [s.as_seen(samples if len(sessions) == 1 else component(samples, c)) for c, s in enumerate(sessions)]
+    some, speed = [w[::THINNED] for w in whole], velocities(samples)[::THINNED]
+    parts = [s.predict(w.x, speed, w.heading) for s, w in zip(sessions, some)]
+    mean, variance = (torch.cat([getattr(p, k) for p in parts], 1).numpy() for k in ("mean", "variance"))
+    noise = torch.cat([p.noise_variance.expand_as(p.mean) for p in parts], 1).numpy()
+    far, spread = norm(mean.T, variance.T, excess(parts[0]) if len(parts) == 1 else 0.0)
+    y = torch.cat([w.y for w in some], 1).numpy()
+    return y / UNIT, mean / UNIT, variance / UNIT**2, noise / UNIT**2, far / UNIT, spread / UNIT
 
 
 def scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[float, float, float]:
@@ -65,30 +72,24 @@ def velocities(samples: Samples) -> torch.Tensor:
     return (x[ahead] - x[behind]) / (t[ahead] - t[behind])[:, None]
 
 
-def protocol_p(quick: bool, every: int, robots) -> tuple[Table, list[Goal]]:
+def protocol_p(quick: bool, robots) -> tuple[Table, list[Goal]]:
     """Trials 1, 2, 3, 5 in time order, test on 4."""
     most = 1200 if quick else None
-    train, test = [trial(k, most, every) for k in TRAIN], trial(TEST, most)
-    speed, some = velocities(test)[::THINNED], test[::THINNED]
-    truth, length = some.y.numpy() / UNIT, some.y.norm(dim=1).numpy() / UNIT
+    train, test = [trial(k, most, EVERY) for k in TRAIN], trial(TEST, most)
     table = Table("Protocol P, three axes, everything learned online", [
         ("map", ""), ("time offset, heading", ""), ("M", "d"), ("RMSE µT", ".3f"), ("NLPD", ".3f"), ("in 95 %", ".3f"),
         ("RMSE x", ".2f"), ("y", ".2f"), ("z", ".2f"), ("RMSE of the norm", ".3f"), ("in 95 %", ".3f"), ("s", ".0f")])
     found = {}
     for robot in robots:
-        extra = {"off": PLAIN, "learned": {}}[robot]
+        extra = ROBOTS[robot]
         for name, settings in SETTINGS.items():
             start = time.perf_counter()
             channels = range(3) if name == "single" else [slice(None)]
             streams = [train if name != "single" else [component(t, c) for t in train] for c in channels]
             sessions = [stream(s, **settings | extra) for s in streams]
             seconds = time.perf_counter() - start
-            mean, variance, noise = predict(sessions, some.x, speed)
-            if name == "single":
-                far, spread = norm(mean.T, variance.T)
-            else:
-                p = sessions[0].map.norm(some.x)
-                far, spread = (v[:, 0].numpy() / UNIT for v in (p.mean, p.stddev))
+            truth, mean, variance, noise, far, spread = predict(sessions, test)
+            length = np.linalg.norm(truth, axis=1)
             unit = mean / np.linalg.norm(mean, axis=1, keepdims=True)
             total = np.sqrt(spread**2 + (unit**2 * noise).sum(1))
             found[robot, name] = scores(truth, mean, variance + noise)
@@ -103,39 +104,16 @@ def protocol_p(quick: bool, every: int, robots) -> tuple[Table, list[Goal]]:
     goals = []
     for robot in robots:
         one, three = found[robot, "harmonic"], found[robot, "single"]
-        with_robot = f"offset and heading {robot}"
+        with_robot = {"axle": "with headings of the path"}.get(robot, f"offset and heading {robot}")
         goals += [Goal(f"curl_free / independent RMSE, {with_robot}", one[0] / three[0], high=0.85),
                   Goal(f"nats gained, {with_robot}", three[1] - one[1], low=0.3),
                   Goal(f"curl_free in 95 %, {with_robot}", one[2], 0.90, 0.97)]
     table.notes = [f"Every {THINNED}th held-out sample; mean over components. M: of the three together, or places "
-                   "with an inducing variable. The norm: to second order for curl_free, to first for the others."]
+                   "with an inducing variable. The norm to first order."]
     return table, goals
 
 
-def run(quick: bool, environment: dict, every: int = 1, robots=("off", "learned")) -> Part:
+def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     """RecordingsAbsent where there is nothing to run on."""
-    table, goals = protocol_p(quick, every, robots)
-    return Part("vector_field", goals, [table], environment)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmark.vector_field", description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--every", type=int, default=1, help="of the training samples only every so many")
-    parser.add_argument("--robot", choices=("off", "learned"), help="time offset and heading term; both if not given")
-    args = parser.parse_args(arguments)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    torch.set_num_threads(1)
-    try:
-        part = run(args.quick, {}, args.every, (args.robot,) if args.robot else ("off", "learned"))
-    except RecordingsAbsent as error:
-        print(f"vector_field: {error}", file=sys.stderr)
-        return 2
-    print("\n".join(table.markdown() for table in part.tables))
-    for goal in part.goals:
-        print(f"{goal.name}: {goal.value:.3f}, goal {goal.text}: {'met' if goal.met else 'NOT met'}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    table, goals = protocol_p(quick, only)
+    return Part("vector_field", goals, [table], where)

@@ -1,5 +1,7 @@
 """The benchmark runs, stores what it measured, and writes its page from what is stored."""
 
+import importlib
+import inspect
 import json
 import math
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from benchmark import batch, cost, protocol, tables, timing
-from benchmark.__main__ import main
+from benchmark.__main__ import APART, PARTS, main
 from benchmark.recordings import RecordingsAbsent, recordings_folder
 from gp_mapping import Samples, create_map
 
@@ -29,6 +31,20 @@ def test_quick_cost_prints_stores_and_writes(tmp_path, capsys):
     assert main(["report", "--output", str(tmp_path), "--document", str(page)]) == 0
     assert all(f"### {title}" in page.read_text() for title in titles)
     assert "Numbers to reach" not in page.read_text(), "a quick run is not to be judged"
+
+
+def test_parts_of_single_models_are_parts_like_the_others(tmp_path, capsys):
+    for name in APART:
+        module = importlib.import_module(f"benchmark.{name}")
+        assert name in PARTS and (name == "models" or (list(inspect.signature(module.run).parameters)[:3] == [
+            "quick", "where", "only"] and module.TABLES == inspect.signature(module.run).parameters["only"].default))
+    assert main(["classification", "--quick", "--only", "counts", "--output", str(tmp_path)]) == 0
+    stored = json.loads((tmp_path / "classification.json").read_text())
+    assert len(stored["tables"]) == 1 and "### Counts and three classes" in capsys.readouterr().out
+    assert not (tmp_path / "benchmarks.md").exists(), "its tables belong into docs/models.md"
+    for part, words in (("classification", "classes, gross_errors, counts"), ("live", "it has no --only")):
+        assert main([part, "--quick", "--only", "krige", "--output", str(tmp_path)]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_absent_recordings_are_said(tmp_path, capsys, monkeypatch):

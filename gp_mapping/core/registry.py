@@ -18,6 +18,7 @@ from gp_mapping.core.models.dual_svgp import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp import SolveGP
 from gp_mapping.core.models.wiski import Wiski
+from gp_mapping.core.models.wiski_published import PublishedWiski
 from gp_mapping.core.vector_theta import VectorTheta
 
 __all__ = ["build_map", "create_map", "model_names"]
@@ -40,9 +41,12 @@ def _solve_gp(settings: MapSettings, theta: Theta, learner, extra: dict) -> Solv
 
 
 def _wiski(settings: MapSettings, theta: Theta, learner, extra: dict) -> Wiski:
-    return Wiski(theta, density=settings.grid_density, max_nodes=settings.max_grid_nodes, learner=learner,
-                 refresh_samples=settings.refresh_samples, memory_size=settings.memory_size, seed=settings.seed,
-                 scale=settings.field_scale, device=settings.device, **extra)
+    dense = settings.wiski_form == "dense"
+    return (PublishedWiski if dense else Wiski)(
+        theta, density=settings.grid_density, max_nodes=settings.max_grid_nodes, learner=learner,
+        refresh_samples=settings.refresh_samples, memory_size=settings.memory_size, seed=settings.seed,
+        scale=settings.field_scale, device=settings.device, **({"rank": settings.max_inducing} if dense else {}),
+        **extra)
 
 
 def _anytime(settings: MapSettings, theta: Theta, learner, extra: dict) -> AnytimeMap:

@@ -126,6 +126,7 @@ class Wiski(ScaledMap):
         beta = 1.0 / self.noise(values["noise"], values["extra"], self.theta)
         lam = beta[:, None] * values["y"]
         self.grid.add(places, values["heading"], beta, lam)
+        self._added(places, values["heading"], beta)
         values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta)}
         if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
             self.rest_empty = False
@@ -136,6 +137,9 @@ class Wiski(ScaledMap):
         if self.learner is not None:
             self.learner.owe(count)
         return self._report(count, self.epoch != epoch)
+
+    def _added(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
+        """For another form of the same map (wiski_published.py)."""
 
     def leverage(self, white: Tensor) -> Tensor:
         """All alike, so that the memory draws by β: a variance for each would be a solve. (K,)"""
