@@ -12,7 +12,7 @@ from gp_mapping.sim.robot import RobotSettings, lawnmower
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 from gp_mapping.sim.world import WorldSettings
 
-__all__ = ["Robot", "add_spikes", "drive", "survey"]
+__all__ = ["Robot", "add_spikes", "drive", "survey", "world_of"]
 
 NORTH, DOWN = 20e-6, 43.5e-6  # T; a sensor bias b turns |B| by b·north/|B| at the most
 
@@ -53,9 +53,14 @@ def drive(robot: Robot, world: WorldSettings, waypoints, seed: int, start: float
     return Samples(x, value, stamp=stamp, heading=np.stack([np.cos(yaw), np.sin(yaw)], 1))
 
 
+def world_of(seed: int, width: float = 5.0, depth: float = 4.0) -> WorldSettings:
+    """The room of that seed."""
+    return WorldSettings(seed=seed, width=width, depth=depth, earth_north=NORTH, earth_down=DOWN)
+
+
 def survey(robot: Robot, seed: int, width: float = 5.0, depth: float = 4.0, spacing: float = 0.5) -> list[Samples]:
     """A mapping drive, lanes both ways, and a test drive between its lanes, in the world of that seed."""
-    world = WorldSettings(seed=seed, width=width, depth=depth, earth_north=NORTH, earth_down=DOWN)
+    world = world_of(seed, width, depth)
     far = (width - 0.4, depth - 0.4)
     mapping = lawnmower(0.4, 0.4, *far, spacing, 0.8)
     test = lawnmower(0.5, 0.55, far[0] - 0.1, far[1] - 0.15, 1.1, 1.3)

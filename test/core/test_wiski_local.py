@@ -52,6 +52,20 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
     assert mean < 0.35 and sd < 0.05, (mean, sd)
 
 
+def test_raw_samples_leave_the_standard_deviation_of_the_exact_gp():
+    """Within 1 % everywhere, also beside a lane whose samples say something of the slope across it."""
+    rng = np.random.default_rng(4)
+    lanes, along = np.meshgrid(np.arange(0.0, 1.7, 0.4), np.arange(0.0, 2.0, 0.02), indexing="ij")
+    x = np.stack([along.ravel(), lanes.ravel()], 1) + np.clip(0.02 * rng.normal(size=(lanes.size, 2)), -0.008, 0.008)
+    batch = samples(x, 48 + 8 * np.sin(3 * x[:, :1]) + rng.normal(size=(len(x), 1)))
+    wiski, exact = (create_map(name, **SETTINGS) for name in ("wiski", "exact"))
+    for field in (wiski, exact):
+        feed(field, batch, 100)
+    places = torch.from_numpy(rng.uniform(0.0, 1.7, (500, 2)))
+    ratio = wiski.frozen().predict(places).stddev / exact.predict(places).stddev - 1
+    assert float(ratio.abs().max()) < 0.01 and float(ratio.square().mean().sqrt()) < 0.004
+
+
 def test_it_calibrates_as_the_exact_map_does(monkeypatch):
     """The memory keeps the samples themselves: at one θ, what is learned of the robot is the same."""
     wiski_map, exact = pair({"heading_stddev": 1e-6, "time_offset": 0.0})

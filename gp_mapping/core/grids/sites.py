@@ -190,19 +190,24 @@ class GridSites:
     def split(self, worth: float) -> tuple[Tensor, Tensor, Tensor]:
         """The same without λ; a lump whose β·(spread along its longer axis, m²) exceeds `worth` becomes two samples.
 
-        So that what a lump's samples say of the field's slope is kept. x, heading (K', 2), beta (K',).
+        Four where that along its shorter axis does: what its samples say of the field's slope is kept.
+
+        x, heading (K', 2), beta (K',).
         """
         x, heading, beta, _, second = self._moments()
         a, b, c = second[:, 0], second[:, 1], second[:, 2]
         gap = (0.25 * (a - b).square() + c.square()).sqrt()
-        spread = (0.5 * (a + b) + gap).clamp_min(0.0)
-        angle = 0.5 * torch.atan2(2 * c, a - b)
-        step = torch.stack([angle.cos(), angle.sin()], 1) * spread.sqrt()[:, None]
-        two = beta * spread > worth
-        one = ~two
-        return (torch.cat([x[one], x[two] + step[two], x[two] - step[two]]),
-                torch.cat([heading[one], heading[two], heading[two]]),
-                torch.cat([beta[one], 0.5 * beta[two], 0.5 * beta[two]]))
+        middle, angle = 0.5 * (a + b), 0.5 * torch.atan2(2 * c, a - b)
+        axis = torch.stack([angle.cos(), angle.sin()], 1)
+        across = torch.stack([-axis[:, 1], axis[:, 0]], 1)
+        long, short = (axis * (middle + gap).clamp_min(0.0).sqrt()[:, None],
+                       across * (middle - gap).clamp_min(0.0).sqrt()[:, None])
+        two, four = beta * (middle + gap) > worth, beta * (middle - gap) > worth
+        one, two = ~two, two & ~four
+        steps = torch.cat([long[four], -long[four], short[four], -short[four]]) * 2**0.5
+        return (torch.cat([x[one], x[two] + long[two], x[two] - long[two], x[four].repeat(4, 1) + steps]),
+                torch.cat([heading[one], heading[two].repeat(2, 1), heading[four].repeat(4, 1)]),
+                torch.cat([beta[one], 0.5 * beta[two].repeat(2), 0.25 * beta[four].repeat(4)]))
 
     def around(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """`samples` of the lumps whose squares meet the box low … high (2,), metres; in a time of its area alone."""

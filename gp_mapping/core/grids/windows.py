@@ -20,7 +20,7 @@ __all__ = ["Lumps", "Window", "feature_covariance", "feature_posterior", "groups
            "thinned"]
 
 _WHOLE = 700  # lumps up to which one window holds them all
-_FULL = 400  # lumps of a window; beyond, its rim is thinned
+_FULL = 600  # lumps of a window; beyond, its rim is thinned
 _MOST = 1200  # beyond, it is halved, and in the end thinned further
 _HALO = 2.0  # lengthscales
 _FEATURE_LUMPS = 1000
@@ -104,6 +104,8 @@ def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
     low, high = places.min(0).values, places.max(0).values
     near = lumps.around(low, high)
     if len(near) > _FULL:
+        near = rim_thinned(near, low, high, lengthscale, 0.125 * lengthscale)
+    if len(near) > _MOST:
         near = rim_thinned(near, low, high, 0.5 * lengthscale, 0.125 * lengthscale)
     if len(near) > _MOST:
         span, axis = (high - low).max(0)

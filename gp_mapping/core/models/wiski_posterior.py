@@ -54,8 +54,9 @@ class WiskiPosterior:
     def of(theta: Theta, scaling: Scaling, noise_variance: float, grid: GridSites,
            points: dict[str, Tensor]) -> "WiskiPosterior":
         """From the sums, without a mean yet. points: x (K, 2), beta (K,) that the lumps lack (fantasies)."""
-        # the slope's prior variance is about s²/ℓ²; a lump's spread that says less than a fiftieth of that is left out
-        x, heading, mass = grid.split(0.02 * (theta.lengthscale / theta.signal) ** 2)
+        # the slope's prior variance is about s²/ℓ²; a lump's spread that says less than a five-hundredth of that is
+        # left out: there are hundreds of lumps within a lengthscale
+        x, heading, mass = grid.split(0.002 * (theta.lengthscale / theta.signal) ** 2)
         prior, kernel = feature_prior(theta, grid.device), theta.kernel()
         phi = torch.cat([torch.ones_like(mass)[:, None], heading], 1)
         scatter = grid.features - (phi.mT * mass) @ phi
