@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from array import array
 from pathlib import Path
 
 import torch
@@ -85,15 +86,16 @@ def _measure(repeats: int) -> dict[str, list[tuple[float, float]]]:
                 raise RuntimeError("the listener did not come up")
             time.sleep(0.1)
         scalar, vector = _grid(1), _grid(3)
+        room, wide = array("B"), array("B")  # as the node keeps one
         limits = outbound.field_limits(scalar)
         return {
             "limits of mean and stddev (map's thread)": _times(lambda: outbound.field_limits(scalar), repeats),
             "OccupancyGrid filled and published": _times(lambda: grids.publish(outbound.occupancy_grid(
                 scalar, scalar.mean, limits.mean_low, limits.mean_high, header)), repeats),
             "field cloud, 800 000 points, filled and published": _times(lambda: clouds.publish(
-                outbound.field_cloud(scalar, header)), max(3, repeats // 4)),
+                outbound.field_cloud(scalar, header, room)), max(3, repeats // 4)),
             "the same with three components": _times(lambda: clouds.publish(
-                outbound.field_cloud(vector, header)), max(3, repeats // 4)),
+                outbound.field_cloud(vector, header, wide)), max(3, repeats // 4)),
         }
     finally:
         node.destroy_node()

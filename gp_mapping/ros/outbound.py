@@ -74,15 +74,18 @@ def _cells_message(grid, cells: np.ndarray, header: Header) -> OccupancyGrid:
     return out
 
 
-def cloud(points: np.ndarray, names, header: Header, dense: bool = True) -> PointCloud2:
-    """A PointCloud2 of points (N, F), float32 or float64, little-endian, a field for each column. dense: no NaN."""
+def cloud(points: np.ndarray, names, header: Header, dense: bool = True, data: array | None = None) -> PointCloud2:
+    """A PointCloud2 of points (N, F), float32 or float64, little-endian, a field for each column. dense: no NaN.
+
+    data: array("B") that holds points already; None copies them.
+    """
     kind = PointField.FLOAT64 if points.dtype.itemsize == 8 else PointField.FLOAT32
     out = PointCloud2(header=header, height=1, width=len(points), is_bigendian=False, is_dense=dense)
     out.fields = [PointField(name=name, offset=points.dtype.itemsize * i, datatype=kind, count=1)
                   for i, name in enumerate(names)]
     out.point_step = points.dtype.itemsize * len(names)
     out.row_step = points.nbytes
-    out.data = _buffer("B", points)
+    out.data = _buffer("B", points) if data is None else data
     return out
 
 
@@ -91,28 +94,41 @@ def layers(grid) -> dict[str, np.ndarray]:
     return {name: _numpy(values) for name, values in grid.layers.items()}
 
 
-def field_cloud(grid, header: Header) -> PointCloud2:
+def field_cloud(grid, header: Header, room: array | None = None) -> PointCloud2:
     """The known cells as x y z intensity mean stddev (mean_x stddev_x …): float32, SI; intensity repeats mean for RViz.
 
     float32 holds coordinates to 6e-8 of their size: near 1e6 m (UTM) the cloud, unlike the grids, snaps to 6 cm.
+    room: array("B") that becomes the message's data, whatever it held: fresh memory for each cloud would cost as much
+    as filling it. A message made with it is spoilt by the next one. None takes fresh memory.
     """
     known, shown = _numpy(grid.known), layers(grid)
     height, width = known.shape
     columns = (grid.origin[0] + (np.arange(width) + 0.5) * grid.resolution).astype("<f4")
     rows = (grid.origin[1] + (np.arange(height) + 0.5) * grid.resolution).astype("<f4")
-    counts = known.sum(1)
-    points, at = np.empty((int(counts.sum()), 4 + len(shown)), dtype="<f4"), 0  # (N, F)
+    counts, at = known.sum(1), 0
+    data = _fitted(array("B") if room is None else room, 4 * int(counts.sum()) * (4 + len(shown)))
+    points = np.frombuffer(data, "<f4").reshape(-1, 4 + len(shown))  # (N, F)
+    scratch = np.empty((4 + len(shown), _ROWS * width), "<f4")
     for i in range(0, height, _ROWS):
-        there = known[i: i + _ROWS]
-        part = points[at: at + int(counts[i: i + _ROWS].sum())]
-        part[:, 0] = np.broadcast_to(columns, there.shape)[there]
-        part[:, 1] = np.repeat(rows[i: i + _ROWS], counts[i: i + _ROWS])
-        part[:, 2] = 0.0
+        index = np.flatnonzero(known[i: i + _ROWS])
+        part = scratch[:, : len(index)]  # column by column here, then turned in one go
+        np.take(columns, index % width, out=part[0])
+        part[1], part[2] = np.repeat(rows[i: i + _ROWS], counts[i: i + _ROWS]), 0.0
         for k, values in enumerate(shown.values()):
-            part[:, 4 + k] = values[i: i + _ROWS][there]
-        part[:, 3] = part[:, 4]
-        at += len(part)
-    return cloud(points, (*CLOUD_FIELDS[:4], *shown), header)
+            part[4 + k] = values[i: i + _ROWS].reshape(-1)[index]
+        part[3] = part[4]
+        points[at: at + len(index)] = part.T
+        at += len(index)
+    return cloud(points, (*CLOUD_FIELDS[:4], *shown), header, data=data)
+
+
+def _fitted(room: array, length: int) -> array:
+    """The same array with so many bytes."""
+    if len(room) > length:
+        del room[length:]
+    elif len(room) < length:
+        room.extend(array("B", [0]) * (length - len(room)))
+    return room
 
 
 def grid_map(kind: type, grid, header: Header):

@@ -8,6 +8,7 @@ volatile subscriber gets a standing map, too, and a transient-local one gets the
 from __future__ import annotations
 
 import time
+from array import array
 from dataclasses import dataclass, replace
 
 from geometry_msgs.msg import PoseArray, PoseStamped
@@ -54,6 +55,7 @@ class MapPublishers:
                          for name, kind in kinds.items()}
         self._due: set[str] = set()
         self._last_grid = None
+        self._room = array("B")  # of the field cloud, again and again: publish has copied it when it returns
         self._suggested = ()
         self.limits: outbound.Limits | None = None
         self.published = 0  # sets of results
@@ -109,7 +111,7 @@ class MapPublishers:
         made = {
             "mean": lambda: outbound.occupancy_grid(grid, grid.mean, limits.mean_low, limits.mean_high, header),
             "stddev": lambda: outbound.occupancy_grid(grid, grid.stddev, limits.stddev_low, limits.stddev_high, header),
-            "field": lambda: outbound.field_cloud(grid, header),
+            "field": lambda: outbound.field_cloud(grid, header, self._room),
             "limits": (lambda: outbound.limits_message(limits)) if self.limits else None,
             "class": None if grid.classes is None else lambda: outbound.class_grid(grid, header),
         }

@@ -111,3 +111,19 @@ def test_markers_are_stable_bounded_and_legible():
     assert by_name["legend"].text == "mean 38 to 58 uT\nstddev 0 to 5 uT"
     serialize_message(message)
     assert markers.delete_all(HEADER).markers[0].action == Marker.DELETEALL
+
+
+def test_a_cloud_in_used_memory_is_the_same_as_in_fresh_memory():
+    """The node keeps the memory: maps of other sizes, larger, smaller and empty, leave nothing of themselves."""
+    room, rng = array("B"), np.random.default_rng(0)
+    for height, width in ((40, 70), (90, 33), (5, 4), (64, 64)):
+        values = torch.from_numpy(rng.normal(size=(height, width)))
+        for known in (values > 0.3, values > -9.0, values > 9.0):
+            grid = FieldGrid((1.5, -2.0), 0.05, values, values.abs(), known, 1e-6, 1)
+            used, fresh = (outbound.field_cloud(grid, HEADER, *given) for given in ((room,), ()))
+            assert bytes(used.data) == bytes(fresh.data) and used.width == int(known.sum())
+            points = np.frombuffer(bytes(used.data), "<f4").reshape(-1, 6)
+            at = known.numpy().nonzero()
+            np.testing.assert_allclose(points[:, 0], 1.5 + 0.05 * (at[1] + 0.5), rtol=1e-6)
+            np.testing.assert_allclose(points[:, 1], -2.0 + 0.05 * (at[0] + 0.5), rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(points[:, 4], np.float32(values.numpy()[at]))
