@@ -39,13 +39,17 @@ class Change:
         more = self.size * (1 + 0.8 * u @ self.direction) * np.exp(-0.5 * np.square(u).sum(1))
         return replace(samples, y=samples.y.numpy() + more[:, None])
 
+    def distances(self, alarms) -> list[float]:
+        """How far from the middle each alarm was, m."""
+        return [float(np.hypot(c.x - self.centre[0], c.y - self.centre[1])) for c in alarms]
+
 
 def changed_worlds(seeds: range) -> tuple[Table, list[Goal]]:
     """One visit maps the room, half of a second one sees part of the change; the other half is the test."""
     table = Table("A field that changed, simulated: a visit, then half of another; tested on its other half",
                   [("map", ""), ("RMSE µT", ".3f"), ("ratio to not followed", ".3f"), ("NLPD", ".3f"),
                    *((f"in {100 * level:g} %", ".3f") for level in LEVELS), ("changes found", ".1f"),
-                   ("found, of worlds", ".2f"), ("false changes", ".1f")])
+                   ("found, of worlds", ".2f"), ("after the whole visit", ".2f"), ("false changes", ".1f")])
     kinds = {"changes followed": {}, "not followed": {"follow_changes": False}, "of the first half alone": {}}
     rows = {name: [] for name in kinds}
     for seed in seeds:
@@ -59,15 +63,20 @@ def changed_worlds(seeds: range) -> tuple[Table, list[Goal]]:
             passes = [first] if "alone" in name else [before, first]
             session = mapped(passes, **settings)
             found = residuals(session, [second], positions(passes)).summary()
-            away = [float(np.hypot(c.x - change.centre[0], c.y - change.centre[1])) for c in session.changes]
-            rows[name].append([found["rmse_ut"], found["nlpd"], *found["coverage_levels"].values(), len(away),
-                               any(a <= _NEAR for a in away), sum(a > _NEAR for a in away)])
+            half = change.distances(session.changes)
+            session.ingest(second)
+            session.break_pass()
+            whole = change.distances(session.changes)
+            rows[name].append([found["rmse_ut"], found["nlpd"], *found["coverage_levels"].values(), len(half),
+                               any(a <= _NEAR for a in half), any(a <= _NEAR for a in whole),
+                               sum(a > _NEAR for a in whole)])
     base = np.array([r[0] for r in rows["not followed"]])
     for name, found in rows.items():
         mean = np.mean(found, axis=0).tolist()
         table.add(name, mean[0], float((np.array([r[0] for r in found]) / base).mean()), *mean[1:])
-    table.notes = [f"{len(seeds)} worlds. Found: an alarm within {_NEAR:g} m of the middle; false: farther away."]
+    table.notes = [f"{len(seeds)} worlds. Found: an alarm within {_NEAR:g} m of the middle, after half of the second "
+                   "visit, when the RMSE is taken, and after all of it; false: farther away."]
     followed = table.rows[0]
     return table, [Goal("Simulated change: RMSE followed / not followed", followed[2], high=0.9),
-                   Goal("Simulated change: share of worlds where it is found", followed[-2], low=0.95),
+                   Goal("Simulated change: share of worlds where a whole visit finds it", followed[-2], low=0.95),
                    Goal("Simulated change: false changes a world", followed[-1], high=0.1)]

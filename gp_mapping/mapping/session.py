@@ -226,6 +226,11 @@ class MapSession:
         return self._path.points()
 
     @property
+    def path_starts(self) -> Tensor:
+        """(K,) bool: points of the path to which no line leads (a new pass, a jump of the position)."""
+        return self._path.starts()
+
+    @property
     def inducing(self) -> Tensor:
         """(M, 2) inducing inputs, metres; none for the exact model."""
         basis = getattr(self.map, "basis", None)

@@ -6,9 +6,10 @@ import sys
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 
+from gp_mapping.core.config import check_settings
 from gp_mapping.ros.node_settings import LIVE_PARAMETERS
 
-__all__ = ["ParameterError", "describe", "describe_openly"]
+__all__ = ["ParameterError", "describe", "describe_openly", "wrong_value"]
 
 
 class ParameterError(ValueError):
@@ -45,3 +46,14 @@ def describe(f, managed: bool = False) -> ParameterDescriptor:
         out.integer_range = [IntegerRange(from_value=int(-2**63 if low is None else low),
                                           to_value=int(2**63 - 1 if high is None else high), step=1)]
     return out
+
+
+def wrong_value(kind: type, name: str, value) -> str:
+    """What is wrong with the type, range or choice of one value, whatever the others are; '' where nothing is."""
+    probe = kind()
+    object.__setattr__(probe, name, value)
+    try:
+        check_settings(probe)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 from rcl_interfaces.msg import SetParametersResult
 
-from gp_mapping.core.config import MapSettings, check_settings
+from gp_mapping.core.config import MapSettings
 from gp_mapping.intake import IntakeSettings, check_model, map_settings_for
-from gp_mapping.ros.descriptors import ParameterError, describe, describe_openly
+from gp_mapping.ros.descriptors import ParameterError, describe, describe_openly, wrong_value
 from gp_mapping.ros.node_settings import LIVE_PARAMETERS, NodeSettings
 
 __all__ = ["SETTINGS", "NodeParameters", "ParameterError", "on_set", "unmatched_files", "with_map_frame"]
@@ -56,7 +56,7 @@ class NodeParameters:
         settings, problems = {}, []
         for kind in SETTINGS:
             mine = {f.name: values[f.name] for f in fields(kind) if f.name in values}
-            wrong = {name: text for name, value in mine.items() if (text := _wrong(kind, name, value))}
+            wrong = {name: text for name, value in mine.items() if (text := wrong_value(kind, name, value))}
             problems += [f"parameter {text}" for text in wrong.values()]
             try:
                 settings[kind] = kind(**{name: value for name, value in mine.items() if name not in wrong})
@@ -114,17 +114,6 @@ class NodeParameters:
         if self._configured:
             before, self.live = self.live, self._changing
             self._on_change(before)
-
-
-def _wrong(kind: type, name: str, value) -> str:
-    """What is wrong with the type, range or choice of one value, whatever the others are; '' where nothing is."""
-    probe = kind()
-    object.__setattr__(probe, name, value)
-    try:
-        check_settings(probe)
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def _unknown(name: str) -> str:

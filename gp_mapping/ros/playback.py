@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import rclpy
 from builtin_interfaces.msg import Time
@@ -18,11 +18,12 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 
-from gp_mapping.ros.descriptors import ParameterError, describe
+from gp_mapping.ros.descriptors import ParameterError, describe, wrong_value
 
 __all__ = ["ClockPublisher", "NoSubscriber", "Pacer", "declare_groups", "lossless", "run_node", "time_message",
            "wait_for_subscribers"]
 
+_FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")  # every ROS node has them
 LATEST_STALL = 1.0  # s of wall time; after a longer stall (suspend, debugger) the schedule moves: no burst is sent
 
 
@@ -48,20 +49,25 @@ def time_message(stamp_ns: int) -> Time:
 def declare_groups(node: Node, groups: dict[str, type]) -> dict[str, object]:
     """Declare the fields of settings classes as parameters `<prefix><name>`; returns the settings by prefix.
 
+    All values of a class count together, in whatever order they came: one may be right only with another.
+
     node: made with automatically_declare_parameters_from_overrides=True, so that a wrong type can be explained here.
     Raises ParameterError with a line for every wrong value and every name that nobody knows.
     """
     given = {name: p.value for name, p in node.get_parameters_by_prefix("").items()}
     known = {prefix + f.name: (prefix, f) for prefix, kind in groups.items() for f in fields(kind)}
-    settings, problems = {prefix: kind() for prefix, kind in groups.items()}, []
-    for name, value in given.items():
-        if name in known:
-            prefix, f = known[name]
-            try:
-                settings[prefix] = replace(settings[prefix], **{f.name: value})
-            except ValueError as error:
+    settings, problems = {}, []
+    for prefix, kind in groups.items():
+        mine = {f.name: given[prefix + f.name] for f in fields(kind) if prefix + f.name in given}
+        wrong = {name: text for name, value in mine.items() if (text := wrong_value(kind, name, value))}
+        problems += [f"parameter {prefix}{text}" for text in wrong.values()]
+        try:
+            settings[prefix] = kind(**{name: value for name, value in mine.items() if name not in wrong})
+        except ValueError as error:  # values that are right one by one and do not go together
+            if not wrong:  # else what is missing may be what it does not go together with
                 problems.append(f"parameter {prefix}{error}")
-        elif not name.startswith(("use_sim_time", "start_type_description_service", "qos_overrides")):
+    for name in given:
+        if name not in known and not name.startswith(_FOREIGN):
             near = difflib.get_close_matches(name, known, n=1)
             problems.append(f"parameter {name!r} is not known; " + (
                 f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"))

@@ -70,6 +70,7 @@ def export_npz(path, session, grid: FieldGrid, suggestions=None) -> Path:
         "x": grid.origin[0] + (np.arange(width) + 0.5) * grid.resolution,
         "y": grid.origin[1] + (np.arange(height) + 0.5) * grid.resolution,
         "noise_stddev": np.float64(grid.noise_stddev), "path": session.path.numpy(),
+        "path_starts": session.path_starts.numpy(),
         "inducing": session.inducing.numpy(), "memory": session.memory.numpy(),
         "quantity": np.array(quantity(session.settings)),
         "report": np.array(json.dumps(session.report())),

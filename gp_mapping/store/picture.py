@@ -50,12 +50,9 @@ def _truth_values(truth, grid: FieldGrid) -> np.ndarray:
     return values.reshape(grid.shape)
 
 
-def _lines(path: np.ndarray) -> np.ndarray:
-    """The path with NaN rows where it is broken between passes, so that no line is drawn across."""
-    if len(path) < 3:
-        return path
-    steps = np.linalg.norm(np.diff(path, axis=0), axis=1)
-    return np.insert(path, np.flatnonzero(steps > 4.0 * np.median(steps)) + 1, np.nan, axis=0)
+def _lines(session) -> np.ndarray:
+    """The path with NaN rows where a pass ends or the position jumps, so that no line is drawn across."""
+    return np.insert(session.path.numpy(), np.flatnonzero(session.path_starts.numpy()), np.nan, axis=0)
 
 
 def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
@@ -149,7 +146,8 @@ def _overlays(axes, panels, session, suggestions) -> list:
             continue
         light = title == "Standard deviation"
         if len(path):
-            line, = axis.plot(*_lines(path).T, color="#7fd3ff" if light else "black", lw=0.7, alpha=0.8, label="path")
+            line, = axis.plot(*_lines(session).T, color="#7fd3ff" if light else "black", lw=0.7, alpha=0.8,
+                              label="path")
             handles.setdefault("path", line)
         if len(inducing) and light:
             handles["inducing"] = axis.scatter(*inducing.T, s=10, color="#8cff66", edgecolors="black",

@@ -70,3 +70,44 @@ def _loaded(state):
     path = Path(1.0)
     path.load_state_dict(state)
     return path
+
+
+def strips(path: Path) -> list[np.ndarray]:
+    return np.split(path.points().numpy(), np.flatnonzero(path.starts().numpy())[1:])
+
+
+def test_no_line_leads_over_the_end_of_a_pass_or_a_jump():
+    path = Path(0.1)
+    for x in np.arange(0.0, 2.0, 0.02):
+        path.add([x, 0.0])
+    path.lift()
+    for x in np.arange(2.0, 0.0, -0.02):  # begins where the last one ended: the gap in time counts
+        path.add([x, 0.15])
+    for x in np.arange(5.0, 6.0, 0.02):  # the localiser jumps by 5 m
+        path.add([x, 0.15])
+    found = strips(path)
+    assert [round(float(s[0, 0])) for s in found] == [0, 2, 5]
+    assert all(np.linalg.norm(np.diff(s, axis=0), axis=1).max() < 0.2 for s in found)
+
+
+@pytest.mark.parametrize("move", [0.01, 0.3, 2.0])
+def test_a_slow_sensor_does_not_jump(move):
+    """Samples far apart, at a speed that varies by four, are one line."""
+    path, rng = Path(0.1), np.random.default_rng(0)
+    for x in np.cumsum(rng.uniform(0.5, 2.0, 300) * move):
+        path.add([float(x), 0.0])
+    assert len(strips(path)) == 1
+
+
+def test_starts_outlive_thinning_and_resume():
+    path = Path(1.0)
+    for k in range(50):
+        path.lift()
+        for x in range(500):
+            path.add([float(x), 3.0 * k])
+        if k == 30:
+            state, path = path.state_dict(), Path(1.0)
+            path.load_state_dict(state)
+    found = strips(path)
+    assert len(found) == 50 and path.step > 1.0
+    assert all(len(np.unique(s[:, 1])) == 1 for s in found)

@@ -1,8 +1,10 @@
 """simulator_node as a process of its own, heard over DDS."""
 
+import itertools
 import math
 import os
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +18,10 @@ from rclpy.qos import qos_profile_sensor_data
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import MagneticField
 
+from gp_mapping.ros.descriptors import ParameterError
+from gp_mapping.ros.playback import declare_groups
 from gp_mapping.ros.qos import LATCHED
-from gp_mapping.ros.simulator_node import floor_plan, main, parse_waypoints
+from gp_mapping.ros.simulator_node import SimulatorSettings, floor_plan, main, parse_waypoints
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 from gp_mapping.sim.world import WorldSettings
 
@@ -111,6 +115,43 @@ def test_mistakes_end_it_with_a_clear_text(capfd, parameters, code, words):
     assert main(["--ros-args", *(word for p in parameters for word in ("-p", p))]) == code
     said = "".join(capfd.readouterr())
     assert all(w in said for w in words) and "Traceback" not in said, said
+
+
+class Declared:
+    """A node's parameters, in the order in which they were given."""
+
+    def __init__(self, **values):
+        self.values, self.declared = values, {}
+
+    def get_parameters_by_prefix(self, _):
+        return {name: SimpleNamespace(value=value) for name, value in self.values.items()}
+
+    def undeclare_parameter(self, name):
+        assert name in self.values
+
+    def declare_parameter(self, name, value, descriptor, ignore_override):
+        self.declared[name] = value
+
+
+@pytest.mark.parametrize("given", itertools.permutations([("real_time_factor", 8.0), ("publish_clock", True),
+                                                          ("odometry_frame", "map")]))
+def test_values_that_need_each_other_may_come_in_any_order(given):
+    node = Declared(**dict(given))
+    settings = declare_groups(node, {"": SimulatorSettings, "world.": WorldSettings})
+    assert (settings[""].real_time_factor, settings[""].publish_clock) == (8.0, True)
+    assert node.declared["real_time_factor"] == 8.0 and node.declared["odometry_frame"] == "map"
+    assert settings["world."] == WorldSettings() and "world.seed" in node.declared
+
+
+def test_every_wrong_value_is_named_and_nothing_is_declared():
+    node = Declared(real_time_factor=8.0, publish_clock="yes", clock_rate=-1.0, lingre=1.0)
+    with pytest.raises(ParameterError) as caught:
+        declare_groups(node, {"": SimulatorSettings})
+    text = str(caught.value)
+    assert "publish_clock: 'yes' is str" in text and "clock_rate: -1.0" in text and "did you mean 'linger'" in text
+    assert "without publish_clock" not in text and not node.declared  # what goes with a wrong value is not judged
+    with pytest.raises(ParameterError, match="without publish_clock"):
+        declare_groups(Declared(real_time_factor=8.0), {"": SimulatorSettings})
 
 
 def test_floor_plan_is_free_inside_the_walls():
