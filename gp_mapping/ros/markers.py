@@ -20,6 +20,14 @@ def _points(xy) -> list[Point]:
     return [Point(x=x, y=y, z=0.0) for x, y in xy[::step].tolist()]
 
 
+def _segments(path, starts) -> list[Point]:
+    """Two Points for each piece of the path (K, 2); starts (K,) bool: no piece leads to these, for nobody drove it."""
+    step = max(1, -(-2 * len(path) // MOST_POINTS))
+    kept = _points(path[::step])
+    begins = [any(starts[max(0, i - step + 1): i + 1]) for i in range(0, len(path), step)]
+    return [end for before, after, begin in zip(kept, kept[1:], begins[1:]) if not begin for end in (before, after)]
+
+
 def _marker(header: Header, namespace: str, kind: int, size: float, colour: tuple) -> Marker:
     out = Marker(header=header, ns=namespace, id=0, type=kind, action=Marker.ADD)
     out.pose.orientation.w = 1.0
@@ -36,11 +44,12 @@ def legend_text(limits, unit: str, scale: float) -> str:
     return f"mean {mean_low} to {mean_high} {unit}\nstddev {stddev_low} to {stddev_high} {unit}"
 
 
-def map_markers(*, inducing, memory, path, suggestions, grid, limits, unit: str, scale: float,
+def map_markers(*, inducing, memory, path, path_starts, suggestions, grid, limits, unit: str, scale: float,
                 header: Header) -> MarkerArray:
     """Markers with stable namespaces and ids, so that each array replaces the one before.
 
     inducing (M, 2), memory (m, 2), path (K, 2), suggestions (k, 2): tensors, map frame.
+    path_starts (K,) bool: where a pass begins or the position jumped.
     grid: FieldGrid or None; it places the legend.
     """
     cell = float(grid.resolution) if grid is not None else 0.05
@@ -48,12 +57,11 @@ def map_markers(*, inducing, memory, path, suggestions, grid, limits, unit: str,
     for namespace, xy, kind, size, colour in (
             ("inducing", inducing, Marker.POINTS, cell, (1.0, 1.0, 1.0, 1.0)),
             ("memory", memory, Marker.POINTS, 0.6 * cell, (0.1, 0.1, 0.1, 0.7)),
-            ("path", path, Marker.LINE_STRIP, 0.3 * cell, (0.2, 0.9, 0.3, 1.0)),
+            ("path", path, Marker.LINE_LIST, 0.3 * cell, (0.2, 0.9, 0.3, 1.0)),
             ("suggestions", suggestions, Marker.SPHERE_LIST, 2.5 * cell, (1.0, 0.5, 0.1, 0.9))):
         marker = _marker(header, namespace, kind, size, colour)
-        marker.points = _points(xy)
-        fewest = 2 if kind == Marker.LINE_STRIP else 1
-        if len(marker.points) < fewest:
+        marker.points = _segments(xy, path_starts.tolist()) if kind == Marker.LINE_LIST else _points(xy)
+        if not marker.points:
             marker.action, marker.points = Marker.DELETE, []  # RViz complains about empty ones
         out.append(marker)
     legend = _marker(header, "legend", Marker.TEXT_VIEW_FACING, 0.3, (1.0, 1.0, 1.0, 1.0))

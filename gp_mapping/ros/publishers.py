@@ -120,6 +120,7 @@ class MapPublishers:
         if results.inducing is not None:
             made["markers"] = lambda: markers.map_markers(
                 inducing=results.inducing, memory=results.memory, path=results.path,
+                path_starts=results.path_starts,
                 suggestions=self._suggested, grid=grid, limits=self.limits,
                 unit=self._unit, scale=self._scale, header=header)
         if results.suggestions is not None:

@@ -125,6 +125,8 @@ class LiveFeed:
 
     def _on_markers(self, message: MarkerArray) -> None:
         kept = {m.ns: [(p.x, p.y) for p in m.points] for m in message.markers if m.ns in ("path", "inducing")}
+        ends = kept.get("path", [])  # of its pieces: where one begins at the last one's end, that point is there twice
+        kept["path"] = [p for i, p in enumerate(ends) if i % 2 or not i or p != ends[i - 1]]
         self._points, self._overlays = kept, self._overlays + 1
 
     def _on_suggestions(self, message: PoseArray) -> None:

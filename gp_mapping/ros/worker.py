@@ -32,6 +32,7 @@ class Results:
     inducing: object = None  # (M, 2)
     memory: object = None  # (m, 2)
     path: object = None  # (K, 2)
+    path_starts: object = None  # (K,) bool
     suggestions: object = None  # planning.Suggestions
     position: tuple[float, float] | None = None  # newest position of the robot
 
@@ -258,7 +259,8 @@ class MapWorker:
         self.drawing_time += 0.2 * (middle - start - self.drawing_time)
         parts = {}
         if "markers" in wanted:
-            parts = {name: getattr(session, name).detach().cpu().clone() for name in ("inducing", "memory", "path")}
+            parts = {name: getattr(session, name).detach().cpu().clone()
+                     for name in ("inducing", "memory", "path", "path_starts")}
         if "suggestions" in wanted and self._suggest is not None:
             parts["suggestions"] = self.suggestions(session, grid)
             self._timings["suggest"].add(time.monotonic() - middle)

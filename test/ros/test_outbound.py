@@ -101,8 +101,9 @@ def test_limits_message_names_its_numbers():
 
 def test_markers_are_stable_bounded_and_legible():
     many = torch.rand(9000, 2, dtype=torch.float64)
-    message = markers.map_markers(inducing=many[:3], memory=many, path=many[:1], suggestions=(), grid=grid_of(),
-                                  limits=outbound.Limits(38e-6, 58e-6, 0.0, 5e-6), unit="uT", scale=1e-6, header=HEADER)
+    message = markers.map_markers(inducing=many[:3], memory=many, path=many[:1], path_starts=torch.ones(1) > 0,
+                                  suggestions=(), grid=grid_of(), limits=outbound.Limits(38e-6, 58e-6, 0.0, 5e-6),
+                                  unit="uT", scale=1e-6, header=HEADER)
     by_name = {m.ns: m for m in message.markers}
     assert tuple(by_name) == markers.NAMESPACES and {m.id for m in message.markers} == {0}
     assert len(by_name["inducing"].points) == 3
@@ -111,6 +112,21 @@ def test_markers_are_stable_bounded_and_legible():
     assert by_name["legend"].text == "mean 38 to 58 uT\nstddev 0 to 5 uT"
     serialize_message(message)
     assert markers.delete_all(HEADER).markers[0].action == Marker.DELETEALL
+
+
+@pytest.mark.parametrize("points", [5, 1999, 5000, 20000])
+def test_the_path_has_no_line_where_a_pass_begins(points):
+    path = torch.stack([torch.arange(points, dtype=torch.float64), torch.zeros(points, dtype=torch.float64)], 1)
+    starts = torch.zeros(points) > 0
+    starts[[0, points // 2]] = True
+    message = markers.map_markers(inducing=(), memory=(), path=path, path_starts=starts, suggestions=(), grid=None,
+                                  limits=None, unit="uT", scale=1e-6, header=HEADER)
+    line = {m.ns: m for m in message.markers}["path"]
+    ends = torch.tensor([p.x for p in line.points]).reshape(-1, 2)
+    assert line.type == Marker.LINE_LIST and len(line.points) <= 4000
+    driven = (ends[:, 0] < points // 2) == (ends[:, 1] < points // 2)
+    step = max(1, -(-2 * points // 4000))
+    assert bool(driven.all()) and len(ends) == len(range(0, points, step)) - 2
 
 
 def test_a_cloud_in_used_memory_is_the_same_as_in_fresh_memory():
