@@ -130,7 +130,7 @@ def test_a_model_without_such_a_memory_is_reported_without_a_calibration(runs, t
     found = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
     assert "no calibration" in found.text["What the map has learned of the robot"]
     capfd.readouterr()
-    assert "write --set field_component=xyz" in wrong(capfd, "report", bag, "--set", "model=curl_free")
+    assert "write field_component: xyz" in wrong(capfd, "report", bag, "--set", "model=curl_free")
 
 
 def test_the_same_saved_map_gives_the_same_page(runs, tmp_path):

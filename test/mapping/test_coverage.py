@@ -21,17 +21,19 @@ def passes(count, start=0):
                   origin=(0.05 * i, -0.03 * i)) for i in range(count)]
 
 
-@pytest.mark.parametrize("seed", [0, 50])
-def test_coverage_of_held_out_passes(seed):
-    runs = passes(6, seed)
-    session = MapSession(MapSettings())
-    for run in runs[:4]:
-        session.ingest(run)
-        session.break_pass()
-    got = [coverage(session, run) for run in runs[4:]]
-    assert 0.90 <= np.mean(got) <= 0.98, got
-    # the noise is that of the passes (1.2 and .16 white), not that of the cells or of the likelihood
-    assert 0.9e-6 < session.noise_variance**0.5 < 1.7e-6
+def test_coverage_of_held_out_passes():
+    """Three rooms, two held-out passes each: one pass has a single error of its own, so single ones vary by .03."""
+    got = []
+    for seed in (0, 50, 100):
+        runs = passes(6, seed)
+        session = MapSession(MapSettings())
+        for run in runs[:4]:
+            session.ingest(run)
+            session.break_pass()
+        got += [coverage(session, run) for run in runs[4:]]
+        # the noise is that of the passes (1.2 and .16 white), not that of the cells or of the likelihood
+        assert 0.9e-6 < session.noise_variance**0.5 < 1.7e-6
+    assert 0.90 <= np.mean(got) <= 0.98 and min(got) > 0.87, got
 
 
 def test_white_noise_taken_at_its_word_is_over_confident():

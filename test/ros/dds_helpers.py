@@ -96,6 +96,12 @@ class Listener:
     def spin_through(self, process: Process, timeout: float = 30.0) -> int:
         """Serve callbacks until the process ends; its exit code."""
         assert self.spin_until(lambda: process.popen.poll() is not None, timeout), process.output
+        # all is acknowledged, but a busy machine may hold hundreds of messages that nobody has taken yet
+        before = -1
+        while before != (count := sum(map(len, self.got.values()))):
+            before, settle = count, time.monotonic() + 0.3
+            while time.monotonic() < settle:
+                self.executor.spin_once(timeout_sec=0.05)
         return process.popen.returncode
 
 
