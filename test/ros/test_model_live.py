@@ -78,7 +78,8 @@ def test_what_the_node_publishes_is_the_core_s_map(node_of, drive, name):
                node.publishers_._outputs["field"].revision)
     drawn = node.worker.results.grid
     spin_until(node, peer, lambda: field and field[-1].width == int(drawn.known.sum()) and limits and mean and stddev
-               and mean[-1].header.stamp == stddev[-1].header.stamp == field[-1].header.stamp)
+               and mean[-1].header.stamp == stddev[-1].header.stamp == field[-1].header.stamp
+               and tuple(limits[-1].data) == tuple(node.publishers_.limits))  # they come on a topic of their own
     status = node.worker.status
     assert not (node.parameter_warnings or status.warnings or sum(status.drops.values()) or status.counts)
 
