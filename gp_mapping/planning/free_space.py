@@ -12,11 +12,12 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-__all__ = ["FreeSpace"]
+__all__ = ["FreeSpace", "along"]
 
 _NEAREST = 12  # obstacles' cells that are looked at where a grid's clearance alone does not decide
 _SLACK = math.sqrt(0.5) - 0.5  # cells by which clearance may be less than the distance
 _STEP = 0.01  # m between two looks at a line
+_ASIDE = 1e-6  # cells
 _AT_ONCE = 200_000  # places looked at together: bounds memory
 
 
@@ -189,7 +190,7 @@ class FreeSpace:
         step = 0.5 * self.resolution
         count = np.maximum(2, np.ceil(length / step).astype(int) + 1)
         for part in _groups(count):
-            x, owner = _along(a[part], b[part], count[part])
+            x, owner = along(a[part], b[part], count[part])
             row, column, _ = self._cells(x)
             inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
             row, column = np.where(inside, row, 0), np.where(inside, column, 0)
@@ -202,15 +203,23 @@ class FreeSpace:
             # fine: every centimetre, with half of one to spare
             fine = np.maximum(2, np.ceil(length[ask] / _STEP).astype(int) + 1)
             for few in _groups(fine):
-                x, owner = _along(a[ask[few]], b[ask[few]], fine[few])
+                x, owner = along(a[ask[few]], b[ask[few]], fine[few])
                 clear = np.bincount(owner, ~self._allows(x, 0.5 * _STEP), len(few)) == 0
                 clear[clear] = self._crosses_open_cells(a[ask[few]][clear], b[ask[few]][clear])
                 out[ask[few]] = clear
         return out
 
     def _crosses_open_cells(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Whether every cell that a line from a (N, 2) to b (N, 2) cuts is open, were it by a corner: (N,) bool."""
+        """Whether every cell that a line from a (N, 2) to b (N, 2) cuts is open, were it by a corner: (N,) bool.
+
+        A line along the border of two cells, or through a corner of four, is in all of them.
+        """
         a, b = self._local(a), self._local(b)
+        aside = (b - a)[:, ::-1] * (-_ASIDE, _ASIDE) / np.maximum(np.hypot(*(b - a).T), 1e-12)[:, None]
+        return self._cells_are_open(a + aside, b + aside) & self._cells_are_open(a - aside, b - aside)
+
+    def _cells_are_open(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The same for lines in cells that meet no corner."""
         owners, shares = [np.repeat(np.arange(len(a)), 2)], [np.tile([0.0, 1.0], len(a))]
         for axis in (0, 1):
             low, high = np.minimum(a, b)[:, axis], np.maximum(a, b)[:, axis]
@@ -226,7 +235,9 @@ class FreeSpace:
         inner = owner[1:] == owner[:-1]
         owner, middle = owner[1:][inner], 0.5 * (share[1:] + share[:-1])[inner]
         column, row = np.floor(a[owner] + middle[:, None] * (b - a)[owner]).astype(int).T
-        return np.bincount(owner, ~self.open[row, column], len(a)) == 0
+        height, width = self.open.shape
+        shut = ~self.open[row.clip(0, height - 1), column.clip(0, width - 1)]
+        return np.bincount(owner, shut, len(a)) == 0
 
     def reachable_from(self, position, search: float = 0.5) -> FreeSpace:
         """Only what is connected, over cells that share a side, to the open cell nearest to position (x, y) in metres.
@@ -255,7 +266,7 @@ def _groups(count: np.ndarray) -> list[np.ndarray]:
     return np.split(np.arange(len(count)), np.flatnonzero(np.diff(ends)) + 1)
 
 
-def _along(a: np.ndarray, b: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def along(a: np.ndarray, b: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Places (S, 2) evenly along each line, ends included, and the line (S,) of each."""
     owner = np.repeat(np.arange(len(count)), count)
     first = np.concatenate([[0], np.cumsum(count)[:-1]])

@@ -180,9 +180,12 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
             inside |= polygon.contains(x) & (polygon.away(x) >= half)
         # cells on a border may still lie in two regions that touch: each corner in one of them
         ask = np.flatnonzero(kept & ~inside)
-        corners = (x[ask, None] + half * np.array([[math.cos(a), math.sin(a)] for a in _CORNERS + free.yaw])).reshape(-1, 2)
-        within = np.any([polygon.contains(corners) for polygon in region], axis=0) if len(ask) else corners[:, 0] > 0
-        inside[ask] = within.reshape(-1, 4).all(1) & np.any([polygon.contains(x[ask]) for polygon in region], axis=0)
+        aside = (1.0 - 1e-6) * half * np.stack([np.cos(_CORNERS + free.yaw), np.sin(_CORNERS + free.yaw)], 1)
+        looks = (x[ask, None] + np.vstack([aside, np.zeros((1, 2))])).reshape(-1, 2)
+        within = np.zeros(len(looks), dtype=bool)
+        for polygon in region:
+            within |= polygon.contains(looks)
+        inside[ask] = within.reshape(-1, 5).all(1)
         kept &= inside
     for polygon in keep_out:
         kept &= ~polygon.contains(x) & (polygon.away(x) > half + free.radius)

@@ -7,16 +7,21 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components, dijkstra
 from scipy.spatial import cKDTree
 
-from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.free_space import FreeSpace, along
+from gp_mapping.planning.path_value import Visits
 
 __all__ = ["Leg", "Travel", "turning"]
 
 _ROWS = 600  # sources whose distances to everywhere are kept
 _LEGS = 40_000  # ways that are kept
+_LOOKS = 4  # points of a way for each spacing
+_ABOUT = 4  # places between which a point is interpolated
+_SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
 _LONGEST = 2.3  # a knight's move, in cells
 _LONGEST_OF_BLOCKS = 2.9  # between cells that stand for blocks
 
@@ -27,8 +32,7 @@ class Leg:
 
     line: (K, 2) m, start and end included.  metres: its length.  turned: radians turned at its inner corners.
     first, last: heading in radians of its first and last piece; NaN where start and end are one place.
-    visits: (n,) places that it passes, in order, that at its end included, that at its start left out.
-    marks: (n,) metres from the start to each of them.
+    points: (n, 2) m, evenly along it, both ends included.  places, weights: (n, k), between which places they lie.
     """
 
     line: np.ndarray
@@ -36,8 +40,9 @@ class Leg:
     turned: float
     first: float
     last: float
-    visits: np.ndarray
-    marks: np.ndarray
+    points: np.ndarray
+    places: np.ndarray
+    weights: np.ndarray
 
 
 def turning(a, b):
@@ -121,18 +126,39 @@ class Travel:
             chain = self._chain(a, b)
             if chain is None:
                 return None
-            self._legs[key] = self.along(self.straightened(chain), self.nearest(self.nodes[a])[0])
+            self._legs[key] = self.along(self.straightened(chain))
             if len(self._legs) > _LEGS:
                 self._legs.popitem(last=False)
         return self._legs[key]
+
+    def prepare(self, pairs) -> None:
+        """Have legs (a, b) ready, those over plain ground together: a search asks for hundreds."""
+        pairs = [pair for pair in dict.fromkeys(pairs) if pair not in self._legs and pair[0] != pair[1]]
+        if not pairs:
+            return
+        a, b = self.nodes[[p for p, _ in pairs]], self.nodes[[q for _, q in pairs]]
+        seen = np.flatnonzero(self.free.sees(a, b))
+        if not len(seen):
+            return
+        a, b = a[seen], b[seen]
+        length = np.hypot(*(b - a).T)
+        heading = np.arctan2(*(b - a).T[::-1])
+        count = np.maximum(2, np.ceil(_LOOKS * length / self.spacing).astype(int) + 1)
+        x, _ = along(a, b, count)
+        places, weights = self.between(x)
+        ends = np.cumsum(count)[:-1]
+        for i, parts in enumerate(zip(*(np.split(part, ends) for part in (x, places, weights)))):
+            total, angle = float(length[i]), float(heading[i])
+            self._legs[pairs[seen[i]]] = Leg(np.stack([a[i], b[i]]), total, 0.0, angle, angle, *parts)
+        while len(self._legs) > _LEGS:
+            self._legs.popitem(last=False)
 
     def leg_from(self, xy, node: int, to: int) -> Leg | None:
         """The way from anywhere, xy (2,) m, by the node that locate gave for it, to a node."""
         chain = self._chain(node, to)
         if chain is None:
             return None
-        return self.along(self.straightened(np.vstack([np.asarray(xy, dtype=np.float64)[None], chain])),
-                          self.nearest(xy)[0])
+        return self.along(self.straightened(np.vstack([np.asarray(xy, dtype=np.float64)[None], chain])))
 
     def _chain(self, a: int, b: int) -> np.ndarray | None:
         """Nodes of the shortest way (K, 2) m; from whichever end is known already."""
@@ -159,25 +185,54 @@ class Travel:
             kept.append(at)
         return chain[kept]
 
-    def along(self, line: np.ndarray, left: int = -1) -> Leg:
-        """What driving a line (K, 2) m means; left: the place that does not count, since the robot is there."""
+    def along(self, line: np.ndarray) -> Leg:
+        """What driving a line (K, 2) m means."""
         pieces = np.diff(line, axis=0)
         length = np.hypot(*pieces.T)
-        pieces, length = pieces[length > 0], length[length > 0]
-        total = float(length.sum())
+        ends = np.concatenate([[0.0], np.cumsum(length)])
+        pieces = pieces[length > 0]
+        total = float(ends[-1])
         headings = np.arctan2(pieces[:, 1], pieces[:, 0])
         turned = float(turning(headings[:-1], headings[1:]).sum())
 
-        # looks every half spacing; a place counts once for each time it is passed
-        count = max(2, math.ceil(2.0 * total / self.spacing) + 1)
+        count = max(2, math.ceil(_LOOKS * total / self.spacing) + 1)
         marks = np.linspace(0.0, total, count)
-        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
         x = np.stack([np.interp(marks, ends, line[:, i]) for i in (0, 1)], 1)
-        near = self.nearest(x)
-        fresh = np.concatenate([[near[0] != left], near[1:] != near[:-1]])
-        visits, marks = near[fresh], marks[fresh]
         first, last = (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
-        return Leg(line, total, turned, first, last, visits, marks)
+        return Leg(line, total, turned, first, last, x, *self.between(x))
+
+    def between(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places (N, k) about each of x (N, 2) m and weights (N, k) that interpolate a smooth field there."""
+        count = min(_ABOUT, len(self.xy))
+        away, index = self._places_tree.query(x, k=np.arange(1, count + 1))
+        gram = self.xy[index]
+        gram = np.square(gram[:, :, None] - gram[:, None]).sum(-1)
+        width = 2.0 * (_SMOOTH * self.spacing) ** 2
+        weights = np.linalg.solve(np.exp(-gram / width) + 1e-6 * np.eye(count), np.exp(-away**2 / width)[..., None])
+        return index, weights[..., 0]
+
+    def visits(self, legs) -> tuple[Visits, np.ndarray, np.ndarray]:
+        """What driving legs one after the other measures: Visits of m, where (m, 2) m, and metres (m,) from the start.
+
+        One for each `spacing` of the way and one at its end, however the way winds.
+        """
+        parts, marks, before = [], [], 0.0
+        for leg in legs:
+            first = (math.floor(before / self.spacing + 1e-9) + 1) * self.spacing - before
+            at = np.arange(first, leg.metres + 1e-9, self.spacing)
+            if len(at):
+                take = np.rint(at * ((len(leg.points) - 1) / leg.metres)).astype(int)
+                parts.append((leg.points[take], leg.places[take], leg.weights[take]))
+                marks.append(before + at)
+            before += leg.metres
+        if legs and before > (marks[-1][-1] if marks else 0.0) + 0.25 * self.spacing:
+            last = legs[-1]
+            parts.append((last.points[-1:], last.places[-1:], last.weights[-1:]))
+            marks.append(np.array([before]))
+        if not parts:
+            return Visits.at([]), np.empty((0, 2)), np.empty(0)
+        x, places, weights = (np.concatenate([part[i] for part in parts]) for i in range(3))
+        return Visits(torch.from_numpy(places), torch.from_numpy(weights)), x, np.concatenate(marks)
 
 
 def _nodes(free: FreeSpace, most: int) -> tuple[np.ndarray, int]:

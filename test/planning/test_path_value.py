@@ -1,4 +1,4 @@
-"""The exact worth of a path: against successive fantasies of the map itself, in order, conditioned, permuted, weighted."""
+"""The exact worth of a path: against fantasies of the map itself, in order, conditioned, permuted, weighted."""
 
 import planning_scene as scene
 import pytest

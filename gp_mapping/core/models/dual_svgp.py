@@ -201,6 +201,10 @@ class DualSVGP(ObservingMap):
             self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling)
         return self._posterior
 
+    def explained(self, x: Tensor) -> Tensor | None:
+        """b(x) (F + M, N), SI; None where the model's test points share no residual (FIC, PIC)."""
+        return self.posterior.explained(x)
+
     @torch.no_grad()
     def refine(self, budget_s: float = float("inf")) -> bool:
         """Hyper-parameter steps that are owed, about 4 ms each, and their adoption; True: more are owed."""

@@ -101,6 +101,15 @@ class ScaledMap:
         """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
         return self.posterior.covariance(a, b)
 
+    def explained(self, x: Tensor) -> Tensor | None:
+        """b(x) (R, N), SI, with covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b and a prior that depends on a − b
+        alone; None for a model without such a form. What a surface of acquisitions is made from."""
+        return None
+
+    def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Covariance before anything was measured, for a model that has `explained`: (N, K), squared SI."""
+        return self.posterior.prior_covariance(a, b)
+
     def hyperparameters(self) -> dict[str, float]:
         """lengthscale (m), signal, noise, constant, heading stddev (SI), time_offset (s), lever arm (m)."""
         t = self.theta
