@@ -169,9 +169,11 @@ def _rows(matrix: Tensor, index: Tensor, weight: Tensor) -> Tensor:
 
 def _columns(rows: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     """Σ_k w_k R[:, i_k] for rows (B, m, P), index and weight (B, m, k): (B, m, m)."""
-    batch, m, near = index.shape
-    taken = rows.gather(2, index.reshape(batch, 1, m * near).expand(batch, m, m * near))
-    return (taken.reshape(batch, m, m, near) * weight[:, None]).sum(3)
+    out = None
+    for i, w in zip(index.unbind(2), weight.unbind(2)):
+        part = rows.gather(2, i[:, None].expand(-1, rows.shape[1], -1))
+        out = part.mul_(w[:, None]) if out is None else out.addcmul_(part, w[:, None].expand_as(part))
+    return out
 
 
 def _between(matrix: Tensor, index: Tensor, weight: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.path_value import PathValue, Visits
-from gp_mapping.planning.travel import Leg, Travel, turning
+from gp_mapping.planning.travel import Leg, Travel, turn
 
 __all__ = ["Drive", "Problem"]
 
@@ -152,7 +152,7 @@ class Problem:
         ends, clock = [0.0], [0.0]
         for leg in legs:
             # turns at inner corners are spread over the leg: where they lie hardly matters to what a route is worth
-            seconds += (float(turning(heading, leg.first)) + leg.turned) / rate + leg.metres / speed
+            seconds += (turn(heading, leg.first) + leg.turned) / rate + leg.metres / speed
             ends.append(ends[-1] + leg.metres)
             clock.append(seconds)
             heading = heading if math.isnan(leg.last) else leg.last

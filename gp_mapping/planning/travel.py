@@ -15,10 +15,11 @@ from scipy.spatial import cKDTree
 from gp_mapping.planning.free_space import FreeSpace, along
 from gp_mapping.planning.path_value import Visits
 
-__all__ = ["Leg", "Travel", "turning"]
+__all__ = ["Leg", "Travel", "turn", "turning"]
 
 _ROWS = 600  # sources whose distances to everywhere are kept
 _LEGS = 40_000  # ways that are kept
+_APART = 1.5  # spacings between two measurements of a way: half a lengthscale, over which they say little new
 _LOOKS = 4  # points of a way for each spacing
 _ABOUT = 4  # places between which a point is interpolated
 _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
@@ -48,6 +49,11 @@ class Leg:
 def turning(a, b):
     """Radians between headings a and b; 0 where one of them is NaN."""
     return np.nan_to_num(np.abs(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi))
+
+
+def turn(a: float, b: float) -> float:
+    """The same of two numbers."""
+    return 0.0 if math.isnan(a) or math.isnan(b) else abs(math.remainder(b - a, math.tau))
 
 
 class Travel:
@@ -214,18 +220,19 @@ class Travel:
     def visits(self, legs) -> tuple[Visits, np.ndarray, np.ndarray]:
         """What driving legs one after the other measures: Visits of m, where (m, 2) m, and metres (m,) from the start.
 
-        One for each `spacing` of the way and one at its end, however the way winds.
+        One for each half lengthscale (1.5 `spacing`) of the way and one at its end, however the way winds.
         """
         parts, marks, before = [], [], 0.0
+        step = _APART * self.spacing
         for leg in legs:
-            first = (math.floor(before / self.spacing + 1e-9) + 1) * self.spacing - before
-            at = np.arange(first, leg.metres + 1e-9, self.spacing)
+            first = (math.floor(before / step + 1e-9) + 1) * step - before
+            at = np.arange(first, leg.metres + 1e-9, step)
             if len(at):
                 take = np.rint(at * ((len(leg.points) - 1) / leg.metres)).astype(int)
                 parts.append((leg.points[take], leg.places[take], leg.weights[take]))
                 marks.append(before + at)
             before += leg.metres
-        if legs and before > (marks[-1][-1] if marks else 0.0) + 0.25 * self.spacing:
+        if legs and before > (marks[-1][-1] if marks else 0.0) + 0.25 * step:
             last = legs[-1]
             parts.append((last.points[-1:], last.places[-1:], last.weights[-1:]))
             marks.append(np.array([before]))
