@@ -6,7 +6,8 @@ import argparse
 import importlib
 import sys
 
-from gp_mapping.commands import COMMANDS, UsageError
+from gp_mapping.commands import COMMANDS
+from gp_mapping.errors import UserError
 
 __all__ = ["main"]
 
@@ -21,15 +22,6 @@ def _overview() -> argparse.ArgumentParser:
                + "\n\n`gp-mapping COMMAND --help` says more about each.")
     parser.add_argument("command", metavar="COMMAND", help="one of: " + ", ".join(COMMANDS))
     return parser
-
-
-def _user_errors() -> tuple[type[Exception], ...]:
-    """Errors that speak to the user. Found among loaded modules only: what was not imported cannot have raised."""
-    names = [("gp_mapping.bag", "BagError"), ("gp_mapping.magnetic_csv", "RecordingError"),
-             ("gp_mapping.store.checkpoint", "CheckpointError"),
-             ("gp_mapping.commands.params", "ParameterFileError")]
-    loaded = [(sys.modules.get(module), name) for module, name in names]
-    return (UsageError, *(getattr(module, name) for module, name in loaded if module is not None))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"gp-mapping {argv[0]}: interrupted", file=sys.stderr)
         return 130
-    except _user_errors() as error:
+    except UserError as error:
         print(f"gp-mapping {argv[0]}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
 

@@ -8,11 +8,7 @@ from torch import Tensor
 
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
-__all__ = ["FieldMap", "MapFullError"]
-
-
-class MapFullError(ValueError):
-    """A batch that a map with a bound cannot take any more; the map stays as it is and goes on predicting."""
+__all__ = ["FieldMap"]
 
 
 @runtime_checkable
