@@ -1,6 +1,10 @@
-"""Errors that others catch by name. A UserError is one line for a person and says what to do."""
+"""Errors that others catch by name. A UserError speaks to a person: one line that says what to do."""
 
-__all__ = ["MapFullError", "NumericalError", "ParameterFileError", "UsageError", "UserError"]
+from __future__ import annotations
+
+__all__ = ["MapFullError", "NumericalError", "ParameterFileError", "UsageError", "UserError", "one_line"]
+
+_LONGEST = 2000  # characters of a message; names inside it may come from a file that somebody else wrote
 
 
 class UserError(ValueError):
@@ -21,3 +25,13 @@ class MapFullError(ValueError):
 
 class NumericalError(RuntimeError):
     """A factorisation failed in spite of jitter: the matrix holds NaN or is not positive definite at all."""
+
+
+def one_line(error: object, longest: int = _LONGEST) -> str:
+    """The text of an error without line breaks and control characters, cut in the middle where it is too long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]} … {text[-half:]}"

@@ -1,7 +1,7 @@
 """One module per subcommand of `gp-mapping`, imported only when it is asked for.
 
-Each has `add_arguments(parser)` and `run(args) -> int` (the exit code). What the user got wrong is a UsageError (or
-another UserError): one line on stderr and exit code 2, never a traceback.
+Each has `add_arguments(parser)` and `run(args) -> int` (the exit code). What the user got wrong is a UserError:
+one line on stderr and exit code 2, never a traceback; cli.py sees to it, and to everything that nobody expected.
 """
 
 __all__ = ["COMMANDS"]

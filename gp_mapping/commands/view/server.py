@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         path, feed = self.path.partition("?")[0], self.server.feed
         if path in _PAGE:
             name, kind = _PAGE[path]
-            self._send(HTTPStatus.OK, (files("gp_mapping.commands.view") / "page" / name).read_bytes(),
+            self._send(HTTPStatus.OK, (files("gp_mapping.commands.view.command") / "page" / name).read_bytes(),
                        f"{kind}; charset=utf-8")
             return
         feed.touch()
