@@ -12,7 +12,7 @@ from gp_mapping.settings.node import LIVE_PARAMETERS
 __all__ = ["ParameterError", "describe", "describe_openly", "wrong_value"]
 
 
-class ParameterError(ValueError):
+class ParameterError(UserError):
     """One or more parameters are wrong; the text has a line for each."""
 
 
