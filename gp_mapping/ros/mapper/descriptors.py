@@ -6,6 +6,7 @@ import sys
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 
+from gp_mapping.errors import UserError
 from gp_mapping.settings.fields import check_settings
 from gp_mapping.settings.node import LIVE_PARAMETERS
 
