@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
+from gp_mapping.errors import UserError
+
 __all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "bag_topics", "choose_topic",
            "choose_topics", "count_messages", "read_messages", "read_raw"]
 
@@ -29,7 +31,7 @@ _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
 _SUFFIXES = (".mcap", ".db3")
 
 
-class BagError(ValueError):
+class BagError(UserError):
     """A bag that cannot be read or written; the text is one line and says what to do."""
 
 

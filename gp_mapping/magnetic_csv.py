@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gp_mapping.bag_writer import BagWriter
+from gp_mapping.errors import UserError
 
 __all__ = ["RecordingError", "Trial", "available_trials", "read_trial", "write_trials"]
 
@@ -18,7 +19,7 @@ _POSE_VARIANCE = (1e-6, 1e-6, 1e-6, 1e-4, 1e-4, 1e-2)  # motion capture: 1 mm; h
 _TWIST_VARIANCE = (1e-4, 1e-4, 1e-4, 1e-2, 1e-2, 1e-2)
 
 
-class RecordingError(ValueError):
+class RecordingError(UserError):
     """A recording that is absent or does not fit its layout; the text is one line and says what to do."""
 
 

@@ -1,8 +1,10 @@
 """One module per subcommand of `gp-mapping`, imported only when it is asked for.
 
-Each has `add_arguments(parser)` and `run(args) -> int` (the exit code). What the user got wrong is a UsageError (or one
-of the errors that cli.py lists): one line on stderr and exit code 2, never a traceback.
+Each has `add_arguments(parser)` and `run(args) -> int` (the exit code). What the user got wrong is a UserError:
+one line on stderr and exit code 2, never a traceback; cli.py sees to it, and to everything that nobody expected.
 """
+
+from gp_mapping.errors import UserError
 
 __all__ = ["COMMANDS", "UsageError"]
 
@@ -20,5 +22,5 @@ COMMANDS = {  # name -> (module, what it does)
 }
 
 
-class UsageError(ValueError):
+class UsageError(UserError):
     """What the user asked for cannot be done; the text is one line and says what to do."""

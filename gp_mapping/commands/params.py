@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from gp_mapping.core.config import MapSettings
+from gp_mapping.errors import UserError
 from gp_mapping.intake import IntakeSettings, check_model, map_settings_for
 from gp_mapping.ros.node_settings import NodeSettings
 
@@ -18,7 +19,7 @@ NODE_NAMES = ("mapping", "mapping_node")
 FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")  # every ROS node has them
 
 
-class ParameterFileError(ValueError):
+class ParameterFileError(UserError):
     """A parameter file or setting that is wrong; the text is one line and says what to write."""
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
+from gp_mapping.errors import UserError
+
 __all__ = ["Calibration", "CalibrationError", "calibrate"]
 
 _FEWEST = 30  # readings left after thinning
@@ -25,7 +27,7 @@ _CAP = np.radians(60.0)  # in space, each direction needs a reading this near
 _WORST_FIT = 0.15  # rms of |b| / F − 1: beyond, there is no ellipsoid
 
 
-class CalibrationError(ValueError):
+class CalibrationError(UserError):
     """Readings that cannot be calibrated from; the text says why and what to drive."""
 
 

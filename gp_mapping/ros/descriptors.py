@@ -7,12 +7,13 @@ import sys
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 
 from gp_mapping.core.config import check_settings
+from gp_mapping.errors import UserError
 from gp_mapping.ros.node_settings import LIVE_PARAMETERS
 
 __all__ = ["ParameterError", "describe", "describe_openly", "wrong_value"]
 
 
-class ParameterError(ValueError):
+class ParameterError(UserError):
     """One or more parameters are wrong; the text has a line for each."""
 
 
