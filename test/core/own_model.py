@@ -1,7 +1,6 @@
 """A model as somebody else would write it: the exact GP, by nothing but the contract and a kernel."""
 
 import copy
-from dataclasses import replace
 
 import torch
 
@@ -20,7 +19,7 @@ class OwnGP(FieldMap):
     centre = property(lambda self: self._centre)
 
     def kernel(self, a, b):
-        return self.stationary(a, b) + self.settings.constant_stddev**2
+        return self.stationary(a.double(), b.double()) + self.settings.constant_stddev**2
 
     def update(self, batch):
         if self.data and (batch.x.shape[1], batch.y.shape[1]) != (self.data[0].shape[1], self.channels):
@@ -48,7 +47,7 @@ class OwnGP(FieldMap):
     def predict(self, x, velocity=None, heading=None):
         half = self._half(x)
         y = torch.linalg.solve_triangular(self.factor, self.data[1] - self.centre, upper=False)
-        prior = self.stationary.diag(x) + self.settings.constant_stddev**2
+        prior = self.stationary.diag(x.double()) + self.settings.constant_stddev**2
         variance = (prior - half.square().sum(0)).clamp_min(0.0)[:, None].expand(-1, self.channels)
         return Prediction(half.mT @ y + self.centre, variance, self.noise_variance())
 
@@ -67,9 +66,9 @@ class OwnGP(FieldMap):
             self.data, self.factor, self.epoch = (*self.data[:2], self.data[2] / factor), None, self.epoch + 1
 
     def merge(self, other):
-        mine, its = (replace(m.settings, seed=0) if isinstance(m, OwnGP) else None for m in (self, other))
-        if mine != its or (self.started and other.started and self.channels != other.channels):
-            raise ValueError("maps of other settings or channels cannot be merged")
+        if not isinstance(other, OwnGP) or other.hyperparameters() != self.hyperparameters() or (
+                other.settings.field_scale != self.settings.field_scale or 0 != self.channels != other.channels != 0):
+            raise ValueError("maps of other kernels, units or channels cannot be merged")
         if other.started:
             self._centre = other.centre if self.centre is None else self.centre
             self._add(*other.data)
