@@ -8,7 +8,6 @@ import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.resources import files
 
 from gp_mapping.commands.view.map_image import encode_map
 
@@ -84,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         path, feed = self.path.partition("?")[0], self.server.feed
         if path in _PAGE:
             name, kind = _PAGE[path]
-            self._send(HTTPStatus.OK, (files("gp_mapping.commands.view.command") / "page" / name).read_bytes(),
+            self._send(HTTPStatus.OK, (Path(__file__).parent / "page" / name).read_bytes(),
                        f"{kind}; charset=utf-8")
             return
         feed.touch()
