@@ -8,6 +8,7 @@ import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 from gp_mapping.commands.view.map_image import encode_map
 
