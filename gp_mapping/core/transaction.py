@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from gp_mapping.core.linalg import NumericalError
+from gp_mapping.errors import NumericalError
 
 __all__ = ["Revertible", "require_finite", "transaction"]
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 from map_contract import same_state
 
-from gp_mapping.core.field_map import MapFullError
-from gp_mapping.core.linalg import NumericalError
 from gp_mapping.core.registry import create_map, model_names
 from gp_mapping.core.types import Samples
+from gp_mapping.errors import MapFullError, NumericalError
 
 _SMALL = {"max_inducing": 12, "memory_size": 40, "max_orthogonal": 6, "tile_samples": 10}
 
