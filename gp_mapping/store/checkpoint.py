@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_mapping.errors import UserError
+
 __all__ = ["VERSION", "CheckpointError", "load_checkpoint", "save_checkpoint"]
 
 VERSION = 1
@@ -32,7 +34,7 @@ _DTYPES = {str(t): t for t in (torch.float64, torch.float32, torch.float16, torc
                                torch.int8, torch.uint8, torch.bool)}
 
 
-class CheckpointError(ValueError):
+class CheckpointError(UserError):
     """A checkpoint that cannot be written or read; the text is one line and says what to do."""
 
 

@@ -8,7 +8,7 @@ import rclpy
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
-from gp_mapping.ros.process import Stopper, spin
+from gp_mapping.ros.tools.process import Stopper, spin
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_failing_callback_does_not_end_the_spinning(stopper):
 def test_signals_within_a_second_are_one_and_the_third_is_the_systems_own(stopper, monkeypatch):
     """A launch file passes on the Ctrl-C that the terminal has sent to all: that is nobody's second wish."""
     now = [100.0]
-    monkeypatch.setattr("gp_mapping.ros.process.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gp_mapping.ros.tools.process.time.monotonic", lambda: now[0])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
         os.kill(os.getpid(), number)
         now[0] += 0.3
