@@ -1,4 +1,4 @@
-"""Where to measure next, closed loop: the project's own MapSession with hyper-parameters learned online, in simulated worlds.
+"""Where to measure next, closed loop: the project's MapSession, learning online, in simulated worlds.
 
 Curves of RMSE and stddev over the whole reachable area, as shares of the field's own standard deviation there, by
 metres and by seconds (turns on the spot count); paired differences to good lanes and to gain per metre.
@@ -13,11 +13,11 @@ import torch
 
 from benchmark.exploration_policies import POLICIES, STUDIES, Situation
 from benchmark.exploration_worlds import KINDS, SPEED, TURN_RATE, Robot, World, make_world
-from gp_mapping.core.config import MapSettings
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning import Travel
+from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["TABLES", "explore", "run"]
+__all__ = ["explore"]
 
 EVERY = 2.0  # m between two looks at the map
 BUDGETS = {"short": 0.9, "long": 0.6}  # metres: the area / so many m

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -134,7 +135,7 @@ class Robot:
     def drive(self, line: np.ndarray, most: float) -> Samples:
         """Along line (K, 2), at most so many metres: the measurements on the way."""
         xs, stamps = [], []
-        for a, b in zip(line, line[1:]):
+        for a, b in pairwise(line):
             length = math.dist(a, b)
             if length < 1e-9:
                 continue

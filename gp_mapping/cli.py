@@ -1,20 +1,38 @@
-"""gp-mapping: the command line. Exit codes: 0 good, 2 wrong usage or input (one line on stderr), 130 interrupted."""
+"""gp-mapping: the command line. Whatever goes wrong is one line on stderr, and an exit code that is not 0.
+
+0 good; 2 wrong usage or input, or no room on the disk; 70 a fault of this program (--debug shows where); 130
+interrupted; 141 nobody reads the output any more. A subcommand may have codes of its own, which its --help states.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
+import traceback
+from contextlib import suppress
+from typing import NoReturn
 
-from gp_mapping.commands import COMMANDS, UsageError
+from gp_mapping.commands import COMMANDS
+from gp_mapping.errors import UsageError, UserError, one_line
 
 __all__ = ["main"]
+
+WRONG, FAULT, INTERRUPTED, NO_READER = 2, 70, 130, 141
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; the usage is one --help away."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG, f"{self.prog}: {one_line(message)}; see {self.prog} --help\n")
 
 
 def _overview() -> argparse.ArgumentParser:
     """What `gp-mapping --help` shows; nothing heavy is imported for it."""
     width = max(map(len, COMMANDS))
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="gp-mapping", usage="gp-mapping COMMAND [...]", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Live probabilistic maps of magnetic and other fields.",
         epilog="commands:\n" + "\n".join(f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items())
@@ -23,27 +41,27 @@ def _overview() -> argparse.ArgumentParser:
     return parser
 
 
-def _user_errors() -> tuple[type[Exception], ...]:
-    """Errors that speak to the user. Found among loaded modules only: what was not imported cannot have raised."""
-    names = [("gp_mapping.bag", "BagError"), ("gp_mapping.magnetic_csv", "RecordingError"),
-             ("gp_mapping.store.checkpoint", "CheckpointError"),
-             ("gp_mapping.commands.params", "ParameterFileError")]
-    loaded = [(sys.modules.get(module), name) for module, name in names]
-    return (UsageError, *(getattr(module, name) for module, name in loaded if module is not None))
+def _arguments(command: str, text: str, module, words: list[str]) -> argparse.Namespace:
+    parser = _Parser(prog=f"gp-mapping {command}", description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("--debug", action="store_true", help="show where in the program an error arose")
+    module.add_arguments(parser)
+    if any("\0" in word for word in words):
+        raise UsageError("an argument holds a zero byte, which no name and no number has")
+    return parser.parse_args(words)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand; the exit code."""
-    argv = sys.argv[1:] if argv is None else list(argv)
+def _run(argv: list[str]) -> int:
+    """Run one subcommand; its exit code."""
     overview = _overview()
     if not argv:
         overview.print_help(sys.stderr)
-        return 2
+        return WRONG
     if argv[0].startswith("-"):
         overview.parse_args(argv)  # --help, or an error: both end here
         overview.error("name a command first")
     if argv[0] not in COMMANDS:
         overview.error(f"unknown command {argv[0]!r}; expected one of: {', '.join(COMMANDS)}")
+
     name, text = COMMANDS[argv[0]]
     try:
         module = importlib.import_module(f"gp_mapping.commands.{name}")
@@ -51,20 +69,55 @@ def main(argv: list[str] | None = None) -> int:
         missing = (error.name or "").split(".")[0]
         if missing in ("", "gp_mapping"):
             raise
-        print(f"gp-mapping {argv[0]}: the Python package {missing!r} is not installed; README.md says where it comes "
-              "from (of those that apt has not: pip install rosbags)", file=sys.stderr)
-        return 2
-    parser = argparse.ArgumentParser(prog=f"gp-mapping {argv[0]}", description=text[0].upper() + text[1:] + ".")
-    module.add_arguments(parser)
-    args = parser.parse_args(argv[1:])
+        raise UsageError(f"the Python package {missing!r} is not installed; README.md says where it comes from (of "
+                         "those that apt has not: pip install rosbags)") from error
+    code = module.run(_arguments(argv[0], text, module, argv[1:])) or 0
+    sys.stdout.flush()  # a full disk or a reader that went away shows here, not when nobody can say it any more
+    return code
+
+
+def _explain(error: BaseException) -> tuple[int, str]:
+    """Exit code, and what is said ("": nothing) of an error that came out of a subcommand."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted"
+    if isinstance(error, BrokenPipeError):  # `| head` has read enough: no fault of anybody
+        return NO_READER, ""
+    if isinstance(error, UserError):
+        return WRONG, one_line(error)
+    if isinstance(error, OSError):
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        return WRONG, one_line(": ".join([*names[:1], error.strerror or str(error) or type(error).__name__]))
+    if isinstance(error, MemoryError):
+        return WRONG, "the machine's memory does not suffice for this; give less at once, or a coarser resolution"
+    return FAULT, (f"a fault of this program, {type(error).__name__}: {one_line(error, 500)}; please report this line "
+                   "to the maintainers that package.xml names, with what --debug adds to it")
+
+
+def _leave_stdout() -> None:
+    """What is in the buffer goes out; where nobody takes it, it is dropped: Python would complain when it ends."""
     try:
-        return module.run(args) or 0
-    except KeyboardInterrupt:
-        print(f"gp-mapping {argv[0]}: interrupted", file=sys.stderr)
-        return 130
-    except _user_errors() as error:
-        print(f"gp-mapping {argv[0]}: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError, ValueError):  # a stdout that is no file (inside another program) is not ours to mend
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one subcommand; the exit code. The one place where an error becomes what the user reads."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    for stream in (sys.stdout, sys.stderr):  # a µ, or a file name of odd bytes, must not fail for want of a letter
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        return _run(argv)
+    except (Exception, KeyboardInterrupt) as error:
+        code, text = _explain(error)
+        if "--debug" in argv:
+            traceback.print_exc()
+        if text:
+            print(f"gp-mapping {argv[0]}: {text}" if argv else f"gp-mapping: {text}", file=sys.stderr)
+        _leave_stdout()
+        return code
 
 
 if __name__ == "__main__":

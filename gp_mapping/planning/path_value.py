@@ -7,7 +7,8 @@ With places P, cells c of weight w, C = cov(P, P) and S = Σ_c w_c cov(P, c) cov
     afterwards                      C − C_PX A,   S − S_PX A − Aᵀ S_XP + Aᵀ S_XX A,   A = (C_XX + N)⁻¹ C_XP
 
 Between places the field is interpolated from the nearest ones (Visits): a winding way that is taken for a row of places
-beside it would seem to measure slopes that it does not. All of it holds for a Gaussian likelihood at fixed hyper-parameters: variances do not depend on what is measured.
+beside it would seem to measure slopes that it does not. All of it holds for a Gaussian likelihood at fixed
+hyper-parameters: variances do not depend on what is measured.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.field_map import Planned
 
 __all__ = ["PathValue", "Visits"]
 
@@ -64,11 +65,11 @@ class PathValue:
 
     @staticmethod
     @torch.no_grad()
-    def of(field: FieldMap, places, cells, weights=None, noise_variance=None) -> PathValue:
+    def of(field: Planned, places, cells, weights=None, noise_variance=None) -> PathValue:
         """From what a map says now.
 
         Args:
-            field: any map; the more it has learned the less is left.
+            field: any map (of one that is solved for in the background, what its for_planning() gives).
             places: (P, 2) m.
             cells: (G, 2) m, where the field is to become known.
             weights: (G,), 1 each where None; areas in m² make an integral.

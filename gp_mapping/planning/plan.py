@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -93,18 +94,16 @@ def plan_steps(problem: Problem, kind: str) -> Iterator[Plan | None]:
     if refused:
         yield Plan(kind, reason=refused)
         return
-    stops: tuple[int, ...] = ()
+    best: tuple[int, ...] = ()
     for stops in planner(problem):
+        best = stops
         yield None
-    yield finished(problem, kind, stops)
+    yield finished(problem, kind, best)
 
 
 def plan(problem: Problem, kind: str = "route") -> Plan:
     """The plan, at once."""
-    found = None
-    for found in plan_steps(problem, kind):
-        pass
-    return found
+    return deque(plan_steps(problem, kind), maxlen=1)[0]
 
 
 def finished(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:

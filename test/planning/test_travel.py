@@ -69,20 +69,44 @@ def test_sees_is_exactly_what_a_wall_leaves():
     assert long.any() and not long.all()
 
 
-def test_a_leg_passes_the_places_that_it_says():
+def test_what_a_way_measures_lies_on_it_half_a_lengthscale_apart():
     _, travel = travel_in(2)
     rng = np.random.default_rng(1)
-    for a, b in rng.choice(len(travel), (20, 2)):
-        leg = travel.leg(travel.places[a], travel.places[b])
-        if a == b:
-            assert leg.metres == 0.0 and len(leg.visits) == 0
+    for a, b, c in rng.choice(travel.places, (20, 3)):
+        legs = [travel.leg(a, b), travel.leg(b, c)]
+        visits, x, marks = travel.visits(legs)
+        total = legs[0].metres + legs[1].metres
+        assert len(visits) == len(x) == len(marks)
+        if total == 0.0:
             continue
-        assert leg.visits[-1] == b and leg.visits[0] != a
-        assert (np.diff(leg.visits) != 0).all() and (np.diff(leg.marks) > 0).all()
-        along = every_two_centimetres(leg.line)
-        gap = np.hypot(*(along[:, None] - travel.xy[leg.visits]).transpose(2, 0, 1)).min(0)
-        assert (gap < 1.5 * travel.spacing).all()
-        assert len(leg.visits) >= 0.5 * leg.metres / travel.spacing - 1
+        assert marks[-1] == pytest.approx(total, abs=0.4 * 1.5 * travel.spacing)
+        assert (np.diff(marks) > 0).all() and len(marks) == pytest.approx(total / (1.5 * travel.spacing), abs=1.01)
+        line = np.vstack([legs[0].line, legs[1].line[1:]])
+        gap = np.hypot(*(every_two_centimetres(line)[:, None] - x).transpose(2, 0, 1)).min(0)
+        assert (gap < 0.03).all()
+
+
+def test_between_places_a_smooth_field_is_interpolated():
+    _, travel = travel_in(0)
+    _, x, _ = travel.visits([travel.leg(*travel.places[[2, -3]])])
+    places, weights = travel.between(x)
+    exact = np.sin(2.0 * x[:, 0]) * np.cos(1.5 * x[:, 1])
+    at = np.sin(2.0 * travel.xy[:, 0]) * np.cos(1.5 * travel.xy[:, 1])
+    assert np.abs((at[places] * weights).sum(1) - exact).max() < 0.06
+    on, alone = travel.between(travel.xy[[7]])
+    assert on[0, 0] == 7 and alone[0, 0] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_ways_prepared_together_are_those_made_alone():
+    free, travel = travel_in(3)
+    other = Travel(free, 0.3)
+    pairs = [tuple(p) for p in np.random.default_rng(2).choice(travel.places, (40, 2)).tolist()]
+    travel.prepare(pairs)
+    for a, b in pairs:
+        one, two = travel.leg(a, b), other.leg(a, b)
+        assert one.metres == pytest.approx(two.metres)
+        np.testing.assert_allclose(one.line, two.line)
+        np.testing.assert_allclose(travel.visits([one])[1], other.visits([two])[1])
 
 
 def test_bounds_of_places_and_nodes_hold_and_passages_stay():

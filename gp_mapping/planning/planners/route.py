@@ -37,14 +37,13 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     for stops, value in zip(seeds, problem.rate(seeds)):
         if value > rating:
             best, rating = stops, value
-    yield best
     if not best:
+        yield ()
         return
 
-    for best, rating in _improved(problem, best, rating):
-        yield best if rating > (1.0 + problem.gain) * old_rating or not old else old
-    if old and rating <= (1.0 + problem.gain) * old_rating:
-        yield old
+    worth_it = (1.0 + problem.gain) * old_rating
+    for found, value in _improved(problem, best, rating):
+        yield found if not old or value > worth_it else old
 
 
 def _improved(problem: Problem, best: tuple[int, ...], rating: float) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -52,6 +51,7 @@ def _improved(problem: Problem, best: tuple[int, ...], rating: float) -> Iterato
     moves = _Moves(problem)
     tried, waited = 0, 0
     seen = {best}
+    yield best, rating
     residual = moves.residual(best)
     while tried < problem.effort and waited < _PATIENCE:
         batch = []
