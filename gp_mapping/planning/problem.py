@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -36,7 +37,9 @@ class Drive:
     @property
     def line(self) -> np.ndarray:
         """(K, 2) m, corners in order."""
-        return np.vstack([self.legs[0].line, *(leg.line[1:] for leg in self.legs[1:])]) if self.legs else np.empty((0, 2))
+        if not self.legs:
+            return np.empty((0, 2))
+        return np.vstack([self.legs[0].line, *(leg.line[1:] for leg in self.legs[1:])])
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Problem:
     travel: Travel
     position: np.ndarray
     heading: float = math.nan
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
     horizon: float = 16.0
     mix: float = 0.0
     old: tuple[int, ...] = ()
@@ -72,7 +75,8 @@ class Problem:
 
     def __post_init__(self):
         if len(self.value) != len(self.travel):
-            raise ValueError(f"value has {len(self.value)} places and travel {len(self.travel)}: expected the same ones")
+            raise ValueError(f"value has {len(self.value)} places and travel {len(self.travel)}: expected the "
+                             "same ones")
         if not (0.0 <= self.mix <= 1.0 and self.horizon > 0 and self.effort >= 1):
             raise ValueError(f"mix={self.mix}, horizon={self.horizon} m, effort={self.effort}: expected 0 to 1, above "
                              "0 m and 1 or more")
@@ -121,8 +125,8 @@ class Problem:
                 return f"no way leads from the robot at ({x:.2f}, {y:.2f}) m to home at ({hx:.2f}, {hy:.2f}) m"
             back = self.drive(())
             if not self.budget.allows(back.metres, back.seconds):
-                return (f"the way home takes {back.metres:.1f} m and {back.seconds:.0f} s, and {self.budget.metres:.1f} m "
-                        f"and {self.budget.seconds:.0f} s are left")
+                return (f"the way home takes {back.metres:.1f} m and {back.seconds:.0f} s, and "
+                        f"{self.budget.metres:.1f} m and {self.budget.seconds:.0f} s are left")
         return ""
 
     def _once(self, name: str, find):
@@ -134,7 +138,7 @@ class Problem:
 
     def prepare(self, routes: Sequence[Sequence[int]]) -> None:
         """Have the ways between the stops of these routes ready."""
-        pairs = [pair for stops in routes for pair in zip(stops, stops[1:])]
+        pairs = [pair for stops in routes for pair in pairwise(stops)]
         if self.home is not None:
             pairs += [(stops[-1], self.home) for stops in routes if stops]
         self.travel.prepare(pairs)
@@ -144,7 +148,7 @@ class Problem:
         ends = [*stops] + ([self.home] if self.home is not None else [])
         if not ends:
             return Drive((), 0.0, 0.0, Visits.at([]), np.empty((0, 2)), np.empty(0), np.empty(0))
-        legs = [self._first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in zip(ends, ends[1:])]
+        legs = [self._first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)]
         if any(leg is None for leg in legs):
             return None
         speed, rate = self.budget.speed, self.budget.turn_rate

@@ -167,10 +167,10 @@ class Travel:
         return self.along(self.straightened(np.vstack([np.asarray(xy, dtype=np.float64)[None], chain])))
 
     def _chain(self, a: int, b: int) -> np.ndarray | None:
-        """Nodes of the shortest way (K, 2) m; from whichever end is known already."""
+        """Nodes of the shortest way (K, 2) m; of equally short ones always the same, from either end."""
         if a == b:
             return self.nodes[[a, b]]
-        source, target = (b, a) if b in self._rows and a not in self._rows else (a, b)
+        source, target = min(a, b), max(a, b)
         distance, before = self._row(source)
         if not np.isfinite(distance[target]):
             return None
