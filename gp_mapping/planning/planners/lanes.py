@@ -35,7 +35,9 @@ def best_lanes(problem: Problem) -> tuple[tuple[int, ...], float]:
 
 
 def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
-    """As many of the first stops as the limit allows."""
+    """As many of the first stops as the limit allows, those that are left out for now excepted."""
+    if problem.closed is not None:
+        stops = tuple(stop for stop in stops if not problem.closed[stop])
     problem.prepare([stops])
     low, high = 0, len(stops)
     while low < high:
