@@ -3,21 +3,24 @@
 Of a stream whose newest stamp is s, with usual step d, a stamp t leaps where t < s − jump_back, or t > s + ahead,
 ahead = max(jump_back, 5 d). A message that leaps is held. The next one decides:
 
-    it goes on from s                      the one that was held is a stray: a wrong stamp, or another publisher's clock
+    it goes on from s                      what was held is stray: a wrong stamp, or another publisher's clock
     it goes on from the one that was held  there was a pause, or time jumped back: both are taken, in order
-    neither                                the one that was held is a stray, and this one is held in its place
+    it leaps again, on from the one held   held as well; of five in a row all are taken: the stream has become that slow
+    none of these                          what was held is stray, and this one is held in its place
 
 Only the stream's own order counts, so that it does not matter when, or beside what, its messages come.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 __all__ = ["StampGate", "Stamped"]
 
 _STEPS = 5  # usual steps that are no leap
 _NO_STEP = 60_000_000_000  # ns; ahead while no step is known
+_SLOW = 5  # leaps in a row that are a slow stream's steps
 _WEIGHT = 0.1  # of a new step in the usual one
 
 
@@ -39,43 +42,39 @@ class StampGate:
         """Forget the stream; what is held is forgotten, too."""
         self._last: int | None = None
         self._usual: float | None = None
-        self._held: Stamped | None = None
+        self._held: list[Stamped] = []
 
     @property
     def holding(self) -> int:
-        """Messages that wait: 0 or 1."""
-        return int(self._held is not None)
+        """Messages that wait: at most four."""
+        return len(self._held)
 
     def admit(self, stamp: int, content) -> tuple[list[Stamped], int]:
-        """What is to be taken now, in order, and how many strays have been found (0 or 1)."""
+        """What is to be taken now, in order, and how many strays have been found."""
         new, held, last = Stamped(stamp, content), self._held, self._last
-        if last is None or (held is None and not self._leaps(stamp, last)):
+        if last is None or (not self._leaps(stamp, last) and (not held or stamp > last)):
+            self._held = []
             self._follow(stamp)
-            return [new], 0
-        if held is None:
-            self._held = new
-            return [], 0
+            return [new], len(held)
+        if held and not self._follows(held[-1].stamp, stamp):
+            self._held = [new]
+            return [], len(held)
 
-        self._held = None
-        if not self._leaps(stamp, last) and stamp > last:
-            self._follow(stamp)
-            return [new], 1
-        if self._goes_on(held.stamp, stamp, last):
-            if held.stamp > last and self._leaps(stamp, held.stamp):  # leap after leap: the stream is that slow
-                self._usual = float(stamp - held.stamp)
-            self._last = held.stamp
-            self._follow(stamp)
-            return [held, new], 0
-        self._held = new
-        return [], 1
+        self._held = [*held, new]
+        slow = len(self._held) >= (2 if self._usual is None else _SLOW)
+        if held and (slow or 0 < stamp - held[-1].stamp <= self._ahead()):
+            return self.finish(), 0
+        return [], 0
 
     def finish(self) -> list[Stamped]:
         """The end of the stream: nothing speaks against what is held."""
-        held, self._held = self._held, None
-        if held is None:
-            return []
-        self._last = held.stamp
-        return [held]
+        taken, self._held = self._held, []
+        for before, after in pairwise(taken):
+            if after.stamp > before.stamp + self._ahead():
+                self._usual = float(after.stamp - before.stamp)
+        for one in taken:
+            self._follow(one.stamp)
+        return taken
 
     def _ahead(self) -> float:
         return _NO_STEP if self._usual is None else max(self.jump_back, _STEPS * self._usual)
@@ -83,11 +82,11 @@ class StampGate:
     def _leaps(self, stamp: int, last: int) -> bool:
         return stamp < last - self.jump_back or stamp > last + self._ahead()
 
-    def _goes_on(self, held: int, stamp: int, last: int) -> bool:
-        """Whether a stream that was at `last` and leapt to `held` goes on there with `stamp`."""
-        if stamp < held - self.jump_back:
+    def _follows(self, held: int, stamp: int) -> bool:
+        """Whether a stream that has leapt from `_last` to `held` may be at `stamp` next."""
+        if stamp < held:
             return False
-        return held > last or stamp < last - self.jump_back
+        return held > self._last or stamp < self._last - self.jump_back
 
     def _follow(self, stamp: int) -> None:
         step = None if self._last is None else stamp - self._last

@@ -63,7 +63,11 @@ class MagneticField:
             return DropReason.NOT_FINITE
         if math.hypot(*needed) > self._limit:
             return DropReason.OUT_OF_RANGE
-        covariance = _stated(msg.magnetic_field_covariance, self._limit)
+        stated = msg.magnetic_field_covariance
+        if len(needed) < 3 and not all(map(math.isfinite, field)):  # of an axis that is not measured nothing is known
+            there = [math.isfinite(v) for v in field]
+            stated = [c if there[i // 3] and there[i % 3] else 0.0 for i, c in enumerate(stated)]
+        covariance = _stated(stated, self._limit)
         return covariance if isinstance(covariance, DropReason) else Reading(stamp, field, covariance)
 
     def vector(self, readings: list[Reading]) -> np.ndarray:
