@@ -11,7 +11,7 @@ __all__ = ["LIVE_PARAMETERS", "NodeSettings", "check_map_name"]
 
 LIVE_PARAMETERS = frozenset({
     "publish_rate", "marker_rate", "suggestion_rate", "suggestion_count", "suggestion_kind", "suggestion_distance",
-    "save_on_exit", "map_name", "silence_warning",
+    "save_on_exit", "map_name", "silence_warning", "autosave_period",
 })
 """What may be set while the node runs; everything else is read when it is configured: the map is built with it."""
 
@@ -67,6 +67,11 @@ class NodeSettings:
     save_directory: str = setting("gp_mapping_output", "folder of maps: the services save and load inside it only")
     map_name: str = setting("", "which map in save_directory ~/save writes and ~/load reads: a folder of its own, such "
                             "as hall/ground_floor; empty: save_directory itself")
+    autosave_period: float = setting(60.0, "how often a map that has changed is written, as a checkpoint alone, beside "
+                                     "where ~/save would write it; a crash costs no more than that; 0 turns it off",
+                                     "s", 0.0, 1e6)
+    resume: bool = setting(False, "go on from the newest intact one of the saved map and its autosave, where there is "
+                           "one; with a launch file's respawn:=true that is how a map outlives a crash")
     save_on_exit: bool = setting(False, "save into save_directory when the node is stopped")
 
     def __post_init__(self):
