@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial import Delaunay, QhullError
 
-from gp_mapping.commands import UsageError
-from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.errors import UsageError
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.suggest import Suggestions, suggest

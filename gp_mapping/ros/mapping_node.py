@@ -17,23 +17,25 @@ from nav_msgs.msg import OccupancyGrid
 from rclpy.clock import Clock, ClockType, JumpThreshold
 from rclpy.duration import Duration
 
-from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import Intake, IntakeSettings
-from gp_mapping.intake.inbound import has_header
-from gp_mapping.ros import params, qos
-from gp_mapping.ros.diagnostics import to_array
-from gp_mapping.ros.files import Wanted, open_session
-from gp_mapping.ros.health import ERROR, WARN, Health
-from gp_mapping.ros.inputs import InputPort, Inputs
-from gp_mapping.ros.managed import ManagedNode
-from gp_mapping.ros.messages import message_class
-from gp_mapping.ros.node_settings import NodeSettings
-from gp_mapping.ros.process import Stopper, spin
-from gp_mapping.ros.publishers import MapPublishers
-from gp_mapping.ros.queries import PointQueries
-from gp_mapping.ros.services import MapServices
-from gp_mapping.ros.suggester import Suggester
-from gp_mapping.ros.worker import MapWorker
+from gp_mapping.intake import Intake
+from gp_mapping.intake.messages import has_header
+from gp_mapping.ros.mapper import parameters as params
+from gp_mapping.ros.mapper.inputs import InputPort, Inputs
+from gp_mapping.ros.mapper.managed import ManagedNode
+from gp_mapping.ros.mapper.outputs import MapPublishers
+from gp_mapping.ros.mapper.queries import PointQueries
+from gp_mapping.ros.mapper.services import MapServices
+from gp_mapping.ros.tools.process import Stopper, spin
+from gp_mapping.ros.wire import qos
+from gp_mapping.ros.wire.diagnostics import to_array
+from gp_mapping.ros.wire.messages import message_class
+from gp_mapping.runtime.health import ERROR, WARN, Health
+from gp_mapping.runtime.suggester import Suggester
+from gp_mapping.runtime.worker import MapWorker
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import NodeSettings
+from gp_mapping.store.sessions import Wanted, open_session
 
 __all__ = ["MappingNode", "main"]
 

@@ -17,7 +17,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import MagneticField
 
-from gp_mapping.ros.qos import LATCHED, sensor_data
+from gp_mapping.ros.wire.qos import LATCHED, sensor_data
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NS = 1_000_000_000

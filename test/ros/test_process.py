@@ -8,7 +8,7 @@ import rclpy
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
-from gp_mapping.ros.process import Stopper, spin
+from gp_mapping.ros.tools.process import Stopper, spin
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from ros_helpers import ask, fill, grid_array, settle, spin, spin_until
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from gp_mapping.core.config import MapSettings
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.ros.files import map_folder
-from gp_mapping.ros.messages import message_class
-from gp_mapping.ros.node_settings import check_map_name
+from gp_mapping.ros.wire.messages import message_class
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import check_map_name
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
+from gp_mapping.store.sessions import map_folder
 
 PLACES = torch.tensor([[0.5, 0.1], [1.3, 0.2], [2.0, 1.0]], dtype=torch.float64)
 
@@ -171,7 +171,7 @@ def test_nav2s_services_where_they_are_installed(node_of, tmp_path):
 
 
 def test_no_message_is_made_for_a_topic_that_nobody_listens_to(node_of, monkeypatch):
-    from gp_mapping.ros import markers, outbound
+    from gp_mapping.ros.wire import markers, outbound
 
     def refuse(*_, **__):
         raise AssertionError("made for nobody")

@@ -18,7 +18,7 @@ from gp_mapping.core.field_map import LIKELIHOODS, CalibrationData
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.inducing import Basis
 from gp_mapping.core.likelihoods import Gaussian
-from gp_mapping.core.linalg import NumericalError, cholesky, solve_lower
+from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.memory import Memory
 from gp_mapping.core.models import carry, natural_gradient
 from gp_mapping.core.models.observing import ObservingMap
@@ -26,6 +26,7 @@ from gp_mapping.core.models.scaled import Standardised
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.sites import Sites
 from gp_mapping.core.types import UpdateReport
+from gp_mapping.errors import NumericalError
 
 __all__ = ["DualSVGP"]
 

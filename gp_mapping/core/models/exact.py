@@ -9,13 +9,14 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import CalibrationData, MapFullError, Snapshot
+from gp_mapping.core.field_map import CalibrationData, Snapshot
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.carry import check_alike
 from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, UpdateReport
+from gp_mapping.errors import MapFullError
 
 __all__ = ["ExactGP"]
 
