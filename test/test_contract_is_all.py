@@ -82,7 +82,7 @@ def test_a_map_is_asked_what_the_contract_has_and_nothing_else(path):
     "def f(self): return self._session.map.theta",
     "class MapSession:\n    def f(self): return getattr(self.map, 'memory', None)",
     "class MapSession:\n    def f(self): return self.map.learner.steps",
-    "from gp_mapping.core.models.wiski import Wiski",
+    "from gp_mapping.core.models.wiski.model import Wiski",
 ])
 def test_a_probe_is_found(probe):
     assert faults(ast.parse(probe))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.likelihoods import Likelihood
+from gp_mapping.core.likelihoods.base import Likelihood
 from gp_mapping.core.models.scaled import ScaledMap, learnable_extra
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
