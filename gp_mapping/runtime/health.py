@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections import Counter
 from dataclasses import dataclass, field
 
 __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
@@ -105,7 +106,8 @@ class Health:
         for level, text in notes:
             area.warn(text, level)
         others = {name: n for name, n in status.counts.items() if not name.startswith("error")}
-        for reason, n in {**status.drops, **others}.items():
+        dropped = Counter(status.drops) + Counter(others)  # both the worker and the intake have a queue_full
+        for reason, n in dropped.items():
             area.values[f"dropped: {reason}"] = n
             if n > self._drops_before.get(reason, 0):
                 explained = [line for line in status.explanations if f" {reason}:" in line]

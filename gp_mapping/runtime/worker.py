@@ -7,51 +7,20 @@ import time
 import traceback
 from collections import Counter, deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 
 from gp_mapping.intake.messages import has_header, stamp_ns
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.drawing.levels import field_limits
 from gp_mapping.runtime.timing import Durations
+from gp_mapping.runtime.whole_map import WholeMap
+from gp_mapping.runtime.worker_results import Results, Status
 
-__all__ = ["MapWorker", "Results", "Status"]
+__all__ = ["MapWorker"]
 
 ROLES = ("measurement", "pose", "tf", "tf_static")
 POLL = 0.05  # s; messages are taken in groups: one wake-up for each would cost more than the map
 CHUNK = 500  # messages between two looks at what else is wanted
 STATUS_PERIOD = 0.5  # s
-
-
-@dataclass(frozen=True)
-class Results:
-    """What was asked for, as it was at one revision of the map. Tensors are copies that nobody changes any more."""
-
-    revision: int
-    grid: object  # FieldGrid
-    limits: object = None  # Limits; None where nothing is known
-    inducing: object = None  # (M, 2)
-    memory: object = None  # (m, 2)
-    path: object = None  # (K, 2)
-    path_starts: object = None  # (K,) bool
-    suggestions: object = None  # planning.Suggestions
-    position: tuple[float, float] | None = None  # newest position of the robot
-
-
-@dataclass(frozen=True)
-class Status:
-    """Plain numbers about the worker, for diagnostics; `made` is time.monotonic()."""
-
-    made: float
-    report: dict
-    received: dict[str, int]
-    drops: dict[str, int]
-    explanations: list[str]
-    warnings: list[str]
-    waiting: int
-    last_stamp: float | None
-    queue: int
-    counts: dict[str, int]  # queue_full, paused, errors by stage
-    timings: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 class MapWorker:
@@ -71,6 +40,7 @@ class MapWorker:
         self._queue_size, self._draw_budget = queue_size, draw_budget
         self._suggest, self._on_result, self._on_error = suggest, on_result, on_error
         self._wake, self._lock = threading.Event(), threading.Lock()
+        self._after = threading.RLock()  # one at a time, also when the thread has ended
         self._wanted: set[str] = set()
         self._stopping = self._abandon = False
         self._counts: Counter = Counter()
@@ -79,6 +49,9 @@ class MapWorker:
         self._last_error = ("", 0.0)
         self._position = None
         self._free = None
+        self._wholes: deque[WholeMap] = deque()
+        self._whole: WholeMap | None = None  # the newest of them
+        self.session_number = 0  # which session this is: a loaded map is another one
         self.drawing_time = 0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
         self.revision = self._drawable_revision()
         self.results: Results | None = None
@@ -96,7 +69,7 @@ class MapWorker:
 
         role: measurement, pose, tf, tf_static.  received_ns: the node's time, for messages without a stamp.
         """
-        if len(self._queue) >= self._queue_size:
+        if self.full:
             self._counts["queue_full"] += 1
             return False
         self._queue.append((role, (message, received_ns), time.monotonic()))
@@ -112,6 +85,11 @@ class MapWorker:
         """Entries that wait."""
         return len(self._queue)
 
+    @property
+    def full(self) -> bool:
+        """Whether the next message would be dropped."""
+        return len(self._queue) >= self._queue_size
+
     def count(self, what: str, n: int = 1) -> None:
         """Count something that kept a message from the queue (the node is paused, say)."""
         self._counts[what] += n
@@ -123,24 +101,47 @@ class MapWorker:
         """
         future: Future = Future()
         if self._stopping and not self._thread.is_alive():
-            self._command("call", (function, future))
+            with self._after:
+                self._command("call", (function, future))
         else:
             self._queue.append(("call", (function, future), time.monotonic()))
             self._wake.set()
         return future
 
-    def replace_session(self, make) -> Future:
-        """Go on with the session that make() returns; where it raises, the Future does, and the map is as it was."""
+    def replace_session(self, session) -> Future:
+        """Go on with that session, which nobody else touches from now on; the Future's result is its number."""
         def put(_):
-            self._session, self.results = make(), None
-            return self._session
+            self._session, self.results = session, None
+            self.session_number += 1
+            return self.session_number
         return self.call(put)
 
-    def suggestions(self, session, grid):
-        """In a call(): the places to measure next, as the node's settings choose them; None where nothing chooses."""
-        if self._suggest is None or not session.cell_count:
-            return None
-        return self._suggest(session, grid, self._position, self._free, self.frame)
+    def whole_map(self) -> Future:
+        """(FieldGrid, Limits) of all that is known, None for an empty map; others who ask now share the drawing.
+
+        It is drawn in slices, and between two of them the map takes in what has come.
+        """
+        with self._lock:
+            if self._whole is None or self._whole.begun:
+                self._whole = whole = WholeMap()
+                self._wholes.append(whole)
+            else:
+                whole = self._whole
+        if self._stopping and not self._thread.is_alive():
+            with self._after:
+                self._draw_whole(finish=True)
+        self._wake.set()
+        return whole.future
+
+    @property
+    def position(self) -> tuple[float, float] | None:
+        """Newest position of the robot, metres."""
+        return self._position
+
+    @property
+    def free(self):
+        """The newest free-space map, as it came."""
+        return self._free
 
     def end_pass(self) -> None:
         """A gap that stamps do not show (pause): the next measurement begins a new pass."""
@@ -168,7 +169,8 @@ class MapWorker:
 
     def _run(self) -> None:
         while not (self._stopping and (self._abandon or not self._queue)):
-            self._wake.wait(0.0 if self._stopping or len(self._queue) >= CHUNK else POLL)
+            hurried = self._stopping or self._wholes or len(self._queue) >= CHUNK
+            self._wake.wait(0.0 if hurried else POLL)
             self._wake.clear()
             self._guard("update", self._absorb)
             with self._lock:
@@ -176,8 +178,10 @@ class MapWorker:
             if wanted:
                 self._guard("render", self._draw, wanted, self._draw_budget)
                 self._on_result()  # also where it failed: the node may ask again
+            if self._wholes:
+                self._guard("render", self._draw_whole)
             if time.monotonic() - self.status.made > STATUS_PERIOD:
-                self._guard("status", self._refresh_status)
+                self._guard("status", lambda: setattr(self, "status", self._make_status()))
         self._guard("finish", self._finish)
 
     def _drawable_revision(self) -> int:
@@ -262,11 +266,18 @@ class MapWorker:
             parts = {name: getattr(session, name).detach().cpu().clone()
                      for name in ("inducing", "memory", "path", "path_starts")}
         if "suggestions" in wanted and self._suggest is not None:
-            parts["suggestions"] = self.suggestions(session, grid)
+            parts["suggestions"] = self._suggest(session, grid, self._position, self._free, self.frame)
             self._timings["suggest"].add(time.monotonic() - middle)
         # a drawing that left points for later is not yet of this revision: the next tick asks for another
         revision = session.revision - (1 if session.renderer.points_stale else 0)
         self.results = Results(revision, grid, field_limits(grid), position=self._position, **parts)
+
+    def _draw_whole(self, finish: bool = False) -> None:
+        """A slice of the oldest drawing that somebody waits for; finish: all of all of them."""
+        while finish and self._wholes:
+            self._wholes.popleft().finish(self._session)
+        if self._wholes and self._wholes[0].go_on(self._session):
+            self._wholes.popleft()
 
     def _finish(self) -> None:
         """The end: everything that can still be placed is in the map, everything else is counted."""
@@ -277,16 +288,11 @@ class MapWorker:
         self._queue.clear()
         self._ingest(finish=True)
         self._session.flush()
+        for whole in self._wholes:
+            whole.future.cancel()
+        self._wholes.clear()
         self.revision = self._drawable_revision()
         self.status = self._make_status()
 
-    def _refresh_status(self) -> None:
-        self.status = self._make_status()
-
     def _make_status(self) -> Status:
-        intake = self._intake
-        return Status(made=time.monotonic(), report=dict(self._session.report()), received=dict(intake.received),
-                      drops=intake.drops.as_dict(), explanations=intake.drops.explain(), warnings=list(intake.warnings),
-                      waiting=intake.waiting, last_stamp=intake.last_stamp, queue=len(self._queue),
-                      counts={name: n for name, n in list(self._counts.items()) if n},
-                      timings={name: timing.summary() for name, timing in self._timings.items()})
+        return Status.of(self._session, self._intake, len(self._queue), self._counts, self._timings)

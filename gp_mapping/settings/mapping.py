@@ -55,11 +55,11 @@ class MapSettings:
                                    "of travel stands in. For poses without orientation", "m", 0.0, 100.0)
     learn_noise: bool = setting(False, "learn noise and heading online though learn_hyperparameters is off")
     learn_hyperparameters: bool = setting(True, "learn lengthscale, signal, noise and heading online")
-    lengthscale_prior: float = setting(0.6, "median of the log-normal prior of lengthscale (sd of log: 0.5)", "m",
+    lengthscale_prior: float = setting(0.6, "median of the prior of lengthscale (scale of the logarithm: 1)", "m",
                                        1e-3, 1e5)
-    signal_stddev_prior: float = setting(14e-6, "median of the log-normal prior of signal_stddev (sd of log: 0.5)",
+    signal_stddev_prior: float = setting(14e-6, "median of the prior of signal_stddev (scale of the logarithm: 1)",
                                          "SI", 1e-15, 1e9)
-    noise_stddev_prior: float = setting(1e-6, "median of the log-normal prior of noise_stddev (sd of log: 0.5)",
+    noise_stddev_prior: float = setting(1e-6, "median of the prior of noise_stddev (scale of the logarithm: 1)",
                                         "SI", 1e-15, 1e9)
     max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
     max_orthogonal: int = setting(400, "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing", "",

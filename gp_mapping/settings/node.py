@@ -56,6 +56,10 @@ class NodeSettings:
                                      "and counted", "", 10, 10000000)
     max_query_points: int = setting(20000, "positions in one question on ~/query at most; while they are answered "
                                     "the map takes in nothing", "", 1, 10000000)
+    service_queue_size: int = setting(100, "calls of the services that wait for an answer at most; more are refused at "
+                                      "once, with the reason", "", 1, 10000)
+    exit_timeout: float = setting(60.0, "how long a node that is stopped or deactivated goes on taking in what was "
+                                  "delivered before; what is left then is counted", "s", 0.1, 1e6)
     silence_warning: float = setting(2.0, "an input that is silent for longer than this is reported", "s", 0.1, 1e6)
     torch_threads: int = setting(1, "threads of the map's matrix operations; more than one slows a busy machine of "
                                  "few cores down, and gains little below some thousand inducing inputs", "", 1, 1024)

@@ -8,7 +8,7 @@ from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.outbound import Limits
 from gp_mapping.runtime.health import ERROR, OK, WARN, Health, InputWatch, resident_megabytes
 from gp_mapping.runtime.timing import Durations
-from gp_mapping.runtime.worker import Status
+from gp_mapping.runtime.worker_results import Status
 
 
 def status_of(made=100.0, **changes) -> Status:

@@ -158,14 +158,13 @@ def test_nav2s_services_where_they_are_installed(node_of, tmp_path):
 
     def save(url):  # its other fields do not go over the wire
         request, response = SaveMap.Request(map_url=url), type("Response", (), {"result": None})()
-        done = services._on_save_map(request, response)
-        while True:
-            try:
-                done.send(None)
-            except StopIteration as end:
-                return end.value.result
+        later = services._on_save_map(request, response)
+        later.finish(response, later.future.result(30))
+        return response.result
 
-    assert save("lab") is True and (tmp_path / "lab" / "map.gpm").exists() and save("../lab") is False
+    assert save("lab") is True and (tmp_path / "lab" / "map.gpm").exists()
+    with pytest.raises(ValueError, match="not the name of a map"):
+        save("../lab")
     assert load_named(node, peer, "lab").result == LoadMap.Response.RESULT_SUCCESS
     assert peer.node.count_services("/mapping/save_map") == 1
 

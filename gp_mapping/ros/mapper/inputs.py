@@ -9,6 +9,7 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from gp_mapping.intake import Input, inputs_of
+from gp_mapping.intake.messages import has_header, stamp_ns
 from gp_mapping.ros.mapper.descriptors import ParameterError
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.ros.wire.qos import sensor_data
@@ -18,6 +19,7 @@ from gp_mapping.settings.intake import IntakeSettings
 __all__ = ["InputPort", "Inputs"]
 
 TF_DEPTH = 100  # as tf2_ros listens
+BATCH = 64  # messages of one topic taken in one callback: one at a time, a busy interpreter would fall behind
 
 
 class InputPort:
@@ -29,6 +31,7 @@ class InputPort:
         self.any_scalar = len(wanted.messages) > 1
         self.watch = InputWatch(wanted.topic.lstrip("/"), steady)
         self.subscription, self.type = None, ""
+        self.newest: int | None = None  # stamp of the newest message, ns
         self.wrong_type = self.wrong_qos = ""
 
 
@@ -78,6 +81,18 @@ class Inputs:
                 self._node.destroy_subscription(port.subscription)
                 port.subscription = None
 
+    def drain(self, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Hand on what the middleware holds, until nothing is left or go_on(), asked between batches, says no."""
+        found = True
+        while found and go_on():
+            found = False
+            for port in self.ports:  # the measurement first, and with each of them the poses up to its stamp
+                found = self._take_in(port, BATCH) > 0 or found
+
+    def discard(self) -> int:
+        """Take what the middleware holds and use nothing of it; how many there were."""
+        return sum(1 for port in self.ports for _ in range(port.qos.depth) if self._take(port) is not None)
+
     def look(self) -> None:
         """Subscribe where a publisher has shown the type by now. Cheap where nothing waits for one.
 
@@ -114,8 +129,48 @@ class Inputs:
         events = SubscriptionEventCallbacks(message_lost=partial(_on_lost, port.watch),
                                             incompatible_qos=partial(self._on_incompatible, port))
         port.type = kind
-        port.subscription = self._node.create_subscription(found, port.topic, partial(self._on_message, port), port.qos,
+        port.subscription = self._node.create_subscription(found, port.topic, partial(self._on_arrival, port), port.qos,
                                                            event_callbacks=events)
+
+    def _on_arrival(self, port: InputPort, message, info) -> None:
+        """rclpy has taken one message; the rest of what waits comes with it."""
+        self._hand_on(port, message)
+        self._take_in(port, BATCH)
+
+    def _take_in(self, port: InputPort, most: int) -> int:
+        for n in range(most):
+            taken = self._take(port)
+            if taken is None:
+                return n
+            self._hand_on(port, taken[0])
+        return most
+
+    @staticmethod
+    def _take(port: InputPort):
+        """(message, info) from the middleware, as the executor would take it; None: nothing is there."""
+        subscription = port.subscription
+        if subscription is None:
+            return None
+        with subscription.handle:
+            return subscription.handle.take_message(subscription.msg_type, subscription.raw)
+
+    def _hand_on(self, port: InputPort, message) -> None:
+        """To the node, a measurement after the poses up to its stamp that are there.
+
+        Else, of two queues that are worked off in turn, the slower topic's would get ahead in time, and its
+        measurements would be given up before their poses are looked at.
+        """
+        stamp = stamp_ns(message) if has_header(message) else None
+        if port.role == "measurement":
+            for other in self.ports[1:]:
+                for _ in range(other.qos.depth):
+                    behind = stamp is None or other.newest is None or other.newest < stamp
+                    taken = self._take(other) if behind else None
+                    if taken is None:
+                        break
+                    self._hand_on(other, taken[0])
+        port.newest = stamp
+        self._on_message(port, message)
 
     def _on_incompatible(self, port: InputPort, event) -> None:
         reliable = port.qos.reliability == ReliabilityPolicy.RELIABLE

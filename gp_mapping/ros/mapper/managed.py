@@ -16,8 +16,8 @@ EXPECTED = (ValueError, RuntimeError, OSError)  # wrong parameters, files, devic
 class ManagedNode(LifecycleNode):
     """Subclasses write configure, activate, deactivate, cleanup and shutdown; each may raise.
 
-    An exception is logged, and the node stays in the state in which it was. For nav2's lifecycle manager set its
-    bond_timeout: 0.0, since there is no bond here.
+    An exception is logged, and the node stays in the state in which it was. There is no bond here: nav2 needs a
+    lifecycle manager of its own for such a node, with bond_timeout: 0.0.
     """
 
     def start(self) -> bool:

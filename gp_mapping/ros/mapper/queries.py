@@ -8,6 +8,7 @@ that cannot be answered gets an empty cloud with its stamp, and the reason stand
 from __future__ import annotations
 
 from collections import deque
+from concurrent.futures import CancelledError
 from contextlib import suppress
 
 import numpy as np
@@ -72,10 +73,6 @@ def answer_points(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str
     else:
         told = session.published(torch.from_numpy(positions[finite, :2].astype(np.float64)))
         mean, variance = (part.mT.cpu().numpy() for part in (told.mean, told.variance))  # (C, K)
-        shown = show(mean, variance, session.settings.likelihood == "softmax")
-        several = shown.mean_each is not None
-        axes = layer_names(len(mean), shown.classes is not None) if several else ()
-        names = tuple(f"{what}_{axis}" for axis in axes for what in ("mean", "stddev"))
         shown = show(mean, variance, session.settings.likelihood == "softmax", excess(told))
         several = shown.mean_each is not None
         axes = layer_names(len(mean), shown.classes is not None) if several else ()
@@ -99,15 +96,20 @@ class PointQueries:
 
     def __init__(self, node, worker, frame, max_points: int):
         self._node, self._worker, self._frame, self._max_points = node, worker, frame, max_points
-        self._waiting, self._answers = 0, deque()
+        self._asked: list[Header] = []  # of the questions that wait for the map
+        self._answers: deque = deque()
         self.problem = ""
         self._publisher = node.create_publisher(PointCloud2, "~/query_result", _QOS)
         self._ready = node.create_guard_condition(self._publish)
         self._subscription = node.create_subscription(PointCloud2, "~/query", self._on_query, _QOS)
 
     def destroy(self) -> None:
-        """Listen and answer no more; what the map is still at is not published."""
+        """Listen no more; questions that wait for the map get an empty cloud."""
+        self._publish()
         publisher, self._publisher = self._publisher, None
+        for header in self._asked:
+            publisher.publish(_empty(header))
+        self._asked = []
         self._node.destroy_subscription(self._subscription)
         self._node.destroy_guard_condition(self._ready)
         self._node.destroy_publisher(publisher)
@@ -122,7 +124,7 @@ class PointQueries:
             self._worker.count("query_too_large")
             self.problem = (f"a question on ~/query has {message.height * message.width} positions, and "
                             f"max_query_points is {self._max_points}: it was answered by an empty cloud; ask in parts")
-        elif self._waiting >= PENDING:
+        elif len(self._asked) >= PENDING:
             self._worker.count("query_busy")
             self.problem = (f"more than {PENDING} questions on ~/query wait for the map: the newest was answered by an "
                             "empty cloud; wait for an answer before the next question")
@@ -132,8 +134,7 @@ class PointQueries:
             except ValueError as error:
                 self._worker.count("query_malformed")
                 self.problem = f"a question on ~/query cannot be read: {error}; it was answered by an empty cloud"
-        empty = np.empty((0, 5), np.float32)
-        self._publisher.publish(outbound.cloud(empty, ("x", "y", "z", "mean", "stddev"), message.header))
+        self._publisher.publish(_empty(message.header))
 
     def _ask(self, message: PointCloud2, positions: np.ndarray, frame: str) -> None:
         bad = int((~np.isfinite(positions[:, :2]).all(1)).sum())
@@ -142,7 +143,7 @@ class PointQueries:
             self._worker.count("query_not_finite", bad)
             self.problem = f"{bad} positions of a question on ~/query are not finite: their mean and stddev are NaN"
         header = Header(stamp=message.header.stamp, frame_id=frame)
-        self._waiting += 1
+        self._asked.append(header)
         future = self._worker.call(lambda session: answer_points(session, positions))
         future.add_done_callback(lambda done: self._done(header, done))
 
@@ -156,13 +157,18 @@ class PointQueries:
     def _publish(self) -> None:
         while self._answers:
             header, future = self._answers.popleft()
-            self._waiting -= 1
-            if future.cancelled() or self._publisher is None:
-                continue
-            error = future.exception()
-            if error is None:
-                points, names = future.result()
-            else:
+            if self._publisher is None:
+                continue  # answered when this was destroyed
+            self._asked.remove(header)
+            error = CancelledError() if future.cancelled() else future.exception()
+            if error is not None:
                 self._node.get_logger().error(f"a question on ~/query failed: {error!r}")
-                points, names = np.empty((0, 5), np.float32), ("x", "y", "z", "mean", "stddev")
+                self._publisher.publish(_empty(header))
+                continue
+            points, names = future.result()
             self._publisher.publish(outbound.cloud(points, names, header, bool(np.isfinite(points).all())))
+
+
+def _empty(header: Header) -> PointCloud2:
+    """The answer to what cannot be answered."""
+    return outbound.cloud(np.empty((0, 5), np.float32), ("x", "y", "z", "mean", "stddev"), header)

@@ -1,4 +1,4 @@
-"""A process that ends well: signals that leave ROS alive for the last words; waiting that lets others work."""
+"""A process that ends well: signals that leave ROS alive for the last words."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ import traceback
 
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 
-__all__ = ["Stopper", "spin", "wait_for"]
+__all__ = ["Stopper", "spin"]
+
+ONE_PRESS = 1.0  # s; a launch file and the terminal, or systemd and a launch file, each pass on one and the same end
 
 
 class Stopper:
     """Counts SIGINT and SIGTERM. rclpy's own handlers shut ROS down at once, and nothing could be published or saved.
 
     The first asks for an orderly end, the second for a quick one (the queue is dropped), the third ends the process.
+    Signals within a second of one that counted are the same one.
     """
 
     def __init__(self):
-        self.count = 0
+        self.count, self._counted = 0, -ONE_PRESS
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number, frame) -> None:
-        self.count += 1
+        now = time.monotonic()
+        if now - self._counted < ONE_PRESS:
+            return
+        self.count, self._counted = self.count + 1, now
         if self.count >= 2:
             for each in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(each, signal.SIG_DFL)
@@ -53,18 +59,3 @@ def spin(node, stopper: Stopper) -> None:
                 node.get_logger().error(f"a callback failed; mapping goes on without it:\n{text}")
     executor.remove_node(node)
     executor.shutdown()
-
-
-class _Pause:
-    """Gives the executor a turn. It comes back at once where nothing else waits, hence the sleep."""
-
-    def __await__(self):
-        time.sleep(0.002)
-        yield
-
-
-async def wait_for(future):
-    """The result of a concurrent.futures.Future inside a callback, while other callbacks go on."""
-    while not future.done():
-        await _Pause()
-    return future.result()

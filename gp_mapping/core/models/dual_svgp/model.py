@@ -232,10 +232,13 @@ class DualSVGP(ObservingMap):
             return False
         end = perf_counter() + budget_s
         while self.learner.owed >= 1.0 and perf_counter() < end:
-            self.learner.step(self._learning_data(), self.generator)
-            if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
-                refresh(self, self.likelihood.refreshed)
+            self._learn(self._step)
         return self.learner.owed >= 1.0
+
+    def _step(self) -> None:
+        self.learner.step(self._learning_data(), self.generator)
+        if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
+            refresh(self, self.likelihood.refreshed)
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
         """Carry the map to θ, z chosen again within the budget; False, the map as it was, if that does not factor."""
