@@ -8,10 +8,10 @@ import torch
 from anytime_oracle import THETA, anytime, gamma, labels
 from core_data import SETTINGS, UT, close, covariance, drive, exact_gp, feed, lattice, samples
 
+import gp_mapping.core.models.anytime.model as anytime_module
+import gp_mapping.core.models.anytime.tiles as anytime_tiles
 from gp_mapping import create_map
-from gp_mapping.core.models import anytime as anytime_module
 from gp_mapping.core.models.anytime.model import MEMBERS
-from gp_mapping.core.models.anytime.model import tiles as anytime_tiles
 from gp_mapping.offline.combine import combine
 
 C, N, SIDE = 48.0, 150, 1.0  # the given centre; samples; a tile's side in metres: 2 lengthscales
