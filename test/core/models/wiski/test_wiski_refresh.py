@@ -10,9 +10,9 @@ import torch
 from core_data import SETTINGS, UT, drive, feed, samples
 from map_contract import same_state
 
+import gp_mapping.core.models.wiski.model as wiski
 import gp_mapping.core.models.wiski.refresh as wiski_refresh
 from gp_mapping import create_map
-from gp_mapping.core.models import wiski
 from gp_mapping.core.models.wiski.lattice.solver import MeanSolve
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.planning.suggest import suggest
