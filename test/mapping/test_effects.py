@@ -106,7 +106,7 @@ def test_a_surprise_counts_as_five_standard_deviations_and_no_more():
 
 
 def changed(y: float) -> int:
-    """Changes reported while a lane at y is driven twice that says 60 µT more than the first, at y = 0, driven twice."""
+    """Changes reported of a lane at y, driven twice, that says 60 µT more than what y = 0 said twice before."""
     session = MapSession(settings(score_distance=0.5, lengthscale=0.6, noise_stddev=1.0 * UT))
     for i in range(2):
         session.ingest(lane(100.0 * i, backwards=i % 2 == 1))
