@@ -12,7 +12,7 @@ from gp_mapping.mapping.grid import FieldGrid
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.suggest import Suggestions, suggest
-from gp_mapping.store.checkpoint import load_checkpoint
+from gp_mapping.store import sessions
 
 __all__ = ["CHECKPOINT", "check_suggest", "checkpoint_in", "next_places", "open_session"]
 
@@ -31,14 +31,8 @@ def checkpoint_in(path) -> Path:
 
 
 def open_session(path, **overrides) -> MapSession:
-    """The session in a checkpoint, with some settings changed; UsageError where it does not fit."""
-    path = checkpoint_in(path)
-    try:
-        return MapSession.from_state_dict(load_checkpoint(path), **overrides)
-    except ValueError as error:
-        if type(error) is not ValueError:  # CheckpointError names the file already
-            raise
-        raise UsageError(f"{path}: {error}") from error
+    """The session in a checkpoint or a folder, with some settings changed; UserError where it does not fit."""
+    return sessions.open_session(checkpoint_in(path), **overrides)
 
 
 def check_suggest(count: int) -> None:

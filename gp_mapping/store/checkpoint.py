@@ -7,8 +7,12 @@ the plain values, and the SHA-256 of each array.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import math
 import os
+import stat
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_mapping.errors import UserError
+from gp_mapping.errors import UserError, one_line
 
 __all__ = ["VERSION", "CheckpointError", "load_checkpoint", "save_checkpoint"]
 
@@ -116,12 +120,14 @@ def load_checkpoint(path) -> dict:
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile) or "manifest" not in archive.files:
+        _check_file(path)
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            _check_members(path, archive)
+            if "manifest.npy" not in archive.namelist():
                 raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
-            manifest = json.loads(archive["manifest"].tobytes().decode())
+            manifest = json.loads(_array(archive, "manifest").tobytes().decode())
             _check_version(path, manifest)
-            arrays = {name: archive[name] for name in manifest["sha256"]}
+            arrays = {name: _array(archive, name) for name in manifest["sha256"]}
         for name, digest in manifest["sha256"].items():
             if _digest(arrays[name]) != digest:
                 raise CheckpointError(f"{path}: the checkpoint is damaged, the checksum of {name} does not fit; use "
@@ -131,12 +137,46 @@ def load_checkpoint(path) -> dict:
         raise
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise CheckpointError(f"{path}: the checkpoint cannot be read ({error.strerror})") from error
+    except OSError as error:
+        raise CheckpointError(f"{path}: the checkpoint cannot be read ({error.strerror or error})") from error
     except Exception as error:  # zipfile, zlib, numpy and json each have their own for damaged bytes
         kind = "cut off or damaged" if _is_zip_start(path) else "not a checkpoint of gp_mapping"
         text = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(f"{path}: {kind} ({text}); use an older one") from error
+
+
+def _check_file(path: Path) -> None:
+    """A pipe would be waited for, and a device read for ever: a checkpoint is a file."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a folder says so by itself
+        raise CheckpointError(f"{path}: not a regular file; expected a map.gpm that was saved")
+
+
+def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
+    """Nothing is unpacked beyond the size of the file: a checkpoint holds its arrays as they are, each once."""
+    members = archive.infolist()
+    packed = [m.filename for m in members if m.compress_type != zipfile.ZIP_STORED]
+    if packed:
+        raise CheckpointError(f"{path}: {one_line(packed[0], 100)} is compressed, as in no checkpoint of gp_mapping")
+    stated, there = sum(m.file_size for m in members), path.stat().st_size
+    if stated > there:
+        raise CheckpointError(f"{path}: {stated} bytes are said to be in a file of {there}; it is damaged, use an "
+                              "older one")
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """One member as an array; ValueError where its header promises other than what is there, or Python objects."""
+    data = archive.read(f"{name}.npy")
+    stream = io.BytesIO(data)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError(f"{name}: not an array of .npy version 1.0")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream, max_header_size=10_000)
+    if dtype.hasobject:
+        raise ValueError(f"{name}: holds pickled Python objects, and allow_pickle is never set")
+    if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError(f"{name}: a header of shape {shape} over {len(data) - stream.tell()} bytes")
+    array = np.frombuffer(data, dtype, offset=stream.tell())
+    return array.reshape(shape, order="F" if fortran else "C")
 
 
 def _is_zip_start(path: Path) -> bool:
