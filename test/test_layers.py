@@ -1,6 +1,7 @@
-"""Imports go one way only, the core stays pure, files stay small: read from the syntax trees."""
+"""Imports go one way only, the core stays pure, files hold one idea: read from the syntax trees."""
 
 import ast
+import warnings
 from pathlib import Path
 
 import pytest
@@ -101,9 +102,12 @@ PYTHON = [p for folder in ("gp_mapping", "test", "benchmark", "launch", "require
 
 
 @pytest.mark.parametrize("path", PYTHON, ids=shown)
-def test_files_are_at_most_300_lines(path):
+def test_a_file_holds_one_idea(path):
+    """A class is never cut in pieces to meet a length; a file of 400 lines is looked at, one of 600 holds two ideas."""
     lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= 300, f"{shown(path)} has {lines} lines, expected 300 at the most: split it by what it does"
+    if lines > 400:
+        warnings.warn(f"{shown(path)} has {lines} lines: does it still hold one idea?", stacklevel=1)
+    assert lines <= 600, f"{shown(path)} has {lines} lines, expected 600 at the most: split it by what it does"
 
 
 def test_every_room_is_a_package():

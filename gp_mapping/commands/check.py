@@ -19,9 +19,6 @@ from gp_mapping.commands.drive import plan_bags, samples_of
 from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.commands.residuals import Residuals, residuals
 from gp_mapping.core.calibration import Calibration, calibration_report
-from gp_mapping.core.models.dual_svgp import DualSVGP
-from gp_mapping.core.models.exact import ExactGP
-from gp_mapping.core.models.wiski import Wiski
 from gp_mapping.core.types import Samples
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
@@ -111,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 def calibrates(session: MapSession) -> bool:
     """Whether the map remembers samples one by one, with the velocities that a calibration is made from."""
-    return isinstance(session.map, DualSVGP | ExactGP | Wiski)
+    return session.map.calibration_data() is not None
 
 
 def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = True) -> Assessment:
@@ -122,8 +119,6 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
     if not parameters.map.metric:
         raise UsageError(f"likelihood {parameters.map.likelihood} maps classes or counts, which have no error in the "
                          "field's unit to judge; test it with: gp-mapping map --test")
-    if parameters.map.model == "curl_free" and parameters.intake.channels != 3:
-        raise UsageError("model curl_free maps all three axes of a magnetic field; write --set field_component=xyz")
     passes, intake = _read(bags, parameters, topics, "map")
     intakes = [intake]
     if against:
@@ -134,7 +129,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         train, test, how = split(passes)
     _say(f"{sum(map(len, train))} measurements map, {sum(map(len, test))} test")
     session = fit(train, parameters.map)
-    if session.map.scaling is None:
+    if not session.map.started:
         raise UsageError("the part that maps is too short for a single cell; give a longer recording")
     found = residuals(session, test, positions(train))
     calibration = None

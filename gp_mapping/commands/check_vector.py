@@ -17,7 +17,7 @@ _KEPT = ("n", "rmse_ut", "nlpd", "coverage", "coverage_levels", "pit", "bias")
 
 def by_component(session: MapSession, found: Residuals, passes, trained: np.ndarray) -> dict[str, dict]:
     """Scores of each component, and of the norm; {} of a map of one channel. found: `residuals` of those passes."""
-    names = axis_names(len(session.map.scaling.centre))
+    names = axis_names(session.map.channels)
     if not names:
         return {}
     parts = {}
@@ -35,10 +35,10 @@ def learned(session: MapSession, sensor: str, unit: str) -> list[str]:
     values, scale = session.map.hyperparameters(), session.settings.field_scale
     out = [f"no calibration: model {session.settings.model} does not remember what it is made from; with --set "
            "model=dual_svgp the offset and what turns come with standard deviations"]
-    offset, lag = values["time_offset"], session.scores.lag.seconds
+    offset, lag = values.get("time_offset", 0.0), session.scores.lag.seconds
     out.append(f"the {sensor} {'lags' if offset >= 0 else 'is ahead of'} the pose by {abs(offset):.2f} s; the attitude "
                f"by which its vectors are turned is {abs(lag):.2f} s too {'new' if lag >= 0 else 'old'}")
-    body = session.map.posterior.body()
+    body = session.map.body_field()
     if body is not None:
         text = ", ".join(f"{v / scale:+.2f} ± {sd / scale:.2f}" for v, sd in zip(*(part.tolist() for part in body)))
         out.append(f"({text}) {unit} forward, left and up turn with the robot (noise taken as white)")

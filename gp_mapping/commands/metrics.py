@@ -9,6 +9,7 @@ import torch
 from scipy.spatial import cKDTree
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.session import MapSession
 
 __all__ = ["BANDS", "PredictionScores", "score", "seen", "velocities"]
 
@@ -45,7 +46,7 @@ def velocities(stamp: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def seen(session, samples: Samples) -> Samples:
     """One pass as a session takes it in (MapSession.as_seen); as it is where it is predicted by something else."""
-    return session.as_seen(samples) if hasattr(session, "as_seen") else samples
+    return session.as_seen(samples) if isinstance(session, MapSession) else samples
 
 
 class PredictionScores:
@@ -62,7 +63,7 @@ class PredictionScores:
         self._session, self._unit, self._tree = session, unit, cKDTree(train)
         self._pass: list[Samples] = []
         self._channels = 1
-        self._metric = getattr(getattr(session, "settings", None), "metric", True)  # benchmarks give other predictors
+        self._metric = not isinstance(session, MapSession) or session.settings.metric  # baselines predict the field
         self._parts: list[np.ndarray] = []  # rows of error, variance, distance
 
     def add(self, samples: Samples, new_pass: bool = False) -> None:
@@ -95,7 +96,7 @@ class PredictionScores:
             return ((samples.y - told.mean.cpu()).numpy() / self._unit,
                     told.measurement_variance.cpu().numpy() / self._unit**2)
         field, settings = self._session.map, self._session.settings
-        y = field.likelihood.encode(samples.y).clamp_min(0.0)  # a Bernoulli label comes as −1
+        y = field.outcome(samples.y)
         told = field.observable(samples.x).mean.cpu()
         if settings.likelihood == "poisson":
             told = told * settings.count_duration

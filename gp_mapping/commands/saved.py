@@ -52,7 +52,7 @@ def next_places(session: MapSession, grid: FieldGrid, count: int) -> Suggestions
     inside = _hull(session.path.numpy(), grid)
     free = FreeSpace(origin=grid.origin, yaw=0.0, resolution=grid.resolution, radius=0.0,
                      clearance=np.where(inside, grid.resolution, 0.0), open=inside)
-    return suggest(session, grid, count, "variance", free, min_distance=_APART)
+    return suggest(session.map, grid, count, "variance", free, min_distance=_APART)
 
 
 def _hull(path: np.ndarray, grid: FieldGrid) -> np.ndarray:

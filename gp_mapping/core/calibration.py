@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from gp_mapping.core.hyper import HyperLearner
-from gp_mapping.core.models.scaled import learnable_extra
-from gp_mapping.core.robot_evidence import LEAST, columns, given_held, laplace, neighbourhoods, turning
+from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.robot_evidence import LEAST, given_held, laplace, neighbourhoods, turning
 
 __all__ = ["Calibration", "calibration_report"]
 
@@ -145,39 +144,37 @@ def _systematic(theta, turning: float) -> float:
     return _UNEVEN * turning * theta.lengthscale / math.sqrt(steepest) if math.isfinite(steepest) else 0.0
 
 
-def calibration_report(field, noise_variance: float | None = None) -> Calibration:
+def calibration_report(field: FieldMap, noise_variance: float | None = None) -> Calibration:
     """From a map that remembers samples. noise_variance: of a new measurement (SI²), where scores know better.
 
-    RuntimeError where the map remembers fewer than 5 samples, or places only (curl_free).
+    RuntimeError where the map remembers fewer than 5 samples, or no samples one by one (model curl_free).
     """
-    memory = getattr(field, "memory", None)
-    data = columns(field.data if memory is None and getattr(field, "data", None) is not None else memory)
-    if data is None or len(data["x"]) < LEAST:
-        raise RuntimeError(f"the map remembers {0 if data is None else len(data['x'])} samples; a calibration needs at "
+    data = field.calibration_data()
+    if data is None and field.started:
+        raise RuntimeError("the map does not remember samples of one component with the velocities that a calibration "
+                           "is made from; map one component, with model dual_svgp, exact or wiski")
+    if data is None or len(data) < LEAST:
+        raise RuntimeError(f"the map remembers {0 if data is None else len(data)} samples; a calibration needs at "
                            f"least {LEAST}, so drive on")
-    theta, learner = field.theta, field.learner
-    data["extra"] = learnable_extra(data["noise"], data["extra"], theta)
-    prior = HyperLearner(theta, theta) if learner is None else learner
-    free = [False] * 3 if learner is None else learner.free[4:]
+    theta, free = data.theta, list(data.learned)
     offset_assumed = not free[0]
-    blocks = neighbourhoods(theta.place(data["x"], data["velocity"], data["heading"]))
+    blocks = neighbourhoods(theta.place(data.x, data.velocity, data.heading))
     free[0] = True  # where it is held, the report says what the data would have it
-    mode, covariance, inflation = laplace(theta, data, blocks, prior, free)
+    mode, covariance, inflation = laplace(data, blocks, free)
     given = given_held(covariance, free)
-    moving = data["velocity"][:, :2].norm(dim=1)
+    moving = data.velocity[:, :2].norm(dim=1)
     speed = float(moving.mean())
     steadiness = float(moving.std()) / speed if speed > 0 else 0.0
     correlation = float(covariance[0, 1] / (covariance[0, 0] * covariance[1, 1]).sqrt())
     lag = torch.tensor([speed, -1.0, 0.0], dtype=torch.float64)
-    deviations, turns = given.diagonal().sqrt().tolist(), turning(theta, data, blocks, mode, field.scale)
-    shift = _systematic(theta, turns["turning"] / field.scale)
+    deviations, turns = given.diagonal().sqrt().tolist(), turning(data, blocks, mode)
+    shift = _systematic(theta, turns["turning"] / data.scale)
     in_time = shift / speed if speed > 0 else 0.0
     hyper = field.hyperparameters()
-    source = field if hasattr(field, "noise_variance") else field.posterior  # some maps know it without a posterior
-    noise = float(source.noise_variance) * field.scale**2 if noise_variance is None else noise_variance
+    noise = float(field.noise_variance().mean()) if noise_variance is None else noise_variance
     lag_stddev = math.hypot(float((lag @ covariance @ lag).clamp_min(0).sqrt()), shift)
     return Calibration(
-        samples=len(data["x"]), offset=float(mode[0]), offset_in_use=theta.offset,
+        samples=len(data), offset=float(mode[0]), offset_in_use=theta.offset,
         offset_stddev=math.hypot(deviations[0], in_time),
         offset_stddev_free=math.hypot(float(covariance[0, 0].sqrt()), in_time), offset_assumed=offset_assumed,
         along=float(mode[1]), along_stddev=math.hypot(deviations[1], shift), across=float(mode[2]),
@@ -186,4 +183,4 @@ def calibration_report(field, noise_variance: float | None = None) -> Calibratio
         separable=abs(correlation) <= _APART and steadiness >= _STEADY, lag=float(lag @ mode),
         lag_stddev=lag_stddev, speed=speed, steadiness=steadiness,
         inflation=inflation, turning_assumed=theta.heading <= 0, hyperparameters=hyper, noise_stddev=math.sqrt(noise),
-        scale=field.scale, **turns)
+        scale=data.scale, **turns)

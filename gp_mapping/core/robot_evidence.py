@@ -8,27 +8,16 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.evidence import negative_log_evidence
+from gp_mapping.core.field_map import CalibrationData
 from gp_mapping.core.hyper import HyperLearner, Theta, sensor_place
 from gp_mapping.core.linalg import cholesky, solve_lower
 
-__all__ = ["LEAST", "columns", "given_held", "laplace", "neighbourhoods", "turning"]
+__all__ = ["LEAST", "given_held", "laplace", "neighbourhoods", "turning"]
 
 LEAST = 5  # samples in a neighbourhood
 _BLOCKS, _ROWS = 8, HyperLearner.NEIGHBOURS
 _STEPS = (1e-3, 1e-3, 1e-3)  # s, m, m: of the central differences of the gradient
 _ROUNDS = 8  # Newton steps towards the mode
-
-
-def columns(source) -> dict[str, Tensor] | None:
-    """What is read of a memory or of an exact map's data. RuntimeError where a memory keeps places without samples."""
-    if source is None:
-        return None
-    names = ("x", "velocity", "heading", "y", "noise", "extra")
-    try:
-        return {n: source[n] if isinstance(source, dict) else getattr(source, n) for n in names}
-    except AttributeError as error:  # curl_free: rows of three components, each with a covariance of its own
-        raise RuntimeError("the map remembers places, not samples of one component with the velocities that a calibra"
-                           "tion is made from; map one component, with model dual_svgp, exact or wiski") from error
 
 
 def neighbourhoods(x: Tensor) -> list[Tensor]:
@@ -46,24 +35,24 @@ def neighbourhoods(x: Tensor) -> list[Tensor]:
     return [c[apart[c, k].argsort(stable=True)[:_ROWS]] for k, c in enumerate(cells) if len(c) >= LEAST]
 
 
-def _scores(theta: Theta, vector: Tensor, data: dict, blocks: list[Tensor]) -> Tensor:
+def _scores(theta: Theta, vector: Tensor, data: CalibrationData, blocks: list[Tensor]) -> Tensor:
     """Gradients of each block's −log evidence over (δ, along, across): (blocks, 3)."""
     rows = []
     for near in blocks:
         at = vector.clone().requires_grad_(True)
         with torch.enable_grad():
-            parts = (data[name][near] for name in ("x", "velocity", "heading", "y", "extra"))
-            loss = negative_log_evidence(theta, at, *parts) * len(near) * data["y"].shape[1]
+            parts = (c[near] for c in (data.x, data.velocity, data.heading, data.y, data.extra))
+            loss = negative_log_evidence(theta, at, *parts) * len(near) * data.y.shape[1]
             rows.append(torch.autograd.grad(loss, at)[0][4:])
     return torch.stack(rows)
 
 
-def laplace(theta: Theta, data: dict, blocks: list[Tensor], learner, free: list[bool]):
+def laplace(data: CalibrationData, blocks: list[Tensor], free: list[bool]):
     """Mode (3,), covariance (3, 3) with all three free, and the factor on sd's from the scatter of the scores."""
-    used = sum(map(len, blocks))
-    scale = len(data["x"]) / used
-    centre, weight = learner.prior.vector()[4:], 1.0 / learner.prior_sd[4:].square()
-    vector, mask = theta.vector().to(data["x"].device), torch.tensor(free)
+    theta, used = data.theta, sum(map(len, blocks))
+    scale = len(data) / used
+    centre, weight = data.prior.vector()[4:], 1.0 / data.prior_stddev[4:].square()
+    vector, mask = theta.vector().to(data.x.device), torch.tensor(free)
     centre, weight, mask = (t.to(vector.device) for t in (centre, weight, mask))
 
     def gradient(at: Tensor) -> Tensor:
@@ -125,27 +114,28 @@ def given_held(covariance: Tensor, free: list[bool]) -> Tensor:
     return out
 
 
-def turning(theta: Theta, data: dict, blocks: list[Tensor], mode: Tensor, scale: float) -> dict[str, float]:
+def turning(data: CalibrationData, blocks: list[Tensor], mode: Tensor) -> dict[str, float]:
     """Amplitude and direction of what turns with the robot: w in y = w·ĥ + field + noise, w ~ N(0, s_h² I).
 
     The map's own posterior of its heading features says the same, but at the time offset that it uses now and with
     noise taken as white. Here it is at the mode of the offset, and its covariance grows by the scatter of the blocks:
-    scores Hᵀ C⁻¹ (y − Hw), of variance A = Hᵀ C⁻¹ H were the noise white.  scale: SI per inner unit.
+    scores Hᵀ C⁻¹ (y − Hw), of variance A = Hᵀ C⁻¹ H were the noise white. SI.
     """
+    theta = data.theta
     names = ("turning", "turning_stddev", "direction", "direction_stddev", "turning_chi_square")
     if theta.heading <= 0:
         return dict.fromkeys(names, 0.0)
     curved, pulls = [], []
     for near in blocks:
-        heading, y = data["heading"][near], data["y"][near].mean(1, keepdim=True)
-        x = sensor_place(data["x"][near], data["velocity"][near], heading, *mode.tolist())
-        noise = theta.noise**2 + data["extra"][near]
+        heading, y = data.heading[near], data.y[near].mean(1, keepdim=True)
+        x = sensor_place(data.x[near], data.velocity[near], heading, *mode.tolist())
+        noise = theta.noise**2 + data.extra[near]
         factor, _ = cholesky(theta.kernel()(x, x) + theta.constant**2 + torch.diag(noise))
         half, white = solve_lower(factor, heading), solve_lower(factor, y)
         curved.append(half.mT @ half)
         pulls.append((half.mT @ white)[:, 0])
     curved, pulls = torch.stack(curved), torch.stack(pulls)
-    more = len(data["x"]) / sum(map(len, blocks))
+    more = len(data) / sum(map(len, blocks))
     shrink = torch.eye(2, dtype=curved.dtype, device=curved.device) / theta.heading**2
     mean = torch.linalg.solve(more * curved.sum(0) + shrink, more * pulls.sum(0))
     diagonal = curved.diagonal(dim1=1, dim2=2)
@@ -160,6 +150,6 @@ def turning(theta: Theta, data: dict, blocks: list[Tensor], mode: Tensor, scale:
     ahead = mean / amplitude
     left = torch.stack([-ahead[1], ahead[0]])
     along, across = (float((axis @ covariance @ axis).sqrt()) for axis in (ahead, left))
-    values = (amplitude * scale, along * scale, float(torch.atan2(mean[1], mean[0])),
+    values = (amplitude * data.scale, along * data.scale, float(torch.atan2(mean[1], mean[0])),
               min(math.pi, across / amplitude), float(mean @ torch.linalg.solve(covariance, mean)))
     return dict(zip(names, values))

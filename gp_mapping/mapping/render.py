@@ -34,7 +34,7 @@ _SPOTS = 64  # points looked at in every call, to see whether the map has change
 _DRIFT = 0.01  # predictive standard deviations of mean, or share of stddev, beyond which a point has changed
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
 _KEEP = 8  # lattice points beyond a changed region that its spline coefficients reach
-_SOLVING = 0.1  # s that a drawing with a budget may go on with what a map solves ahead (`shown` of model wiski)
+_SOLVING = 0.1  # s that a drawing with a budget may go on with what a map solves ahead (FieldMap.drawable)
 _WAITING = 1000  # batches of samples, at most, that have not been drawn
 
 
@@ -89,8 +89,8 @@ class Renderer:
         """
         s, hyper = self.settings, field.hyperparameters()
         source, included, epoch = field, math.inf, field.epoch
-        if budget is not None and hasattr(field, "shown"):
-            source, included, epoch = field.shown(_SOLVING)
+        if budget is not None:
+            source, included, epoch = field.drawable(_SOLVING)
         length, low, high = hyper["lengthscale"], *bounds
         moved = self.window is None or not self.window.contains(low, high, s.margin)
         if moved:
@@ -99,9 +99,7 @@ class Renderer:
             self.window = GridWindow.around(low, high, s.resolution, s.margin + grow, s.max_grid_cells)
         old = self._lattice
         if old is None or not 0.8 < length / old.length < 1.5 or old.window.resolution != self.window.resolution:
-            centre = field.scaling.centre[None]  # (1, C)
-            prior = torch.full_like(centre, hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2)
-            first = self._channels(field, Prediction(centre, prior, prior[0]))
+            first = self._channels(field, field.prior())
             self._lattice, budget = _Lattice(self.window, length, *(part[0].cpu().numpy() for part in (
                 first.mean, first.variance))), None
         elif moved:

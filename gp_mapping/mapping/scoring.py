@@ -16,10 +16,8 @@ from torch import Tensor
 
 from gp_mapping.core.change import Change, ChangeDetector, student_weight
 from gp_mapping.core.config import MapSettings
-from gp_mapping.core.field_map import FieldMap
-from gp_mapping.core.models.wiski_local import WiskiLocal
+from gp_mapping.core.field_map import VECTOR, FieldMap, Snapshot
 from gp_mapping.core.noise import PredictiveNoise
-from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.attitude import AttitudeLag
 from gp_mapping.mapping.local_scale import LocalScale
@@ -67,13 +65,9 @@ class OneStepAhead:
         distance = self.settings.score_distance
         if not self._snapshots or length - self._snapshots[-1][0] >= distance / 2:
             # what it will be asked for lies at most 1.5 distances and a cell further along the path
-            posterior = _near(field, place, 1.6 * distance + 2 * self.settings.cell_length)
-            if isinstance(posterior, Posterior):  # a copy of its own, laid out as a resumed one will be
-                posterior = replace(posterior, **{name: getattr(posterior, name).clone(
-                    memory_format=torch.contiguous_format) for name in ("L", "R", "weights")})
-            self._snapshots.append((length, posterior))
+            self._snapshots.append((length, field.snapshot(place, 1.6 * distance + 2 * self.settings.cell_length)))
 
-    def _older(self, length: float):
+    def _older(self, length: float) -> Snapshot | None:
         old = [p for at, p in self._snapshots if length - at >= self.settings.score_distance]
         return old[-1] if old else None
 
@@ -86,17 +80,10 @@ class OneStepAhead:
         return float(each[0]) if len(each) == 1 else float(each.mean())
 
     def component_variances(self, field: FieldMap) -> Tensor:
-        """Of each component: (C,), or (1,) for all of them."""
+        """Of each component: (C,)."""
         if self.fitted is None or not self.settings.predictive_noise:
-            return self._noise(field)
+            return field.noise_variance().cpu()
         return torch.tensor(self.fitted, dtype=torch.float64)
-
-    def _noise(self, field: FieldMap) -> Tensor:
-        """The model's, squared SI, (C,) or (1,); without asking for a posterior where that takes a solve."""
-        source = field if hasattr(field, "noise_variance") else field.posterior
-        own = getattr(source, "component_noise", None)
-        own = torch.tensor([float(source.noise_variance)], dtype=torch.float64) if own is None else own.cpu()
-        return own * self.settings.field_scale**2
 
     def score(self, velocity: Tensor, field: FieldMap) -> None:
         """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older."""
@@ -121,7 +108,7 @@ class OneStepAhead:
             residual = y - prediction.mean.cpu()
             residual = torch.minimum(torch.maximum(residual, -limit), limit)
             self.noise.add(residual, prediction.variance)
-            if self.settings.model == "curl_free":
+            if VECTOR in field.capabilities:
                 self.lag.add(np.array(rates), *(t.cpu().numpy() / self.settings.field_scale
                                                 for t in (residual, prediction.mean)),
                              total.numpy() / self.settings.field_scale**2)
@@ -129,11 +116,11 @@ class OneStepAhead:
                 self.local.add(x, (residual.square() / total).clamp_max(_LARGEST).mean(1))
             self._fresh += len(x)
         if self._fresh >= _REFIT or self.fitted is None:
-            self.fitted, self._fresh = self.noise.variances(self._noise(field).tolist()), 0
+            self.fitted, self._fresh = self.noise.variances(field.noise_variance().tolist()), 0
 
     def settled(self, field: FieldMap) -> bool:
         """Whether hyper-parameters are past their first steps, so that surprises mean something."""
-        return field.scaling is not None and (field.learner is None or field.learner.steps >= _SETTLED)
+        return field.started and (field.learning_steps is None or field.learning_steps >= _SETTLED)
 
     def watch(self, batch: Samples, length: float, field: FieldMap, recent: int) -> None:
         """Look for a change of the field; where there is one, forget what was known but for the `recent` samples."""
@@ -151,15 +138,16 @@ class OneStepAhead:
         if change is not None:
             self.changes.append(change)
             self.change_count += 1
-            field.forget_near(place, field.theta.lengthscale, recent)
-            self.local.forget_near(place[0].tolist(), field.theta.lengthscale)
+            radius = field.hyperparameters()["lengthscale"]
+            field.forget_near(place, radius, recent)
+            self.local.forget_near(place[0].tolist(), radius)
 
     def weaken(self, batch: Samples, field: FieldMap) -> Samples:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
         if not self.settings.robust or not self.settings.cells or not self.settled(field):
             return batch
-        p = _near(field, batch.x, 0.0).predict(batch.x, batch.velocity, batch.heading)
-        own = float(field.theta.noise * self.settings.field_scale) ** 2
+        p = field.predict_now(batch.x, batch.velocity, batch.heading)
+        own = field.hyperparameters()["noise_stddev"] ** 2
         noise = own + float(batch.sensor_variance[0] / batch.count[0])
         square = float((batch.y - p.mean.cpu()).square().mean()) / (float(p.variance.mean()) + noise)
         weight = student_weight(square)
@@ -176,11 +164,12 @@ class OneStepAhead:
                 "picked": [{"x": x, "y": y, "length": n, "heading": h, "rate": w}
                            for x, y, n, h, w in self._picked], "lag": self.lag.state_dict(),
                 "last": None if self._last is None else list(self._last),
-                # the exact model's posteriors are not kept: scores pause for score_distance after its resume
-                "snapshots": [{"at": at, "posterior": p.state_dict()} for at, p in self._snapshots
-                              if isinstance(p, Posterior | WiskiLocal)]}
+                # where a model's snapshots are not kept, scores pause for score_distance after a resume
+                "snapshots": [{"at": at, "posterior": told} for at, p in self._snapshots
+                              if (told := p.state_dict()) is not None]}
 
-    def load_state_dict(self, state: dict, device) -> None:
+    def load_state_dict(self, state: dict, field: FieldMap) -> None:
+        """Continue where state_dict was taken. field: the map, whose snapshots are among it."""
         self.noise.load_state_dict(state["noise"])
         self.detector.load_state_dict(state["detector"])
         self.local.load_state_dict(state["local"])
@@ -190,15 +179,4 @@ class OneStepAhead:
         self.lag.load_state_dict(state["lag"])
         self._picked = [tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]]
         self._last = None if state["last"] is None else tuple(state["last"])
-        self._snapshots.extend((s["at"], _kind(s["posterior"]).from_state_dict(s["posterior"], device))
-                               for s in state["snapshots"])
-
-
-def _near(field: FieldMap, x: Tensor, reach: float):
-    """What a map says within reach (m) of x (N, 2): its posterior, or the local part, where the whole takes a solve."""
-    return field.around(x, reach) if hasattr(field, "around") else field.posterior
-
-
-def _kind(state: dict) -> type:
-    """Whose posterior was saved: that of a lattice has no inducing inputs."""
-    return Posterior if "z" in state else WiskiLocal
+        self._snapshots.extend((s["at"], field.load_snapshot(s["posterior"])) for s in state["snapshots"])

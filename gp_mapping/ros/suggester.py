@@ -30,7 +30,7 @@ class Suggester:
             other = (f"the free-space map is in frame {free.frame!r} and the field map in {frame!r}: it is not used; "
                      "publish it in the same frame, or set map_frame and odometry_frame")
             free = None
-        found = suggest(session, grid, k=s.suggestion_count, kind=s.suggestion_kind, free=free, position=position,
+        found = suggest(session.map, grid, k=s.suggestion_count, kind=s.suggestion_kind, free=free, position=position,
                         min_distance=s.suggestion_distance)
         self.note = "; ".join(text for text in (other, found.reason and f"suggestions: {found.reason}") if text)
         return found

@@ -88,7 +88,7 @@ def test_suggestions_and_resume_take_three_components():
     again = MapSession.from_state_dict(session.state_dict())
     a, b = session.render(), again.render()
     assert torch.equal(a.axes_mean, b.axes_mean) and torch.equal(a.stddev, b.stddev)
-    assert len(suggest(session, a, k=2)) == 2
+    assert len(suggest(session.map, a, k=2)) == 2
 
 
 def test_the_norm_of_a_curl_free_map_is_drawn_with_the_covariances_of_its_components():

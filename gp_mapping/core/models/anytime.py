@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from gp_mapping.core.field_map import LIKELIHOODS
 from gp_mapping.core.inducing import Basis
 from gp_mapping.core.models import carry
 from gp_mapping.core.models.anytime_posterior import AnytimePosterior, own
@@ -52,6 +53,10 @@ class AnytimeMap(DualSVGP):
         if self.member.conditional == "deterministic":
             # an inducing input at a fantasy would raise SoR's variance there, which is 0 far from every z
             self.fantasy_tolerance = float("inf")
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return super().capabilities - {LIKELIHOODS}
 
     def unreached(self, basis: Basis, white: Tensor) -> Tensor:
         """What Γ has beside σ²: diag(K − Q), or 0. white: a(x) (R, N). (N,)"""

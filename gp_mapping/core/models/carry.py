@@ -62,7 +62,7 @@ def rest_of(model) -> Sites:
 
 def basis_at(model, theta: Theta, budget: int) -> tuple[Basis, Tensor]:
     """Inducing inputs for θ, and the memory's features there: the old inputs, and what the memory wants beside them."""
-    old, places, heading = model.basis.z, model.remembered_places(theta), model.memory.heading
+    old, places, heading = model.basis.z, model.memory_places(theta), model.memory.heading
     empty = model.new_basis(theta, old.shape[1])
     if model.fixed is not None:
         basis = Basis.at(old, empty)
@@ -123,7 +123,7 @@ def duplicate(model, rows: int = 0):
 @torch.no_grad()
 def fantasize(model, x: Tensor):
     """Sites with the target a(x)ᵀD⁻¹r: D grows, and the mean stays, exactly (Alg. 2 of Chang et al. 2023)."""
-    model._need_data()
+    model.need_data()
     inner = model.scaling.inner_x(x)
     before = model.posterior
     new = duplicate(model, len(inner))
@@ -144,7 +144,7 @@ def forget_near(model, x: Tensor, radius: float, newest: int) -> int:
     Whitened, that is T = LᵀSL⁻ᵀ. What lies farther away keeps its confidence. Returns how many samples went.
     """
     memory, inner = model.memory, model.scaling.inner_x(x)
-    near = (torch.cdist(model.remembered_places(model.theta), inner) <= radius).any(1)
+    near = (torch.cdist(model.memory_places(model.theta), inner) <= radius).any(1)
     near &= memory.order < memory.arrivals - newest
     kept = ~near
     if model.rest_empty:

@@ -14,6 +14,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import LIKELIHOODS, CalibrationData
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.inducing import Basis
 from gp_mapping.core.likelihoods import Gaussian
@@ -85,7 +86,7 @@ class DualSVGP(ObservingMap):
         """The sample's own variance where it has one (> 0), else s_p²; and what is beside it. (N,)"""
         return torch.where(own > 0, own, theta.noise**2) + extra
 
-    def remembered_places(self, theta: Theta) -> Tensor:
+    def memory_places(self, theta: Theta) -> Tensor:
         """Where the memory's samples were measured, given θ's time offset: (m, D)."""
         return theta.place(self.memory.x, self.memory.velocity, self.memory.heading)
 
@@ -174,7 +175,7 @@ class DualSVGP(ObservingMap):
         if full or not bool((self.basis.residual(x, white) > tolerance).any()):
             return white, 0
         remembered = self.remembered_features(old)
-        places, joint = torch.cat([x, self.remembered_places(self.theta)]), torch.cat([white, remembered], 1)
+        places, joint = torch.cat([x, self.memory_places(self.theta)]), torch.cat([white, remembered], 1)
         rows = self.basis.grow(places, joint, slice(0, len(x)), tolerance)
         fresh, recalled = rows[:, : len(x)], rows[:, len(x):]
         self.sites.pad(len(rows))
@@ -193,13 +194,33 @@ class DualSVGP(ObservingMap):
     @property
     def posterior(self) -> Posterior:
         """The posterior now, factored when it is first asked for after a change."""
-        self._need_data()
+        self.need_data()
         if self._posterior is None:
             factor, self.jitter = cholesky(self.sites.precision)
             weights = torch.cholesky_solve(self.sites.linear, factor)
             noise = self.likelihood.noise_variance(self.noise_level)
             self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling)
         return self._posterior
+
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Posterior:
+        """The posterior now, in tensors of its own."""
+        return self.posterior.kept()
+
+    def load_snapshot(self, state: dict) -> Posterior:
+        return Posterior.from_state_dict(state, self.device)
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return super().capabilities | {LIKELIHOODS}
+
+    def inducing_inputs(self) -> Tensor:
+        return self._outer_places(None if self.basis is None else self.basis.z)
+
+    def remembered_places(self) -> Tensor:
+        return self._outer_places(None if self.memory is None else self.memory.x)
+
+    def calibration_data(self) -> CalibrationData | None:
+        return None if self.memory is None else self._calibration_data(self.memory.values())
 
     @torch.no_grad()
     def refine(self, budget_s: float = float("inf")) -> bool:

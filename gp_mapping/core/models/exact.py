@@ -9,7 +9,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import MapFullError
+from gp_mapping.core.field_map import CalibrationData, MapFullError, Snapshot
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.carry import check_alike
@@ -23,7 +23,7 @@ _CHUNK = 2048
 
 
 @dataclass(frozen=True)
-class ExactPosterior:
+class ExactPosterior(Snapshot):
     """mean = k*ᵀ(K + Σ)⁻¹y, variance = k** − |C⁻¹k*|², C = chol(K + Σ) (Rasmussen and Williams 2006, eqs. 2.23–24)."""
 
     theta: Theta
@@ -112,7 +112,7 @@ class ExactGP(ScaledMap):
     @torch.no_grad()
     def posterior(self) -> ExactPosterior:
         """The posterior now, factored when it is first asked for after a change."""
-        self._need_data()
+        self.need_data()
         if self._posterior is None:
             theta, heading = self.theta, self.data["heading"]
             x = theta.place(self.data["x"], self.data["velocity"], heading)
@@ -120,9 +120,23 @@ class ExactGP(ScaledMap):
             covariance = covariance + theta.heading**2 * heading @ heading.mT
             factor, self.jitter = cholesky(covariance)
             weights = torch.cholesky_solve(self.data["y"], factor)
-            noise = theta.noise**2 + float(self.data["extra"].mean())
-            self._posterior = ExactPosterior(theta, x, heading, factor, weights, noise, self.scaling)
+            self._posterior = ExactPosterior(theta, x, heading, factor, weights, self.noise_level, self.scaling)
         return self._posterior
+
+    @property
+    def noise_level(self) -> float:
+        """σ² of one measurement, inner units."""
+        return self.theta.noise**2 + float(self.data["extra"].mean())
+
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> ExactPosterior:
+        """The posterior now. Scores pause after a resume: its factor, n × n, is not worth a file's room."""
+        return self.posterior
+
+    def remembered_places(self) -> Tensor:
+        return self._outer_places(None if self.data is None else self.data["x"])
+
+    def calibration_data(self) -> CalibrationData | None:
+        return None if self.data is None else self._calibration_data(self.data)
 
     @torch.no_grad()
     def refine(self, budget_s: float = float("inf")) -> bool:
