@@ -103,9 +103,10 @@ def _bag_file(o: Originals, work: Path, kind: str, rng) -> list:
 
 
 def _payload(o: Originals, work: Path, kind: str, rng) -> list:
-    """A whole container whose messages are damaged: a driver's fault, not the disk's."""
+    """A whole container whose messages are damaged: a driver's fault, not the disk's. Mostly they stay readable."""
     from rosbags.rosbag2 import StoragePlugin, Writer
 
+    kind = kind if rng.random() < 0.2 else str(rng.choice(["bits", "float", "number", "zeros"]))
     bag, share = work / "bag", float(rng.choice([0.01, 0.1, 1.0]))
     with Writer(bag, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         made: dict = {}

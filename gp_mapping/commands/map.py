@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.export import export_all, write_atomic
 from gp_mapping.store.picture import unit_text
+from gp_mapping.store.sessions import blaming
 
 __all__ = ["add_arguments", "run"]
 
@@ -80,13 +82,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{output} is a file; --output takes a folder")
     session, intake, positions = _session(args, parameters), Intake(parameters.intake), []
     before = session.report()["samples"]
-    for new_pass, samples in samples_of(plans, intake, "map"):
-        if new_pass:
-            session.break_pass()
-        session.ingest(samples)
-        if args.test:  # nothing else needs every position, and a recording may be long
-            positions.append(samples.x.numpy())
-    session.flush()
+    with blaming(args.resume) if args.resume else nullcontext():
+        for new_pass, samples in samples_of(plans, intake, "map"):
+            if new_pass:
+                session.break_pass()
+            session.ingest(samples)
+            if args.test:  # nothing else needs every position, and a recording may be long
+                positions.append(samples.x.numpy())
+        session.flush()
     if intake.samples == 0:
         raise UsageError(f"no measurement could be used: {_reasons(intake)}")
     mapped = time.perf_counter()
@@ -95,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
         result.update(_test(test_plans, parameters, session, trained))
-    grid = session.render()
+    with blaming(args.resume) if args.resume else nullcontext():
+        grid = session.render()
     suggestions = next_places(session, grid, args.suggest)
     report = session.report()
     result.update({"received": dict(intake.received), "warnings": intake.warnings,

@@ -17,6 +17,7 @@ from gp_mapping.store import sessions
 __all__ = ["CHECKPOINT", "check_suggest", "checkpoint_in", "next_places", "open_session"]
 
 CHECKPOINT = "map.gpm"
+_MOST = 100  # suggestions, as in a node
 _APART = 0.5  # m between two suggestions
 
 
@@ -36,9 +37,9 @@ def open_session(path, **overrides) -> MapSession:
 
 
 def check_suggest(count: int) -> None:
-    """UsageError for a negative number of suggestions."""
-    if count < 0:
-        raise UsageError(f"--suggest is {count}, expected 0 or more")
+    """UsageError for a number of suggestions that is negative, or that nobody drives to."""
+    if not 0 <= count <= _MOST:
+        raise UsageError(f"--suggest is {count}, expected 0 to {_MOST}")
 
 
 def next_places(session: MapSession, grid: FieldGrid, count: int) -> Suggestions | tuple:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +19,11 @@ from torch import Tensor
 
 from gp_mapping.core.config import MapSettings
 from gp_mapping.core.types import Samples
-from gp_mapping.errors import one_line
+from gp_mapping.errors import UserError, one_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.checkpoint import CheckpointError, load_checkpoint
 
-__all__ = ["open_session", "session_of"]
+__all__ = ["blaming", "open_session", "session_of"]
 
 _TRIED = 20  # places along the path where a copy of the map predicts and learns
 _DEPTH = 100  # nested dicts and lists; a map has about six
@@ -54,6 +56,21 @@ def session_of(state: dict, path, **overrides) -> MapSession:
         if type(error) is not ValueError:
             text = f"its content does not fit together ({type(error).__name__}: {text}); use an older one"
         raise CheckpointError(f"{Path(path)}: {text}") from error
+
+
+@contextmanager
+def blaming(path) -> Iterator[None]:
+    """What a map raises at its first uses is said of the file that it came from, not of the program.
+
+    The trial on opening is short: there are wrong contents that show only when a map learns on.
+    """
+    try:
+        yield
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{Path(path)}: the map in it cannot be used ({type(error).__name__}: "
+                              f"{one_line(error, 300)}); use an older one (--debug shows where it fails)") from error
 
 
 def _try(state: dict, overrides: dict) -> None:
