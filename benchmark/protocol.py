@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from benchmark.recordings import trial
-from gp_mapping.commands.metrics import BANDS, PredictionScores
-from gp_mapping.core.config import MapSettings
+from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["BATCH", "GIVEN", "TEST", "TRAIN", "columns", "evaluate", "row", "stream"]
 

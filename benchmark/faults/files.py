@@ -14,7 +14,7 @@ import torch
 
 from benchmark.faults.command import Ending, run_command
 from benchmark.faults.mutate import DAMAGE, mutated
-from gp_mapping.bag import STORE, read_raw
+from gp_mapping.recording.bag import STORE, read_raw
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 
 __all__ = ["KINDS", "Originals", "Trial", "trials"]
@@ -54,7 +54,7 @@ class Originals:
 
 def _drive(path: Path, storage: str) -> None:
     """130 measurements along three lanes."""
-    from gp_mapping.bag_writer import BagWriter
+    from gp_mapping.recording.bag_writer import BagWriter
 
     rng = np.random.default_rng(0)
     with BagWriter(path, storage) as bag:
@@ -192,7 +192,7 @@ def _parameters(o: Originals, work: Path, kind: str, rng) -> list:
 
 
 def _assignments(o: Originals, work: Path, kind: str, rng) -> list:
-    from gp_mapping.commands.params import Parameters
+    from gp_mapping.settings.build import Parameters
 
     built = Parameters.build({})
     names = [*built.map.__dataclass_fields__, *built.intake.__dataclass_fields__, "lenghtscale", "", "a.b"]

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial import Delaunay, QhullError
 
-from gp_mapping.commands import UsageError
-from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.errors import UsageError
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.suggest import Suggestions, suggest
-from gp_mapping.store import sessions
+from gp_mapping.store.checkpoint import load_checkpoint
+from gp_mapping.store.trial import tried_session
 
 __all__ = ["CHECKPOINT", "check_suggest", "checkpoint_in", "next_places", "open_session"]
 
@@ -33,7 +34,8 @@ def checkpoint_in(path) -> Path:
 
 def open_session(path, **overrides) -> MapSession:
     """The session in a checkpoint or a folder, with some settings changed; UserError where it does not fit."""
-    return sessions.open_session(checkpoint_in(path), **overrides)
+    path = checkpoint_in(path)
+    return tried_session(load_checkpoint(path), path, **overrides)
 
 
 def check_suggest(count: int) -> None:

@@ -16,16 +16,12 @@ from torch import Tensor
 
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
-__all__ = ["LEARNS", "LIKELIHOODS", "VECTOR", "CalibrationData", "FieldMap", "MapFullError", "Planned", "Snapshot"]
+__all__ = ["LEARNS", "LIKELIHOODS", "VECTOR", "CalibrationData", "FieldMap", "Planned", "Snapshot"]
 
 # what a model may be capable of beyond the contract's least
 VECTOR = "vector"  # maps the components of one vector, which turn with a late attitude
 LIKELIHOODS = "likelihoods"  # takes classes, counts and gross errors, not Gaussian measurements alone
 LEARNS = "learns"  # learns hyper-parameters while it maps
-
-
-class MapFullError(ValueError):
-    """A batch that a map with a bound cannot take any more; the map stays as it is and goes on predicting."""
 
 
 class Snapshot(ABC):

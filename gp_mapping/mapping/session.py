@@ -12,16 +12,17 @@ from dataclasses import asdict, fields, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.config import MapSettings
-from gp_mapping.core.field_map import VECTOR, MapFullError
-from gp_mapping.core.noise import CellAverager
+from gp_mapping.core.field_map import VECTOR
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
-from gp_mapping.mapping.attitude import HeadingTrack, turned
-from gp_mapping.mapping.grid import FieldGrid
-from gp_mapping.mapping.path import Path
-from gp_mapping.mapping.render import Renderer
-from gp_mapping.mapping.scoring import OneStepAhead
+from gp_mapping.errors import MapFullError
+from gp_mapping.mapping.cells import CellAverager
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.renderer import Renderer
+from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
+from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
 

@@ -14,7 +14,7 @@ from gp_mapping.planning.acquisition import ACQUISITIONS, integrated_variance_re
 from gp_mapping.planning.free_space import FreeSpace
 
 if TYPE_CHECKING:
-    from gp_mapping.mapping.grid import FieldGrid
+    from gp_mapping.mapping.drawing.grid import FieldGrid
 
 __all__ = ["Suggestion", "Suggestions", "suggest", "thin"]
 

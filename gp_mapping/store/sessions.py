@@ -1,161 +1,149 @@
-"""The one opener of saved maps: what comes out of here has been tried, whatever the file says of itself.
-
-Checksums say that a file is as it was written, not that what was written fits together. A map that is taken over and
-fails at the next measurement costs a survey, so each is used once, on a copy, before it is handed out.
-"""
+"""What the node reads and writes: checkpoints to go on from, folders to save into. No rclpy."""
 
 from __future__ import annotations
 
-import copy
-import json
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from gp_mapping.core.config import MapSettings
-from gp_mapping.core.types import Samples
-from gp_mapping.errors import UserError, one_line
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.store.checkpoint import CheckpointError, load_checkpoint
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import check_map_name
 
-__all__ = ["blaming", "open_session", "session_of"]
+__all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "key_of", "map_folder", "open_session", "take_snapshot",
+           "write_snapshot"]
 
-_TRIED = 20  # places along the path where a copy of the map predicts and learns
-_DEPTH = 100  # nested dicts and lists; a map has about six
+CHECKPOINT = "map.gpm"
 
 
-def open_session(path, **overrides) -> MapSession:
-    """The session in a checkpoint, with some settings changed.
+@dataclass(frozen=True)
+class Wanted:
+    """What a map must be for a node: its settings, those of them that were given explicitly, numbers in a sample."""
 
-    Args:
-        path: the checkpoint file.
-        overrides: settings by name that count in place of the saved ones.
+    settings: MapSettings
+    given: frozenset[str] = frozenset()
+    channels: int = 1
 
-    Returns:
-        A session that goes on exactly where the saved one was.
+    def check(self, state: dict) -> None:
+        """ValueError where a checkpoint's map is of something else than this node measures."""
+        saved = state.get("settings")
+        unit, mine = saved.get("field_unit") if isinstance(saved, dict) else None, self.settings.field_unit
+        if unit not in (None, mine) and "field_unit" not in self.given:
+            raise ValueError(f"this is a map in {unit!r}, and the node maps {mine!r}; set the sensor that made it")
+        channels = state.get("channels")
+        if channels not in (None, self.channels):
+            raise ValueError(f"this map has {channels} numbers in a measurement, and the node maps {self.channels}; "
+                             f"set field_component to {'xyz' if channels == 3 else 'norm, x, y or z'}")
 
-    Raises:
-        CheckpointError: no such file, a damaged one, or one whose content does not fit together.
+
+def map_folder(directory: str, name: str) -> Path:
+    """The folder of the map `name` inside directory; ValueError for a name, or a link, that leads out of it."""
+    base = Path(directory).expanduser()
+    folder = base / check_map_name(name)
+    if not (folder / CHECKPOINT).resolve().is_relative_to(base.resolve()):
+        raise ValueError(f"map_name: {name!r} leads out of {base} by a link; expected a folder inside it")
+    return folder
+
+
+def open_session(wanted: Wanted, path) -> MapSession:
+    """An empty session, or the one in the checkpoint `path`, where that is not empty.
+
+    A checkpoint brings its own settings; of those wanted the explicitly given ones count.
+    Raises ValueError (CheckpointError is one) where the file is missing, damaged or does not fit.
     """
-    return session_of(load_checkpoint(path), path, **overrides)
+    if not path:
+        return MapSession(wanted.settings)
+    from gp_mapping.store.checkpoint import load_checkpoint
+    from gp_mapping.store.trial import tried_session
 
-
-def session_of(state: dict, path, **overrides) -> MapSession:
-    """As open_session, of a state that load_checkpoint gave; path is for the error's text only."""
+    state = load_checkpoint(Path(path).expanduser())
+    overrides = {f.name: getattr(wanted.settings, f.name) for f in fields(MapSettings) if f.name in wanted.given}
     try:
-        with np.errstate(all="ignore"):  # what overflows in the trial is found by its result
-            _try(state, overrides)
-        return MapSession.from_state_dict(state, **overrides)
-    except Exception as error:  # any part of a wrong state may be what its first user stumbles over
-        text = one_line(error, 300)
-        if type(error) is not ValueError:
-            text = f"its content does not fit together ({type(error).__name__}: {text}); use an older one"
-        raise CheckpointError(f"{Path(path)}: {text}") from error
+        wanted.check(state)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    session = tried_session(state, path, **overrides)
+    session.break_pass()  # whatever comes now does not go on from the last sample that was saved
+    return session
 
 
-@contextmanager
-def blaming(path) -> Iterator[None]:
-    """What a map raises at its first uses is said of the file that it came from, not of the program.
+@dataclass(frozen=True)
+class Snapshot:
+    """All of a map at one moment, in memory of its own: what is written while the map goes on.
 
-    The trial on opening is short: there are wrong contents that show only when a map learns on.
+    key: which map it is and how far; two of the same key hold the same.
     """
+
+    state: dict
+    key: tuple[int, int, int]
+    samples: int
+    cells: int
+    metres: float
+
+
+def key_of(session: MapSession, number: int) -> tuple[int, int, int]:
+    """Which map, by the worker's number of its session, and how far."""
+    return number, session.revision, session.raw_count
+
+
+def take_snapshot(session: MapSession, number: int, flush: bool) -> Snapshot:
+    """In the map's thread. flush: an open cell counts as finished.
+
+    Raises ValueError for an empty map: what was saved before stays.
+    """
+    if flush:
+        session.flush()
+    if not session.cell_count:
+        raise ValueError("the map is empty, no measurement has reached it; what was saved before stays")
+    report = session.report()
+    return Snapshot(_cloned(session.state_dict()), key_of(session, number), session.raw_count, session.cell_count,
+                    float(report["path_length"]))
+
+
+def _cloned(value):
+    """Nested dicts and lists with tensors of their own."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _cloned(part) for key, part in value.items()}
+    return [_cloned(part) for part in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What was written: what -> absolute path; problem: why some of it was not, '' where all was."""
+
+    snapshot: Snapshot
+    paths: dict[str, Path]
+    problem: str = ""
+
+    def __str__(self) -> str:
+        text = "saved " + ", ".join(f"{what} {path}" for what, path in self.paths.items())
+        return text + (f"; {self.problem}" if self.problem else "")
+
+
+def write_snapshot(snapshot: Snapshot, folder: Path, suggest=None, exports: bool = True) -> Saved:
+    """Checkpoint, then exports, into a folder. Where only the exports fail, the map is saved and that is said.
+
+    suggest: callable(session, grid) -> planning.Suggestions or None; it gets a session of its own.
+    """
+    from gp_mapping.store.checkpoint import save_checkpoint
+
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    paths, problem = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state)}, ""
     try:
-        yield
-    except (UserError, OSError):
-        raise
-    except Exception as error:
-        raise CheckpointError(f"{Path(path)}: the map in it cannot be used ({type(error).__name__}: "
-                              f"{one_line(error, 300)}); use an older one (--debug shows where it fails)") from error
+        paths |= _export(snapshot, folder, suggest) if exports else {}
+    except Exception as error:  # the map is on the disk: pictures can be made from it at any time
+        reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
+        problem = f"pictures and exports were not written ({reason})"
+    return Saved(snapshot, paths, problem)
 
 
-def _try(state: dict, overrides: dict) -> None:
-    """Use a copy of the map as the program will: report, predict, learn, draw. Any exception is a finding."""
-    _check_finite(state.get("map"), "map")
-    settings = MapSettings(**(state["settings"] | overrides))
-    _check_kinds(state, _template(settings, int(state["channels"] or 1)), "state")
-    trial = MapSession.from_state_dict(copy.deepcopy(state), **overrides)
+def _export(snapshot: Snapshot, folder: Path, suggest) -> dict[str, Path]:
+    from gp_mapping.store.export import export_all  # imports matplotlib: not before somebody saves
 
-    json.dumps(trial.report(), allow_nan=False)
-    trial.flush()  # a map may hold nothing but its first cell, still open
-    path = trial.path
-    if not len(path) or not trial.cell_count:
-        return
-    x = path[:: max(1, len(path) // _TRIED)][:_TRIED].clone()
-    told = trial.predict(x)
-    _check_prediction(told)
-
-    last = 0.0 if state["last_stamp"] is None else float(state["last_stamp"])
-    stamp = last + 0.02 * torch.arange(1, len(x) + 1, dtype=torch.float64)
-    # a class or a count of 0 is a measurement of any such map
-    y = told.mean.cpu() if trial.settings.metric else torch.zeros(len(x), int(state["channels"]), dtype=torch.float64)
-    trial.ingest(Samples(x, y, stamp=stamp))
-    trial.flush()
-    _check_prediction(trial.predict(x))
-    json.dumps(trial.report(), allow_nan=False)
-
-
-def _template(settings: MapSettings, channels: int) -> dict:
-    """The state of a young session of these settings: what kind of value stands where."""
-    young = MapSession(settings)
-    x = torch.zeros(3, 2, dtype=torch.float64)
-    x[:, 0] = 10.0 * settings.cell_length * torch.arange(3)
-    young.ingest(Samples(x, torch.zeros(3, channels, dtype=torch.float64), stamp=torch.arange(3.0).double()))
-    return young.state_dict()
-
-
-def _check_kinds(value, like, where: str) -> None:
-    """ValueError where a value is of another kind than in the template; what the template lacks is not judged."""
-    if value is None or like is None:
-        return
-    if isinstance(like, Tensor):
-        if not isinstance(value, Tensor) or value.dtype != like.dtype or value.dim() != like.dim():
-            raise ValueError(f"{where} is {_named(value)}, expected {_named(like)}")
-    elif isinstance(like, dict):
-        if not isinstance(value, dict):
-            raise ValueError(f"{where} is {_named(value)}, expected a dict")
-        for key in like.keys() & value.keys():
-            _check_kinds(value[key], like[key], f"{where}.{key}")
-    elif isinstance(like, list):
-        if not isinstance(value, list):
-            raise ValueError(f"{where} is {_named(value)}, expected a list")
-        for i, item in enumerate(value if like else []):
-            _check_kinds(item, like[min(i, len(like) - 1)], f"{where}[{i}]")
-    elif isinstance(like, bool) or isinstance(like, str):
-        if type(value) is not type(like):
-            raise ValueError(f"{where} is {_named(value)}, expected {_named(like)}")
-    elif isinstance(value, bool) or not isinstance(value, int | float) or (
-            isinstance(like, int) and not isinstance(value, int)):
-        raise ValueError(f"{where} is {_named(value)}, expected a number as {like!r}")
-
-
-def _named(value) -> str:
-    """A value's kind in a few words."""
-    if isinstance(value, Tensor):
-        return f"a tensor {tuple(value.shape)} of {value.dtype}"
-    return f"a {type(value).__name__}"
-
-
-def _check_finite(value, where: str, depth: int = 0) -> None:
-    """ValueError where a number of the map's own state is NaN or infinite."""
-    if depth > _DEPTH:
-        raise ValueError(f"{where} is nested deeper than any map")
-    if isinstance(value, Tensor):
-        if value.is_floating_point() and not torch.isfinite(value).all():
-            raise ValueError(f"{where} holds values that are not finite; use an older checkpoint")
-    elif isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            _check_finite(item, f"{where}.{key}", depth + 1)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{where} is {value}; use an older checkpoint")
-
-
-def _check_prediction(told) -> None:
-    """ValueError where the map says nothing usable at a place on its own path."""
-    good = torch.isfinite(told.mean).all() and torch.isfinite(told.variance).all() and (told.variance >= 0).all()
-    if not good:
-        raise ValueError("the map predicts values that are not finite along its own path; use an older checkpoint")
+    session = MapSession.from_state_dict(snapshot.state)
+    grid = session.render()
+    return export_all(session, folder, suggestions=None if suggest is None else suggest(session, grid))

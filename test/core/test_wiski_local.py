@@ -7,7 +7,7 @@ from core_data import SETTINGS, drive, feed, samples
 from test_wiski import pair
 
 from gp_mapping import create_map
-from gp_mapping.core.calibration import calibration_report
+from gp_mapping.analysis.calibration import calibration_report
 
 
 @pytest.mark.parametrize("n, tolerance", [(300, 0.2), (1500, 1.0)])

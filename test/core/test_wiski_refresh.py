@@ -13,7 +13,7 @@ from map_contract import same_state
 from gp_mapping import create_map
 from gp_mapping.core.grids.solver import MeanSolve
 from gp_mapping.core.models import wiski, wiski_refresh
-from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.planning.suggest import suggest
 
 

@@ -8,8 +8,8 @@ import torch
 from mapping_data import UT, lawnmower
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.drawing.vector import axis_names, excess, norm
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.mapping.vector import axis_names, excess, norm
 from gp_mapping.planning import suggest
 
 PLACES = torch.tensor([[0.3, 0.4], [1.1, 0.9], [2.5, 2.0]], dtype=torch.float64)

@@ -86,6 +86,7 @@ class AnytimeMap(DualSVGP):
         beta = 1.0 / (self.own_noise(self.theta)[stale] + self.unreached(self.basis, white))
         lam = beta[:, None] * memory.y[stale]
         self.sites.add(white, beta - memory.beta[stale], lam - memory.lam[stale])
+        memory.keep_columns()
         memory.beta[stale], memory.lam[stale] = beta, lam
 
     def share_at(self, theta, basis: Basis, white: Tensor) -> carry.Share:

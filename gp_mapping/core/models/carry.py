@@ -37,6 +37,7 @@ class Share:
 
     def write(self, memory: Memory) -> None:
         """The memory keeps it, to take it out again."""
+        memory.keep_columns(features=True)
         for name, column in self.columns.items():
             getattr(memory, name).copy_(column)
         memory.set_white(self.white)

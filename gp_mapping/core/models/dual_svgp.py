@@ -18,7 +18,7 @@ from gp_mapping.core.field_map import LIKELIHOODS, CalibrationData
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.inducing import Basis
 from gp_mapping.core.likelihoods import Gaussian
-from gp_mapping.core.linalg import NumericalError, cholesky, solve_lower
+from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.memory import Memory
 from gp_mapping.core.models import carry, natural_gradient
 from gp_mapping.core.models.observing import ObservingMap
@@ -26,6 +26,7 @@ from gp_mapping.core.models.scaled import Standardised
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.sites import Sites
 from gp_mapping.core.types import UpdateReport
+from gp_mapping.errors import NumericalError
 
 __all__ = ["DualSVGP"]
 
@@ -229,10 +230,13 @@ class DualSVGP(ObservingMap):
             return False
         end = perf_counter() + budget_s
         while self.learner.owed >= 1.0 and perf_counter() < end:
-            self.learner.step(self._learning_data(), self.generator)
-            if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
-                natural_gradient.refresh(self, self.likelihood.refreshed)
+            self._learn(self._step)
         return self.learner.owed >= 1.0
+
+    def _step(self) -> None:
+        self.learner.step(self._learning_data(), self.generator)
+        if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
+            natural_gradient.refresh(self, self.likelihood.refreshed)
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
         """Carry the map to θ, z chosen again within the budget; False, the map as it was, if that does not factor."""

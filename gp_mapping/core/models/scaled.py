@@ -10,7 +10,9 @@ from torch import Tensor
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap
 from gp_mapping.core.hyper import HyperLearner, heading_of
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.errors import NumericalError
 
 __all__ = ["Scaled", "ScaledMap", "Standardised", "learnable_extra"]
 
@@ -33,6 +35,18 @@ class Standardised:
     extra: Tensor
     position_variance: Tensor
     count: Tensor
+
+
+_MOST = 1e9  # inner units and metres: beyond, sums of squares lose the digits of what is credible
+
+
+def _require_credible(batch: Standardised) -> None:
+    """NumericalError where a number is so large that sums with it would lose the digits of all others."""
+    columns = torch.cat([batch.x, batch.y, batch.velocity, batch.heading], 1)
+    if not float(columns.abs().max()) <= _MOST:
+        worst = int(columns.abs().amax(1).argmax())
+        raise NumericalError(f"sample {worst} of a batch of {len(columns)} lies {float(columns.abs().max()):.3g} from "
+                             f"the map's origin or centre, in metres or inner units; at most {_MOST:g} is credible")
 
 
 class Scaled:
@@ -98,7 +112,7 @@ class Scaled:
             raise RuntimeError("the map has seen no sample yet; call update() first")
 
 
-class ScaledMap(Scaled, FieldMap):
+class ScaledMap(Scaled, Revertible, FieldMap):
     """Base of the models: a subclass gives _update(Standardised), _report(used) and `posterior`.
 
     It has `theta`, `learner` (or None) and `noise_level`, σ² of one new measurement, in inner units; `jitter`.
@@ -108,21 +122,35 @@ class ScaledMap(Scaled, FieldMap):
     jitter: float = 0.0
 
     def update(self, batch: Samples) -> UpdateReport:
-        """Absorb each sample once. Raises ValueError, and leaves the map as it was, where the batch does not fit it."""
+        """Absorb each sample once, or none of the batch: the map is then as it was, bit for bit.
+
+        Raises:
+            ValueError: the batch does not fit the map. NumericalError: it would spoil the map.
+        """
         if not len(batch):
             return self._report(0)
-        first = self.scaling is None
-        if first:
+        with transaction(self):
+            return self._absorb(batch)
+
+    def _absorb(self, batch: Samples) -> UpdateReport:
+        if self.scaling is None:
             self.scaling = self._scaling_for(batch)
         if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(self.scaling.centre):
             raise ValueError(f"samples are {batch.x.shape[1]}-D with {batch.y.shape[1]} channels, the map is "
                              f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}")
+        inner = self._standardise(batch)
+        _require_credible(inner)
+        return self._update(inner)
+
+    def _learn(self, step) -> None:
+        """A step of learning that is owed, or nothing of it: then it is counted as rejected, and owed no more."""
         try:
-            return self._update(self._standardise(batch))
-        except ValueError:
-            if first:  # refused: the map has still seen nothing
-                self.scaling = None
-            raise
+            with transaction(self):
+                step()
+                require_finite("hyper-parameters", self.learner.vector)
+        except (NumericalError, torch.linalg.LinAlgError):
+            self.learner.owed -= 1.0
+            self.learner.rejected += 1
 
     @property
     def centre(self) -> Tensor | None:

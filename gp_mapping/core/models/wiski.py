@@ -270,17 +270,21 @@ class Wiski(ScaledMap):
         """
         if self.grid is None:
             return False
-        end, memory, learner = perf_counter() + budget_s, self.memory, self.learner
+        end, learner = perf_counter() + budget_s, self.learner
         while learner is not None and learner.owed >= 1.0 and perf_counter() < end:
-            learner.step({"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
-                          "extra": learnable_extra(memory.noise, memory.extra, self.theta),
-                          "order": memory.order}, self.generator)
-            if learner.theta.distance(self.theta) > learner.adopt_change:
-                self.adopt(learner.theta)
+            self._learn(self._step)
         if learner is not None and learner.owed >= 1.0:
             return True
         self._learn_features()
         return ahead(self, end - perf_counter())
+
+    def _step(self) -> None:
+        memory, learner = self.memory, self.learner
+        learner.step({"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
+                      "extra": learnable_extra(memory.noise, memory.extra, self.theta),
+                      "order": memory.order}, self.generator)
+        if learner.theta.distance(self.theta) > learner.adopt_change:
+            self.adopt(learner.theta)
 
     @torch.no_grad()
     def adopt(self, theta: Theta) -> bool:

@@ -10,8 +10,8 @@ from core_data import SETTINGS, THETA, UT, close, drive, feed, in_ut, lattice, s
 from map_contract import same_state
 
 from gp_mapping import create_map
-from gp_mapping.core.linalg import NumericalError
 from gp_mapping.core.models import carry
+from gp_mapping.errors import NumericalError
 
 X, Y = drive(400)
 XS = np.random.default_rng(1).uniform(-0.5, 3.5, (60, 2))
