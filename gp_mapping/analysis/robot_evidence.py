@@ -9,13 +9,13 @@ from torch import Tensor
 
 from gp_mapping.core.evidence import negative_log_evidence
 from gp_mapping.core.field_map import CalibrationData
-from gp_mapping.core.hyper import HyperLearner, Theta, sensor_place
+from gp_mapping.core.hyper import Theta, sensor_place
 from gp_mapping.core.linalg import cholesky, solve_lower
 
 __all__ = ["LEAST", "given_held", "laplace", "neighbourhoods", "turning"]
 
 LEAST = 5  # samples in a neighbourhood
-_BLOCKS, _ROWS = 8, HyperLearner.NEIGHBOURS
+_BLOCKS, _ROWS = 8, 250
 _STEPS = (1e-3, 1e-3, 1e-3)  # s, m, m: of the central differences of the gradient
 _ROUNDS = 8  # Newton steps towards the mode
 
