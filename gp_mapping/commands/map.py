@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         result.update(_test(test_plans, parameters, session, trained))
     with blaming(args.resume) if args.resume else nullcontext():
         grid = session.render()
-    suggestions = next_places(session, grid, args.suggest)
+    suggestions = next_places(session, grid, args.suggest, parameters.node.suggestion_margin)
     report = session.report()
     result.update({"received": dict(intake.received), "warnings": intake.warnings,
                    "dropped_measurements": intake.drops.measurements, "passes": report["passes"],

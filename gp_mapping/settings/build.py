@@ -23,10 +23,11 @@ FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")  #
 
 @dataclass(frozen=True)
 class Parameters:
-    """Settings by the part that reads them; what was not given keeps its default. Node settings are checked only."""
+    """Settings by the part that reads them; what was not given keeps its default."""
 
     map: MapSettings
     intake: IntakeSettings
+    node: NodeSettings
     given: tuple[str, ...]
 
     @staticmethod
@@ -49,7 +50,7 @@ class Parameters:
                 intake = replace(intake, odometry_frame=node.map_frame)
             settings = map_settings_for(intake.sensor, MapSettings(**parts[MapSettings]))
             check_model(intake, settings)
-            return Parameters(settings, intake, tuple(values))
+            return Parameters(settings, intake, node, tuple(values))
         except ValueError as error:
             raise ParameterFileError(one_line(error)) from error
 

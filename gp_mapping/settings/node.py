@@ -11,7 +11,7 @@ __all__ = ["LIVE_PARAMETERS", "NodeSettings", "check_map_name"]
 
 LIVE_PARAMETERS = frozenset({
     "publish_rate", "marker_rate", "suggestion_rate", "suggestion_count", "suggestion_kind", "suggestion_distance",
-    "save_on_exit", "map_name", "silence_warning",
+    "suggestion_margin", "save_on_exit", "map_name", "silence_warning",
 })
 """What may be set while the node runs; everything else is read when it is configured: the map is built with it."""
 
@@ -47,6 +47,8 @@ class NodeSettings:
                                    "takes off the variance of the whole map",
                                    choices=("variance", "integrated_variance"))
     suggestion_distance: float = setting(0.5, "smallest distance between two suggestions", "m", 0.0, 1e4)
+    suggestion_margin: float = setting(0.0, "without a free-space map suggestions stay inside the convex hull of the "
+                                       "path; how far beyond it they may lie", "m", 0.0, 1e4)
     robot_radius: float = setting(0.2, "a suggestion keeps this far from what the free-space map calls occupied",
                                   "m", 0.0, 1e3)
     input_queue_depth: int = setting(1000, "messages that the middleware keeps for each input topic", "", 1, 100000)
