@@ -43,8 +43,8 @@ class Suggester:
         wrong = self._wrong
         if self._free is not None and self._free.frame.lstrip("/") != frame:
             wrong = (f"the free-space map is in frame {one_line(self._free.frame, _NAME)!r} and the field map in "
-                     f"{frame!r}: it is not used; publish it in the same frame, or set map_frame and odometry_frame; nothing "
-                     "is suggested meanwhile")
+                     f"{frame!r}: it is not used; publish it in the same frame, or set map_frame and odometry_frame; "
+                     "nothing is suggested meanwhile")
         if wrong:
             self.obstacles = "not known: the free-space map cannot be used"
             self.note = wrong
