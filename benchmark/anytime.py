@@ -18,7 +18,7 @@ from benchmark.honesty_recordings import mapped
 from benchmark.protocol import LENGTHSCALE, NOISE, SIGNAL, TEST, TRAIN, columns, evaluate, positions, row, trials
 from benchmark.tables import Part, Table
 from benchmark.timing import timed
-from gp_mapping.commands.metrics import score
+from gp_mapping.analysis.metrics import score
 from gp_mapping.core.inducing import greedy_inputs
 from gp_mapping.core.models.anytime import MEMBERS
 from gp_mapping.core.models.anytime_fit import AnytimeFit

@@ -14,8 +14,8 @@ import torch
 from benchmark.tables import Table
 from benchmark.timing import median, resident_bytes, timed
 from benchmark.worlds import STEP, RandomField, lawnmower, side_for
-from gp_mapping.core.config import MapSettings
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["tables"]
 

@@ -10,9 +10,9 @@ import torch
 from benchmark.protocol import GIVEN, trials
 from benchmark.tables import Goal, Table
 from gp_mapping import create_map
-from gp_mapping.core.config import MapSettings
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["table"]
 

@@ -13,11 +13,11 @@ from benchmark.honesty_changes import changed_worlds
 from benchmark.recordings import RecordingsAbsent
 from benchmark.robots import Robot, add_spikes, survey
 from benchmark.tables import Goal, Part, Table
-from gp_mapping.commands.residuals import LEVELS, residuals
-from gp_mapping.core.calibration import Calibration, calibration_report
-from gp_mapping.core.config import MapSettings
+from gp_mapping.analysis.calibration import Calibration, calibration_report
+from gp_mapping.analysis.residuals import LEVELS, residuals
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Outcome", "run", "run_robot"]
 

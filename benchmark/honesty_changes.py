@@ -11,7 +11,7 @@ from benchmark.honesty_recordings import mapped, say
 from benchmark.protocol import positions
 from benchmark.robots import Robot, drive, survey, world_of
 from benchmark.tables import Goal, Table
-from gp_mapping.commands.residuals import LEVELS, residuals
+from gp_mapping.analysis.residuals import LEVELS, residuals
 from gp_mapping.core.types import Samples
 from gp_mapping.sim.robot import lawnmower
 

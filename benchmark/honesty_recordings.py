@@ -9,12 +9,12 @@ import numpy as np
 from benchmark.protocol import positions, trials
 from benchmark.robots import add_spikes
 from benchmark.tables import Goal, Table
-from gp_mapping.commands.metrics import BANDS
-from gp_mapping.commands.residuals import LEVELS, residuals
-from gp_mapping.core.calibration import calibration_report
-from gp_mapping.core.config import MapSettings
+from gp_mapping.analysis.calibration import calibration_report
+from gp_mapping.analysis.metrics import BANDS
+from gp_mapping.analysis.residuals import LEVELS, residuals
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["tables"]
 

@@ -15,8 +15,8 @@ import torch
 from benchmark.tables import Goal, Part, Table
 from benchmark.timing import median, timed
 from benchmark.worlds import RandomField, lawnmower
-from gp_mapping.core.config import MapSettings
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["run"]
 

@@ -42,8 +42,8 @@ def measure(seconds: float) -> dict[str, float]:
     """Drive for so many seconds (real time) and watch; numbers by name. RuntimeError where a process fails."""
     from nav_msgs.msg import OccupancyGrid
 
-    from gp_mapping.ros.map_watcher import MapWatcher
-    from gp_mapping.ros.qos import LATCHED
+    from gp_mapping.ros.clients.map_watcher import MapWatcher
+    from gp_mapping.ros.wire.qos import LATCHED
 
     domain = 1 + os.getpid() % 100
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from benchmark.recordings import trial
-from gp_mapping.commands.metrics import BANDS, PredictionScores
-from gp_mapping.core.config import MapSettings
+from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["BATCH", "GIVEN", "TEST", "TRAIN", "columns", "evaluate", "row", "stream"]
 
@@ -34,6 +34,16 @@ def stream(trials: list[Samples], **settings) -> MapSession:
     return session
 
 
+@dataclass(frozen=True)
+class _Still:
+    """A predictor that is asked for the field alone."""
+
+    inner: object
+
+    def predict(self, x, velocity=None, heading=None):
+        return self.inner.predict(x)
+
+
 def evaluate(model, trained: np.ndarray, test: Samples, still: bool = False) -> dict:
     """RMSE, NLPD, coverage, n, bands, as `gp-mapping map --test` scores; `trained`: (N, 2) positions.
 
@@ -41,7 +51,7 @@ def evaluate(model, trained: np.ndarray, test: Samples, still: bool = False) -> 
     field).
     """
     if still:
-        model = SimpleNamespace(predict=lambda x, *_, inner=model, **__: inner.predict(x))
+        model = _Still(model)
     scores = PredictionScores(model, trained)
     scores.add(test)
     return scores.result()

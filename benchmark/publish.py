@@ -25,7 +25,7 @@ _LISTENER = """
 import sys, rclpy
 from nav_msgs.msg import OccupancyGrid
 from sensor_msgs.msg import PointCloud2
-from gp_mapping.ros.qos import LATCHED
+from gp_mapping.ros.wire.qos import LATCHED
 rclpy.init()
 node = rclpy.create_node('listener')
 for kind in (OccupancyGrid, PointCloud2):
@@ -39,7 +39,7 @@ except rclpy.executors.ExternalShutdownException:
 
 def _grid(channels: int):
     """A drawing with a fifth of its cells unknown."""
-    from gp_mapping.mapping.grid import FieldGrid
+    from gp_mapping.mapping.drawing.grid import FieldGrid
 
     chance = torch.Generator().manual_seed(0)
 
@@ -69,8 +69,8 @@ def _measure(repeats: int) -> dict[str, list[tuple[float, float]]]:
     from sensor_msgs.msg import PointCloud2
     from std_msgs.msg import Header
 
-    from gp_mapping.ros import outbound
-    from gp_mapping.ros.qos import LATCHED
+    from gp_mapping.ros.wire import outbound
+    from gp_mapping.ros.wire.qos import LATCHED
 
     environment = {"ROS_DOMAIN_ID": str(1 + os.getpid() % 100), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     os.environ.update(environment)

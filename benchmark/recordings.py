@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gp_mapping.core.types import Samples
-from gp_mapping.magnetic_csv import RecordingError, read_trial
+from gp_mapping.recording.magnetic_csv import RecordingError, read_trial
 
 __all__ = ["RecordingsAbsent", "recordings_folder", "trial"]
 

@@ -20,8 +20,8 @@ from benchmark.protocol import TEST, TRAIN, stream
 from benchmark.recordings import recordings_folder
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.core.types import Samples
-from gp_mapping.magnetic_csv import read_trial
-from gp_mapping.mapping.vector import excess, norm
+from gp_mapping.mapping.drawing.vector import excess, norm
+from gp_mapping.recording.magnetic_csv import read_trial
 
 __all__ = ["TABLES", "run"]
 

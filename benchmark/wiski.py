@@ -11,10 +11,10 @@ from benchmark.recordings import RecordingsAbsent
 from benchmark.tables import Goal, Part, Table
 from benchmark.timing import median, paired, timed
 from benchmark.worlds import RandomField
-from gp_mapping.core.config import MapSettings
 from gp_mapping.core.models.wiski import Wiski
 from gp_mapping.core.registry import create_map
 from gp_mapping.core.types import Samples
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["run"]
 
@@ -155,7 +155,7 @@ def protocol(quick: bool) -> tuple[Table, list[Goal]]:
     """Trials 1, 2, 3, 5 in order, tested on 4, everything learned online; dual_svgp beside it."""
     from benchmark.honesty_recordings import mapped
     from benchmark.protocol import TEST, TRAIN, positions, trials
-    from gp_mapping.commands.residuals import residuals
+    from gp_mapping.analysis.residuals import residuals
 
     table = Table("Protocol P, everything learned online",
                   [("model", ""), ("RMSE µT", ".3f"), ("NLPD", ".3f"), ("in 95 %", ".3f"), ("mapping, s", ".1f"),

@@ -14,8 +14,8 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-from gp_mapping.commands import COMMANDS, UsageError
-from gp_mapping.errors import UserError, one_line
+from gp_mapping.commands import COMMANDS
+from gp_mapping.errors import UsageError, UserError, one_line
 
 __all__ = ["main"]
 

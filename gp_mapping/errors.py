@@ -1,14 +1,30 @@
-"""Errors that speak to a person: one line that says what came, what was expected, and what to write."""
+"""Errors that others catch by name. A UserError speaks to a person: one line that says what to do."""
 
 from __future__ import annotations
 
-__all__ = ["UserError", "one_line"]
+__all__ = ["MapFullError", "NumericalError", "ParameterFileError", "UsageError", "UserError", "one_line"]
 
 _LONGEST = 2000  # characters of a message; names inside it may come from a file that somebody else wrote
 
 
 class UserError(ValueError):
-    """Something outside the program is wrong: a file, an argument, a setting. Its text needs no traceback."""
+    """What a person asked for cannot be done; the text is one line: what came, what was expected, what to write."""
+
+
+class UsageError(UserError):
+    """A command, an argument or a file that cannot be used as asked."""
+
+
+class ParameterFileError(UserError):
+    """A parameter file or setting that is wrong."""
+
+
+class MapFullError(ValueError):
+    """A batch that a map with a bound cannot take any more; the map stays as it is and goes on predicting."""
+
+
+class NumericalError(RuntimeError):
+    """A factorisation failed in spite of jitter: the matrix holds NaN or is not positive definite at all."""
 
 
 def one_line(error: object, longest: int = _LONGEST) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from gp_mapping.ros.launching import argument, flag, mapping_actions
+from gp_mapping.ros.tools.launching import argument, flag, mapping_actions
 
 SHARE = Path(__file__).resolve().parent.parent
 

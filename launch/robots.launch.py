@@ -9,7 +9,7 @@ from pathlib import Path
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from gp_mapping.ros.launching import argument, flag, mapping_actions, names, our_node, value
+from gp_mapping.ros.tools.launching import argument, flag, mapping_actions, names, our_node, value
 
 SHARE = Path(__file__).resolve().parent.parent
 

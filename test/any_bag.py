@@ -3,7 +3,7 @@
 import numpy as np
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from gp_mapping.bag import STORE
+from gp_mapping.recording.bag import STORE
 
 NS = 10**9
 

@@ -9,7 +9,7 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 NOT_MAPPER = {"bag_player_node.py", "simulator_node.py", "playback.py", "map_watcher.py", "launching.py"}
 WARNERS = {"warn", "_warn", "warning", "Missing"}
 KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning until it is told
-WHOLE = {"suggester.py", "suggest.py", "params.py"}  # files in which every sentence is for the user
+WHOLE = {"suggester.py", "suggest.py", "parameters.py"}  # files in which every sentence is for the user
 
 
 def one_line(text: str) -> str:
@@ -88,7 +88,7 @@ def _sentences(tree: ast.AST) -> list[str]:
 def warnings_in_code() -> dict[str, str]:
     """Every warning of the mapping node, its intake and its suggestions -> the file it stands in."""
     package = ROOT / "gp_mapping"
-    files = [*sorted((package / "ros").glob("*.py")), *sorted((package / "intake").glob("*.py")),
+    files = [*(p for room in ("ros", "runtime", "intake", "store") for p in sorted((package / room).rglob("*.py"))),
              package / "planning" / "suggest.py"]
     found: dict[str, str] = {}
     for path in files:

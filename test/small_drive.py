@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gp_mapping.bag_writer import BagWriter
+from gp_mapping.recording.bag_writer import BagWriter
 
 
 def field(x, y):

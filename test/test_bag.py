@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 
-from gp_mapping.bag import (
+from gp_mapping.recording.bag import (
     MAGNETIC_FIELD,
     ODOMETRY,
     STORE,
@@ -17,7 +17,7 @@ from gp_mapping.bag import (
     read_messages,
     read_raw,
 )
-from gp_mapping.bag_writer import BagWriter
+from gp_mapping.recording.bag_writer import BagWriter
 
 FORMATS = ["mcap", "sqlite3"]
 

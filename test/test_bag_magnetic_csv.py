@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 from recordings import invensense
 
-from gp_mapping.bag import MAGNETIC_FIELD, ODOMETRY, read_messages
-from gp_mapping.magnetic_csv import BASE_EPOCH, RecordingError, available_trials, motion, read_trial, write_trials
+from gp_mapping.recording.bag import MAGNETIC_FIELD, ODOMETRY, read_messages
+from gp_mapping.recording.magnetic_csv import (
+    BASE_EPOCH,
+    RecordingError,
+    available_trials,
+    motion,
+    read_trial,
+    write_trials,
+)
 
 
 def write_csv(folder, name="1", n=100, speed=0.2, **changes):

@@ -13,10 +13,10 @@ from small_drive import lanes, write_drive
 
 from benchmark.robots import Robot, add_spikes, survey
 from gp_mapping import Samples, cli
-from gp_mapping.commands import UsageError
-from gp_mapping.commands.check_fit import changes_along, fit, split
-from gp_mapping.commands.residuals import Residuals, residuals
-from gp_mapping.core.config import MapSettings
+from gp_mapping.analysis.refits import changes_along, fit, split
+from gp_mapping.analysis.residuals import Residuals, residuals
+from gp_mapping.errors import UsageError
+from gp_mapping.settings.mapping import MapSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from gp_mapping.commands.metrics import PredictionScores, score, velocities
+from gp_mapping.analysis.metrics import PredictionScores, score, velocities
 from gp_mapping.core.types import Prediction, Samples
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from gp_mapping.commands.params import ParameterFileError, Parameters, parse_assignment, read_parameter_file
+from gp_mapping.errors import ParameterFileError
+from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 
 
 def read(tmp_path, text):

@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from small_drive import field, lanes, write_drive
 
 from gp_mapping import cli
-from gp_mapping.bag_writer import BagWriter
+from gp_mapping.recording.bag_writer import BagWriter
 
 FAST = ["--set", "max_inducing=60", "--set", "resolution=0.1", "--suggest", "0"]
 START = 1000 * NS

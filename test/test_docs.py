@@ -15,10 +15,11 @@ import yaml
 from docs_text import PAGES, ROOT, command_lines, fenced, one_line, slugs, spans, template, warnings_in_code
 
 from gp_mapping.commands import COMMANDS
-from gp_mapping.commands.params import Parameters, parse_assignment
-from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import DropReason, IntakeSettings
-from gp_mapping.ros.node_settings import NodeSettings
+from gp_mapping.intake import DropReason
+from gp_mapping.settings.build import Parameters, parse_assignment
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import NodeSettings
 
 SETTINGS = {f.name for kind in (MapSettings, IntakeSettings, NodeSettings) for f in fields(kind)}
 DOCS = ROOT / "docs"
@@ -155,8 +156,8 @@ def test_defaults_in_tuning_are_those_of_the_code():
 
 def test_every_drop_reason_has_a_remedy():
     named = re.findall(r"^\| `(\w+)` \|", read("troubleshooting.md"), re.MULTILINE)
-    counted = set(re.findall(r'_counts\["(\w+)"\]', (ROOT / "gp_mapping/ros/worker.py").read_text()))
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gp_mapping/ros").glob("*.py"))
+    counted = set(re.findall(r'_counts\["(\w+)"\]', (ROOT / "gp_mapping/runtime/worker.py").read_text()))
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gp_mapping/ros").rglob("*.py"))
     counted |= set(re.findall(r'worker\.count\("(\w+)"', code))
     wanted = {reason.value for reason in DropReason} | counted
     assert not wanted - set(named), f"docs/troubleshooting.md has no entry for {sorted(wanted - set(named))}"
@@ -183,10 +184,10 @@ def test_quoted_warnings_are_in_the_code():
 
 def test_topics_and_services_are_those_of_the_node():
     page = read("topics_and_services.md")
-    code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "gp_mapping" / "ros").glob("*.py"))
+    code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "gp_mapping" / "ros").rglob("*.py"))
     services = {f"~/{name}" for name in re.findall(r'\(\w+, "(\w+)", self\._on_', code)}
-    topics = re.search(r"^TOPICS = \{(.*?)\}", (ROOT / "gp_mapping/ros/publishers.py").read_text(), re.M | re.S)[1]
-    topics += re.search(r"^OPTIONAL = \{(.*?)\}", (ROOT / "gp_mapping/ros/publishers.py").read_text(), re.M | re.S)[1]
+    outputs = (ROOT / "gp_mapping/ros/mapper/outputs.py").read_text()
+    topics = "".join(re.search(rf"^{name} = \{{(.*?)\}}", outputs, re.M | re.S)[1] for name in ("TOPICS", "OPTIONAL"))
     names = {f"~/{name}" for name in re.findall(r'"(\w+)":', topics)} | services
     names |= set(re.findall(r'create_(?:publisher|subscription)\(\w+, "(~/\w+)"', code))
     assert services and len(names) > len(services)

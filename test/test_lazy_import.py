@@ -18,8 +18,8 @@ def last_line(code):
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("code", ["import gp_mapping; gp_mapping.__version__", "import gp_mapping.core.config",
-                                  "import gp_mapping.bag, gp_mapping.bag_writer",
+@pytest.mark.parametrize("code", ["import gp_mapping; gp_mapping.__version__", "import gp_mapping.settings.mapping",
+                                  "import gp_mapping.recording.bag, gp_mapping.recording.bag_writer",
                                   "import gp_mapping.cli\ntry: gp_mapping.cli.main(['--help'])\n"
                                   "except SystemExit: pass"])
 def test_what_needs_no_torch_does_not_import_it(code):

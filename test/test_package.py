@@ -68,7 +68,7 @@ def test_entry_points_are_callable(name):
 def test_offline_part_imports_without_rclpy():
     """The commands must start on a machine without ROS: a child process in which rclpy cannot be imported."""
     code = ("import sys; sys.modules['rclpy'] = None\n"
-            "import gp_mapping.cli, gp_mapping.bag, gp_mapping.intake.intake, gp_mapping.planning\n"
+            "import gp_mapping.cli, gp_mapping.recording.bag, gp_mapping.intake.pairing, gp_mapping.planning\n"
             "import gp_mapping.store.checkpoint, gp_mapping.store.export\n"
             "assert not [m for m in sys.modules if m.startswith(('rclpy.', 'rcl_interfaces', 'gp_mapping.ros'))]")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)

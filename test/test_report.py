@@ -12,8 +12,8 @@ from test_cli import wrong
 from web_browser import browser_or_skip
 
 from gp_mapping import cli
-from gp_mapping.commands.report_html import page
-from gp_mapping.commands.report_picture import nice_length
+from gp_mapping.commands.report.html import page
+from gp_mapping.commands.report.picture import nice_length
 
 FAST = ["--set", "max_inducing=40", "--set", "resolution=0.2"]
 VOID = {"meta", "img", "link", "br", "hr", "input"}

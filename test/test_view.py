@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from test_cli import wrong
 
-from gp_mapping.commands.view_map import MOST_CELLS, UNKNOWN, cell_size, encode_map
-from gp_mapping.commands.view_server import ViewServer
+from gp_mapping.commands.view.map_image import MOST_CELLS, UNKNOWN, cell_size, encode_map
+from gp_mapping.commands.view.server import ViewServer
 
 
 def lattice(width, height, resolution=0.05, origin=(0.0, 0.0), known=None):

@@ -4,23 +4,17 @@ Each has `add_arguments(parser)` and `run(args) -> int` (the exit code). What th
 one line on stderr and exit code 2, never a traceback; cli.py sees to it, and to everything that nobody expected.
 """
 
-from gp_mapping.errors import UserError
-
-__all__ = ["COMMANDS", "UsageError"]
+__all__ = ["COMMANDS"]
 
 COMMANDS = {  # name -> (module, what it does)
-    "demo": ("demo", "a simulated robot maps a magnetic field over real ROS 2, ends with a picture"),
+    "demo": ("demo.command", "a simulated robot maps a magnetic field over real ROS 2, ends with a picture"),
     "map": ("map", "draw a map from recorded bags, and test it on others"),
-    "check": ("check", "say how far a map of a recording may be trusted, and what to mend on the robot first"),
+    "check": ("check.command", "say how far a map of a recording may be trusted, and what to mend on the robot first"),
     "play": ("play", "play a bag into running nodes, where `ros2 bag` is absent"),
     "import": ("import_data", "write a bag from recordings in another format"),
     "plot": ("plot", "draw a saved map"),
     "calibrate": ("calibrate", "hard and soft iron of a magnetometer, from a bag in which the robot turns"),
-    "report": ("report", "a run as one HTML page: maps, how far to trust them, calibration, what was left out"),
-    "view": ("view", "the live map in a browser, for people without RViz"),
+    "report": ("report.command", "a run as one HTML page: maps, how far to trust them, calibration, what was left out"),
+    "view": ("view.command", "the live map in a browser, for people without RViz"),
     "bench": ("bench", "accuracy and cost tables"),
 }
-
-
-class UsageError(UserError):
-    """What the user asked for cannot be done; the text is one line and says what to do."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import gp_mapping
-from gp_mapping.commands import UsageError
+from gp_mapping.errors import UsageError
 
 __all__ = ["add_arguments", "run"]
 

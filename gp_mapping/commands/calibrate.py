@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gp_mapping.bag import MAGNETIC_FIELD, read_messages
-from gp_mapping.commands import UsageError
-from gp_mapping.intake.iron_fit import Calibration, CalibrationError, calibrate
+from gp_mapping.errors import UsageError
+from gp_mapping.intake.sensors.iron import Calibration, CalibrationError, calibrate
+from gp_mapping.recording.bag import MAGNETIC_FIELD, read_messages
 from gp_mapping.store.export import write_atomic
 
 __all__ = ["add_arguments", "run"]

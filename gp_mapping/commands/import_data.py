@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from gp_mapping.magnetic_csv import available_trials, read_trial, write_trials
+from gp_mapping.recording.magnetic_csv import available_trials, read_trial, write_trials
 
 __all__ = ["add_arguments", "run"]
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from gp_mapping.commands import UsageError
-from gp_mapping.commands.drive import plan_bags, samples_of
-from gp_mapping.commands.metrics import BANDS, PredictionScores
-from gp_mapping.commands.params import Parameters, parse_assignment, read_parameter_file
+from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
-from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import SENSOR_TYPES, DropReason, Intake
+from gp_mapping.errors import UsageError
+from gp_mapping.intake import DropReason, Intake
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.sensors import SENSOR_TYPES
 from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.export import export_all, write_atomic
 from gp_mapping.store.picture import unit_text

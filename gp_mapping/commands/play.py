@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gp_mapping.commands import UsageError
 from gp_mapping.commands.processes import ros_arguments
+from gp_mapping.errors import UsageError
 
 __all__ = ["add_arguments", "run"]
 

@@ -6,8 +6,8 @@ import argparse
 from io import BytesIO
 from pathlib import Path
 
-from gp_mapping.commands import UsageError
 from gp_mapping.commands.saved import checkpoint_in, next_places, open_session
+from gp_mapping.errors import UsageError
 from gp_mapping.store.export import write_atomic
 from gp_mapping.store.picture import draw_map
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial import Delaunay, QhullError
 
-from gp_mapping.commands import UsageError
-from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.errors import UsageError
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.suggest import Suggestions, suggest
@@ -58,7 +58,7 @@ def next_places(session: MapSession, grid: FieldGrid, count: int) -> Suggestions
     inside = _hull(session.path.numpy(), grid)
     free = FreeSpace(origin=grid.origin, yaw=0.0, resolution=grid.resolution, radius=0.0,
                      clearance=np.where(inside, grid.resolution, 0.0), open=inside)
-    return suggest(session, grid, count, "variance", free, min_distance=_APART)
+    return suggest(session.map, grid, count, "variance", free, min_distance=_APART)
 
 
 def _hull(path: np.ndarray, grid: FieldGrid) -> np.ndarray:

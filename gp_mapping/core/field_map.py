@@ -1,53 +1,258 @@
-"""The one interface of every model: what a mapper, a renderer and a planner may ask of a map."""
+"""The one contract of every map: what a mapper, a renderer, a planner, a file and a report may ask of it.
+
+Nothing else is asked of a map anywhere outside core/models: no attribute that is not here, no type, no model's name.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import copy
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
-__all__ = ["FieldMap", "MapFullError"]
+__all__ = ["LEARNS", "LIKELIHOODS", "VECTOR", "CalibrationData", "FieldMap", "Planned", "Snapshot"]
+
+# what a model may be capable of beyond the contract's least
+VECTOR = "vector"  # maps the components of one vector, which turn with a late attitude
+LIKELIHOODS = "likelihoods"  # takes classes, counts and gross errors, not Gaussian measurements alone
+LEARNS = "learns"  # learns hyper-parameters while it maps
 
 
-class MapFullError(ValueError):
-    """A batch that a map with a bound cannot take any more; the map stays as it is and goes on predicting."""
+class Snapshot(ABC):
+    """What a map said at one moment. Later updates of the map do not change it."""
 
-
-@runtime_checkable
-class FieldMap(Protocol):
-    """An online probabilistic map of a scalar (or C-channel) field. All values are SI; x is (N, D) in metres."""
-
-    def update(self, batch: Samples) -> UpdateReport:
-        """Absorb each sample once; bounded time and memory."""
-
-    def refine(self, budget_s: float) -> bool:
-        """Anytime work (hyper-parameters); at most about budget_s seconds. True: there is more to do."""
-
+    @abstractmethod
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        """Mean and latent variance at x (N, D), each (N, C); with a velocity, of what the robot measures there."""
+        """As FieldMap.predict, of that moment."""
 
+    def state_dict(self) -> dict | None:
+        """What FieldMap.load_snapshot makes it from again; None (the default) where it is not worth a file's room."""
+        return None
+
+
+class Planned(Protocol):
+    """What a planner asks: variances, covariances, and copies that have measured what they expect."""
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction: ...
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor: ...
+
+    def fantasize(self, x: Tensor) -> Planned: ...
+
+
+@dataclass(frozen=True)
+class CalibrationData:
+    """Remembered samples, from which time offset, lever arm and what turns with the robot are estimated.
+
+    Values y and standard deviations are in the map's inner unit of `scale` SI, places in metres about any origin.
+
+    x, velocity: (m, D).  heading: (m, 2).  y: (m, C).  extra: (m,) variance beside the model's own noise.
+    theta: hyper-parameters in use (core.hyper.Theta).  prior: their prior medians.
+    prior_stddev: (7,) of Theta.vector().
+    learned: whether time offset, lever arm along and lever arm across are learned (3,).
+    """
+
+    x: Tensor
+    velocity: Tensor
+    heading: Tensor
+    y: Tensor
+    extra: Tensor
+    theta: object
+    prior: object
+    prior_stddev: Tensor
+    learned: tuple[bool, bool, bool]
+    scale: float
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+class FieldMap(ABC):
+    """An online probabilistic map of a scalar (or C-channel) field. All values are SI; x is (N, D) in metres.
+
+    A model of your own defines the abstract methods; the others have defaults that are right for a map that answers
+    of now, at once, and with Gaussian noise. docs/extending.md has one of sixty lines.
+
+    capabilities: which of VECTOR, LIKELIHOODS and LEARNS it has.
+    epoch: grows when the whole map may have changed, not only near new samples.
+    """
+
+    capabilities: frozenset[str] = frozenset()
+    epoch: int = 0
+
+    # --- what a model must do -------------------------------------------------------------------------------------
+    @property
+    @abstractmethod
+    def centre(self) -> Tensor | None:
+        """Prior mean of each channel, (C,) SI; None before the first sample."""
+
+    @abstractmethod
+    def update(self, batch: Samples) -> UpdateReport:
+        """Absorb each sample once; bounded time and memory.
+
+        Raises:
+            ValueError: the batch does not fit; the map stays as it was. MapFullError: nor does any other.
+        """
+
+    @abstractmethod
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """Mean and latent variance at x (N, D), each (N, C); with a velocity, of what the robot measures there.
+
+        Raises:
+            RuntimeError: the map has seen no sample yet. So for all that asks what the map knows.
+        """
+
+    @abstractmethod
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
 
-    def fantasize(self, x: Tensor) -> "FieldMap":
+    @abstractmethod
+    def fantasize(self, x: Tensor) -> FieldMap:
         """A copy conditioned on its own mean at x: the mean stays, the variance shrinks."""
 
+    @abstractmethod
     def forget(self, factor: float) -> None:
-        """Scale what the data said by factor in (0, 1]."""
+        """Scale what the data said by factor in (0, 1]: every noise variance grows by 1/factor."""
 
-    def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """Forget what was known within radius (m) of x (K, D), but for the newest samples; how many went."""
+    @abstractmethod
+    def merge(self, other: FieldMap) -> None:
+        """Add what another robot or session learned. ValueError, and both maps as they were, where that cannot be."""
 
-    def merge(self, other: "FieldMap") -> None:
-        """Add what another robot or session learned."""
-
+    @abstractmethod
     def hyperparameters(self) -> dict[str, float]:
-        """lengthscale (m), signal_stddev, noise_stddev, constant_stddev, heading_stddev (SI), time_offset (s), …"""
+        """lengthscale (m), signal_stddev, noise_stddev, constant_stddev (SI), and what else the model has."""
 
+    @abstractmethod
     def state_dict(self) -> dict:
         """Everything needed for exact resume: tensors, numbers, strings and nested dicts of them."""
 
+    @abstractmethod
     def load_state_dict(self, state: dict) -> None:
         """Continue exactly where state_dict was taken; ValueError, and the map as it was, where it does not fit."""
+
+    # --- what follows, or is little of most maps ------------------------------------------------------------------
+    @property
+    def started(self) -> bool:
+        """Whether the map has seen a sample."""
+        return self.centre is not None
+
+    @property
+    def channels(self) -> int:
+        """C; 0 before the first sample."""
+        return 0 if self.centre is None else len(self.centre)
+
+    def refine(self, budget_s: float = math.inf) -> bool:
+        """Anytime work (hyper-parameters); at most about budget_s seconds. True: there is more to do."""
+        return False
+
+    @property
+    def learning_steps(self) -> int | None:
+        """Steps that hyper-parameters have taken; None where none are learned."""
+        return None
+
+    def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
+        """Forget what was known within radius (m) of x (K, D), but for the newest samples; how many went.
+
+        By default nothing is forgotten: a map that cannot do it goes on with what it knew.
+        """
+        return 0
+
+    def prior(self) -> Prediction:
+        """What the map says far from every sample: mean, variance (1, C), noise_variance (C,)."""
+        self.need_data()
+        told = self.hyperparameters()
+        variance = torch.full_like(self.centre, told["signal_stddev"] ** 2 + told["constant_stddev"] ** 2)
+        return Prediction(self.centre[None], variance[None], self.noise_variance())
+
+    def predict_now(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """As predict, of every sample so far and without waiting: of a map whose predictions may be a little behind."""
+        return self.predict(x, velocity, heading)
+
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
+        """What the map says now, kept. near (N, D) m: it will be asked within `reach` (m) of these places only."""
+        self.need_data()
+        return _Copy(copy.deepcopy(self))
+
+    def load_snapshot(self, state: dict) -> Snapshot:
+        """A snapshot of this map again, from its state_dict."""
+        raise ValueError(f"snapshots of a {type(self).__name__} cannot be loaded")
+
+    def drawable(self, budget_s: float) -> tuple[Snapshot | FieldMap, float, int]:
+        """What to draw now, of how many samples it is (all: infinity), and the map's epoch then.
+
+        The newest answer that costs no more than about budget_s (s) to have ready; by default the map itself.
+        """
+        return self, math.inf, self.epoch
+
+    def for_planning(self) -> Planned:
+        """Who answers predict's variance, covariance and fantasize soonest; its mean may be a little behind."""
+        return self
+
+    def noise_variance(self) -> Tensor:
+        """Noise variance of one new measurement, of each channel: (C,), squared SI."""
+        self.need_data()
+        return torch.full_like(self.centre, self.hyperparameters()["noise_stddev"] ** 2)
+
+    def observed(self, p: Prediction) -> Prediction:
+        """Of a prediction of the latent field, what people ask for: probability, rate, class; by default the field."""
+        return p
+
+    def observable(self, x: Tensor) -> Prediction:
+        """`observed` of the prediction at x (N, D)."""
+        return self.observed(self.predict(x))
+
+    def outcome(self, y: Tensor) -> Tensor:
+        """Measurements (N, C) in the unit of `observed`: labels as 0 and 1, counts; by default as they are."""
+        return y
+
+    def log_predictive(self, batch: Samples) -> Tensor:
+        """log p(y* | data) of new samples, (N,): log ∫ p(y*|f) q(f) df; by default with Gaussian noise."""
+        p = self.predict(batch.x)
+        y, variance = batch.y.to(p.mean), p.variance
+        variance = variance + (p.noise_variance if batch.noise_variance is None
+                               else batch.noise_variance.to(p.mean)[:, None])
+        return -0.5 * ((2 * math.pi * variance).log() + (y - p.mean).square() / variance).sum(1)
+
+    def body_field(self) -> tuple[Tensor, Tensor] | None:
+        """What turns with the robot, forward, left, up: mean and standard deviation (3,), SI; None where not known."""
+        return None
+
+    def inducing_inputs(self) -> Tensor:
+        """Where inducing inputs lie: (M, D) metres; none by default."""
+        return self._no_places()
+
+    def remembered_places(self) -> Tensor:
+        """Where remembered samples were measured: (m, D) metres; none by default."""
+        return self._no_places()
+
+    def calibration_data(self) -> CalibrationData | None:
+        """Remembered samples for a calibration of the robot; None where the map remembers none of that kind."""
+        return None
+
+    def counters(self) -> dict[str, int | float]:
+        """Plain numbers for diagnostics: `jitter` that linalg had to add, and what a bound of the model left out."""
+        return {"jitter": 0.0}
+
+    def need_data(self) -> None:
+        """RuntimeError while the map has seen nothing."""
+        if not self.started:
+            raise RuntimeError("the map has seen no sample yet; call update() first")
+
+    def _no_places(self) -> Tensor:
+        return torch.empty((0, 2), dtype=torch.float64)
+
+
+class _Copy(Snapshot):
+    """A copy of a whole map: always right, and not cheap."""
+
+    def __init__(self, field: FieldMap):
+        self.field = field
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        return self.field.predict(x, velocity, heading)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gp_mapping.core.config import MapSettings
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.likelihoods import Gaussian, Likelihood
 from gp_mapping.core.likelihoods_discrete import Bernoulli, Poisson, Softmax
 from gp_mapping.core.likelihoods_hyper import PseudoLearner
 from gp_mapping.core.likelihoods_robust import StudentT
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["make_learner", "make_likelihood"]
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["NumericalError", "cholesky", "pivoted_cholesky", "solve_lower"]
+from gp_mapping.errors import NumericalError
 
-
-class NumericalError(RuntimeError):
-    """A factorisation failed in spite of jitter: the matrix holds NaN or is not positive definite at all."""
+__all__ = ["cholesky", "pivoted_cholesky", "solve_lower"]
 
 
 def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.transaction import Revertible, require_finite
+
 __all__ = ["Memory"]
 
 _COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "draw", "key", "order")
@@ -17,7 +19,7 @@ _UNRANKED = 1.0  # a key above every other: its leverage has not been asked for 
 _OFFERED = 32  # samples of one batch that a full memory looks at
 
 
-class Memory:
+class Memory(Revertible):
     """At most `capacity` samples: x, velocity (m, D), heading (m, 2), y (m, C) standardised; features as in the sites.
 
     beta (m,), lam (m, C): the site, as it was added.  noise (m,): the sample's own variance, or 0 where the model's
@@ -38,6 +40,10 @@ class Memory:
         self._store |= {name: new(capacity, channels) for name in ("y", "lam")}
         self._store["heading"] = new(capacity, 2)
         self._white = new(capacity, rows)
+        self._kept: dict[str, Tensor] = {}  # whole columns as they were at `mark`
+        self._before_keys: Tensor | None = None  # keys before some of them were ranked
+        self._kept_rows: list[tuple] = []  # which rows were written since, their columns and features before
+        self._extended: int | None = None  # the first row of features that was added since
 
     def __len__(self) -> int:
         return self.size
@@ -53,11 +59,14 @@ class Memory:
 
     def set_white(self, white: Tensor) -> None:
         """Replace all features. white: (R, m)."""
+        self.keep_columns(features=True)
         self._white[: self.size, : len(white)] = white.mT
         self._white[: self.size, len(white):] = 0.0
 
     def extend_white(self, start: int, rows: Tensor) -> None:
         """The basis grew: rows (A, m) from row `start` on."""
+        if self._before is not None:
+            self._extended = start if self._extended is None else min(start, self._extended)
         self._white[: self.size, start: start + len(rows)] = rows.mT
 
     def insert(self, values: dict[str, Tensor], white: Tensor, leverage_of, generator: torch.Generator,
@@ -98,12 +107,16 @@ class Memory:
             unranked = (self.key == _UNRANKED).nonzero()[:, 0]
             if len(unranked):
                 leverage = self.beta[unranked] * leverage_of(self._white[unranked, : len(white)].mT)
+                if self._before is not None and self._before_keys is None:
+                    self._before_keys = self.key.clone()
                 self._store["key"][unranked] = self.draw[unranked] / leverage.clamp_min(1e-12)
             key = self.key.masked_fill(self.order >= self.arrivals - arrivals - self.protect, 0.0)  # above every key
             weakest = key.topk(overflow, largest=False).indices.sort().values
             if leaving is not None:
                 leaving(weakest)
             slots = torch.cat([weakest, slots])
+        require_finite("the variance of a remembered sample", fresh["extra"])  # the sites show all else
+        self._keep(slots)
         self.size += kept - overflow
         for name, values in fresh.items():
             self._store[name][slots] = values
@@ -118,10 +131,50 @@ class Memory:
 
     def keep(self, which: Tensor) -> None:
         """Drop the samples where `which` (m,) is False."""
+        self.keep_columns(features=True)
         n = int(which.sum())
         for store in (*self._store.values(), self._white):
             store[:n] = store[: self.size][which]
         self.size = n
+
+    # --- all or nothing (core/transaction.py) ---------------------------------------------------------------------
+    def _keep(self, slots: Tensor) -> None:
+        """Before rows are written: a copy of them."""
+        if self._before is None or "white" in self._kept:
+            return
+        columns = {name: column.index_select(0, slots) for name, column in self._store.items()}
+        self._kept_rows = [*self._kept_rows, (slots, columns, self._white.index_select(0, slots))]
+
+    def keep_columns(self, features: bool = False) -> None:
+        """Before anybody writes into the columns: a copy of them. features: of those, too."""
+        if self._before is None:
+            return
+        if "key" not in self._kept:
+            self._kept = {name: self._restored(column.clone(), name)[: self._before["size"]]
+                          for name, column in self._store.items()}
+        if features and "white" not in self._kept:
+            self._kept["white"] = self._restored(self._white.clone(), "white")[: self._before["size"]]
+
+    def _restored(self, column: Tensor, name: str) -> Tensor:
+        """A column without what was written since `mark`."""
+        for slots, rows, white in reversed(self._kept_rows):
+            column[slots] = white if name == "white" else rows[name]
+        if name == "white" and self._extended is not None:
+            column[:, self._extended:] = 0.0
+        return column
+
+    def _put_back(self) -> None:
+        for name, column in {**self._store, "white": self._white}.items():
+            if name in self._kept:
+                column[: self._before["size"]] = self._kept[name]
+            else:
+                self._restored(column, name)
+        if self._before_keys is not None:
+            self._store["key"][: len(self._before_keys)] = self._before_keys
+
+    def release(self) -> None:
+        super().release()
+        self._kept, self._kept_rows, self._extended, self._before_keys = {}, [], None, None
 
     def values(self) -> dict[str, Tensor]:
         """Every column, copied: what `offer` takes."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.inducing import whiten
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.scaling import Scaling
@@ -21,7 +22,7 @@ _KINDS: dict[str, type] = {}  # posteriors with more than this one has
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Snapshot):
     """mean = a*ᵀ D⁻¹ r, variance = k** − |a*|² + |R⁻¹a*|², with D = R Rᵀ (Chang et al. 2023, eqs. 13–14, whitened).
 
     z (M, D), L (M, M), R (F + M, F + M), weights D⁻¹r (F + M, C): standardised. noise_variance: of a new measurement.
@@ -41,6 +42,11 @@ class Posterior:
     def __init_subclass__(cls, kind: str, **rest):
         super().__init_subclass__(**rest)
         _KINDS[kind] = cls
+
+    def kept(self) -> Posterior:
+        """A copy in tensors of its own, laid out as one that is loaded from a file will be."""
+        return replace(self, **{name: getattr(self, name).clone(memory_format=torch.contiguous_format)
+                                for name in ("L", "R", "weights")})
 
     def half(self, white: Tensor) -> Tensor:
         """R⁻¹a: its squares sum to what the data left of |a|². white: (F + M, N), in whose precision it is done."""
@@ -96,6 +102,7 @@ class Posterior:
         return (self.theta.kernel()(a, b) + self.theta.constant**2 - spent.double()) * self.scaling.scale**2
 
     def state_dict(self) -> dict:
+        """Everything that from_state_dict needs."""
         second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal.clone()}
         return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
                 "weights": self.weights.clone(), "noise_variance": self.noise_variance,

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import torch
 
-from gp_mapping.core.config import MapSettings
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.hyper import Theta
 from gp_mapping.core.likelihoods_all import make_learner, make_likelihood
@@ -20,6 +19,7 @@ from gp_mapping.core.models.solve_gp import SolveGP
 from gp_mapping.core.models.wiski import Wiski
 from gp_mapping.core.models.wiski_published import PublishedWiski
 from gp_mapping.core.vector_theta import VectorTheta
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["build_map", "create_map", "model_names"]
 

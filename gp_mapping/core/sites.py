@@ -11,16 +11,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.transaction import Revertible, require_finite
+
 __all__ = ["Sites"]
 
 
-class Sites:
+class Sites(Revertible):
     """D, r and s inside buffers of `capacity` rows; `size` rows are in use, the rest of D is the identity."""
 
     def __init__(self, size: int, channels: int, capacity: int, device):
         self.size, self.channels = size, channels
         self._d = torch.eye(capacity, dtype=torch.float64, device=device)
         self._r = torch.zeros((capacity, channels + 1), dtype=torch.float64, device=device)
+        self._copy: tuple[Tensor, Tensor] | None = None  # of both, as they were at `mark`
 
     @property
     def precision(self) -> Tensor:
@@ -39,6 +42,7 @@ class Sites:
 
     def add(self, white: Tensor, beta: Tensor, lam: Tensor) -> None:
         """Add sites: white (R, N), beta (N,), lam (N, C). Negative beta and lam take away what was added."""
+        self._keep()
         weighted = white * beta
         self.precision.addmm_(weighted, white.mT)
         self._r[: self.size].addmm_(white, torch.cat([lam, beta[:, None]], 1))
@@ -49,6 +53,7 @@ class Sites:
 
     def scale(self, factor: float) -> None:
         """Forget: D − I, r and s times the factor."""
+        self._keep()
         self.precision.mul_(factor)
         self.precision.diagonal().add_(1.0 - factor)
         self._r[: self.size].mul_(factor)
@@ -61,6 +66,7 @@ class Sites:
 
     def border(self, new: Tensor, old: Tensor, beta: Tensor, lam: Tensor) -> None:
         """Give samples whose features grew by `new` (A, N) beside `old` (R − A, N) their share of the new rows."""
+        self._keep()
         split = self.size - len(new)
         weighted = new * beta
         block = weighted @ old.mT
@@ -80,13 +86,39 @@ class Sites:
 
     def merge(self, other: "Sites") -> None:
         """Add another map's sites in the same basis."""
+        self._keep()
         self.precision.add_(other.precision)
         self.precision.diagonal().sub_(1.0)
         self._r[: self.size] += other._r[: other.size]
 
     def shift(self, delta: Tensor) -> None:
         """Move the data's centre by −delta (C,): every target grows by delta, so r grows by s deltaᵀ."""
+        self._keep()
         self.linear.addmm_(self.ones, delta[None, :])
+
+    def _keep(self) -> None:
+        """Before the first write of a transaction: a copy of what is in use then."""
+        if self._before is None or self._copy is not None:
+            return
+        size = self._before["size"]  # rows beyond are those of no site: the identity
+        self._copy = self._d[:size, :size].clone(), self._r[:size].clone()
+
+    def _put_back(self) -> None:
+        if self._copy is None:
+            return
+        size = self._before["size"]
+        self._d[size: self.size, : self.size] = self._d[: self.size, size: self.size] = 0.0
+        self._d.diagonal()[size: self.size] = 1.0
+        self._r[size: self.size] = 0.0
+        self._d[:size, :size], self._r[:size] = self._copy
+
+    def release(self) -> None:
+        super().release()
+        self._copy = None
+
+    def check(self) -> None:
+        """D is a sum of β a aᵀ: where anything in it is not finite, its diagonal says so."""
+        require_finite("the sites", self.precision.diagonal(), self._r[: self.size])
 
     def clone(self) -> "Sites":
         new = Sites(self.size, self.channels, len(self._d), self._d.device)

@@ -8,10 +8,10 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from gp_mapping.core.types import Samples
-from gp_mapping.intake.inbound import Adaptor, Reading, sensor_rotation
-from gp_mapping.intake.pose_sync import Bracket, interpolate, weights
-from gp_mapping.intake.settings import IntakeSettings
-from gp_mapping.intake.transforms import Transform
+from gp_mapping.intake.messages import Adaptor, Reading, sensor_rotation
+from gp_mapping.intake.poses.buffer import Bracket, interpolate, weights
+from gp_mapping.intake.poses.transforms import Transform
+from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Placed", "Placer"]
 

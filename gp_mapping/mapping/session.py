@@ -12,16 +12,17 @@ from dataclasses import asdict, fields, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.config import MapSettings
-from gp_mapping.core.field_map import MapFullError
-from gp_mapping.core.noise import CellAverager
+from gp_mapping.core.field_map import VECTOR
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
-from gp_mapping.mapping.attitude import HeadingTrack, turned
-from gp_mapping.mapping.grid import FieldGrid
-from gp_mapping.mapping.path import Path
-from gp_mapping.mapping.render import Renderer
-from gp_mapping.mapping.scoring import OneStepAhead
+from gp_mapping.errors import MapFullError
+from gp_mapping.mapping.cells import CellAverager
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.renderer import Renderer
+from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
+from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
 
@@ -32,7 +33,7 @@ class MapSession:
     """Cells, map, learning, one-step-ahead scores, drawing. Samples are (N, 2) metres, (N, 1) SI, with stamps in s."""
 
     def __init__(self, settings: MapSettings):
-        self.settings = settings
+        self.settings, self.revision = settings, -1
         self.clear()
 
     def clear(self) -> None:
@@ -48,7 +49,7 @@ class MapSession:
         self._track = HeadingTrack(s.axle_distance)
         self._raw: list[Samples] = []
         self._last_stamp: float | None = None
-        self.revision = getattr(self, "revision", -1) + 1
+        self.revision += 1
         self.raw_count, self.cell_count, self.passes, self.left_out = 0, 0, 0, 0
         self._pass_open = False
         self.last_report: UpdateReport | None = None
@@ -94,7 +95,7 @@ class MapSession:
     @property
     def turns(self) -> bool:
         """Whether samples are vectors of one map, which a late attitude turns (attitude.py)."""
-        return self.settings.model == "curl_free"
+        return VECTOR in self.map.capabilities
 
     @staticmethod
     def _one(sample: Samples, y: list[float], heading: list[float] | None) -> Samples:
@@ -233,32 +234,24 @@ class MapSession:
     @property
     def inducing(self) -> Tensor:
         """(M, 2) inducing inputs, metres; none for the exact model."""
-        basis = getattr(self.map, "basis", None)
-        return torch.empty((0, 2), dtype=torch.float64) if basis is None else (basis.z + self.map.scaling.origin).cpu()
+        return self.map.inducing_inputs().cpu()
 
     @property
     def memory(self) -> Tensor:
         """(m, 2) positions of remembered samples, metres."""
-        memory = getattr(self.map, "memory", None)
-        if memory is None:
-            return torch.empty((0, 2), dtype=torch.float64)
-        return (memory.x + self.map.scaling.origin).cpu()
+        return self.map.remembered_places().cpu()
 
     def report(self) -> dict:
         """Plain numbers for diagnostics and reports, SI."""
-        started = self.map.scaling is not None
-        learner = self.map.learner
-        # of a map on a lattice: how often it became coarser, samples beyond where it may reach
-        lattice = {name: getattr(self.map, name) for name in ("coarsened", "refused") if hasattr(self.map, name)}
+        counted = self.map.counters()
         return {"samples": self.raw_count, "cells": self.cell_count, "passes": self.passes,
                 "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
-                "path_length": self._path.length, "jitter": float(self.map.jitter), "scores": len(self.scores.noise),
+                "path_length": self._path.length, "scores": len(self.scores.noise),
                 "gross_errors": self.cells.gross, "weakened_cells": self.scores.weakened,
                 "changes": self.scores.change_count, "left_out": self.left_out,
-                "noise_stddev": math.sqrt(self.noise_variance) if started else None,
-                "learning_steps": learner.steps if learner else 0,
-                "learning_rejected": learner.rejected if learner else 0,
-                "attitude_lag": self.scores.lag.seconds, "hyperparameters": self.map.hyperparameters(), **lattice}
+                "noise_stddev": math.sqrt(self.noise_variance) if self.map.started else None,
+                "learning_steps": self.map.learning_steps or 0, "learning_rejected": 0,
+                "attitude_lag": self.scores.lag.seconds, "hyperparameters": self.map.hyperparameters(), **counted}
 
     # --- resume ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict:
@@ -281,7 +274,7 @@ class MapSession:
             session = MapSession(MapSettings(**(state["settings"] | overrides)))
             session.map.load_state_dict(state["map"])
             session.cells.load_state_dict(state["cells"])
-            session.scores.load_state_dict(state["scores"], session.map.device)
+            session.scores.load_state_dict(state["scores"], session.map)
             session._path.load_state_dict(state["path"])
             session._track.load_state_dict(state["track"])
             session._raw = [Samples(**s) for s in state["raw"]]

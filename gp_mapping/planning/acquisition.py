@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.field_map import Planned
 
 __all__ = ["ACQUISITIONS", "integrated_variance_reduction", "maximum_variance"]
 
@@ -13,12 +13,12 @@ ACQUISITIONS = ("variance", "integrated_variance")
 _CHUNK = 512  # candidates at a time: bounds the memory at (targets, chunk)
 
 
-def maximum_variance(field: FieldMap, candidates: Tensor) -> Tensor:
+def maximum_variance(field: Planned, candidates: Tensor) -> Tensor:
     """Latent variance at candidates (K, D) metres: (K,) SI², the mean over channels."""
     return field.predict(candidates).variance.mean(1).cpu().double()
 
 
-def integrated_variance_reduction(field: FieldMap, candidates: Tensor, targets: Tensor, weights: Tensor | None = None,
+def integrated_variance_reduction(field: Planned, candidates: Tensor, targets: Tensor, weights: Tensor | None = None,
                                   noise_variance: float | None = None) -> Tensor:
     """By how much one measurement at a candidate lowers the variance over all targets.
 

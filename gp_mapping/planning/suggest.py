@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.field_map import FieldMap, Planned
 from gp_mapping.planning.acquisition import ACQUISITIONS, integrated_variance_reduction, maximum_variance
 from gp_mapping.planning.free_space import FreeSpace
 
 if TYPE_CHECKING:
-    from gp_mapping.mapping.grid import FieldGrid
+    from gp_mapping.mapping.drawing.grid import FieldGrid
 
 __all__ = ["Suggestion", "Suggestions", "suggest", "thin"]
 
@@ -82,7 +82,7 @@ def thin(mask: Tensor, limit: int, score: Tensor | None = None) -> tuple[Tensor,
     return first, count
 
 
-def _values(kind: str, field: FieldMap, places: Tensor, targets: Tensor, areas: Tensor) -> Tensor:
+def _values(kind: str, field: Planned, places: Tensor, targets: Tensor, areas: Tensor) -> Tensor:
     value = (maximum_variance(field, places) if kind == "variance"
              else integrated_variance_reduction(field, places, targets, areas))
     if not torch.isfinite(value).all():
@@ -92,7 +92,7 @@ def _values(kind: str, field: FieldMap, places: Tensor, targets: Tensor, areas: 
     return value
 
 
-def suggest(session_or_map, grid: FieldGrid, k: int = 1, kind: str = "variance", free: FreeSpace | None = None,
+def suggest(field: FieldMap, grid: FieldGrid, k: int = 1, kind: str = "variance", free: FreeSpace | None = None,
             position=None, min_distance: float = 0.0, max_candidates: int = 1000,
             max_targets: int = 500) -> Suggestions:
     """The k places over the grid that are worth most, one after another (Alg. 2, Chang et al. 2023).
@@ -113,9 +113,7 @@ def suggest(session_or_map, grid: FieldGrid, k: int = 1, kind: str = "variance",
     if k < 1 or max_candidates < 1 or max_targets < 1 or not min_distance >= 0:
         raise ValueError(f"k={k}, max_candidates={max_candidates}, max_targets={max_targets}, "
                          f"min_distance={min_distance}: expected counts of 1 or more and a distance of 0 or more")
-    field: FieldMap = getattr(session_or_map, "map", session_or_map)
-    if hasattr(field, "frozen"):  # its variance of now: no mean is asked for, so none is solved for
-        field = field.frozen()
+    field = field.for_planning()  # its variance of now: no mean is asked for, so none is solved for
     centres = grid.centres().cpu()
     mask = torch.ones(grid.mean.shape, dtype=torch.bool)
     if mask.numel() == 0:

@@ -19,11 +19,18 @@ from rclpy.qos import DurabilityPolicy
 from rosbags.interfaces import QosDurability
 from rosbags.rosbag2 import Reader
 
-from gp_mapping.bag import MAGNETIC_FIELD, ODOMETRY, BagError, bag_topics, read_raw
-from gp_mapping.core.config import check_settings, setting
-from gp_mapping.ros.descriptors import ParameterError
-from gp_mapping.ros.messages import message_class
-from gp_mapping.ros.playback import ClockPublisher, Pacer, declare_groups, lossless, run_node, wait_for_subscribers
+from gp_mapping.recording.bag import MAGNETIC_FIELD, ODOMETRY, BagError, bag_topics, read_raw
+from gp_mapping.ros.mapper.descriptors import ParameterError
+from gp_mapping.ros.tools.playback import (
+    ClockPublisher,
+    Pacer,
+    declare_groups,
+    lossless,
+    run_node,
+    wait_for_subscribers,
+)
+from gp_mapping.ros.wire.messages import message_class
+from gp_mapping.settings.fields import check_settings, setting
 
 __all__ = ["BagPlayerNode", "PlayerSettings", "main"]
 

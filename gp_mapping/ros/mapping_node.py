@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import rclpy
 import torch
@@ -17,23 +18,28 @@ from nav_msgs.msg import OccupancyGrid
 from rclpy.clock import Clock, ClockType, JumpThreshold
 from rclpy.duration import Duration
 
-from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import Intake, IntakeSettings
-from gp_mapping.intake.inbound import has_header
-from gp_mapping.ros import params, qos
-from gp_mapping.ros.diagnostics import to_array
-from gp_mapping.ros.files import Wanted, open_session
-from gp_mapping.ros.health import ERROR, WARN, Health
-from gp_mapping.ros.inputs import InputPort, Inputs
-from gp_mapping.ros.managed import ManagedNode
-from gp_mapping.ros.messages import message_class
-from gp_mapping.ros.node_settings import NodeSettings
-from gp_mapping.ros.process import Stopper, spin
-from gp_mapping.ros.publishers import MapPublishers
-from gp_mapping.ros.queries import PointQueries
-from gp_mapping.ros.services import MapServices
-from gp_mapping.ros.suggester import Suggester
-from gp_mapping.ros.worker import MapWorker
+from gp_mapping.intake import Intake
+from gp_mapping.intake.messages import has_header
+from gp_mapping.ros.mapper import parameters as params
+from gp_mapping.ros.mapper.ending import MapEnding
+from gp_mapping.ros.mapper.inputs import InputPort, Inputs
+from gp_mapping.ros.mapper.managed import ManagedNode
+from gp_mapping.ros.mapper.outputs import MapPublishers
+from gp_mapping.ros.mapper.queries import PointQueries
+from gp_mapping.ros.mapper.services import MapServices
+from gp_mapping.ros.tools.process import Stopper, spin
+from gp_mapping.ros.wire import qos
+from gp_mapping.ros.wire.diagnostics import to_array
+from gp_mapping.ros.wire.messages import message_class
+from gp_mapping.runtime.file_thread import FileThread
+from gp_mapping.runtime.health import ERROR, WARN, Health
+from gp_mapping.runtime.saving import Saver
+from gp_mapping.runtime.suggester import Suggester
+from gp_mapping.runtime.worker import MapWorker
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import NodeSettings
+from gp_mapping.store.sessions import Wanted, key_of, open_session
 
 __all__ = ["MappingNode", "main"]
 
@@ -70,7 +76,7 @@ class MappingNode(ManagedNode):
             self._made.close()
             self.parameters.reopen()
             raise
-        self._finished = False
+        self._finished, self.exit_code = False, 0
 
     def _read_parameters(self) -> None:
         warnings = self.parameters.unknown + params.unmatched_files(
@@ -88,7 +94,8 @@ class MappingNode(ManagedNode):
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
                              reliable=self.settings.reliable_inputs, find=self._find_message)
-        session = open_session(self.wanted, self.settings.load_checkpoint)
+        path = self.settings.load_checkpoint
+        session = open_session(self.wanted, path)
         self.map_settings = session.settings
         self.suggester = Suggester(self.settings)
         self._done = self.create_guard_condition(self._publish_results)
@@ -98,17 +105,23 @@ class MappingNode(ManagedNode):
                                 on_result=self._done.trigger, on_error=self.get_logger().error)
         self._made.callback(self.worker.stop, abandon=True)
         self.worker.start()
+        log = self.get_logger()
+        self.files = FileThread(self.settings.service_queue_size)
+        self._made.callback(self.files.close, 1.0)
+        self.saver = Saver(self.worker, self.files, lambda: self.settings, on_saved=log.info, on_error=log.error)
+        if path:
+            self.saver.mark_saved(key_of(session, 0), Path(path).expanduser().absolute())
         self.publishers_ = MapPublishers(self, self.map_settings, self._find_message)
         self._made.callback(self.publishers_.destroy)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._made.callback(self.destroy_publisher, self._diagnostics)
         self._health = Health(self.settings.silence_warning)
         self._requested = self._published = None
-        self.map_services = MapServices(self, self._find_message)
-        self._made.callback(self.map_services.destroy)
+        self.map_services = MapServices(self, self.files, self.saver, self._find_message)
+        self._made.callback(self.map_services.close, "the node is being cleaned up")
         jump = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False)
         self._made.callback(self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump).unregister)
-        self._made.callback(self.destroy_timer, self.create_timer(1.0, self._on_health, clock=self._steady))
+        self._made.callback(self.destroy_timer, self.create_timer(1.0, self.publish_health, clock=self._steady))
 
     def activate(self) -> None:
         """Subscribe and publish."""
@@ -131,48 +144,34 @@ class MappingNode(ManagedNode):
         self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for {self.inputs.describe()}")
 
     def deactivate(self) -> None:
-        """Listen and publish no more; the map stays, and what was queued goes into it."""
+        """Listen and publish no more; the map stays, and what was delivered and queued goes into it."""
+        MapEnding(self).take_in()
         self.active = False
         self._running.close()
         self.worker.end_pass()
 
     def cleanup(self) -> None:
-        """Drop the map and everything that configure made."""
-        self.active, self._finished, self.paused = False, True, False
+        """Save the map, if asked, and drop it and everything that configure made."""
+        self.finish()
+        self.active, self.paused = False, False
         self._running.close()
         self._made.close()
         self.parameters.reopen()
 
     def shutdown(self) -> None:
-        """The last transition: as at the end of the process, then all is dropped."""
-        self.finish()
+        """The last transition: all is dropped, from whatever state."""
         self.cleanup()
 
     def finish(self, stopper: Stopper | None = None) -> int:
-        """Once: take in what is queued, publish the last map, save if asked. The exit code: 1 where saving failed."""
+        """Once: take in what was delivered, save if asked, publish the last map. The exit code: 1 where saving failed.
+        """
         if not self._finished:
             self._finished = True
-            self.exit_code = self._finish(stopper)
+            ending = MapEnding(self, lambda: stopper is not None and stopper.count > 1)
+            if self.active:
+                ending.take_in()
+            self.exit_code = ending.finish()
         return self.exit_code
-
-    def _finish(self, stopper: Stopper | None) -> int:
-        while not self.worker.stop(abandon=stopper is not None and stopper.count > 1, timeout=0.1):
-            pass
-        if self.active:
-            self._on_tick(last=True)
-        self._on_health()
-        self.publishers_.wait_until_received(2.0)
-        if not self.settings.save_on_exit:
-            return 0
-        if not self.worker.status.report["cells"]:
-            self.get_logger().info("nothing was measured, so nothing is saved")
-            return 0
-        try:
-            self.map_services.log_saved(self.map_services.save(self.settings.map_name).result())
-        except Exception as error:  # every reason why a map is not on disk ends in the log and in the exit code
-            self.get_logger().error(f"the map was not saved into {self.settings.save_directory!r}: {error!r}")
-            return 1
-        return 0
 
     # ---- inputs: callbacks only enqueue --------------------------------------------------------------------------
 
@@ -189,8 +188,8 @@ class MappingNode(ManagedNode):
 
         Clearing here, at some moment between the two topics, would throw away the first messages of the new time.
         """
-        self.get_logger().warning(f"time went back by {-jump.delta.nanoseconds / 1e9:.2f} s: what waits for a pose is "
-                                  "dropped, the map stays")
+        self.get_logger().warning(f"time went back by {-jump.delta.nanoseconds / 1e9:.2f} s: the map stays, and stamps "
+                                  "that go back with it begin a new pass")
 
     # ---- outputs -------------------------------------------------------------------------------------------------
 
@@ -215,6 +214,10 @@ class MappingNode(ManagedNode):
             self._requested = time.monotonic()
             self.worker.request(wanted)
 
+    def publish_last(self) -> None:
+        """After worker.stop(): the finished map."""
+        self._on_tick(last=True)
+
     def _publish_results(self) -> None:
         results, self._requested = self.worker.results, None
         if self.active and results is not None and results is not self._published:
@@ -226,7 +229,8 @@ class MappingNode(ManagedNode):
         """Frame of the map: map_frame, or that of the odometry."""
         return self.settings.map_frame or self.worker.frame
 
-    def _on_health(self) -> None:
+    def publish_health(self) -> None:
+        """What /diagnostics says now."""
         now, status = time.monotonic(), self.worker.status
         clock = self.get_clock().now().nanoseconds / 1e9
         self.inputs.check_types()

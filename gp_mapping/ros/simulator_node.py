@@ -18,8 +18,7 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import MagneticField
 
-from gp_mapping.core.config import check_settings, setting
-from gp_mapping.ros.playback import (
+from gp_mapping.ros.tools.playback import (
     ClockPublisher,
     Pacer,
     declare_groups,
@@ -28,7 +27,8 @@ from gp_mapping.ros.playback import (
     time_message,
     wait_for_subscribers,
 )
-from gp_mapping.ros.qos import LATCHED
+from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.sim.magnetometer import MagnetometerSettings
 from gp_mapping.sim.robot import OdometrySettings, RobotSettings
 from gp_mapping.sim.simulation import FieldReading, OdometryReading, Simulation, SimulationSettings

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gp_mapping.core.config import check_settings, setting
+from gp_mapping.settings.fields import check_settings, setting
 
 __all__ = ["DifferentialDrive", "DriftingOdometry", "OdometrySettings", "RobotSettings", "lawnmower"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gp_mapping.core.config import check_settings, setting
+from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.sim.magnetometer import Magnetometer, MagnetometerSettings
 from gp_mapping.sim.robot import DifferentialDrive, DriftingOdometry, OdometrySettings, RobotSettings, lawnmower
 from gp_mapping.sim.world import DipoleWorld, WorldSettings

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gp_mapping.core.config import check_settings, setting
+from gp_mapping.settings.fields import check_settings, setting
 
 __all__ = ["DipoleWorld", "WorldSettings", "dipole_field"]
 

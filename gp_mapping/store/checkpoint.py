@@ -6,10 +6,16 @@ the plain values, and the SHA-256 of each array.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import math
 import os
+import stat
+import threading
+import zipfile
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +28,7 @@ __all__ = ["VERSION", "CheckpointError", "load_checkpoint", "save_checkpoint"]
 
 VERSION = 1
 _FORMAT = "gp_mapping checkpoint"
+_ZIP_START = b"PK\x03\x04"
 _TENSOR = "__tensor__"
 _DTYPES = {str(t): t for t in (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16,
                                torch.int8, torch.uint8, torch.bool)}
@@ -43,7 +50,7 @@ def save_checkpoint(path, state: dict) -> Path:
     manifest = {"format": _FORMAT, "version": VERSION, "state": tree,
                 "sha256": {name: _digest(array) for name, array in arrays.items()}}
     text = np.frombuffer(json.dumps(manifest).encode(), np.uint8)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
@@ -74,8 +81,9 @@ def _sync_folder(folder: Path) -> None:
 
 def _digest(array: np.ndarray) -> str:
     """SHA-256 over type, shape and bytes."""
-    head = f"{array.dtype.str}{array.shape}".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
+    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b"")
+    return digest.hexdigest()
 
 
 def _pack(value, arrays: dict[str, np.ndarray], where: str):
@@ -112,16 +120,14 @@ def _unescape(key: str) -> str:
 def load_checkpoint(path) -> dict:
     """The state that save_checkpoint got.
 
+    Nothing in the file is taken at its word before it is checked: no more memory is used than the file is long.
+
     Raises CheckpointError: no such file; not a checkpoint, cut off or damaged; written by another version.
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile) or "manifest" not in archive.files:
-                raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
-            manifest = json.loads(archive["manifest"].tobytes().decode())
-            _check_version(path, manifest)
-            arrays = {name: archive[name] for name in manifest["sha256"]}
+        with _open_regular(path) as file:
+            manifest, arrays = _read(path, file)
         for name, digest in manifest["sha256"].items():
             if _digest(arrays[name]) != digest:
                 raise CheckpointError(f"{path}: the checkpoint is damaged, the checksum of {name} does not fit; use "
@@ -139,9 +145,54 @@ def load_checkpoint(path) -> dict:
         raise CheckpointError(f"{path}: {kind} ({text}); use an older one") from error
 
 
+def _open_regular(path: Path):
+    """The file, open; CheckpointError for a pipe, socket or device, which might never answer."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    kind = os.fstat(handle).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(handle)
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory")
+        raise CheckpointError(f"{path}: not a checkpoint of gp_mapping but a pipe, socket or device; expected a file")
+    return os.fdopen(handle, "rb")
+
+
+def _read(path: Path, file) -> tuple[dict, dict[str, np.ndarray]]:
+    """Manifest and arrays. save_checkpoint compresses nothing, so what is in the file is no larger than the file."""
+    if file.read(4) != _ZIP_START:
+        raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
+    with zipfile.ZipFile(file) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if "manifest" not in members:
+            raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
+        packed = [name for name, info in members.items() if info.compress_type != zipfile.ZIP_STORED]
+        if packed:
+            raise CheckpointError(f"{path}: its part {packed[0][:100]!r} is compressed, as in no checkpoint of "
+                                  "gp_mapping; use an older one")
+        total, size = sum(info.file_size for info in members.values()), os.fstat(file.fileno()).st_size
+        if total > size:
+            raise CheckpointError(f"{path}: cut off or damaged (its parts are {total} bytes, the file {size}); use an "
+                                  "older one")
+
+        manifest = json.loads(_array(archive.read(members["manifest"])).tobytes().decode())
+        _check_version(path, manifest)
+        return manifest, {name: _array(archive.read(members[name])) for name in manifest["sha256"]}
+
+
+def _array(data: bytes) -> np.ndarray:
+    """One .npy; ValueError where its head promises more or less than there is."""
+    stream = BytesIO(data)
+    major, _ = np.lib.format.read_magic(stream)
+    head = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    shape, _, dtype = head(stream)
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError(f"an array of shape {shape} and {dtype} in {len(data) - stream.tell()} bytes")
+    return np.lib.format.read_array(BytesIO(data), allow_pickle=False)
+
+
 def _is_zip_start(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(4) == b"PK\x03\x04"
+        return file.read(4) == _ZIP_START
 
 
 def _check_version(path: Path, manifest) -> None:

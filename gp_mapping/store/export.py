@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.store.picture import draw_map, quantity, unit_text
 
 __all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz", "to_levels", "write_atomic"]

@@ -11,8 +11,8 @@ from matplotlib.colors import ListedColormap, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from gp_mapping.mapping.grid import FieldGrid
-from gp_mapping.mapping.vector import axis_names
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.vector import axis_names
 
 __all__ = ["draw_map", "quantity", "unit_text"]
 

@@ -9,6 +9,7 @@ import torch
 from core_data import SETTINGS, UT, drive, feed, in_ut, samples
 
 from gp_mapping import FieldMap, Prediction, Samples, UpdateReport, create_map
+from gp_mapping.core.field_map import LEARNS, LIKELIHOODS, VECTOR
 
 PLACES = torch.from_numpy(np.random.default_rng(5).uniform(-1.0, 4.0, (40, 2)))
 # SoR has no prior variance but that of its inducing inputs: its variance depends on which these are
@@ -60,6 +61,50 @@ class MapContract:
                 ask()
         field.forget(0.5)
         assert field.update(Samples(torch.zeros(0, 2), torch.zeros(0, 1))).used == 0
+
+    def test_what_is_asked_around_a_map(self, model, device):
+        """Prior, noise, places, counters, snapshots, drawing and planning: each of the kind that the contract says."""
+        field = self.build(model, device)
+        assert not field.started and field.channels == 0 and field.centre is None
+        assert len(field.inducing_inputs()) == len(field.remembered_places()) == 0
+        for ask in (field.prior, field.noise_variance, field.snapshot, field.for_planning):
+            try:
+                ask()
+            except RuntimeError as error:
+                assert "no sample" in str(error)
+            else:
+                assert ask == field.for_planning, "only who plans may be given the map itself, untold"
+        field = self.built(model, device)
+        prior, c = field.prior(), field.channels
+        assert field.started and c == len(field.centre) >= 1 and field.noise_variance().shape == (c,)
+        assert prior.mean.shape == prior.variance.shape == (1, c) and prior.noise_variance.shape == (c,)
+        assert torch.equal(prior.mean[0], field.centre)
+        assert prior.variance.cpu().numpy() == pytest.approx(PRIOR_VARIANCE * UT**2)
+        assert torch.allclose(field.noise_variance(), field.predict(PLACES).noise_variance, rtol=1e-12)
+        for places in (field.inducing_inputs(), field.remembered_places()):
+            assert places.shape[1] == 2 and (not len(places) or float(places.min()) > -1.0)
+        assert all(isinstance(k, str) and type(v) in (int, float) for k, v in field.counters().items())
+        assert field.counters()["jitter"] == 0.0 and field.capabilities <= {LEARNS, LIKELIHOODS, VECTOR}
+        source, count, epoch = field.drawable(0.1)
+        assert torch.equal(source.predict(PLACES).mean, field.predict(PLACES).mean)
+        assert count >= 120 and epoch == field.epoch
+        assert torch.allclose(field.for_planning().predict(PLACES).variance, field.predict(PLACES).variance, rtol=1e-6)
+        now, then = field.predict_now(PLACES), field.predict(PLACES)
+        assert float(((now.mean - then.mean).abs() / (then.variance + then.noise_variance).sqrt()).max()) < 0.3
+        assert float(field.log_predictive(samples(*drive(20, seed=3))).mean()) > math.log(0.01 / UT**c)
+
+    def test_a_snapshot_stays_as_it_was(self, model, device):
+        field = self.built(model, device)
+        near = torch.tensor([[1.5, 1.5]], dtype=torch.float64)
+        for kept in (field.snapshot(), field.snapshot(near, 2.0)):
+            before, state = kept.predict(PLACES), copy.deepcopy(kept.state_dict())
+            field.update(samples(*drive(60, seed=4)))
+            field.forget(0.5)
+            assert torch.equal(kept.predict(PLACES).mean, before.mean)
+            assert torch.equal(kept.predict(PLACES).variance, before.variance)
+            if state is not None:
+                loaded = field.load_snapshot(state).predict(PLACES)
+                assert torch.equal(loaded.mean, before.mean) and torch.equal(loaded.variance, before.variance)
 
     def test_predictions_have_shape_device_and_unit(self, model, device):
         field = self.build(model, device)
@@ -220,9 +265,11 @@ class MapContract:
         good = field.state_dict()
         before = copy.deepcopy(good)
         other_scale = self.build(model, device, field_scale=1e-9).state_dict()
-        part = {k: v for k, v in good.items() if k != "theta"}
-        for bad in ({}, {"model": "nothing"}, good | {"model": "nothing"}, part, other_scale, good | {"theta": {}},
-                    good | {"generator": None}, None):
+        wrong = [{}, {"model": "nothing"}, good | {"model": "nothing"}, other_scale, None]
+        for name, value in (("theta", {}), ("generator", None)):
+            if name in good:
+                wrong += [good | {name: value}, {k: v for k, v in good.items() if k != name}]
+        for bad in wrong:
             with pytest.raises(ValueError):
                 field.load_state_dict(bad)
             assert same_state(before, field.state_dict()), "a refused state changed the map"
@@ -280,10 +327,15 @@ class MapContract:
 
     def test_refine_is_bounded_work(self, model, device):
         field = self.built(model, device, learn_hyperparameters=True)
+        assert set(field.hyperparameters()) >= {"lengthscale", "signal_stddev", "noise_stddev", "constant_stddev"}
+        if LEARNS not in field.capabilities:
+            assert field.refine(0.0) is False and field.learning_steps is None
+            return
+        assert field.learning_steps == 0
         assert field.refine(0.0) is True, "20 samples and more leave steps owed"
         assert field.refine(math.inf) is False and field.refine(math.inf) is False
         assert self.built(model, device).refine(math.inf) is False
-        assert set(field.hyperparameters()) >= {"lengthscale", "signal_stddev", "noise_stddev", "constant_stddev"}
+        assert field.learning_steps >= 4
         assert field.hyperparameters()["signal_stddev"] != SETTINGS["signal_stddev"], "nothing was learned"
 
     def test_large_coordinates_lose_nothing(self, model, device):

@@ -2,8 +2,8 @@
 
 from benchmark import robots
 from benchmark.robots import Robot
-from gp_mapping.core.config import MapSettings
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Robot", "mapped", "survey"]
 

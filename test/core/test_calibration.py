@@ -9,8 +9,8 @@ import torch
 from simulated import Robot, mapped, survey
 
 from gp_mapping import create_map
-from gp_mapping.core.calibration import calibration_report
-from gp_mapping.core.robot_evidence import neighbourhoods
+from gp_mapping.analysis.calibration import calibration_report
+from gp_mapping.analysis.robot_evidence import neighbourhoods
 
 UT = 1e-6
 

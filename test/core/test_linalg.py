@@ -6,8 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gp_mapping.core.linalg import NumericalError, cholesky, solve_lower
+from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.linalg import pivoted_cholesky as pivoted_by_rows
+from gp_mapping.errors import NumericalError
 
 
 def random_psd(n, rank, seed):

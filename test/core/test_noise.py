@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
-from gp_mapping.core.noise import CellAverager, PredictiveNoise
+from gp_mapping.mapping.cells import CellAverager
+from gp_mapping.mapping.scoring.predictive_noise import PredictiveNoise
 
 
 def cells_of(x, y, stamp, length=0.1, duration=1.0, sensor=None, averager=None, flush=True):

@@ -13,7 +13,7 @@ from map_contract import same_state
 from gp_mapping import create_map
 from gp_mapping.core.grids.solver import MeanSolve
 from gp_mapping.core.models import wiski, wiski_refresh
-from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.planning.suggest import suggest
 
 
@@ -57,13 +57,13 @@ def test_drawings_of_a_stream_keep_to_their_budget_and_end_with_the_direct_solut
             each.update(batch[i: i + 10])
             each.refine(math.inf)
         start = clock.now
-        _, seen, _ = field.shown(0.2)
+        _, seen, _ = field.drawable(0.2)
         took.append(clock.now - start)
         lags.append(field.samples - seen)
     assert max(took) <= 0.2 + clock.longest and clock.longest < 0.2
     assert max(lags) < 100, "the drawings saw nothing new for long"
     for _ in range(100):  # the robot stands still: later drawings finish it
-        posterior, seen, _ = field.shown(0.2)
+        posterior, seen, _ = field.drawable(0.2)
         if seen == field.samples:
             break
     field._solution = solve
@@ -135,12 +135,12 @@ def test_who_changes_the_map_meanwhile_is_heeded():
     feed(field, samples(x, y), 50)
     field.refresh()
     field.update(samples(x[:20], y[:20]))
-    field.shown(0.0)
+    field.drawable(0.0)
     place = torch.from_numpy(x[100:101])
     field.forget_near(place, 0.5, newest=0)
-    _, _, epoch = field.shown(0.0)
+    _, _, epoch = field.drawable(0.0)
     assert epoch < field.epoch, "nothing of now is finished yet"
-    posterior, seen, epoch = field.shown(math.inf)
+    posterior, seen, epoch = field.drawable(math.inf)
     assert (seen, epoch) == (field.samples, field.epoch)
     assert off(posterior, field, torch.from_numpy(x[::10])) <= 1.1 * field.tolerance
     field.update(samples(x[20:40], y[20:40]))
@@ -165,5 +165,5 @@ def test_planning_asks_for_no_mean():
         a, b = (suggest(each, grid, k=3, kind=kind, min_distance=0.5) for each in (field, exact))
         for mine, its in zip(a.items, b.items):
             assert mine.score == pytest.approx(its.score, rel=0.02)
-    far = field.frozen().fantasize(torch.tensor([[2.0, 2.0]]).double())
-    assert torch.equal(far.predict(grid.centres()).mean, field.frozen().predict(grid.centres()).mean)
+    far = field.for_planning().fantasize(torch.tensor([[2.0, 2.0]]).double())
+    assert torch.equal(far.predict(grid.centres()).mean, field.for_planning().predict(grid.centres()).mean)

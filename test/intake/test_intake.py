@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message
 
-from gp_mapping.intake import DropCounter, DropReason, Intake, IntakeSettings
+from gp_mapping.intake import DropCounter, DropReason, Intake
+from gp_mapping.settings.intake import IntakeSettings
 
 
 def test_every_measurement_gets_the_pose_at_its_own_stamp():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message
 
-from gp_mapping.intake import DropReason, Intake, IntakeSettings
+from gp_mapping.intake import DropReason, Intake
+from gp_mapping.settings.intake import IntakeSettings
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

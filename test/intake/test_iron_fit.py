@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from gp_mapping.intake.iron_fit import CalibrationError, calibrate
+from gp_mapping.intake.sensors.iron import CalibrationError, calibrate
 
 EARTH = np.array([20e-6, 0.0, 43e-6])
 HARD = np.array([12e-6, -7e-6, 15e-6])

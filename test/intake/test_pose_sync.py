@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.intake.pose_sync import PoseBuffer, interpolate
+from gp_mapping.intake.poses.buffer import PoseBuffer, interpolate
 
 SECOND = 10**9
 EPOCH = 1_700_000_000 * SECOND

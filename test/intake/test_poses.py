@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from intake_messages import covariance_of, drain, field_message, odometry_message, pose_message
 
-from gp_mapping.intake import DropReason, Intake, IntakeSettings
-from gp_mapping.intake.poses import planar_variance
+from gp_mapping.intake import DropReason, Intake
+from gp_mapping.intake.poses.messages import planar_variance
+from gp_mapping.settings.intake import IntakeSettings
 
 YAW = 0.7
 TURNED = (0.0, 0.0, math.sin(YAW / 2), math.cos(YAW / 2))

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from intake_messages import drain, field_message, odometry_message, scalar_message
 
-from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import SENSOR_TYPES, Intake, IntakeSettings, inputs_of, map_settings_for
-from gp_mapping.intake.settings import SENSORS
+from gp_mapping.intake import Intake, inputs_of
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.sensors import SENSOR_TYPES, map_settings_for
 
 # sensor, the message's field, a good value, one out of range
 SCALARS = [("temperature", "temperature", 21.5, -300.0), ("fluid_pressure", "fluid_pressure", 101325.0, -1.0),
@@ -120,7 +121,7 @@ def test_all_three_axes_are_the_axes_one_by_one(rotate):
 
 
 def test_every_sensor_has_a_type_a_preset_and_an_input():
-    assert tuple(SENSOR_TYPES) == SENSORS
+    assert tuple(SENSOR_TYPES) == IntakeSettings.__dataclass_fields__["sensor"].metadata["choices"]
     for name, kind in SENSOR_TYPES.items():
         settings = map_settings_for(name, MapSettings())
         assert settings.field_scale == kind.scale and settings.field_unit == kind.shown

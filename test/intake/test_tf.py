@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from intake_messages import drain, field_message, odometry_message, tf_message
 
-from gp_mapping.intake import DropReason, Intake, IntakeSettings, Missing, PoseBuffer, TfTree, Transform
+from gp_mapping.intake import DropReason, Intake, Missing, PoseBuffer, TfTree, Transform
+from gp_mapping.settings.intake import IntakeSettings
 
 LEFT = (0.0, 0.0, math.sqrt(0.5), math.sqrt(0.5))  # a quarter turn to the left
 TF = {"pose_source": "tf"}

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation, Slerp
 
-from gp_mapping.intake.transforms import IDENTITY, Transform, multiply, rotate, slerp, unit
+from gp_mapping.intake.poses.transforms import IDENTITY, Transform, multiply, rotate, slerp, unit
 
 quaternions = st.tuples(*[st.floats(-1, 1)] * 4).filter(lambda q: sum(v * v for v in q) > 1e-2).map(unit)
 vectors = st.tuples(*[st.floats(-1e3, 1e3)] * 3)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gp_mapping import MapSettings, Samples
-from gp_mapping.commands.residuals import residuals
-from gp_mapping.mapping.attitude import AttitudeLag, HeadingTrack, turned
+from gp_mapping.analysis.residuals import residuals
+from gp_mapping.mapping.motion.attitude import AttitudeLag, HeadingTrack, turned
 from gp_mapping.mapping.session import MapSession
 
 AHEAD, LAG, RATE = 0.06, 0.15, 50.0

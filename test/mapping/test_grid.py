@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gp_mapping.mapping.grid import FieldGrid, GridWindow
+from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
 
 COORDINATE = st.floats(-1e6, 1e6)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gp_mapping.mapping.local_scale import LocalScale
+from gp_mapping.mapping.scoring.local_scale import LocalScale
 
 
 def scored(n=4000, seed=0, size=6.0):

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from gp_mapping.mapping.path import Path
+from gp_mapping.mapping.motion.path import Path
 
 
 def test_length_and_bounds_of_a_known_way():

@@ -9,9 +9,9 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import ndtr
 
 from gp_mapping import MapSettings, Samples
-from gp_mapping.commands.metrics import PredictionScores
+from gp_mapping.analysis.metrics import PredictionScores
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.ros.queries import answer_points
+from gp_mapping.ros.mapper.queries import answer_points
 from gp_mapping.store.export import export_all
 
 KINDS = ("bernoulli", "poisson", "softmax")

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gp_mapping import MapSettings, Samples
-from gp_mapping.magnetic_csv import read_trial
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.recording.magnetic_csv import read_trial
 
 BATCH = 100
 

@@ -9,7 +9,7 @@ from mapping_data import UT, drive
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.core.registry import build_map
-from gp_mapping.mapping.render import Renderer
+from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.session import MapSession
 
 FIXED = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.5, "heading_stddev": 0.0}

@@ -7,8 +7,8 @@ import torch
 
 from benchmark.robots import Robot, survey
 from gp_mapping import Samples
-from gp_mapping.core.config import MapSettings
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 SETTINGS = {"model": "wiski", "learn_hyperparameters": True}
 

@@ -8,8 +8,8 @@ import torch
 from mapping_data import UT, lawnmower
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.drawing.vector import axis_names, excess, norm
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.mapping.vector import axis_names, excess, norm
 from gp_mapping.planning import suggest
 
 PLACES = torch.tensor([[0.3, 0.4], [1.1, 0.9], [2.5, 2.0]], dtype=torch.float64)
@@ -88,7 +88,7 @@ def test_suggestions_and_resume_take_three_components():
     again = MapSession.from_state_dict(session.state_dict())
     a, b = session.render(), again.render()
     assert torch.equal(a.axes_mean, b.axes_mean) and torch.equal(a.stddev, b.stddev)
-    assert len(suggest(session, a, k=2)) == 2
+    assert len(suggest(session.map, a, k=2)) == 2
 
 
 def test_the_norm_of_a_curl_free_map_is_drawn_with_the_covariances_of_its_components():

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from gp_mapping import Samples, create_map
-from gp_mapping.mapping.grid import FieldGrid
+from gp_mapping.mapping.drawing.grid import FieldGrid
 
 LENGTHSCALE, SIGNAL, NOISE, CONSTANT = 0.8, 10e-6, 1e-6, 20e-6
 SETTINGS = {"kernel": "matern52", "lengthscale": LENGTHSCALE, "signal_stddev": SIGNAL, "noise_stddev": NOISE,

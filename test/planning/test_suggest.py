@@ -1,6 +1,5 @@
 """Batches of suggestions: greedy brute force, masks, spacing, thinning, and reasons when there is nothing to say."""
 
-from types import SimpleNamespace
 
 import numpy as np
 import planning_scene as scene
@@ -76,12 +75,6 @@ def test_nothing_allowed_gives_a_reason():
     elsewhere = FreeSpace.from_occupancy_grid(occupancy(np.zeros((10, 10)), 0.1, (50.0, 50.0)))
     assert "may enter" in suggest(field, grid, 3, free=elsewhere).reason
     assert "(0.10, 0.20) m" in suggest(field, grid, 3, free=elsewhere, position=(0.1, 0.2)).reason
-
-
-def test_a_session_is_taken_by_its_map():
-    field = scene.measured_map("exact")
-    grid = scene.grid_of(field)
-    assert suggest(SimpleNamespace(map=field), grid, 2) == suggest(field, grid, 2)
 
 
 def test_large_grids_are_thinned_and_still_find_the_highest_variance():

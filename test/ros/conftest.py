@@ -20,7 +20,7 @@ def node_of():
     from ros_helpers import QUICK, Peer
 
     from gp_mapping.ros.mapping_node import MappingNode
-    from gp_mapping.ros.messages import message_class
+    from gp_mapping.ros.wire.messages import message_class
 
     context, made, peers = Context(), [], []
     rclpy.init(context=context)

@@ -4,6 +4,7 @@ import math
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import MagneticField
 
-from gp_mapping.ros.qos import LATCHED, sensor_data
+from gp_mapping.ros.wire.qos import LATCHED, sensor_data
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NS = 1_000_000_000
@@ -249,3 +250,33 @@ def settle(node, peer):
     """Until the node's worker has nothing to do and has said so."""
     made = node.worker.status.made
     spin_until(node, peer, lambda: not node.worker.queued and node.worker.status.made > made + 0.6)
+
+
+class Stream:
+    """Field and odometry at `rate` Hz from a thread of its own, whatever the peer is at; ends with the block.
+
+    Stamps go on from start s; sent counts the measurements.
+    """
+
+    def __init__(self, peer: Peer, rate: int = 400, start: float = 0.0, epoch: int = 1_700_000_000 * NS):
+        self._peer, self._rate, self._start, self._epoch = peer, rate, start, epoch
+        self.sent, self._ended = 0, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        begin = time.monotonic()
+        while not self._ended.is_set():
+            t = self._start + self.sent / self._rate
+            stamp, (x, y) = self._epoch + round(t * NS), place_at(t)
+            self._peer.odometry_publisher.publish(odometry(stamp, x, y))
+            self._peer.field_publisher.publish(magnetic_field(stamp, field_at(x, y)))
+            self.sent += 1
+            self._ended.wait(max(0.0, begin + self.sent / self._rate - time.monotonic()))
+
+    def __enter__(self) -> "Stream":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._ended.set()
+        self._thread.join()

@@ -18,16 +18,16 @@ from dds_helpers import DEEP, Listener, Process
 from sensor_msgs.msg import MagneticField
 from std_msgs.msg import Header
 
-from gp_mapping.bag_writer import BagWriter
 from gp_mapping.cli import main
-from gp_mapping.commands import UsageError
 from gp_mapping.commands import demo as demo_command
-from gp_mapping.commands.demo import _report as report
-from gp_mapping.commands.demo_picture import cells_to_image, draw_comparison
-from gp_mapping.commands.demo_watch import FULL, NEAR, DemoResult, verdict
-from gp_mapping.mapping.grid import FieldGrid
-from gp_mapping.ros.map_watcher import cloud_columns
-from gp_mapping.ros.outbound import field_cloud
+from gp_mapping.commands.demo.command import _report as report
+from gp_mapping.commands.demo.picture import cells_to_image, draw_comparison
+from gp_mapping.commands.demo.watch import FULL, NEAR, DemoResult, verdict
+from gp_mapping.errors import UsageError
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.recording.bag_writer import BagWriter
+from gp_mapping.ros.clients.map_watcher import cloud_columns
+from gp_mapping.ros.wire.outbound import field_cloud
 from gp_mapping.sim.evaluation import MapScore, near_path, score_map
 from gp_mapping.sim.simulation import OdometryReading, Simulation, SimulationSettings
 from gp_mapping.sim.world import DipoleWorld, WorldSettings

@@ -4,11 +4,11 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.serialization import serialize_message
 from std_msgs.msg import Header
 
-from gp_mapping.ros.diagnostics import to_array
-from gp_mapping.ros.health import ERROR, OK, WARN, Health, InputWatch, resident_megabytes
-from gp_mapping.ros.outbound import Limits
-from gp_mapping.ros.timing import Durations
-from gp_mapping.ros.worker import Status
+from gp_mapping.ros.wire.diagnostics import to_array
+from gp_mapping.ros.wire.outbound import Limits
+from gp_mapping.runtime.health import ERROR, OK, WARN, Health, InputWatch, resident_megabytes
+from gp_mapping.runtime.timing import Durations
+from gp_mapping.runtime.worker_results import Status
 
 
 def status_of(made=100.0, **changes) -> Status:

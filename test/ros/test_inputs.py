@@ -30,9 +30,9 @@ from sensor_msgs.msg import MagneticField, PointCloud2, Temperature
 from std_msgs.msg import Float32, Float64
 from visualization_msgs.msg import MarkerArray
 
-from gp_mapping.ros.messages import message_class
-from gp_mapping.ros.params import ParameterError
-from gp_mapping.ros.qos import sensor_data
+from gp_mapping.ros.mapper.parameters import ParameterError
+from gp_mapping.ros.wire.messages import message_class
+from gp_mapping.ros.wire.qos import sensor_data
 
 EPOCH = 1_700_000_000 * NS
 

@@ -25,7 +25,7 @@ from sensor_msgs.msg import PointCloud2
 from std_srvs.srv import Trigger
 from test_inputs import EPOCH, transforms
 
-from gp_mapping.ros.qos import LATCHED
+from gp_mapping.ros.wire.qos import LATCHED
 
 
 def test_a_grid_map_is_published_with_its_layers(node_of):

@@ -67,7 +67,7 @@ def test_shared_code_reads_arguments_that_some_launch_file_has():
 
 
 def test_rviz_shows_latched_topics_of_ours_with_fixed_bounds():
-    from gp_mapping.ros.publishers import TOPICS
+    from gp_mapping.ros.mapper.outputs import TOPICS
 
     manager = yaml.safe_load((ROOT / "rviz" / "mapping.rviz").read_text())["Visualization Manager"]
     shown = {d["Topic"]["Value"]: d for d in manager["Displays"] if "Topic" in d}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from ros_helpers import NS, ROOT, NodeProcess, Peer, field_at, parameter_file, place_at
 
-from gp_mapping.bag_writer import BagWriter
+from gp_mapping.recording.bag_writer import BagWriter
 from gp_mapping.store.checkpoint import load_checkpoint
 
 # max_wait is of recorded time: at 20 times its speed the default 2 s are .1 s, for which a busy machine may stop

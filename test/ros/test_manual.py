@@ -8,17 +8,18 @@ from rclpy.context import Context
 from rclpy.node import Node
 from ros_helpers import ROOT
 
-from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import IntakeSettings
-from gp_mapping.ros.manual import manual
-from gp_mapping.ros.node_settings import LIVE_PARAMETERS, NodeSettings
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.manual import manual
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import LIVE_PARAMETERS, NodeSettings
 
 FILE = ROOT / "config" / "mapping.yaml"
 KINDS = (MapSettings, IntakeSettings, NodeSettings)
 
 
 def test_file_is_what_the_settings_say():
-    assert FILE.read_text(encoding="utf-8") == manual(), "run: python -m gp_mapping.ros.manual > config/mapping.yaml"
+    assert FILE.read_text(encoding="utf-8") == manual(), (
+        "run: python -m gp_mapping.settings.manual > config/mapping.yaml")
 
 
 def test_every_parameter_is_there_once_with_its_default_and_type():

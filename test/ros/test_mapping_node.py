@@ -26,7 +26,7 @@ from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Float64MultiArray
 from visualization_msgs.msg import MarkerArray
 
-from gp_mapping.ros.qos import LATCHED
+from gp_mapping.ros.wire.qos import LATCHED
 
 QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
          "reliable_inputs": True}

@@ -11,7 +11,7 @@ from rcl_interfaces.srv import SetParameters
 from ros_helpers import NodeProcess, Peer, grid_array
 from std_srvs.srv import SetBool, Trigger
 
-from gp_mapping.ros.qos import LATCHED
+from gp_mapping.ros.wire.qos import LATCHED
 
 QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
          "reliable_inputs": True}

@@ -6,12 +6,13 @@ import pytest
 import yaml
 from ros_helpers import ROOT, spin
 
-from gp_mapping.commands.params import ParameterFileError, Parameters, read_parameter_file
-from gp_mapping.core.config import MapSettings
 from gp_mapping.core.registry import model_names
-from gp_mapping.intake import IntakeSettings
-from gp_mapping.ros.descriptors import ParameterError
-from gp_mapping.ros.node_settings import NodeSettings
+from gp_mapping.errors import ParameterFileError
+from gp_mapping.ros.mapper.descriptors import ParameterError
+from gp_mapping.settings.build import Parameters, read_parameter_file
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import NodeSettings
 
 FOLDER = ROOT / "config" / "models"
 SMALL = {"max_inducing": 30}  # the size of a file's model is not what is tested

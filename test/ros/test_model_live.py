@@ -10,10 +10,10 @@ from ros_helpers import NS, ROOT, Peer, cloud_array, grid_array, magnetic_field,
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Float64MultiArray
 
-from gp_mapping.commands.params import read_parameter_file
 from gp_mapping.core.registry import model_names
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.build import read_parameter_file
 from gp_mapping.sim.evaluation import near_path, score_map
 from gp_mapping.sim.simulation import OdometryReading, Simulation, SimulationSettings
 from gp_mapping.sim.world import WorldSettings

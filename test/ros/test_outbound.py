@@ -11,8 +11,8 @@ from ros_helpers import cloud_array, grid_array
 from std_msgs.msg import Header
 from visualization_msgs.msg import Marker
 
-from gp_mapping.mapping.grid import FieldGrid
-from gp_mapping.ros import markers, outbound
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.ros.wire import markers, outbound
 
 HEADER = Header(frame_id="odom")
 

@@ -8,10 +8,10 @@ from rclpy.context import Context
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import IntakeSettings
-from gp_mapping.ros import params
-from gp_mapping.ros.node_settings import LIVE_PARAMETERS, NodeSettings
+from gp_mapping.ros.mapper import parameters as params
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import LIVE_PARAMETERS, NodeSettings
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import MagneticField
 
-from gp_mapping.bag_writer import BagWriter
+from gp_mapping.recording.bag_writer import BagWriter
 from gp_mapping.ros.bag_player_node import main
-from gp_mapping.ros.messages import message_class
+from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 
 DOMAIN = 21 + os.getpid() % 70

@@ -8,7 +8,7 @@ import rclpy
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
-from gp_mapping.ros.process import Stopper, spin
+from gp_mapping.ros.tools.process import Stopper, spin
 
 
 @pytest.fixture
@@ -40,9 +40,15 @@ def test_a_failing_callback_does_not_end_the_spinning(stopper):
     assert len(calls) >= 3 and stopper.count == 1 and stopper
 
 
-def test_the_third_signal_is_the_systems_own(stopper):
-    os.kill(os.getpid(), signal.SIGINT)
+def test_signals_within_a_second_are_one_and_the_third_is_the_systems_own(stopper, monkeypatch):
+    """A launch file passes on the Ctrl-C that the terminal has sent to all: that is nobody's second wish."""
+    now = [100.0]
+    monkeypatch.setattr("gp_mapping.ros.tools.process.time.monotonic", lambda: now[0])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+        os.kill(os.getpid(), number)
+        now[0] += 0.3
     assert stopper.count == 1 and signal.getsignal(signal.SIGINT) == stopper._on_signal
+    now[0] += 0.2
     os.kill(os.getpid(), signal.SIGTERM)
     assert stopper.count == 2
     assert signal.getsignal(signal.SIGINT) == signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

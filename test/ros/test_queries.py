@@ -11,7 +11,7 @@ from ros_helpers import cloud_array, fill, settle, spin_until
 from sensor_msgs.msg import PointCloud2, PointField
 from std_msgs.msg import Header
 
-from gp_mapping.ros.queries import PENDING, read_positions
+from gp_mapping.ros.mapper.queries import PENDING, read_positions
 
 NAMES = ("x", "y", "z", "mean", "stddev")
 POINTS = np.array([[0.5, 0.1, 0.0], [1.3, 0.2, 7.0], [50.0, -50.0, 0.0]])

@@ -8,8 +8,8 @@ from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
-from gp_mapping.ros.publishers import TOPICS
-from gp_mapping.ros.qos import LATCHED
+from gp_mapping.ros.mapper.outputs import TOPICS
+from gp_mapping.ros.wire.qos import LATCHED
 
 # GridMap, where it is installed, is not among the stock types of a reader; class comes where classes are mapped
 EXPECTED = {name: kind for name, kind in TOPICS.items() if name != "class"}

@@ -10,13 +10,13 @@ from ros_helpers import ask, fill, grid_array, settle, spin, spin_until
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from gp_mapping.core.config import MapSettings
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.ros.files import map_folder
-from gp_mapping.ros.messages import message_class
-from gp_mapping.ros.node_settings import check_map_name
+from gp_mapping.ros.wire.messages import message_class
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import check_map_name
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
+from gp_mapping.store.sessions import map_folder
 
 PLACES = torch.tensor([[0.5, 0.1], [1.3, 0.2], [2.0, 1.0]], dtype=torch.float64)
 
@@ -158,20 +158,19 @@ def test_nav2s_services_where_they_are_installed(node_of, tmp_path):
 
     def save(url):  # its other fields do not go over the wire
         request, response = SaveMap.Request(map_url=url), type("Response", (), {"result": None})()
-        done = services._on_save_map(request, response)
-        while True:
-            try:
-                done.send(None)
-            except StopIteration as end:
-                return end.value.result
+        later = services._on_save_map(request, response)
+        later.finish(response, later.future.result(30))
+        return response.result
 
-    assert save("lab") is True and (tmp_path / "lab" / "map.gpm").exists() and save("../lab") is False
+    assert save("lab") is True and (tmp_path / "lab" / "map.gpm").exists()
+    with pytest.raises(ValueError, match="not the name of a map"):
+        save("../lab")
     assert load_named(node, peer, "lab").result == LoadMap.Response.RESULT_SUCCESS
     assert peer.node.count_services("/mapping/save_map") == 1
 
 
 def test_no_message_is_made_for_a_topic_that_nobody_listens_to(node_of, monkeypatch):
-    from gp_mapping.ros import markers, outbound
+    from gp_mapping.ros.wire import markers, outbound
 
     def refuse(*_, **__):
         raise AssertionError("made for nobody")

@@ -18,10 +18,10 @@ from rclpy.qos import qos_profile_sensor_data
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import MagneticField
 
-from gp_mapping.ros.descriptors import ParameterError
-from gp_mapping.ros.playback import declare_groups
-from gp_mapping.ros.qos import LATCHED
+from gp_mapping.ros.mapper.descriptors import ParameterError
 from gp_mapping.ros.simulator_node import SimulatorSettings, floor_plan, main, parse_waypoints
+from gp_mapping.ros.tools.playback import declare_groups
+from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 from gp_mapping.sim.world import WorldSettings
 

@@ -13,8 +13,8 @@ from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Float64MultiArray, Header
 from test_queries import question
 
-from gp_mapping.mapping.grid import FieldGrid
-from gp_mapping.ros import outbound
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.ros.wire import outbound
 
 AXES = tuple(f"{what}_{axis}" for axis in "xyz" for what in ("mean", "stddev"))
 PLACES = [[0.5, 0.1, 0.0], [1.3, 0.2, 0.0], [1.0, 0.5, 0.0]]

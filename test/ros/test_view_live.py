@@ -124,7 +124,7 @@ def test_a_browser_shows_it(robot):
 
 def test_nobody_looks_nobody_draws(robot, monkeypatch):
     """Subscriptions end some time after the last question, and come back with the next one."""
-    from gp_mapping.ros import view_feed
+    from gp_mapping.ros.clients import view_feed
     monkeypatch.setattr(view_feed, "_IDLE", 0.5)
     _, peer, _ = robot
     feed = view_feed.LiveFeed("/robot/mapping")

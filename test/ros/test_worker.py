@@ -7,10 +7,11 @@ import pytest
 import torch
 from ros_helpers import NS, field_at, magnetic_field, odometry, place_at
 
-from gp_mapping.core.config import MapSettings
-from gp_mapping.intake import Intake, IntakeSettings
+from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.ros.worker import MapWorker
+from gp_mapping.runtime.worker import MapWorker
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
 
 SETTINGS = MapSettings(max_inducing=60, resolution=0.1, learn_hyperparameters=False, lengthscale=0.6)
 EPOCH = 1_700_000_000 * NS

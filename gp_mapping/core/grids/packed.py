@@ -31,6 +31,7 @@ class PackedMemory(Memory):
         n = len(values["beta"])
         room = self.capacity - self.size
         if n > self.capacity or room < n <= _OFFERED:  # seldom, or few: the general way
+            self.keep_columns()
             fell = super().insert(values, white, leverage_of, generator)
             self._rank()
             return fell
@@ -48,15 +49,30 @@ class PackedMemory(Memory):
         rows = torch.cat([rows, torch.stack([draw, key, order], 1)], 1)
         overflow = max(0, entering - room)
         if not overflow:
-            self._table[self.size: self.size + entering] = rows
+            self._table[self.size: self.size + entering] = rows  # beyond what a transaction would put back
         else:
             held = self.key.masked_fill(self.order >= self.arrivals - n - self.protect, 0.0)  # above every key
             slots = held.topk(overflow, largest=False).indices
             if overflow < entering:
                 slots = torch.cat([slots, torch.arange(self.size, self.capacity, device=device)])
+            self._keep(slots)
             self._table[slots] = rows
         self.size += entering - overflow
         return n - entering + overflow
+
+    def _keep(self, slots: Tensor) -> None:
+        if self._before is not None:
+            self._kept_rows = [*self._kept_rows, (slots, self._table.index_select(0, slots))]
+
+    def keep_columns(self, features: bool = False) -> None:
+        """One table is one copy."""
+        if self._before is not None:
+            everything = torch.arange(self.size, device=self._table.device)
+            self._kept_rows = [*self._kept_rows, (everything, self._table[: self.size].clone())]
+
+    def _put_back(self) -> None:
+        for slots, rows in reversed(self._kept_rows):
+            self._table[slots] = rows
 
     def _rank(self) -> None:
         """Keys of those that came by the general way."""

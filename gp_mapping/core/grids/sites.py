@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.grids.interpolation import stencil_nodes
+from gp_mapping.core.transaction import Revertible, require_finite
 
 __all__ = ["FEATURES", "OFFSETS", "TILE", "GridSites"]
 
@@ -30,7 +31,7 @@ _TENSORS = ("stencil", "sides", "start", "lumps", "features", "linear")
 _LUMP = 8
 
 
-class GridSites:
+class GridSites(Revertible):
     """G (H·W, 25), b (H·W, C), B (H·W, 3), lumps (2H·2W, 5 + C) on a box of a global lattice.
 
     origin: (2,) m, of the coordinates that samples come in.  low: first node of the box, global.  start: (H·W, C), the
@@ -45,6 +46,7 @@ class GridSites:
         self.low, self.shape = (0, 0), (0, 0)
         self.features = torch.zeros((FEATURES, FEATURES), dtype=torch.float64, device=device)
         self.linear = torch.zeros((FEATURES, channels), dtype=torch.float64, device=device)
+        self._written: list[tuple[Tensor, Tensor, Tensor]] = []  # since `mark`: an array, where, and what was there
         self._allocate()
 
     def _allocate(self) -> None:
@@ -136,16 +138,17 @@ class GridSites:
         mass, (a, b) = beta[:, None], self._pairs
         across = weights.mT.contiguous()  # whole rows are picked faster than single numbers
         products = (across * beta).index_select(0, a).mul_(across.index_select(0, b))
-        self.stencil.view(-1).scatter_add_(0, torch.add(self._numbers[:, None], first, alpha=len(OFFSETS)).view(-1),
-                                           products.view(-1))
+        numbers = torch.add(self._numbers[:, None], first, alpha=len(OFFSETS)).view(-1)
+        self._keep(self.stencil.view(-1), numbers)
+        self.stencil.view(-1).scatter_add_(0, numbers, products.view(-1))
         turned = heading * mass
         sides = torch.cat([mass, turned, lam], 1)  # β φ, λ
-        self.sides.index_add_(0, (first[:, None] + self._nodes).view(-1),
-                              (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
+        nodes = (first[:, None] + self._nodes).view(-1)
+        self._keep(self.sides, nodes)
+        self.sides.index_add_(0, nodes, (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
         phi = torch.cat([torch.ones_like(mass), heading], 1)
         total = phi.mT @ sides
-        self.features.add_(total[:, :FEATURES])
-        self.linear.add_(total[:, FEATURES:])
+        self.features, self.linear = self.features + total[:, :FEATURES], self.linear + total[:, FEATURES:]
         if lump:
             half = 2.0 * (units - self._low)
             square = half.floor()
@@ -153,7 +156,26 @@ class GridSites:
             moment = off * mass
             second = torch.cat([moment * off, moment[:, :1] * off[:, 1:]], 1)
             number = torch.add(square[:, 1], square[:, 0], alpha=2 * self.shape[1]).long()
+            self._keep(self.lumps, number)
             self.lumps.index_add_(0, number, torch.cat([mass, moment, second, turned, lam], 1))
+
+    def _keep(self, array: Tensor, where: Tensor) -> None:
+        """In a transaction: what stands there, before it is written."""
+        if self._before is not None:
+            self._written.append((array, where, array.index_select(0, where)))
+
+    def _put_back(self) -> None:
+        for array, where, what in reversed(self._written):
+            array.index_copy_(0, where, what)
+        self._written.clear()
+
+    def release(self) -> None:
+        super().release()
+        self._written.clear()
+
+    def check(self) -> None:
+        """The features' sums have a share of every sample: where one is not finite, neither are they."""
+        require_finite("the sums on the lattice", self.features, self.linear)
 
     def scale(self, factor: float) -> None:
         """Forget: all sums times the factor."""
@@ -241,6 +263,8 @@ class GridSites:
         """An empty grid on the same box."""
         new = GridSites.__new__(GridSites)
         new.__dict__.update(self.__dict__)
+        new.forget_mark()
+        new._written = []
         new.features, new.linear = torch.zeros_like(self.features), torch.zeros_like(self.linear)
         new._allocate()
         return new

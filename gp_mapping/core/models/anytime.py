@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from gp_mapping.core.field_map import LIKELIHOODS
 from gp_mapping.core.inducing import Basis
 from gp_mapping.core.models import carry
 from gp_mapping.core.models.anytime_posterior import AnytimePosterior, own
@@ -53,6 +54,10 @@ class AnytimeMap(DualSVGP):
             # an inducing input at a fantasy would raise SoR's variance there, which is 0 far from every z
             self.fantasy_tolerance = float("inf")
 
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return super().capabilities - {LIKELIHOODS}
+
     def unreached(self, basis: Basis, white: Tensor) -> Tensor:
         """What Γ has beside σ²: diag(K − Q), or 0. white: a(x) (R, N). (N,)"""
         if self.member.residual == "none":
@@ -81,6 +86,7 @@ class AnytimeMap(DualSVGP):
         beta = 1.0 / (self.own_noise(self.theta)[stale] + self.unreached(self.basis, white))
         lam = beta[:, None] * memory.y[stale]
         self.sites.add(white, beta - memory.beta[stale], lam - memory.lam[stale])
+        memory.keep_columns()
         memory.beta[stale], memory.lam[stale] = beta, lam
 
     def share_at(self, theta, basis: Basis, white: Tensor) -> carry.Share:

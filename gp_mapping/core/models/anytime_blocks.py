@@ -97,6 +97,11 @@ class BlockMemory(Memory):
         for name, size in (("raw", (rows,)), ("chain", (width,)), ("tile", (dimension,)), ("block", ())):
             self._store[name] = torch.zeros((capacity, *size), dtype=torch.float64, device=device)
 
+    def mark(self) -> None:
+        """Blocks are rewritten in place, by whoever rearranges them: everything is copied at once."""
+        super().mark()
+        self.keep_columns(features=True)
+
     def blocks(self, which: Tensor | None = None) -> list[Tensor]:
         """Indices of each block's samples, oldest first; of the blocks that `which` (m,) has a sample of, or of all."""
         chosen = torch.arange(self.size, device=self.block.device)

@@ -17,13 +17,13 @@ from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.anytime import MEMBERS
 from gp_mapping.core.models.anytime_blocks import Block, partition, tiles_of, whiten_block
 from gp_mapping.core.models.anytime_posterior import AnytimePosterior
-from gp_mapping.core.models.scaled import ScaledMap
+from gp_mapping.core.models.scaled import Scaled
 from gp_mapping.core.types import Prediction, Samples
 
 __all__ = ["AnytimeFit"]
 
 
-class AnytimeFit(ScaledMap):
+class AnytimeFit(Scaled):
     """A member of the family at fixed z and θ, from stored samples.
 
     name: a key of MEMBERS.  theta: inner units (of `scale` SI).  samples: all of them.  inducing_inputs: (M, D) m.

@@ -99,7 +99,7 @@ class TileMap(AnytimeMap):
     def _extend(self, old: Tensor, new: Tensor) -> None:
         """A block gains samples: the old rows of U, W and λ stay, so that (h_B, G_B) is replaced by adding new ones."""
         memory, rows, features = self.memory, self.basis.size, self.basis.features
-        places, factor = self.remembered_places(self.theta), memory.factor(old)
+        places, factor = self.memory_places(self.theta), memory.factor(old)
         raw, fresh = memory.raw[old, :rows].mT, memory.raw[new, :rows].mT
         shared = self.basis.kernel(places[old], places[new]) - raw[features:].mT @ fresh[features:]
         known = solve_lower(factor, shared)  # (n, k)
@@ -125,7 +125,7 @@ class TileMap(AnytimeMap):
             return
         memory, rows = self.memory, self.basis.size
         groups = [g if isinstance(g, tuple) else (g, None) for g in groups]
-        noise, places, raw = self.own_noise(self.theta), self.remembered_places(self.theta), memory.raw
+        noise, places, raw = self.own_noise(self.theta), self.memory_places(self.theta), memory.raw
         made = [whiten_block(self.basis.kernel, places[part], raw[part, :rows].mT, self.basis.features, noise[part],
                              memory.y[part]) for part, _ in groups]
         everyone = torch.cat([part for part, _ in groups])
@@ -169,7 +169,7 @@ class TileMap(AnytimeMap):
 
     def share_at(self, theta, basis: Basis, white: Tensor) -> carry.Share:
         """Tiles laid anew, since their side follows the lengthscale and places the time offset."""
-        memory, places = self.memory, self.remembered_places(theta)
+        memory, places = self.memory, self.memory_places(theta)
         tiles = tiles_of(places, self.tile_side * theta.lengthscale)
         groups = [part for parts in partition(tiles, memory.order, self.tile_samples) for part in parts]
         return self._share(theta, basis, white, groups, torch.arange(len(memory), device=self.device), tiles)
@@ -183,7 +183,7 @@ class TileMap(AnytimeMap):
 
     def _share(self, theta, basis: Basis, raw: Tensor, groups: list[Tensor], stay: Tensor, tiles: Tensor
                ) -> carry.Share:
-        memory, noise, places = self.memory, self.own_noise(theta), self.remembered_places(theta)
+        memory, noise, places = self.memory, self.own_noise(theta), self.memory_places(theta)
         self._blocks = {}
         white, lam = torch.zeros_like(raw), torch.zeros_like(memory.y)
         chain, block = torch.zeros_like(memory.chain), torch.zeros_like(memory.block)
@@ -208,7 +208,7 @@ class TileMap(AnytimeMap):
         if self.member.conditional != "local":
             return {}
         memory, rows, known = self.memory, self.basis.size, {}
-        places = self.remembered_places(self.theta)
+        places = self.memory_places(self.theta)
         for tile, part in memory.open_blocks():
             number = int(memory.block[part[0]])
             known[number] = self._blocks.get(number) or Block(
@@ -221,7 +221,7 @@ class TileMap(AnytimeMap):
         """A copy conditioned on its own mean at x (K, D); PIC's by samples in their tiles, which keeps its mean."""
         if self.member.conditional != "local":
             return super().fantasize(x)
-        self._need_data()
+        self.need_data()
         inner, before, new = self.scaling.inner_x(x), self.posterior, carry.duplicate(self)
         n = len(inner)
         new.tile_samples, new.memory_size = self.tile_samples + n, self.memory_size + n  # nobody has to leave for them

@@ -38,6 +38,7 @@ class Share:
 
     def write(self, memory: Memory) -> None:
         """The memory keeps it, to take it out again."""
+        memory.keep_columns(features=True)
         for name, column in self.columns.items():
             getattr(memory, name).copy_(column)
         memory.set_white(self.white)
@@ -64,7 +65,7 @@ def rest_of(model) -> Sites:
 
 def basis_at(model, theta: Theta, budget: int) -> tuple[Basis, Tensor]:
     """Inducing inputs for θ, and the memory's features there: the old inputs, and what the memory wants beside them."""
-    old, places, heading = model.basis.z, model.remembered_places(theta), model.memory.heading
+    old, places, heading = model.basis.z, model.memory_places(theta), model.memory.heading
     empty = model.new_basis(theta, old.shape[1])
     if model.fixed is not None:
         basis = Basis.at(old, empty)
@@ -123,7 +124,7 @@ def to_theta(model, theta: Theta, budget: int) -> Carried:
         stay, worst = dispensable(basis.L, excess, ratio_of(model.information), down_to=budget)
         if len(stay) < len(basis):
             basis = Basis.at(basis.z[stay], model.new_basis(theta, basis.z.shape[1]))
-            white = basis.white(model.remembered_places(theta), model.memory.heading)
+            white = basis.white(model.memory_places(theta), model.memory.heading)
             floor = carried.floor if len(stay) < budget else bits_of(2.0 * worst)
             carried = replace(at_theta(model, theta, basis, white), floor=floor)
     cholesky(carried.sites.precision)
@@ -151,7 +152,7 @@ def duplicate(model, rows: int = 0):
 @torch.no_grad()
 def fantasize(model, x: Tensor):
     """Sites with the target a(x)ᵀD⁻¹r: D grows, and the mean stays, exactly (Alg. 2 of Chang et al. 2023)."""
-    model._need_data()
+    model.need_data()
     inner = model.scaling.inner_x(x)
     before = model.posterior
     new = duplicate(model, len(inner))
@@ -172,7 +173,7 @@ def forget_near(model, x: Tensor, radius: float, newest: int) -> int:
     Whitened, that is T = LᵀSL⁻ᵀ. What lies farther away keeps its confidence. Returns how many samples went.
     """
     memory, inner = model.memory, model.scaling.inner_x(x)
-    near = (torch.cdist(model.remembered_places(model.theta), inner) <= radius).any(1)
+    near = (torch.cdist(model.memory_places(model.theta), inner) <= radius).any(1)
     near &= memory.order < memory.arrivals - newest
     kept = ~near
     if model.rest_empty:

@@ -9,11 +9,11 @@ Everything else (sites, memory, growth, learning) is DualSVGP's.
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import VECTOR
 from gp_mapping.core.models.carry import duplicate
 from gp_mapping.core.models.curl_free_posterior import CurlFreePosterior
 from gp_mapping.core.models.dual_svgp import DualSVGP
@@ -58,14 +58,16 @@ class CurlFree(ScaledMap):
         return self.rows.samples // COMPONENTS
 
     @property
-    def basis(self) -> SimpleNamespace | None:
-        """z: places of the inducing variables (M', D), each once."""
-        return None if self.rows.basis is None else SimpleNamespace(z=_places(self.rows.basis.z))
+    def capabilities(self) -> frozenset[str]:
+        return super().capabilities | {VECTOR}
 
-    @property
-    def memory(self) -> SimpleNamespace | None:
-        """x: places of remembered rows (m', D), each once."""
-        return None if self.rows.memory is None else SimpleNamespace(x=_places(self.rows.memory.x))
+    def inducing_inputs(self) -> Tensor:
+        """Places of the inducing variables (M', D), each once."""
+        return self._outer_places(None if self.rows.basis is None else _places(self.rows.basis.z))
+
+    def remembered_places(self) -> Tensor:
+        """Places of remembered rows (m', D), each once."""
+        return self._outer_places(None if self.rows.memory is None else _places(self.rows.memory.x))
 
     # --- samples in -----------------------------------------------------------------------------------------------
     def _scaling_for(self, batch: Samples) -> Scaling:
@@ -96,8 +98,20 @@ class CurlFree(ScaledMap):
     @property
     def posterior(self) -> CurlFreePosterior:
         """The posterior now."""
-        self._need_data()
+        self.need_data()
         return CurlFreePosterior(self.rows.posterior, self.scaling)
+
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> CurlFreePosterior:
+        """The posterior now."""
+        return self.posterior
+
+    def noise_variance(self) -> Tensor:
+        """Noise variance of one new measurement of each component: (3,), squared SI."""
+        return self.posterior.component_noise * self.scale**2
+
+    def body_field(self) -> tuple[Tensor, Tensor] | None:
+        """What turns with the robot, forward, left, up: mean and standard deviation (3,), SI; None if left out."""
+        return self.posterior.body()
 
     def cross_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Between the components at a (N, D) and those at b (K, D): (N, 3, K, 3), squared SI."""
@@ -125,7 +139,7 @@ class CurlFree(ScaledMap):
 
     def fantasize(self, x: Tensor) -> "CurlFree":
         """A copy conditioned on its own mean at x (K, D), all three components."""
-        self._need_data()
+        self.need_data()
         new = copy.copy(self)
         new.rows = self.rows.fantasize(to_rows(self.scaling.inner_x(x)))
         return new

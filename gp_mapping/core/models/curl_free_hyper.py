@@ -30,16 +30,16 @@ class RowLearner(HyperLearner):
     """
 
     NEIGHBOURS = 240  # rows: eighty places
+    LEAST = 120
     LONGEST = (*HyperLearner.LONGEST, 0.2, 0.2)
 
     def __init__(self, theta: VectorTheta, prior: VectorTheta, free=(True,) * 5 + (False, False), **others):
         learn = bool(free[1])  # with s²
         harmonic = learn and theta.potential == "harmonic"
-        super().__init__(theta, prior, prior_sd=(0.5, 1.0, 1.0, 1.0, 0.2, 0.05, 0.05, 1.0, 1.5),
+        super().__init__(theta, prior, prior_sd=(1.0, 2.0, 3.0, 1.0, 0.2, 0.05, 0.05, 1.0, 1.5),
                          free=(*free, bool(free[2]), harmonic), **others)
-        self.metric = torch.zeros((9, 9), dtype=torch.float64)
 
-    def neighbourhood(self, x: Tensor, order: Tensor, generator: torch.Generator) -> Tensor:
+    def neighbourhood(self, x: Tensor, order: Tensor, generator: torch.Generator) -> tuple[Tensor, int]:
         return super().neighbourhood(x[:, :-1], order, generator)
 
     def score(self, vector: Tensor, data: dict, near: Tensor) -> tuple[Tensor, Tensor]:

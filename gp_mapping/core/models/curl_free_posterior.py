@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction
@@ -18,7 +19,7 @@ _CHUNK = 170  # places at a time: as many rows as core.posterior takes
 
 
 @dataclass(frozen=True)
-class CurlFreePosterior:
+class CurlFreePosterior(Snapshot):
     """rows: the posterior of rows, inner units.  scaling: of places and components."""
 
     rows: Posterior

@@ -16,10 +16,11 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import LIKELIHOODS, CalibrationData
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.inducing import Basis
 from gp_mapping.core.likelihoods import Gaussian
-from gp_mapping.core.linalg import NumericalError, cholesky, solve_lower
+from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.memory import Memory
 from gp_mapping.core.models import carry, natural_gradient
 from gp_mapping.core.models.observing import ObservingMap
@@ -28,6 +29,7 @@ from gp_mapping.core.posterior import Posterior
 from gp_mapping.core.sites import Sites
 from gp_mapping.core.types import UpdateReport
 from gp_mapping.core.worth import ratio_of
+from gp_mapping.errors import NumericalError
 
 __all__ = ["DualSVGP"]
 
@@ -94,7 +96,7 @@ class DualSVGP(ObservingMap):
         """The sample's own variance where it has one (> 0), else s_p²; and what is beside it. (N,)"""
         return torch.where(own > 0, own, theta.noise**2) + extra
 
-    def remembered_places(self, theta: Theta) -> Tensor:
+    def memory_places(self, theta: Theta) -> Tensor:
         """Where the memory's samples were measured, given θ's time offset: (m, D)."""
         return theta.place(self.memory.x, self.memory.velocity, self.memory.heading)
 
@@ -223,7 +225,7 @@ class DualSVGP(ObservingMap):
 
     def _with_memory(self, x: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Places, features and β of x and of the memory behind it."""
-        return (torch.cat([x, self.remembered_places(self.theta)]),
+        return (torch.cat([x, self.memory_places(self.theta)]),
                 torch.cat([white, self.remembered_features(self.basis.size)], 1),
                 torch.cat([precision, self.remembered_precision(self.theta)]))
 
@@ -255,13 +257,33 @@ class DualSVGP(ObservingMap):
     @property
     def posterior(self) -> Posterior:
         """The posterior now, factored when it is first asked for after a change."""
-        self._need_data()
+        self.need_data()
         if self._posterior is None:
             factor, self.jitter = cholesky(self.sites.precision)
             weights = torch.cholesky_solve(self.sites.linear, factor)
             noise = self.likelihood.noise_variance(self.noise_level)
             self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling)
         return self._posterior
+
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Posterior:
+        """The posterior now, in tensors of its own."""
+        return self.posterior.kept()
+
+    def load_snapshot(self, state: dict) -> Posterior:
+        return Posterior.from_state_dict(state, self.device)
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return super().capabilities | {LIKELIHOODS}
+
+    def inducing_inputs(self) -> Tensor:
+        return self._outer_places(None if self.basis is None else self.basis.z)
+
+    def remembered_places(self) -> Tensor:
+        return self._outer_places(None if self.memory is None else self.memory.x)
+
+    def calibration_data(self) -> CalibrationData | None:
+        return None if self.memory is None else self._calibration_data(self.memory.values())
 
     @torch.no_grad()
     def refine(self, budget_s: float = float("inf")) -> bool:
@@ -270,10 +292,13 @@ class DualSVGP(ObservingMap):
             return False
         end = perf_counter() + budget_s
         while self.learner.owed >= 1.0 and perf_counter() < end:
-            self.learner.step(self._learning_data(), self.generator)
-            if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
-                natural_gradient.refresh(self, self.likelihood.refreshed)
+            self._learn(self._step)
         return self.learner.owed >= 1.0
+
+    def _step(self) -> None:
+        self.learner.step(self._learning_data(), self.generator)
+        if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
+            natural_gradient.refresh(self, self.likelihood.refreshed)
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
         """Carry the map to θ, z chosen again within the budget; False, the map as it was, if that does not factor."""

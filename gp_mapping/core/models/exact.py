@@ -9,13 +9,15 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import MapFullError
+from gp_mapping.core.field_map import CalibrationData, Snapshot
 from gp_mapping.core.hyper import HyperLearner, Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.carry import check_alike
 from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.transaction import require_finite
 from gp_mapping.core.types import Prediction, UpdateReport
+from gp_mapping.errors import MapFullError
 
 __all__ = ["ExactGP"]
 
@@ -23,7 +25,7 @@ _CHUNK = 2048
 
 
 @dataclass(frozen=True)
-class ExactPosterior:
+class ExactPosterior(Snapshot):
     """mean = k*ᵀ(K + Σ)⁻¹y, variance = k** − |C⁻¹k*|², C = chol(K + Σ) (Rasmussen and Williams 2006, eqs. 2.23–24)."""
 
     theta: Theta
@@ -98,6 +100,7 @@ class ExactGP(ScaledMap):
         fresh = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y,
                  "noise": batch.noise, "extra": batch.extra + self._pose_noise(batch),
                  "weight": torch.ones_like(batch.noise)}
+        require_finite("the samples", *fresh.values())
         self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         self._posterior = None
         if self.learner is not None:
@@ -112,7 +115,7 @@ class ExactGP(ScaledMap):
     @torch.no_grad()
     def posterior(self) -> ExactPosterior:
         """The posterior now, factored when it is first asked for after a change."""
-        self._need_data()
+        self.need_data()
         if self._posterior is None:
             theta, heading = self.theta, self.data["heading"]
             x = theta.place(self.data["x"], self.data["velocity"], heading)
@@ -120,23 +123,40 @@ class ExactGP(ScaledMap):
             covariance = covariance + theta.heading**2 * heading @ heading.mT
             factor, self.jitter = cholesky(covariance)
             weights = torch.cholesky_solve(self.data["y"], factor)
-            noise = theta.noise**2 + float(self.data["extra"].mean())
-            self._posterior = ExactPosterior(theta, x, heading, factor, weights, noise, self.scaling)
+            self._posterior = ExactPosterior(theta, x, heading, factor, weights, self.noise_level, self.scaling)
         return self._posterior
+
+    @property
+    def noise_level(self) -> float:
+        """σ² of one measurement, inner units."""
+        return self.theta.noise**2 + float(self.data["extra"].mean())
+
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> ExactPosterior:
+        """The posterior now. Scores pause after a resume: its factor, n × n, is not worth a file's room."""
+        return self.posterior
+
+    def remembered_places(self) -> Tensor:
+        return self._outer_places(None if self.data is None else self.data["x"])
+
+    def calibration_data(self) -> CalibrationData | None:
+        return None if self.data is None else self._calibration_data(self.data)
 
     @torch.no_grad()
     def refine(self, budget_s: float = float("inf")) -> bool:
         """Hyper-parameter steps that are owed; True: more are owed."""
         if self.learner is None or self.data is None:
             return False
-        end, d = perf_counter() + budget_s, self.data
-        order = torch.arange(self.samples, dtype=torch.float64, device=self.device)
+        end = perf_counter() + budget_s
         while self.learner.owed >= 1.0 and perf_counter() < end:
-            extra = learnable_extra(d["noise"], d["extra"], self.theta)
-            self.learner.step(d | {"extra": extra, "order": order}, self.generator)
-            if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
-                self.theta, self._posterior, self.epoch = self.learner.theta, None, self.epoch + 1
+            self._learn(self._step)
         return self.learner.owed >= 1.0
+
+    def _step(self) -> None:
+        d, order = self.data, torch.arange(self.samples, dtype=torch.float64, device=self.device)
+        extra = learnable_extra(d["noise"], d["extra"], self.theta)
+        self.learner.step(d | {"extra": extra, "order": order}, self.generator)
+        if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
+            self.theta, self._posterior, self.epoch = self.learner.theta, None, self.epoch + 1
 
     def fantasize(self, x: Tensor) -> "ExactGP":
         """A copy with its own mean at x (K, D) as data."""

@@ -35,6 +35,7 @@ def absorb(model, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor, wei
     for _ in range(model.steps):
         _step(model, white, joint)
     n = len(y)
+    memory.keep_columns()
     memory.lam[chosen], memory.beta[chosen] = joint["lam"][n:], joint["beta"][n:]
     return joint["lam"][:n], joint["beta"][:n]
 
@@ -52,6 +53,7 @@ def refresh(model, most: int | None = None) -> float:
     part |= {"noise": _noise(model)[chosen], "residual": _residual(model, chosen)}
     before = part["lam"]
     _step(model, memory.white(model.basis.size)[:, chosen], part)
+    memory.keep_columns()
     memory.lam[chosen], memory.beta[chosen] = part["lam"], part["beta"]
     return float((part["lam"] - before).abs().max())
 

@@ -42,21 +42,28 @@ class ObservingMap(ScaledMap):
         """s_p² and what is beside it, on average: σ² of one measurement, inner units."""
         return self.theta.noise**2 + (float(self.memory.extra.mean()) if len(self.memory) else 0.0)
 
-    def observable(self, x: Tensor) -> Prediction:
-        """What the latent field stands for at x (N, D): the field in SI, a probability, a rate; with its variance.
+    def noise_variance(self) -> Tensor:
+        """Noise variance of one new measurement, of each channel: (C,), squared SI."""
+        self.need_data()
+        level = self.likelihood.noise_variance(self.noise_level)
+        return torch.full_like(self.scaling.centre, level) * self.scale**2
+
+    def observed(self, p: Prediction) -> Prediction:
+        """What a prediction of the latent field stands for: the field in SI, a probability, a rate; with its variance.
 
         noise_variance is 0: it is no measurement but what measurements are drawn from. E[g(f)] and Var[g(f)].
         """
-        return self.observed(self.predict(x))
-
-    def observed(self, p: Prediction) -> Prediction:
-        """The same of a prediction of the latent field."""
         mean, variance = self.likelihood.observable(p.mean, p.variance)
         return Prediction(mean, variance, torch.zeros_like(p.noise_variance))
 
+    def outcome(self, y: Tensor) -> Tensor:
+        """Measurements as `observed` predicts them: labels as 0 and 1, one of C as a row of them, counts."""
+        # a Bernoulli 0 is encoded as −1
+        return y if self.likelihood.metric else self.likelihood.encode(y).clamp_min(0.0)
+
     def log_predictive(self, batch: Samples) -> Tensor:
         """log p(y* | data) of new samples, (N,): log ∫ p(y*|f) q(f) df. y in SI where the likelihood is metric."""
-        self._need_data()
+        self.need_data()
         p, given = self.predict(batch.x), self._standardise(replace(batch, y=self.likelihood.encode(batch.y)))
         mean = self.scaling.inner_y(p.mean)
         variance = p.variance[:, 0] / self.scaling.scale**2

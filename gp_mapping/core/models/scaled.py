@@ -7,17 +7,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import heading_of
+from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap
+from gp_mapping.core.hyper import HyperLearner, heading_of
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.errors import NumericalError
 
-__all__ = ["ScaledMap", "Standardised", "learnable_extra"]
+__all__ = ["Scaled", "ScaledMap", "Standardised", "learnable_extra"]
 
 
 def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
     """Variance beside s_p² of each sample (N,); one with a noise of its own says nothing of the model's."""
     return torch.where(noise > 0, noise - theta.noise**2 + extra, extra).clamp_min(0.0)
-
 
 
 @dataclass(frozen=True)
@@ -35,29 +37,24 @@ class Standardised:
     count: Tensor
 
 
-class ScaledMap:
-    """Base of the models: a subclass gives _update(Standardised) and `posterior`, and has `theta` in inner units."""
+_MOST = 1e9  # inner units and metres: beyond, sums of squares lose the digits of what is credible
+
+
+def _require_credible(batch: Standardised) -> None:
+    """NumericalError where a number is so large that sums with it would lose the digits of all others."""
+    columns = torch.cat([batch.x, batch.y, batch.velocity, batch.heading], 1)
+    if not float(columns.abs().max()) <= _MOST:
+        worst = int(columns.abs().amax(1).argmax())
+        raise NumericalError(f"sample {worst} of a batch of {len(columns)} lies {float(columns.abs().max()):.3g} from "
+                             f"the map's origin or centre, in metres or inner units; at most {_MOST:g} is credible")
+
+
+class Scaled:
+    """SI outside, standardised inside. A subclass has `posterior`, `theta` in inner units, and `empty`."""
 
     def __init__(self, *, scale: float, centre, device):
         self.scale, self.given_centre, self.device = float(scale), centre, torch.device(device)
         self.scaling: Scaling | None = None
-
-    def update(self, batch: Samples) -> UpdateReport:
-        """Absorb each sample once. Raises ValueError, and leaves the map as it was, where the batch does not fit it."""
-        if not len(batch):
-            return self._report(0)
-        first = self.scaling is None
-        if first:
-            self.scaling = self._scaling_for(batch)
-        if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(self.scaling.centre):
-            raise ValueError(f"samples are {batch.x.shape[1]}-D with {batch.y.shape[1]} channels, the map is "
-                             f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}")
-        try:
-            return self._update(self._standardise(batch))
-        except ValueError:
-            if first:  # refused: the map has still seen nothing
-                self.scaling = None
-            raise
 
     def _scaling_for(self, batch: Samples) -> Scaling:
         first = Scaling.from_first(batch.x, batch.y, self.scale, self.given_centre)
@@ -109,6 +106,81 @@ class ScaledMap:
                 "heading_stddev": t.heading * self.scale, "time_offset": t.offset, "lever_arm_along": t.along,
                 "lever_arm_across": t.across}
 
-    def _need_data(self) -> None:
+    def need_data(self) -> None:
+        """RuntimeError while nothing has been seen."""
         if self.scaling is None:
             raise RuntimeError("the map has seen no sample yet; call update() first")
+
+
+class ScaledMap(Scaled, Revertible, FieldMap):
+    """Base of the models: a subclass gives _update(Standardised), _report(used) and `posterior`.
+
+    It has `theta`, `learner` (or None) and `noise_level`, σ² of one new measurement, in inner units; `jitter`.
+    """
+
+    learner: HyperLearner | None = None
+    jitter: float = 0.0
+
+    def update(self, batch: Samples) -> UpdateReport:
+        """Absorb each sample once, or none of the batch: the map is then as it was, bit for bit.
+
+        Raises:
+            ValueError: the batch does not fit the map. NumericalError: it would spoil the map.
+        """
+        if not len(batch):
+            return self._report(0)
+        with transaction(self):
+            return self._absorb(batch)
+
+    def _absorb(self, batch: Samples) -> UpdateReport:
+        if self.scaling is None:
+            self.scaling = self._scaling_for(batch)
+        if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(self.scaling.centre):
+            raise ValueError(f"samples are {batch.x.shape[1]}-D with {batch.y.shape[1]} channels, the map is "
+                             f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}")
+        inner = self._standardise(batch)
+        _require_credible(inner)
+        return self._update(inner)
+
+    def _learn(self, step) -> None:
+        """A step of learning that is owed, or nothing of it: then it is counted as rejected, and owed no more."""
+        try:
+            with transaction(self):
+                step()
+                require_finite("hyper-parameters", self.learner.vector)
+        except (NumericalError, torch.linalg.LinAlgError):
+            self.learner.owed -= 1.0
+            self.learner.rejected += 1
+
+    @property
+    def centre(self) -> Tensor | None:
+        return None if self.scaling is None else self.scaling.centre
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return frozenset() if self.learner is None else frozenset({LEARNS})
+
+    @property
+    def learning_steps(self) -> int | None:
+        return None if self.learner is None else self.learner.steps
+
+    def noise_variance(self) -> Tensor:
+        """Noise variance of one new measurement, of each channel: (C,), squared SI."""
+        self.need_data()
+        return torch.full_like(self.scaling.centre, self.noise_level) * self.scale**2
+
+    def counters(self) -> dict[str, int | float]:
+        """`jitter` that linalg had to add; `learning_rejected`: steps and adoptions that did not factor."""
+        return {"jitter": float(self.jitter), "learning_rejected": 0 if self.learner is None else self.learner.rejected}
+
+    def _outer_places(self, x: Tensor | None) -> Tensor:
+        """Inner places (M, D) in metres of the map's frame; none for None."""
+        return self._no_places() if x is None else x + self.scaling.origin
+
+    def _calibration_data(self, columns) -> CalibrationData:
+        """From the columns x, velocity, heading, y, noise and extra of remembered samples."""
+        learner = self.learner or HyperLearner(self.theta, self.theta)
+        learned = (False,) * 3 if self.learner is None else tuple(learner.free[4:7])
+        extra = learnable_extra(columns["noise"], columns["extra"], self.theta)
+        return CalibrationData(columns["x"], columns["velocity"], columns["heading"], columns["y"], extra, self.theta,
+                               learner.prior, learner.prior_sd, learned, self.scale)

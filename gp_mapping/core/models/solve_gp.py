@@ -121,7 +121,7 @@ class SolveGP(DualSVGP):
     @property
     def posterior(self) -> Posterior:
         """The posterior now, of two independent blocks, factored when it is first asked for after a change."""
-        self._need_data()
+        self.need_data()
         if self._posterior is None:
             self._posterior = self._with(*self._solution())
         return self._posterior

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from gp_mapping.core.inducing import greedy_inputs
 from gp_mapping.core.kernels import scaled_square_distance
-from gp_mapping.core.linalg import NumericalError, solve_lower
+from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.models.solve_gp import SolveGP
 from gp_mapping.core.models.solve_gp_bounds import Blocks, bound
 from gp_mapping.core.types import Samples
+from gp_mapping.errors import NumericalError
 
 __all__ = ["BatchTrainer"]
 

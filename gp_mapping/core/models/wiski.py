@@ -21,6 +21,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import CalibrationData
 from gp_mapping.core.grids.packed import PackedMemory
 from gp_mapping.core.grids.sites import FEATURES, GridSites
 from gp_mapping.core.grids.toeplitz import KernelGrid
@@ -30,7 +31,7 @@ from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_ext
 from gp_mapping.core.models.wiski_local import WiskiLocal, around, map_features
 from gp_mapping.core.models.wiski_posterior import WiskiPosterior
 from gp_mapping.core.models.wiski_refresh import Refresh, ahead, price, shown, take
-from gp_mapping.core.types import UpdateReport
+from gp_mapping.core.types import Prediction, UpdateReport
 
 __all__ = ["Wiski"]
 
@@ -175,19 +176,19 @@ class Wiski(ScaledMap):
     @property
     def posterior(self) -> WiskiPosterior:
         """Of the last refresh, where it is recent enough; else a fresh one. Asking changes nothing that is saved."""
-        self._need_data()
+        self.need_data()
         if self.due and self._posterior is None:
             self._posterior = self._solution().result()[0]
         return self._posterior if self.due else self.base
 
-    def shown(self, budget_s: float) -> tuple[WiskiPosterior, int, int]:
+    def drawable(self, budget_s: float) -> tuple[WiskiPosterior, int, int]:
         """For a live drawing: the newest posterior without waiting, see wiski_refresh.py."""
         return shown(self, budget_s)
 
-    def frozen(self) -> WiskiPosterior:
-        """For who asks for variances alone, as planners do: of now, with the mean of the newest refresh; no solve."""
-        self._need_data()
-        new = WiskiPosterior.of(self.theta, self.scaling, self.noise_variance, self.grid, self.points)
+    def for_planning(self) -> WiskiPosterior:
+        """Of now, with the mean of the newest refresh: no solve."""
+        self.need_data()
+        new = WiskiPosterior.of(self.theta, self.scaling, self.noise_level, self.grid, self.points)
         old = self.base
         mean = ("spacing", "shift", "low", "u", "held", "p", "f")
         return new if old is None else replace(new, **{name: getattr(old, name) for name in mean})
@@ -209,8 +210,8 @@ class Wiski(ScaledMap):
         return refresh
 
     @property
-    def noise_variance(self) -> float:
-        """Of a new measurement, inner units."""
+    def noise_level(self) -> float:
+        """σ² of one measurement, inner units."""
         return self.theta.noise**2 + (float(self.memory.extra.mean()) if len(self.memory) else 0.0)
 
     def refresh(self) -> None:
@@ -227,8 +228,33 @@ class Wiski(ScaledMap):
     @torch.no_grad()
     def around(self, x: Tensor, reach: float = 0.0) -> WiskiLocal:
         """What is known now within `reach` (m) of x (N, 2), frozen: the exact GP on lumps, no solve."""
-        self._need_data()
+        self.need_data()
         return around(self, self.scaling.inner_x(x), reach)
+
+    def predict_now(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """As predict, of every sample so far, from the neighbourhood of x alone: no solve."""
+        return self.around(x).predict(x, velocity, heading)
+
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> WiskiLocal | WiskiPosterior:
+        """The neighbourhood of `near` as it is now, without a solve; of the whole map its posterior."""
+        return self.posterior if near is None else self.around(near, reach)
+
+    def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:
+        return (WiskiLocal if "local_x" in state else WiskiPosterior).from_state_dict(state, self.device)
+
+    def inducing_inputs(self) -> Tensor:
+        """None: the lattice's nodes are everywhere."""
+        return self._no_places()
+
+    def remembered_places(self) -> Tensor:
+        return self._outer_places(None if self.memory is None else self.memory.x)
+
+    def calibration_data(self) -> CalibrationData | None:
+        return None if self.memory is None else self._calibration_data(self.memory.values())
+
+    def counters(self) -> dict[str, int | float]:
+        """Also `coarsened`: how often the lattice became coarser; `refused`: samples beyond where it may reach."""
+        return super().counters() | {"coarsened": self.coarsened, "refused": self.refused}
 
     def _learn_features(self) -> None:
         """The features' weights anew, where a twentieth more samples have come: they belong to all of the map."""
@@ -244,17 +270,21 @@ class Wiski(ScaledMap):
         """
         if self.grid is None:
             return False
-        end, memory, learner = perf_counter() + budget_s, self.memory, self.learner
+        end, learner = perf_counter() + budget_s, self.learner
         while learner is not None and learner.owed >= 1.0 and perf_counter() < end:
-            learner.step({"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
-                          "extra": learnable_extra(memory.noise, memory.extra, self.theta),
-                          "order": memory.order}, self.generator)
-            if learner.theta.distance(self.theta) > learner.adopt_change:
-                self.adopt(learner.theta)
+            self._learn(self._step)
         if learner is not None and learner.owed >= 1.0:
             return True
         self._learn_features()
         return ahead(self, end - perf_counter())
+
+    def _step(self) -> None:
+        memory, learner = self.memory, self.learner
+        learner.step({"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
+                      "extra": learnable_extra(memory.noise, memory.extra, self.theta),
+                      "order": memory.order}, self.generator)
+        if learner.theta.distance(self.theta) > learner.adopt_change:
+            self.adopt(learner.theta)
 
     @torch.no_grad()
     def adopt(self, theta: Theta) -> bool:

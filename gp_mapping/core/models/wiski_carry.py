@@ -59,6 +59,7 @@ def to_theta(model, theta: Theta) -> None:
         rest = rest_of(model)
         if model.rest_own_noise:
             rest.scale(old.noise**2 / theta.noise**2)
+        memory.keep_columns()
         memory.beta.copy_(memory.weight / model.noise(memory.noise, memory.extra, theta))
         memory.lam.copy_(memory.beta[:, None] * memory.y)
         rest.start.copy_(model.grid.start)
@@ -66,7 +67,7 @@ def to_theta(model, theta: Theta) -> None:
         if len(memory):
             rest.grow(*rest.box_for(places_of(model, theta)))
         put_back(model, rest, theta)
-    model.grid.start.mul_(old.signal**2 / theta.signal**2)  # u = K p stays about where it was
+    model.grid.start = model.grid.start * (old.signal**2 / theta.signal**2)  # u = K p stays about where it was
     model.theta = theta
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.grids.sites import GridSites
 from gp_mapping.core.grids.windows import Lumps, Window, feature_posterior, rim_thinned
 from gp_mapping.core.hyper import Theta
@@ -30,7 +31,7 @@ _WINDOWS = 3  # kept factored
 
 
 @dataclass(frozen=True)
-class WiskiLocal:
+class WiskiLocal(Snapshot):
     """lumps: with values.  f (3, C), covariance_f (3, 3): of the features' weights.  noise_variance: of a measurement.
 
     Far from all lumps it says what the prior says.
@@ -124,7 +125,7 @@ def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
         heading = torch.cat([heading, torch.zeros_like(points["x"])])
     f, covariance = model.features[:2] if model.features else map_features(theta, model.grid)
     lumps = Lumps.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
-    return WiskiLocal(theta, model.scaling, model.noise_variance, lumps, f, covariance)
+    return WiskiLocal(theta, model.scaling, model.noise_level, lumps, f, covariance)
 
 
 def map_features(theta: Theta, grid: GridSites) -> tuple[Tensor, Tensor]:

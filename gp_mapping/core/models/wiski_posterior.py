@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.grids.interpolation import stencil_nodes
 from gp_mapping.core.grids.sites import GridSites
 from gp_mapping.core.grids.solver import Solution
@@ -27,7 +28,7 @@ def feature_prior(theta: Theta, device) -> Tensor:
 
 
 @dataclass(frozen=True)
-class WiskiPosterior:
+class WiskiPosterior(Snapshot):
     """mean = w(x)ᵀu + φᵀf (Stanton et al. 2021, eq. 9, with features); variance: see grids/windows.py.
 
     spacing (m), shift (2,), low: the lattice's box.  u (C, H, W), held (n,) and p (n, C): nodes that samples touch and

@@ -104,7 +104,7 @@ class PublishedWiski(Wiski):
     @torch.no_grad()
     def posterior(self) -> PublishedPosterior:
         """Of now."""
-        self._need_data()
+        self.need_data()
         if self._posterior is None:
             grid = self.grid
             if self.root is None:  # asking changes nothing that is saved
@@ -126,7 +126,7 @@ class PublishedWiski(Wiski):
             V, KV = solve_lower(factor, L.mT).mT, solve_lower(factor, wide.mT).mT.contiguous()
             c = torch.cat([grid.linear, grid.rhs[held]])
             seen = KV[rows].mT @ c
-            self._posterior = PublishedPosterior(self.theta, self.scaling, self.noise_variance, grid.low, grid.shape,
+            self._posterior = PublishedPosterior(self.theta, self.scaling, self.noise_level, grid.low, grid.shape,
                                                  grid.spacing, grid.shift, held, V, KV, c - V @ seen,
                                                  times(c) - KV @ seen)
         return self._posterior
@@ -134,11 +134,11 @@ class PublishedWiski(Wiski):
     def refresh(self) -> None:
         """Nothing to do: there is no solve that could be behind."""
 
-    def shown(self, budget_s: float) -> tuple[PublishedPosterior, int, int]:
+    def drawable(self, budget_s: float) -> tuple[PublishedPosterior, int, int]:
         """The posterior of now."""
         return self.posterior, self.samples, self.epoch
 
-    def frozen(self) -> "PublishedWiski":
+    def for_planning(self) -> "PublishedWiski":
         """Itself."""
         return self
 

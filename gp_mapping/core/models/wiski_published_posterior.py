@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.grids.interpolation import stencil_nodes
 from gp_mapping.core.grids.sites import FEATURES
 from gp_mapping.core.models.wiski_posterior import feature_prior
@@ -20,7 +21,7 @@ _CHUNK = 512
 
 
 @dataclass(frozen=True)
-class PublishedPosterior:
+class PublishedPosterior(Snapshot):
     """low, shape, spacing, shift: the box.  held (n,): flat numbers of the nodes that samples touch.
 
     V (3 + n, r): L chol(Q)⁻ᵀ, the features' rows first.  p (3 + n, C): mean = wᵀK p.

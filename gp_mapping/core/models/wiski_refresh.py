@@ -39,7 +39,7 @@ class Refresh:
     @staticmethod
     def of(model, iterations: int = 3000) -> "Refresh":
         """Of a map as it is now."""
-        posterior = WiskiPosterior.of(model.theta, model.scaling, model.noise_variance, model.grid, model.points)
+        posterior = WiskiPosterior.of(model.theta, model.scaling, model.noise_level, model.grid, model.points)
         return Refresh(posterior, Frozen.of(model.grid, model.start_f), model.tolerance, model.samples, model.epoch,
                        model.kernel_grid(), iterations)
 
@@ -113,7 +113,7 @@ def shown(model, budget_s: float) -> tuple[WiskiPosterior, int, int]:
     Goes on with a refresh for about budget_s (s), an iteration more at most, beside what samples pay for: nothing that
     is saved changes. Only a map that has never been refreshed is solved, whatever it takes.
     """
-    model._need_data()
+    model.need_data()
     if not model.due:
         return model.base, model.samples, model.epoch
     end, longest = perf_counter() + budget_s, 0.0

@@ -10,8 +10,8 @@ from core_data import SETTINGS, THETA, UT, close, drive, feed, in_ut, lattice, s
 from map_contract import same_state
 
 from gp_mapping import create_map
-from gp_mapping.core.linalg import NumericalError
 from gp_mapping.core.models import carry
+from gp_mapping.errors import NumericalError
 
 X, Y = drive(400)
 XS = np.random.default_rng(1).uniform(-0.5, 3.5, (60, 2))
@@ -56,7 +56,7 @@ def test_without_the_memory_the_rest_is_still_a_posterior():
 def test_the_memory_has_the_features_of_the_basis():
     """With a(x) = L⁻¹k(z, x): known in full at every z while z only grows and after a change of the basis."""
     for name, field in grown_moved_and_adopted():
-        fresh = field.basis.white(field.remembered_places(field.theta))
+        fresh = field.basis.white(field.memory_places(field.theta))
         close(field.memory.white(field.basis.size), fresh, 1e-8, name)
         close(field.basis.L @ field.basis.L.mT, field.basis.kernel(field.basis.z, field.basis.z), 1e-10, name)
 

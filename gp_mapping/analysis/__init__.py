@@ -1,0 +1,1 @@
+"""Numbers about a finished map; nothing is printed here."""

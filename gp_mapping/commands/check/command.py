@@ -1,0 +1,185 @@
+"""`gp-mapping check BAG [--against BAG]`: how far a map of this recording may be trusted, and what to mend first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+from gp_mapping.analysis.advice import Advice, advise
+from gp_mapping.analysis.calibration import Calibration, calibration_report
+from gp_mapping.analysis.components import by_component, learned
+from gp_mapping.analysis.refits import changes_along, changes_of, fit, positions, quality, refits, split, whole
+from gp_mapping.analysis.residuals import Residuals, residuals
+from gp_mapping.commands.check.picture import draw_check
+from gp_mapping.commands.check.text import text_of
+from gp_mapping.core.types import Samples
+from gp_mapping.errors import UsageError
+from gp_mapping.intake import Intake
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
+from gp_mapping.store.export import write_atomic
+from gp_mapping.store.picture import unit_text
+
+__all__ = ["Assessment", "add_arguments", "add_test_arguments", "assess", "calibrates", "parameters_of", "run",
+           "topics_of"]
+
+
+class Assessment(NamedTuple):
+    """What was found. result: all numbers, plain.  passes: of the bags that map, before a part of them was kept to
+    test.  session: the map that was tested."""
+
+    result: dict
+    calibration: Calibration | None
+    found: Residuals
+    session: MapSession
+    passes: list[Samples]
+    title: str
+
+    def draw(self):
+        """The figure of quality."""
+        result = self.result
+        return draw_check(self.found, result["test"], self.session.path.numpy(),
+                          result["changes"] + result["changes_in_test"], result["unit"], self.title)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bags", nargs="+", metavar="BAG", help="rosbag2 folder, .mcap or .db3; several in this order")
+    parser.add_argument("--output", default="check", metavar="DIR", help="for report.json and check.png "
+                        "(default: %(default)s)")
+    add_test_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
+
+
+def add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a map and its test take, here and in `gp-mapping report`."""
+    parser.add_argument("--against", nargs="+", default=[], metavar="BAG", help="bags to test on; without it the last "
+                        "30 %% of the bags test and the rest maps")
+    parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
+    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
+    parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
+                        "or poses")
+    parser.add_argument("--no-refits", action="store_true", help="do not map again to say what each correction gains")
+
+
+def parameters_of(args: argparse.Namespace) -> dict:
+    """The values of --params, then of --set."""
+    values = read_parameter_file(args.params) if args.params else {}
+    return values | dict(map(parse_assignment, args.set))
+
+
+def topics_of(args: argparse.Namespace) -> dict:
+    """Which topics to read, where a bag has several."""
+    return {"measurement": args.field_topic, "pose": args.odometry_topic}
+
+
+def _say(text: str) -> None:
+    print(f"check: {text}", file=sys.stderr, flush=True)
+
+
+def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[Samples], Intake]:
+    """The passes of some bags. UsageError where nothing could be used."""
+    plans, intake = plan_bags(bags, parameters.intake, topics), Intake(parameters.intake)
+    passes = whole(samples_of(plans, intake, label))
+    if not passes:
+        why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
+        raise UsageError(f"no measurement of {', '.join(map(str, bags))} could be used: {why}")
+    return passes, intake
+
+
+def run(args: argparse.Namespace) -> int:
+    """Map, test, calibrate, refit, report."""
+    parameters = Parameters.build(parameters_of(args))
+    output = Path(args.output)
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is a file; --output takes a folder")
+    made = assess(args.bags, args.against, parameters, topics_of(args), tries=not args.no_refits)
+    written = _write(output, made.result, made.draw())
+    print(json.dumps(made.result, allow_nan=False) if args.json else
+          text_of(made.result, made.calibration) + f"\nwritten: {written}")
+    return 0
+
+
+def calibrates(session: MapSession) -> bool:
+    """Whether the map remembers samples one by one, with the velocities that a calibration is made from."""
+    return session.map.calibration_data() is not None
+
+
+def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = True) -> Assessment:
+    """Map, test, calibrate, and map again to say what each correction gains (tries).
+
+    UsageError where the bags do not suffice.
+    """
+    if not parameters.map.metric:
+        raise UsageError(f"likelihood {parameters.map.likelihood} maps classes or counts, which have no error in the "
+                         "field's unit to judge; test it with: gp-mapping map --test")
+    passes, intake = _read(bags, parameters, topics, "map")
+    intakes = [intake]
+    if against:
+        train, (test, other) = passes, _read(against, parameters, topics, "test")
+        intakes.append(other)
+        how = f"maps {', '.join(map(str, bags))}, tests on {', '.join(map(str, against))}"
+    else:
+        train, test, how = split(passes)
+    _say(f"{sum(map(len, train))} measurements map, {sum(map(len, test))} test")
+    session = fit(train, parameters.map)
+    if not session.map.started:
+        raise UsageError("the part that maps is too short for a single cell; give a longer recording")
+    found = residuals(session, test, positions(train))
+    calibration = None
+    if calibrates(session):
+        try:
+            calibration = calibration_report(session.map, session.noise_variance)
+        except RuntimeError as error:
+            raise UsageError(str(error)) from error
+    tried = refits(train, test, parameters.map, lambda name: _say("maps again, " + name.replace("_", " "))
+                   ) if tries else {}
+    result = _result(session, found, calibration, tried, intakes, changes_along(session, test), parameters)
+    result |= {"components": by_component(session, found, test, positions(train))}
+    result |= {"how": how, "bags": [str(b) for b in bags], "against": [str(b) for b in against],
+               "mapped": sum(map(len, train)), "tested": sum(map(len, test))}
+    tested = result["test"]
+    title = (f"RMSE {tested['rmse_ut']:.2f} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
+             f"{100 * tested['coverage']:.0f} %: {how}")
+    return Assessment(result, calibration, found, session, passes, title)
+
+
+def _result(session: MapSession, found: Residuals, c: Calibration | None, tried: dict, intakes: list[Intake],
+            later: list[dict], parameters: Parameters) -> dict:
+    """All that is reported, in plain numbers."""
+    report, tested, changes = session.report(), quality(found), changes_of(session)
+    drops: dict[str, int] = {}
+    for one in intakes:
+        for name, count in one.drops.as_dict().items():
+            drops[name] = drops.get(name, 0) + count
+    unit, sensor = unit_text(session.settings.field_unit), parameters.intake.sensor
+    named = "magnetometer" if sensor == "magnetic_field" else "sensor"
+    context = {"unit": unit, "sensor": named, "gross": report["gross_errors"], "measurements": report["samples"],
+               "dropped": sum(one.drops.measurements for one in intakes), "changes": changes + later,
+               "explained": intakes[0].drops.explain() + [w for one in intakes for w in one.warnings]}
+    mend: list[Advice] = advise(c, tested, tried, context)
+    return {"unit": unit, "sensor": named, "test": tested, "calibration": None if c is None else c.as_dict(),
+            "plain": learned(session, named, unit) if c is None else c.plain(named, unit),
+            "refits": tried, "gross_errors": report["gross_errors"], "weakened_cells": report["weakened_cells"],
+            "change_count": report["changes"], "changes": changes, "changes_in_test": later, "dropped": drops,
+            "warnings": [w for one in intakes for w in one.warnings], "explained": context["explained"],
+            "path_length": report["path_length"], "passes": report["passes"],
+            "mend": [{"text": a.text, "gain": a.gain} for a in mend]}
+
+
+def _write(output: Path, result: dict, figure) -> str:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        buffer = BytesIO()
+        figure.savefig(buffer, format="png", dpi=120)
+        write_atomic(output / "check.png", buffer.getvalue())
+        write_atomic(output / "report.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+    return f"{output / 'report.json'}, {output / 'check.png'}"

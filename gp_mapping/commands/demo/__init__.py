@@ -1,0 +1,1 @@
+"""`gp-mapping demo`."""

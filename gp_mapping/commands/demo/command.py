@@ -1,0 +1,207 @@
+"""`gp-mapping demo`: simulator and mapper as processes of their own over real DDS; this process only listens."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from gp_mapping.commands.demo.watch import FAST, FULL, NEAR, UT, DemoError, DemoResult, DemoWatch, verdict
+from gp_mapping.commands.processes import NodeProcess, ros_arguments
+from gp_mapping.errors import UsageError
+from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
+from gp_mapping.sim.world import DipoleWorld, WorldSettings
+
+__all__ = ["add_arguments", "run"]
+
+FAST_ROUTE = {"sim__spacing": 0.5, "sim__crossing_spacing": 0.0}
+# At several times real time the node's default of 10 maps a second would cost as many times more than they do live.
+# On a busy machine the mapper may not be served for seconds, so its queues hold the whole drive.
+MAPPER = {"publish_rate": 2.0, "suggestion_rate": 0.2, "input_queue_depth": 20000, "worker_queue_size": 100000}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes, and what its exit code means."""
+    parser.description = (
+        "A simulated robot drives over a floor with magnets under it; mapping_node maps the field while it drives. "
+        "Both run as processes of their own and talk over ROS 2 (DDS), faster than real time on /clock.")
+    parser.epilog = (
+        f"Exit code 0 when the map is right within {NEAR} m of the path: RMSE at most {FULL.error:.0%} "
+        f"({FAST.error:.0%} with --fast or --duration) of the field's own standard deviation there, at least "
+        f"{FULL.coverage:.0%} ({FAST.coverage:.0%}) of the truth inside the 95% interval, and no measurement lost or "
+        "dropped. 1 when it is not, when a process dies, or on time-out; 130 after Ctrl-C.")
+    parser.add_argument("--output", type=Path, default=Path("out/demo"), metavar="DIR",
+                        help="folder for the picture, the map and the logs (default: out/demo)")
+    parser.add_argument("--model", metavar="NAME", help="the map's model, with what its file in config/models says "
+                        "(default: dual_svgp)")
+    parser.add_argument("--params", metavar="FILE", help="a parameter file of mapping_node, on top of the model's")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of world and noise (default: 0)")
+    parser.add_argument("--speed", type=float, default=8.0, metavar="FACTOR",
+                        help="simulated seconds per second (default: 8)")
+    parser.add_argument("--duration", type=float, default=0.0, metavar="S",
+                        help="drive only so many simulated seconds (default: the whole route, about 230 s)")
+    parser.add_argument("--fast", action="store_true",
+                        help="wider lanes and no crossing ones: half the route, a rougher map")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME:=VALUE", dest="parameters",
+                        help="parameters of simulator_node, for example magnetometer.spike_probability:=0.01")
+    parser.add_argument("--domain-id", type=int, metavar="N",
+                        help="ROS_DOMAIN_ID to use (default: one of its own, so that nothing else listens in)")
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="S",
+                        help="give up after so many seconds (default: 600)")
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not 0 <= args.seed < 2**31:
+        raise UsageError(f"--seed {args.seed}: expected 0 to {2**31 - 1}")
+    if not 0.1 <= args.speed <= 100.0:
+        raise UsageError(f"--speed {args.speed}: expected 0.1 to 100")
+    if not (args.duration == 0.0 or 5.0 <= args.duration <= 1e6):
+        raise UsageError(f"--duration {args.duration}: expected at least 5 seconds, or 0 for the whole route")
+    if args.domain_id is not None and not 0 <= args.domain_id <= 101:
+        raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
+    wrong = [p for p in args.parameters if ":=" not in p]
+    _mapper_parameters(args)
+    if wrong:
+        raise UsageError(f"--set {wrong[0]}: expected NAME:=VALUE, for example magnetometer.lag:=0.2")
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {args.output}: the folder cannot be made ({error.strerror})") from error
+
+
+def _mapper_parameters(args: argparse.Namespace) -> dict:
+    """What the demo sets, then the model's file, then the user's; ParameterFileError for what the node would refuse."""
+    values = dict(MAPPER)
+    for path in ([model_file(args.model)] if args.model else []) + ([args.params] if args.params else []):
+        values.update(read_parameter_file(path))
+    built = Parameters.build(values)
+    if built.intake.sensor != "magnetic_field" or built.intake.field_component not in ("norm", "xyz"):
+        raise UsageError(f"--params {args.params}: the demo's world is a magnetic field, judged by its strength; leave "
+                         "sensor at magnetic_field and field_component at norm or xyz")
+    return values
+
+
+def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> tuple[NodeProcess, NodeProcess]:
+    """mapping_node and simulator_node; the simulator waits until the mapper listens."""
+    environment = {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(args.output / "ros_log"), "PYTHONUNBUFFERED": "1",
+                   # three processes share the machine, and matrices of a few hundred rows gain nothing from more
+                   "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    source = str(Path(__file__).resolve().parents[3])  # works without an installation, too
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    commands = [
+        ("mapper", "gp_mapping.ros.mapping_node", ros_arguments(
+            **_mapper_parameters(args) | {"use_sim_time": True, "reliable_inputs": True, "seed": args.seed,
+                                          "save_directory": str(args.output.resolve()), "map_name": ""})),
+        ("simulator", "gp_mapping.ros.simulator_node", ros_arguments(
+            publish_clock=True, real_time_factor=args.speed, reliable=True, wait_for_subscribers=60.0,
+            world__seed=args.seed, sim__seed=args.seed, sim__duration=args.duration,
+            **(FAST_ROUTE if args.fast else {})) + [word for p in args.parameters for word in ("-p", p)]),
+    ]
+    return tuple(stack.enter_context(NodeProcess(name, module, words, args.output / f"{name}.log", environment))
+                 for name, module, words in commands)
+
+
+def _watcher_class():
+    """Imported here: the command line works without ROS, and only this part of it needs one."""
+    try:
+        from gp_mapping.ros.clients.map_watcher import MapWatcher
+        return MapWatcher
+    except ImportError as error:
+        raise UsageError(f"the demo needs rclpy and ROS 2 messages ({error}); use `make demo`, which installs them, or "
+                         "source a ROS 2 installation") from error
+
+
+class _Signals:
+    """Ctrl-C and SIGTERM as a question asked at safe moments: raised inside rclpy's C++ they would be lost."""
+
+    def __init__(self):
+        self._number = None
+        self._previous = {n: signal.signal(n, self._arrived) for n in (signal.SIGINT, signal.SIGTERM)}
+
+    def _arrived(self, number, _frame) -> None:
+        self._number = number
+
+    def check(self) -> None:
+        """Raise what unwinds the stack, which ends the children."""
+        if self._number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._number == signal.SIGTERM:
+            raise SystemExit(143)
+
+    def restore(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The whole demo; the exit code that --help states."""
+    started = time.monotonic()
+    _check(args)
+    watcher_class = _watcher_class()
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"  # for this process and its children
+    signals = _Signals()
+    try:
+        with ExitStack() as stack:
+            result = _drive_and_draw(args, watcher_class, stack, signals, started)
+    except DemoError as error:
+        print(f"gp-mapping demo: {error}", file=sys.stderr)
+        return 1
+    finally:
+        signals.restore()
+    limits = FAST if args.fast or args.duration else FULL
+    return _report(result, verdict(result, limits), args.output, time.monotonic() - started)
+
+
+def _drive_and_draw(args: argparse.Namespace, watcher_class, stack: ExitStack, signals: _Signals,
+                    started: float) -> DemoResult:
+    from tqdm import tqdm
+
+    from gp_mapping.commands.demo.picture import draw_comparison
+
+    domain = args.domain_id if args.domain_id is not None else 1 + os.getpid() % 101
+    mapper, simulator = _start(args, domain, stack)  # first: they load while this process does
+    watcher = watcher_class(domain)
+    stack.callback(watcher.close)
+    model = f" (model {args.model})" if args.model else ""
+    print(f"simulator and mapper{model} run on ROS_DOMAIN_ID={domain}, {args.speed:g} times real time; logs in "
+          f"{args.output}")
+    watch = DemoWatch(watcher, mapper, simulator, DipoleWorld.random(WorldSettings(seed=args.seed)),
+                      started + args.timeout, signals.check)
+    with tqdm(total=100.0, bar_format="{percentage:3.0f} %|{bar:20}|{postfix}") as bar:
+        watch.drive(bar)
+    watch.settle(args.output / "map.npz")
+    result, cells = watch.result(), watch.cells(within=np.inf)
+    title = (f"{result.used} samples; within {NEAR} m of the path: RMSE {UT * result.score.rmse:.2f} µT, "
+             f"{result.score.coverage:.0%} of the truth inside the 95 % interval")
+    room = watch.world.settings
+    draw_comparison(args.output / "demo.png", cells=cells, room=(room.width, room.depth), path=watcher.path,
+                    inducing=watcher.inducing, suggestions=watcher.suggestions, title=title)
+    return result
+
+
+def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) -> int:
+    """Print the numbers, the files and what is wrong; the exit code."""
+    s = result.score
+    numbers = asdict(result) | {"score": asdict(s), "wrong": wrong, "seconds": seconds}
+    (output / "demo.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    print(f"RMSE      {UT * s.rmse:.2f} µT within {NEAR} m of the path; the field's own sd there is "
+          f"{UT * s.field_stddev:.2f} µT; NLPD {s.nlpd + math.log(UT):.2f}\n"
+          f"coverage  {s.coverage:.1%} of the truth inside the 95 % interval\n"
+          f"samples   {result.sent} sent, {result.received} received, {sum(result.dropped.values())} dropped, "
+          f"{result.used} in the map\n"
+          f"mapper    {result.share:.2f} processor seconds for a second of driving, {result.memory:.0f} MB\n"
+          f"time      {seconds:.1f} s")
+    for path in sorted(p for p in output.iterdir() if p.is_file()):
+        print(f"wrote     {path}")
+    for text in wrong:
+        print(f"the map is wrong: {text}", file=sys.stderr)
+    return 1 if wrong else 0

@@ -1,0 +1,94 @@
+"""`gp-mapping view`: the live map in a browser, for people without RViz."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import re
+import signal
+import sys
+import threading
+
+from gp_mapping.commands.view.server import LOOPBACK, ViewServer
+from gp_mapping.errors import UsageError
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.epilog = "Ctrl-C ends it. The mapper draws for the page only while somebody looks at it."
+    parser.add_argument("--namespace", default="", metavar="NAME", help="of the mapper and the robot")
+    parser.add_argument("--node", default="mapping", metavar="NAME", help="of the mapper (default: mapping)")
+    parser.add_argument("--odometry-topic", default="odometry", metavar="NAME", help="for the robot's place; '' shows "
+                        "the newest place of the path instead (default: odometry, in the namespace)")
+    parser.add_argument("--address", default="127.0.0.1", metavar="ADDRESS", help="to serve on; 0.0.0.0 lets other "
+                        "machines look, without a password (default: 127.0.0.1, this machine only)")
+    parser.add_argument("--port", type=int, default=8765, metavar="N", help="0 takes any free one (default: 8765)")
+    parser.add_argument("--domain-id", type=int, metavar="N", help="ROS_DOMAIN_ID (default: that of the environment)")
+
+
+def _node_name(namespace: str, node: str) -> str:
+    name = f"/{namespace.strip('/')}/{node.strip('/')}".replace("//", "/")
+    if not re.fullmatch(r"(/[A-Za-z_]\w*)+", name):
+        raise UsageError(f"--namespace {namespace!r} --node {node!r}: {name} is not a name of a ROS node")
+    return name
+
+
+def _server(args: argparse.Namespace, feed) -> ViewServer:
+    try:
+        return ViewServer(args.address, args.port, feed)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{args.address} port {args.port}: cannot be served ({reason}); another port: --port 0"
+                         ) from error
+
+
+class _Stop(Exception):
+    """SIGINT or SIGTERM: the usual end of this command."""
+
+
+def _stop(number, frame):
+    raise _Stop
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    if importlib.util.find_spec("rclpy") is None:
+        raise UsageError("a live map needs rclpy and ROS 2 messages; install requirements/ros.txt, or source a ROS 2 "
+                         "installation. A saved map: gp-mapping report")
+    if not 0 <= args.port <= 65535:
+        raise UsageError(f"--port {args.port}: expected 0 to 65535")
+    if args.domain_id is not None and not 0 <= args.domain_id <= 101:
+        raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
+    name = _node_name(args.namespace, args.node)
+    from gp_mapping.ros.clients.view_feed import LiveFeed  # not above: --help needs no rclpy
+
+    feed = LiveFeed(name, args.odometry_topic, args.domain_id)
+    previous = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    server = None
+    try:
+        server = _server(args, feed)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _greet(name, args.address, server.server_address[1])
+        while True:
+            feed.spin(1.0)
+    except _Stop:
+        return 0
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old)
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+        feed.close()
+
+
+def _greet(name: str, address: str, port: int) -> None:
+    if address not in LOOPBACK:
+        print(f"warning: everybody who reaches {address} port {port} can see the map and where the robot is; there is "
+              f"no password and no encryption. Safer: leave --address, and on the other machine\n"
+              f"  ssh -N -L {port}:127.0.0.1:{port} USER@ROBOT", file=sys.stderr)
+    shown = "127.0.0.1" if address in ("0.0.0.0", "::") else f"[{address}]" if ":" in address else address
+    print(f"http://{shown}:{port}/ shows {name}; Ctrl-C ends", flush=True)

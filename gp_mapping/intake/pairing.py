@@ -1,0 +1,297 @@
+"""Intake: messages in, Samples out. Everything goes by stamps, so that live and offline give the same samples."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gp_mapping.core.types import Samples
+from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.intake.messages import Reading, frame_of, has_header, stamp_ns
+from gp_mapping.intake.placing import Placed, Placer
+from gp_mapping.intake.poses.buffer import Bracket, PoseBuffer
+from gp_mapping.intake.poses.messages import read_pose
+from gp_mapping.intake.poses.tf_poses import Lookup, TfPoses
+from gp_mapping.intake.poses.tf_tree import TfTree
+from gp_mapping.intake.poses.track import PoseTrack
+from gp_mapping.intake.poses.transforms import Transform
+from gp_mapping.intake.sensors.adaptor import make_adaptor
+from gp_mapping.settings.intake import IntakeSettings
+
+__all__ = ["Intake"]
+
+_MAX_WARNINGS = 20  # different texts; a frame that changes with each message must not fill the memory
+_READY_FACTOR = 100  # samples that nobody takes, in units of queue_size
+_LARGE_VARIANCE = 1.0  # m²; a pose that is worse says little about where a field was measured
+_TF_MAP = "map"
+
+
+def _ns(seconds: float) -> int:
+    return round(1e9 * seconds)
+
+
+class _Waiting(NamedTuple):
+    epoch: int
+    reading: Reading
+    advance: int  # how far stamps had advanced in all when it came, ns
+
+
+class Intake:
+    """Pairs each measurement with the pose at its own stamp.
+
+    Each of the two streams counts its own jumps back in time (its epoch), and a measurement is paired with poses of
+    the same epoch only: how the two topics interleave on the way does not matter.
+    Use `for new_pass, samples in intake.batches()`: it says where a pass begins. `take` and `take_break` are the same
+    in two calls: take() never hands out samples across a break, nor past one until take_break() was asked.
+
+    lookup: a TF look-up to use in place of the intake's own tree (which `add_tf` fills) where the settings ask for TF.
+    """
+
+    def __init__(self, settings: IntakeSettings | None = None, lookup: Lookup | None = None):
+        self.settings = s = settings or IntakeSettings()
+        self.drops = DropCounter()
+        self.received = {s.sensor: 0, s.pose_source: 0}
+        self.samples = 0  # handed out
+        self._warnings: list[str] = []
+        self._frames = {"sensor_frame": s.sensor_frame.lstrip("/"), "odometry_frame": s.odometry_frame.lstrip("/")}
+        self._frame_known = {name: bool(frame) for name, frame in self._frames.items()}
+        self._max_wait, self._jump_back, self._pass_gap = map(_ns, (s.max_wait, s.jump_back, s.pass_gap))
+        self._adaptor = make_adaptor(s)
+        self._placer = Placer(s, self._adaptor)
+        self._waiting: deque[_Waiting] = deque()
+        self._ready: deque[Placed] = deque()
+        self._last_ready: tuple[int, int] | None = None  # epoch and stamp of the newest ready sample
+        self._force_break = self._at_break = False
+        self._field_epoch = 0
+        self._last_field: int | None = None
+        self._advance = 0
+        self._oriented: bool | None = None  # the poses have orientations; the first says so
+        self._base = s.base_frame.lstrip("/")
+        self._tf: TfPoses | None = None
+        if "tf" in (s.pose_source, s.mounting):
+            if s.pose_source == "tf":
+                self._frames["odometry_frame"] = self._frames["odometry_frame"] or _TF_MAP
+            else:
+                self.received["tf"] = 0
+            self._tree = TfTree(self._new_buffer, self._jump_back, self.drops) if lookup is None else None
+            self._tf = TfPoses(self._frames["odometry_frame"], self._base, self._tree, lookup)
+        self._poses = self._tf if s.pose_source == "tf" else PoseTrack(self._new_buffer, self._jump_back)
+
+    def _new_buffer(self) -> PoseBuffer:
+        s = self.settings
+        return PoseBuffer(s.pose_buffer_size, _ns(s.max_pose_gap), _ns(s.max_extrapolation))
+
+    @property
+    def frame(self) -> str:
+        """Frame of the samples; empty until the first pose has said it."""
+        return self._frames["odometry_frame"]
+
+    @property
+    def last_stamp(self) -> float | None:
+        """Stamp of the newest accepted measurement in seconds."""
+        return None if self._last_field is None else self._last_field / 1e9
+
+    @property
+    def waiting(self) -> int:
+        """Measurements whose pose is not known yet."""
+        return len(self._waiting)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should look at, in plain words: frames, TF that fails, poses that are very unsure."""
+        out = list(self._warnings)
+        if self._tf is not None:
+            out += self._tree.warnings if self._tree is not None else []
+            if self._tf.problem is not None and (self._tf.problem.reason is not None or not self.samples):
+                out.append(self._tf.problem.text)
+        return out
+
+    # ---- poses in ------------------------------------------------------------------------------------------------
+
+    def add_pose_message(self, msg) -> None:
+        """Take in a message of the type that pose_source names (Odometry, PoseStamped, PoseWithCovarianceStamped)."""
+        s = self.settings
+        self.received[s.pose_source] += 1
+        if not self._frame_fits("odometry_frame", frame_of(msg)):
+            return self.drops.count(DropReason.POSE_UNEXPECTED_FRAME)
+        self._base = str(getattr(msg, "child_frame_id", "")).lstrip("/") or self._base
+        pose = read_pose(msg, s.pose_source)
+        variance = pose.variance
+        if s.use_pose_covariance and math.isnan(variance):
+            self.drops.count(DropReason.POSE_BAD_COVARIANCE)
+        if s.use_pose_covariance and variance > _LARGE_VARIANCE:
+            self._warn(f"poses are unsure by {math.sqrt(_LARGE_VARIANCE):g} m and more, so measurements count little; "
+                       "if these covariances are placeholders, set use_pose_covariance to false")
+        self.add_pose(stamp_ns(msg), pose.position, pose.quaternion, 0.0 if math.isnan(variance) else variance)
+
+    add_odometry = add_pose_message
+
+    def add_pose(self, stamp: int, position, quaternion=None, variance: float = 0.0) -> None:
+        """Take in a pose of the base frame at a stamp in ns, wherever it comes from.
+
+        quaternion: x y z w; with orientation or without, as the first pose.  variance: of a coordinate, m².
+        """
+        if self._oriented is None:
+            self._oriented = quaternion is not None
+        if self._oriented and quaternion is None:
+            return self.drops.count(DropReason.POSE_ZERO_QUATERNION)
+        refused = self._poses.add(stamp, position, quaternion if self._oriented else None, variance)
+        if refused is not None:
+            return self.drops.count(refused)
+        self._follow(stamp)
+        self._resolve()
+
+    def add_tf(self, msg, static: bool = False) -> None:
+        """Take in a tf2_msgs/TFMessage (static: of /tf_static). ValueError where nothing asks for TF."""
+        if self._tf is None or self._tree is None:
+            raise ValueError("a TF message came, but neither pose_source nor mounting is 'tf', or a look-up was given")
+        self.received["tf"] += 1
+        for stamp in self._tree.add(msg, static):
+            if self._poses is self._tf:
+                self._follow(stamp)
+        self._resolve()
+
+    def poll(self) -> None:
+        """Look again for what waits: an injected look-up does not say when it has learned something."""
+        self._resolve()
+
+    def _follow(self, stamp: int) -> None:
+        """Measurements jumped and these poses are no way ahead of them: a single wrong stamp, not a loop."""
+        if self._poses.epoch < self._field_epoch and stamp <= self._last_field + self._jump_back:
+            self._poses.move_to(self._field_epoch)
+
+    # ---- measurements in -----------------------------------------------------------------------------------------
+
+    def add_measurement(self, msg, received_ns: int | None = None) -> None:
+        """Take in a message of the sensor.
+
+        received_ns: when it was received or recorded; stands in for the stamp of messages that have none (Float64).
+        """
+        self.received[self.settings.sensor] += 1
+        if has_header(msg):
+            stamp = stamp_ns(msg)
+            if not self._frame_fits("sensor_frame", frame_of(msg)):
+                return self.drops.count(DropReason.UNEXPECTED_FRAME)
+        elif received_ns is None:
+            raise ValueError(f"a {type(msg).__name__} has no header; pass received_ns, when it was received")
+        else:
+            stamp = int(received_ns)
+        reading = self._adaptor.read(msg, stamp)
+        if isinstance(reading, DropReason):
+            return self.drops.count(reading)
+        last = self._last_field
+        if last is not None and stamp < last - self._jump_back:
+            self._field_epoch += 1
+            if self._tf is self._poses and self._tree is None:
+                self._tf.restart(self._field_epoch)
+        elif last is not None and stamp <= last:
+            return self.drops.count(DropReason.REPEATED_STAMP if stamp == last else DropReason.OUT_OF_ORDER)
+        else:
+            newest = self._poses.newest
+            if self._field_epoch < self._poses.epoch and newest is not None and stamp <= newest + self._jump_back:
+                self._field_epoch = self._poses.epoch
+        self._advance += max(stamp - last, 0) if last is not None else 0
+        self._last_field = stamp
+        self._waiting.append(_Waiting(self._field_epoch, reading, self._advance))
+        self._resolve()
+        self._give_up()
+
+    add_field = add_measurement
+
+    # ---- samples out ---------------------------------------------------------------------------------------------
+
+    def take(self) -> Samples | None:
+        """All samples whose pose is known, in stamp order, up to the next break; None: nothing, or a break comes."""
+        if not self._ready:
+            return None
+        if self._ready[0].new_pass:
+            self._at_break = True
+            return None
+        batch = [self._ready.popleft()]
+        while self._ready and not self._ready[0].new_pass:
+            batch.append(self._ready.popleft())
+        self.samples += len(batch)
+        return self._placer.place(batch, bool(self._oriented) or self._poses is self._tf)
+
+    def take_break(self) -> bool:
+        """True once where the next samples begin a new pass: the session must break_pass() before it gets them."""
+        if not self._at_break:
+            return False
+        self._at_break = False
+        self._ready[0] = self._ready[0]._replace(new_pass=False)
+        return True
+
+    def batches(self, finish: bool = False) -> Iterator[tuple[bool, Samples]]:
+        """(begins a new pass, samples) until nothing is left to hand out now; finish: as `finish`, for the end."""
+        if finish:
+            self._resolve(last_chance=True)
+        while self._ready:
+            new_pass, self._at_break = self._ready[0].new_pass, False
+            self._ready[0] = self._ready[0]._replace(new_pass=False)
+            yield new_pass, self.take()
+
+    def finish(self) -> Samples | None:
+        """End of the stream: what can still be placed (call until None and no break); the rest is counted."""
+        self._resolve(last_chance=True)
+        return self.take()
+
+    def time_jump(self) -> None:
+        """Forget all that waits and all poses (the clock was set, a bag loops); the next sample begins a new pass."""
+        self.drops.count(DropReason.TIME_JUMP, len(self._waiting))
+        self._waiting.clear()
+        self._field_epoch = max(self._field_epoch, self._poses.epoch) + 1
+        self._poses.restart(self._field_epoch)
+        self._last_field = None
+        self._force_break = self._last_ready is not None
+
+    def _frame_fits(self, which: str, frame: str) -> bool:
+        """True for the frame that is expected, or for the first one where none is."""
+        if not self._frame_known[which]:
+            self._frames[which], self._frame_known[which] = frame, True
+        if frame == self._frames[which]:
+            return True
+        text = f"{which}: a message is in frame {frame!r}, expected {self._frames[which]!r}; such messages are dropped"
+        self._warn(text)
+        return False
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warnings and len(self._warnings) < _MAX_WARNINGS:
+            self._warnings.append(text)
+
+    def _resolve(self, last_chance: bool = False) -> None:
+        """Move measurements whose pose is known (or never will be) out of the queue, oldest first."""
+        while self._waiting:
+            epoch, reading, _ = self._waiting[0]
+            found, mounting = self._poses.find(epoch, reading.stamp, last_chance), None
+            if isinstance(found, Bracket) and self.settings.mounting == "tf":
+                frame = self._frames["sensor_frame"]
+                mounting = self._tf.transform(self._base, frame, reading.stamp, last_chance=last_chance)
+                found = found if isinstance(mounting, Transform) else mounting
+            if found is None:
+                return
+            self._waiting.popleft()
+            if isinstance(found, DropReason):
+                self.drops.count(found)
+            else:
+                self._append_ready(epoch, reading, found, mounting)
+
+    def _append_ready(self, epoch: int, reading: Reading, bracket: Bracket, mounting: Transform | None) -> None:
+        if len(self._ready) >= _READY_FACTOR * self.settings.queue_size:
+            return self.drops.count(DropReason.QUEUE_FULL)
+        last = self._last_ready
+        new_pass = self._force_break or (last is not None and (epoch != last[0] or
+                                                               reading.stamp - last[1] > self._pass_gap))
+        self._force_break, self._last_ready = False, (epoch, reading.stamp)
+        self._ready.append(Placed(reading, bracket, mounting, new_pass))
+
+    def _give_up(self) -> None:
+        """Drop what has waited while stamps advanced by more than max_wait, and what does not fit into the queue."""
+        while self._waiting and self._advance - self._waiting[0].advance > self._max_wait:
+            self._waiting.popleft()
+            missing = self._tf is not None and self._tf.problem is not None
+            self.drops.count(DropReason.NO_TRANSFORM if missing else DropReason.NO_POSE)
+        while len(self._waiting) > self.settings.queue_size:
+            self._waiting.popleft()
+            self.drops.count(DropReason.QUEUE_FULL)

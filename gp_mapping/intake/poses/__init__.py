@@ -1,0 +1,1 @@
+"""Poses in order: read, kept, found, interpolated; the tree of transforms."""

@@ -1,0 +1,70 @@
+"""Poses and mountings by TF look-up: from our own tree, or from whatever the caller injects (tf2, in a node)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gp_mapping.intake.drops import DropReason
+from gp_mapping.intake.poses.buffer import Bracket, Pose
+from gp_mapping.intake.poses.tf_tree import Missing, TfTree
+from gp_mapping.intake.poses.transforms import Transform
+
+__all__ = ["Lookup", "TfPoses"]
+
+Lookup = Callable[[str, str, int], Transform | Missing]
+"""lookup(target, source, stamp in ns) -> T_target_source, which takes coordinates in `source` to those in `target`."""
+
+
+class TfPoses:
+    """The pose of frame `base` in frame `map_frame` at a stamp, with the interface of a PoseTrack.
+
+    tree: where transforms come from, unless `lookup` is given; then time jumps are the caller's business: it clears its
+    buffer, and calls Intake.time_jump.
+    """
+
+    def __init__(self, map_frame: str, base: str, tree: TfTree | None = None, lookup: Lookup | None = None):
+        self.map_frame, self.base, self._tree, self._lookup = map_frame, base, tree, lookup
+        self._epoch = 0
+        self.problem: Missing | None = None  # of the last look-up; None when it succeeded
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch if self._tree is None else self._tree.epoch
+
+    @property
+    def newest(self) -> int | None:
+        return None if self._tree is None else self._tree.newest
+
+    def move_to(self, epoch: int) -> None:
+        """As PoseTrack.move_to."""
+        self._epoch = epoch
+        if self._tree is not None:
+            self._tree.move_to(epoch)
+
+    def restart(self, epoch: int) -> None:
+        """As PoseTrack.restart."""
+        self._epoch = epoch
+        if self._tree is not None:
+            self._tree.restart(epoch)
+
+    def find(self, epoch: int, stamp: int, last_chance: bool) -> Bracket | DropReason | None:
+        """The pose at a stamp, as a bracket of one; None: not known yet."""
+        found = self.transform(self.map_frame, self.base, stamp, epoch, last_chance)
+        if isinstance(found, Transform):
+            pose = Pose(stamp, found.translation, found.rotation)
+            return Bracket(pose, pose)
+        return found
+
+    def transform(self, target: str, source: str, stamp: int, epoch: int | None = None,
+                  last_chance: bool = False) -> Transform | DropReason | None:
+        """T_target_source at a stamp; None: not known yet."""
+        if self._tree is not None:
+            found = self._tree.lookup(target, source, stamp, epoch, last_chance)
+        else:
+            found = self._lookup(target, source, stamp)
+        if isinstance(found, Missing):
+            self.problem = found
+            over = last_chance or (epoch is not None and epoch < self.epoch)
+            return found.reason or (DropReason.NO_TRANSFORM if over else None)
+        self.problem = None
+        return found

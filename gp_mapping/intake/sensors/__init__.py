@@ -1,0 +1,1 @@
+"""One adaptor for each kind of sensor message."""

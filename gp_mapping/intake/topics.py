@@ -1,0 +1,44 @@
+"""What an intake with given settings listens to: topics and message types, for a node and for bags alike."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gp_mapping.intake.poses.messages import POSE_MESSAGES, TF_MESSAGE
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.sensors import SENSOR_TYPES
+
+__all__ = ["Input", "feed", "inputs_of"]
+
+
+class Input(NamedTuple):
+    """One input: its role, its usual topic, the ROS types that it may have.
+
+    role: measurement, pose, tf, tf_static.  topic: relative, but for TF, whose topics are always the same.
+    """
+
+    role: str
+    topic: str
+    messages: tuple[str, ...]
+
+
+def inputs_of(settings: IntakeSettings) -> tuple[Input, ...]:
+    """The measurement first, then the poses, then TF where it is asked for."""
+    sensor = settings.sensor
+    out = [Input("measurement", sensor, SENSOR_TYPES[sensor].messages)]
+    if settings.pose_source != "tf":
+        topic = "odometry" if settings.pose_source == "odometry" else "pose"
+        out.append(Input("pose", topic, (POSE_MESSAGES[settings.pose_source],)))
+    if "tf" in (settings.pose_source, settings.mounting):
+        out += [Input("tf", "/tf", (TF_MESSAGE,)), Input("tf_static", "/tf_static", (TF_MESSAGE,))]
+    return tuple(out)
+
+
+def feed(intake, role: str, message, received_ns: int) -> None:
+    """Hand a message to an intake by the role of its input."""
+    if role == "measurement":
+        intake.add_measurement(message, received_ns)
+    elif role == "pose":
+        intake.add_pose_message(message)
+    else:
+        intake.add_tf(message, static=role == "tf_static")

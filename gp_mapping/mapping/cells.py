@@ -1,0 +1,126 @@
+"""Averaging of raw samples along a pass into cells.
+
+Fifty samples a second from a slow robot are not fifty independent facts: what differs between two
+passes of one place is not white. So the samples of a pass are averaged into cells, and a cell's
+noise is s_p² + white/n.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.types import Samples
+
+__all__ = ["CellAverager"]
+
+_CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one goes
+_GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
+
+
+class CellAverager:
+    """Averages raw samples of a pass into cells of at most `length` metres across and `duration` seconds.
+
+    A robot that stands still (moves less than a tenth of `length`) fills one cell for up to ten durations: its samples
+    are not new evidence of the place. The white variance of one raw sample is what the sensor states, else half the
+    mean square of successive differences inside cells, remembered over about 1000 of them. With `robust`, samples far
+    from their cell's median are left out and counted in `gross`.
+    """
+
+    def __init__(self, length: float, duration: float, robust: bool = True):
+        self.length, self.duration, self.robust = length, duration, robust
+        self.open: dict | None = None
+        self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
+
+    @property
+    def white_variance(self) -> float:
+        """Variance of one raw sample about the field, white part, squared SI; 0 while too little is known."""
+        return 0.5 * self.white_sum / self.white_count if self.white_count >= 10 else 0.0
+
+    def add(self, x: list[float], y: list[float], stamp: float, sensor: float | None = None,
+            heading: list[float] | None = None, position: float | None = None) -> Samples | None:
+        """One raw sample: position (D), values (C), seconds, known variance, heading (2), position variance (m²).
+
+        Returns the cell that it closes, or None.
+        """
+        cell, closed = self.open, None
+        row = {"x": list(x), "y": list(y), "t": stamp, "sensor": sensor, "heading": heading, "position": position}
+        if cell is not None:
+            moved, age = math.dist(x, cell["rows"][0]["x"]), stamp - cell["rows"][0]["t"]
+            standing = max(moved, cell["reach"]) < 0.1 * self.length
+            # the millionth keeps rounding, which depends on where the map's origin lies, from deciding
+            over = moved > self.length * (1 + 1e-6) or age > self.duration * (10.0 if standing else 1.0) * (1 + 1e-6)
+            if over or age < 0:
+                closed, cell = self._close(), None
+        if cell is None:
+            self.open = {"rows": [row], "count": 1, "stride": 1, "reach": 0.0}
+            return closed
+        cell["reach"], cell["count"] = max(moved, cell["reach"]), cell["count"] + 1
+        if cell["count"] % cell["stride"] == 0:
+            cell["rows"].append(row)
+            if len(cell["rows"]) > _CELL_ROWS:
+                cell["rows"], cell["stride"] = cell["rows"][::2], 2 * cell["stride"]
+        return closed
+
+    def _close(self) -> Samples:
+        cell, self.open = self.open, None
+        rows = cell["rows"]
+        y = torch.tensor([r["y"] for r in rows], dtype=torch.float64)
+        good = self._good(y) if self.robust else torch.ones(len(y), dtype=torch.bool)
+        self.gross += int((~good).sum()) * cell["stride"]
+        kept = [r for r, g in zip(rows, good.tolist()) if g]
+        y, n = y[good], max(1, round(cell["count"] * len(kept) / len(rows)))
+        for step in (y[1:] - y[:-1]).square().mean(1).tolist():
+            self.white_sum, self.white_count = 0.999 * self.white_sum + step, 0.999 * self.white_count + 1.0
+        first, elapsed = rows[0], rows[-1]["t"] - rows[0]["t"]
+
+        def mean(name: str) -> Tensor:
+            return torch.tensor([r[name] for r in kept], dtype=torch.float64).mean(0, keepdim=True)
+
+        def known(name: str) -> bool:
+            return all(r[name] is not None for r in kept)
+
+        sensor = float(mean("sensor")) if known("sensor") else self.white_variance
+        # from the cell's first to its last sample: a velocity that pose noise hardly touches
+        velocity = [(b - a) / elapsed if elapsed > 0 else 0.0 for a, b in zip(first["x"], rows[-1]["x"])]
+        origin = torch.tensor([first["x"]], dtype=torch.float64)
+        offset = torch.tensor([r["x"] for r in kept], dtype=torch.float64) - origin  # coordinates may be 1e6 m
+        age = torch.tensor([r["t"] - first["t"] for r in kept], dtype=torch.float64).mean(0, keepdim=True)
+        return Samples(x=origin + offset.mean(0, keepdim=True), y=y.mean(0, keepdim=True), stamp=first["t"] + age,
+                       count=torch.tensor([float(n)], dtype=torch.float64),
+                       sensor_variance=torch.tensor([sensor], dtype=torch.float64),
+                       velocity=torch.tensor([velocity], dtype=torch.float64),
+                       heading=mean("heading") if known("heading") else None,
+                       position_variance=mean("position") if known("position") else None)
+
+    def _good(self, y: Tensor) -> Tensor:
+        """Which samples are within _GROSS robust standard deviations of two medians, in every channel. (n,)
+
+        Of the cell, whose spread holds the field's own change along it: several large errors together are seen.  And of
+        five neighbours, with the sensor's white spread: an error smaller than the field's change is seen, too.
+        """
+        if len(y) < 5:
+            return torch.ones(len(y), dtype=torch.bool)
+        least = max(self.white_variance**0.5, 1e-12 * float(y.abs().max()))
+        away = (y - y.median(0).values).abs()
+        good = away <= _GROSS * (1.4826 * away.median(0).values).clamp_min(least)
+        if self.white_variance > 0:
+            padded = torch.cat([y[1:3].flip(0), y, y[-3:-1].flip(0)])
+            good &= (y - padded.unfold(0, 5, 1).median(2).values).abs() <= _GROSS * least
+        return good.all(1)
+
+    def flush(self) -> Samples | None:
+        """Close the open cell: the end of a pass."""
+        return None if self.open is None else self._close()
+
+    def state_dict(self) -> dict:
+        opened = None if self.open is None else self.open | {"rows": [dict(r) for r in self.open["rows"]]}
+        return {"open": opened, "white_sum": self.white_sum, "white_count": self.white_count, "gross": self.gross}
+
+    def load_state_dict(self, state: dict) -> None:
+        opened = state["open"]
+        self.open = None if opened is None else dict(opened) | {"rows": [dict(r) for r in opened["rows"]]}
+        self.white_sum, self.white_count = float(state["white_sum"]), float(state["white_count"])
+        self.gross = int(state["gross"])

@@ -1,0 +1,1 @@
+"""The path that was driven, and the attitude along it."""

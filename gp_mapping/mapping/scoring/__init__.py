@@ -1,0 +1,1 @@
+"""What one-step-ahead prediction says of noise, changes and scale."""

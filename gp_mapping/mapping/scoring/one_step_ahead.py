@@ -1,0 +1,182 @@
+"""One-step-ahead scores: what a map of a while ago said of the samples that came now.
+
+From them come the noise that is reported with predictions (measured.md, "Honest intervals", 6), the weight of a gross
+error, and the news that the field has changed. All of it happens at times that the samples fix, never when somebody
+asks: the same samples give the same numbers, live or offline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gp_mapping.core.field_map import VECTOR, FieldMap, Snapshot
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.motion.attitude import AttitudeLag
+from gp_mapping.mapping.scoring.change import Change, ChangeDetector, student_weight
+from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.mapping.scoring.predictive_noise import PredictiveNoise
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["OneStepAhead"]
+
+_PERIOD = 0.1  # s between scored samples
+_SNAPSHOTS = 4  # posteriors kept, score_distance / 2 apart
+_REFIT = 20  # new scores after which the noise is fitted again
+_SETTLED = 60  # learning steps before surprises count
+_LARGEST = 9.0  # squared standardised error that the local scale counts: one surprise does not widen a whole corner
+_CHANGES = 100  # newest changes kept for reports
+
+
+class OneStepAhead:
+    """Picks raw samples, scores them against an older posterior, fits the noise, watches for changes."""
+
+    def __init__(self, settings: MapSettings):
+        self.settings = settings
+        self.noise = PredictiveNoise(settings.score_window)
+        self.detector = ChangeDetector(5 * settings.cell_length)
+        self.local = LocalScale(settings.lengthscale_prior / 2)
+        self.lag = AttitudeLag()
+        self.changes: deque[Change] = deque(maxlen=_CHANGES)
+        self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
+        self._picked: list[tuple] = []
+        self._last: tuple[float, float] | None = None  # stamp, path length of the last pick
+        self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
+
+    def break_pass(self) -> None:
+        """The next sample is not one step ahead of the last."""
+        self._last = None
+
+    def pick(self, x: list[float], y: list[float], stamp: float, length: float, heading=None,
+             rate: float = 0.0) -> None:
+        """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
+        last, step = self._last, self.settings.cell_length / 10
+        if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
+            self._last = (stamp, length)
+            self._picked.append((list(x), list(y), length, heading, rate))
+
+    def keep(self, length: float, field: FieldMap, place: Tensor) -> None:
+        """Keep what the map says around place (1, 2) for later scores when the path has grown by half a score_distance.
+        """
+        distance = self.settings.score_distance
+        if not self._snapshots or length - self._snapshots[-1][0] >= distance / 2:
+            # what it will be asked for lies at most 1.5 distances and a cell further along the path
+            self._snapshots.append((length, field.snapshot(place, 1.6 * distance + 2 * self.settings.cell_length)))
+
+    def _older(self, length: float) -> Snapshot | None:
+        old = [p for at, p in self._snapshots if length - at >= self.settings.score_distance]
+        return old[-1] if old else None
+
+    def variance(self, field: FieldMap) -> float:
+        """Variance of one new measurement about the latent field, squared SI: from scores, else the model's.
+
+        Mean over the components.
+        """
+        each = self.component_variances(field)
+        return float(each[0]) if len(each) == 1 else float(each.mean())
+
+    def component_variances(self, field: FieldMap) -> Tensor:
+        """Of each component: (C,)."""
+        if self.fitted is None or not self.settings.predictive_noise:
+            return field.noise_variance().cpu()
+        return torch.tensor(self.fitted, dtype=torch.float64)
+
+    def score(self, velocity: Tensor, field: FieldMap) -> None:
+        """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older."""
+        groups: dict[int, tuple] = {}
+        for x, y, length, heading, rate in self._picked:
+            posterior = self._older(length)
+            if posterior is not None:
+                groups.setdefault(id(posterior), (posterior, []))[1].append((x, y, heading, rate))
+        self._picked = []
+        if not groups:
+            return
+        current = self.component_variances(field)
+        for posterior, rows in groups.values():
+            places, values, headings, rates = zip(*rows)
+            x, y = (torch.tensor(part, dtype=torch.float64) for part in (places, values))
+            known = all(h is not None for h in headings)
+            prediction = posterior.predict(x, velocity.expand(len(x), 2),
+                                           torch.tensor(headings, dtype=torch.float64) if known else None)
+            # five standard deviations and beyond is a change or a gross error: it counts as five, and no more
+            total = prediction.variance.cpu() + current
+            limit = 5.0 * total.sqrt()
+            residual = y - prediction.mean.cpu()
+            residual = torch.minimum(torch.maximum(residual, -limit), limit)
+            self.noise.add(residual, prediction.variance)
+            if VECTOR in field.capabilities:
+                self.lag.add(np.array(rates), *(t.cpu().numpy() / self.settings.field_scale
+                                                for t in (residual, prediction.mean)),
+                             total.numpy() / self.settings.field_scale**2)
+            if self.settled(field):
+                self.local.add(x, (residual.square() / total).clamp_max(_LARGEST).mean(1))
+            self._fresh += len(x)
+        if self._fresh >= _REFIT or self.fitted is None:
+            self.fitted, self._fresh = self.noise.variances(field.noise_variance().tolist()), 0
+
+    def settled(self, field: FieldMap) -> bool:
+        """Whether hyper-parameters are past their first steps, so that surprises mean something."""
+        return field.started and (field.learning_steps is None or field.learning_steps >= _SETTLED)
+
+    def watch(self, batch: Samples, length: float, field: FieldMap, recent: int) -> None:
+        """Look for a change of the field; where there is one, forget what was known but for the `recent` samples."""
+        old = self._older(length)
+        if not self.settings.follow_changes or old is None or not self.settled(field):
+            return
+        p, noise = old.predict(batch.x, batch.velocity, batch.heading), self.variance(field)
+        # one score for all of a batch: raw samples of one moment are not independent witnesses
+        residual, latent = float((batch.y - p.mean.cpu()).mean()), float(p.variance.mean())
+        if latent > noise:
+            return  # hardly known before: an error there says that the map guessed, not that the field changed
+        place = batch.x.mean(0, keepdim=True)
+        stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
+        change = self.detector.add(place[0].tolist(), residual, latent + noise, stamp)
+        if change is not None:
+            self.changes.append(change)
+            self.change_count += 1
+            radius = field.hyperparameters()["lengthscale"]
+            field.forget_near(place, radius, recent)
+            self.local.forget_near(place[0].tolist(), radius)
+
+    def weaken(self, batch: Samples, field: FieldMap) -> Samples:
+        """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
+        if not self.settings.robust or not self.settings.cells or not self.settled(field):
+            return batch
+        p = field.predict_now(batch.x, batch.velocity, batch.heading)
+        own = field.hyperparameters()["noise_stddev"] ** 2
+        noise = own + float(batch.sensor_variance[0] / batch.count[0])
+        square = float((batch.y - p.mean.cpu()).square().mean()) / (float(p.variance.mean()) + noise)
+        weight = student_weight(square)
+        if weight >= 1.0:
+            return batch
+        self.weakened += 1
+        return replace(batch, sensor_variance=batch.count * (noise / weight - own))
+
+    def state_dict(self) -> dict:
+        return {"noise": self.noise.state_dict(), "detector": self.detector.state_dict(),
+                "local": self.local.state_dict(),
+                "changes": [asdict(c) for c in self.changes], "change_count": self.change_count,
+                "weakened": self.weakened, "fitted": self.fitted, "fresh": self._fresh,
+                "picked": [{"x": x, "y": y, "length": n, "heading": h, "rate": w}
+                           for x, y, n, h, w in self._picked], "lag": self.lag.state_dict(),
+                "last": None if self._last is None else list(self._last),
+                # where a model's snapshots are not kept, scores pause for score_distance after a resume
+                "snapshots": [{"at": at, "posterior": told} for at, p in self._snapshots
+                              if (told := p.state_dict()) is not None]}
+
+    def load_state_dict(self, state: dict, field: FieldMap) -> None:
+        """Continue where state_dict was taken. field: the map, whose snapshots are among it."""
+        self.noise.load_state_dict(state["noise"])
+        self.detector.load_state_dict(state["detector"])
+        self.local.load_state_dict(state["local"])
+        self.changes.extend(Change(**c) for c in state["changes"])
+        self.change_count, self.weakened = int(state["change_count"]), int(state["weakened"])
+        self.fitted, self._fresh = state["fitted"], int(state["fresh"])
+        self.lag.load_state_dict(state["lag"])
+        self._picked = [tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]]
+        self._last = None if state["last"] is None else tuple(state["last"])
+        self._snapshots.extend((s["at"], field.load_snapshot(s["posterior"])) for s in state["snapshots"])

@@ -1,0 +1,1 @@
+"""Bags in and out, other formats, and replay."""

@@ -1,0 +1,74 @@
+"""Bags -> Intake -> whoever wants the samples: the loop that `map` runs for training and for testing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tqdm import tqdm
+
+from gp_mapping.core.types import Samples
+from gp_mapping.intake import Intake, inputs_of
+from gp_mapping.intake.topics import Input, feed
+from gp_mapping.recording.bag import BagError, bag_topics, choose_topic, read_messages
+from gp_mapping.settings.intake import IntakeSettings
+
+__all__ = ["BagPlan", "plan_bags", "samples_of"]
+
+_BATCH = 1000  # messages between two looks at what is ready; the samples do not depend on it
+
+
+class BagPlan(NamedTuple):
+    """One bag, what each of its topics is to the intake, and how many messages they have in all."""
+
+    path: Path
+    roles: dict[str, str]
+    count: int
+
+
+def plan_bags(bags, settings: IntakeSettings, names: dict[str, str | None]) -> list[BagPlan]:
+    """What to read of each bag. names: role (measurement, pose) -> topic, None: the only one of its type.
+
+    Raises BagError where a bag cannot be read, or has no such topic, or several.
+    """
+    if isinstance(bags, str | Path):
+        bags = [bags]
+    plans = []
+    for bag in bags:
+        there = bag_topics(bag)
+        roles = {topic: one.role for one in inputs_of(settings)
+                 if (topic := _topic(bag, there, one, names.get(one.role), settings)) is not None}
+        plans.append(BagPlan(Path(bag), roles, sum(there[topic][1] for topic in roles)))
+    return plans
+
+
+def _topic(bag, there, one: Input, name: str | None, settings: IntakeSettings) -> str | None:
+    """The topic of one input; None for a /tf_static that is not there."""
+    if one.role not in ("tf", "tf_static"):
+        return choose_topic(bag, there, one.messages, name, any_kind=settings.sensor == "scalar")
+    found = [t for t, (kind, n) in there.items() if kind in one.messages and n and t.endswith(one.topic)]
+    if len(found) > 1:
+        found = [t for t in found if t == one.topic] or found
+        if len(found) > 1:
+            raise BagError(f"{bag}: several topics that end in {one.topic}: {', '.join(found)}; expected one of them")
+    # a robot's mounting may be in /tf_static only, and a bag without /tf_static may hold all its links in /tf
+    if not found and one.role == "tf" and settings.pose_source == "tf":
+        return choose_topic(bag, there, one.messages, one.topic)
+    return found[0] if found else None
+
+
+def samples_of(plans: list[BagPlan], intake: Intake, label: str) -> Iterator[tuple[bool, Samples]]:
+    """(begins a new pass, samples) of bags in the order given, with a progress bar on stderr."""
+    total, n = sum(plan.count for plan in plans), 0
+    with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3) as bar:
+        for plan in plans:
+            for topic, recorded, message in read_messages(plan.path, list(plan.roles)):
+                feed(intake, plan.roles[topic], message, recorded)
+                n += 1
+                if n % _BATCH == 0:
+                    yield from intake.batches()
+                    bar.update(_BATCH)
+        yield from intake.batches(finish=True)
+        bar.update(total - bar.n)

@@ -1,0 +1,1 @@
+"""Listeners to a running node, for the command line."""

@@ -1,0 +1,183 @@
+"""What `gp-mapping view` shows, as it arrives over DDS: map, path, suggestions, robot, diagnostics of one mapper."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import PoseArray
+from nav_msgs.msg import Odometry
+from rcl_interfaces.srv import GetParameters
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import PointCloud2
+from visualization_msgs.msg import MarkerArray
+
+from gp_mapping.ros.clients.map_watcher import cloud_columns
+from gp_mapping.ros.wire.outbound import nice_limits
+from gp_mapping.ros.wire.qos import LATCHED, sensor_data
+
+__all__ = ["LiveFeed", "LiveMap"]
+
+_IDLE = 15.0  # s without a reader, after which the mapper need not draw for us
+_SILENT = 5.0  # s without diagnostics, after which the mapper counts as gone
+
+
+@dataclass(frozen=True)
+class LiveMap:
+    """A field cloud: x, y (m), mean, stddev (SI) of the known cells; limits as the mapper rounds them for RViz."""
+
+    number: int
+    frame: str
+    columns: dict[str, np.ndarray]
+    limits: tuple[float, float, float, float]
+
+
+class LiveFeed:
+    """Subscribes while somebody looks. `spin` belongs to one thread; the rest may be called from any other.
+
+    node: fully qualified name of the mapper.  domain: ROS_DOMAIN_ID, None for the environment's.
+    """
+
+    def __init__(self, node: str = "/mapping", odometry: str = "odometry", domain: int | None = None):
+        self.name = node
+        self._context = Context()
+        rclpy.init(args=[], context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO)
+        self._node = Node("gp_mapping_view", namespace=node.rpartition("/")[0] or "/", context=self._context)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self._node)
+        self._odometry, self._subscriptions = odometry, []
+        self._asked = self._heard = self._looked = float("-inf")
+        self._cloud: tuple[int, float, PointCloud2] | None = None  # number, when it came
+        self._map: LiveMap | None = None
+        self._robot: tuple[float, float, float, float] | None = None  # x, y, heading, when
+        self._points: dict[str, list] = {}
+        self._overlays, self._suggestions, self._statuses, self._elsewhere = 0, [], {}, []
+        self._unit, self._question = None, (None, float("-inf"))
+        self._node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+        self._parameters = self._node.create_client(GetParameters, f"{node}/get_parameters")
+
+    def close(self) -> None:
+        """Leave the ROS graph."""
+        self._executor.shutdown()
+        self._node.destroy_node()
+        rclpy.try_shutdown(context=self._context)
+
+    def touch(self) -> None:
+        """Somebody looks: subscribe, and stay subscribed for a while."""
+        self._asked = time.monotonic()
+
+    def spin(self, seconds: float) -> None:
+        """Serve what arrives for so long."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._attend()
+            self._executor.spin_once(timeout_sec=min(left, 0.1))
+
+    def _attend(self) -> None:
+        """Subscriptions as somebody looks or not; the unit, once; other mappers while this one is silent."""
+        now = time.monotonic()
+        looked_at = now - self._asked < _IDLE
+        if looked_at and not self._subscriptions:
+            make, name = self._node.create_subscription, self.name
+            self._subscriptions = [make(PointCloud2, f"{name}/field", self._on_cloud, LATCHED),
+                                   make(MarkerArray, f"{name}/markers", self._on_markers, LATCHED),
+                                   make(PoseArray, f"{name}/suggestions", self._on_suggestions, LATCHED)]
+            if self._odometry:
+                self._subscriptions.append(make(Odometry, self._odometry, self._on_odometry, sensor_data(1)))
+        elif not looked_at and self._subscriptions:
+            for subscription in self._subscriptions:
+                self._node.destroy_subscription(subscription)
+            self._subscriptions = []
+        if self._unit is None:
+            self._ask_unit(now)
+        if now - self._looked > 2.0:
+            self._looked = now
+            self._elsewhere = [] if now - self._heard < _SILENT else self._mappers()
+
+    def _mappers(self) -> list[str]:
+        """Nodes other than ours that publish a field: the likely ones to have been meant."""
+        topics = self._node.get_topic_names_and_types()
+        return sorted(name.removesuffix("/field") for name, kinds in topics if name.endswith("/field")
+                      and "sensor_msgs/msg/PointCloud2" in kinds and name != f"{self.name}/field")
+
+    def _ask_unit(self, now: float) -> None:
+        future, asked = self._question
+        if future is not None and future.done() and future.result() is not None:
+            values = future.result().values
+            if len(values) == 2 and values[0].string_value and values[1].double_value > 0:
+                self._unit = (values[0].string_value, values[1].double_value)
+            self._question = (None, now)
+        elif (future is None or now - asked > 5.0) and now - asked > 1.0 and self._parameters.service_is_ready():
+            request = GetParameters.Request(names=["field_unit", "field_scale"])
+            self._question = (self._parameters.call_async(request), now)
+
+    # ---- what arrives --------------------------------------------------------------------------------------------
+
+    def _on_cloud(self, message: PointCloud2) -> None:
+        self._cloud = ((self._cloud[0] if self._cloud else 0) + 1, time.monotonic(), message)
+
+    def _on_markers(self, message: MarkerArray) -> None:
+        kept = {m.ns: [(p.x, p.y) for p in m.points] for m in message.markers if m.ns in ("path", "inducing")}
+        ends = kept.get("path", [])  # of its pieces: where one begins at the last one's end, that point is there twice
+        kept["path"] = [p for i, p in enumerate(ends) if i % 2 or not i or p != ends[i - 1]]
+        self._points, self._overlays = kept, self._overlays + 1
+
+    def _on_suggestions(self, message: PoseArray) -> None:
+        self._suggestions = [(p.position.x, p.position.y) for p in message.poses]
+
+    def _on_odometry(self, message: Odometry) -> None:
+        p, q = message.pose.pose.position, message.pose.pose.orientation
+        heading = math.atan2(2 * (q.w * q.z + q.x * q.y), 1 - 2 * (q.y * q.y + q.z * q.z))
+        self._robot = (p.x, p.y, heading, time.monotonic())
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            node, _, area = status.name.rpartition(": ")
+            if "/" + node.lstrip("/") == self.name:
+                level = status.level[0] if isinstance(status.level, bytes) else int(status.level)
+                self._statuses[area] = {"area": area, "level": level, "message": status.message,
+                                        "values": {v.key: v.value for v in status.values}}
+                self._heard = time.monotonic()
+
+    # ---- for the page --------------------------------------------------------------------------------------------
+
+    def map(self) -> LiveMap | None:
+        """The newest map; None before the first."""
+        cloud, made = self._cloud, self._map
+        if cloud is None or (made is not None and made.number == cloud[0]):
+            return made
+        columns = {name: column for name, column in cloud_columns(cloud[2]).items()
+                   if name in ("x", "y", "mean", "stddev")}
+        finite = np.isfinite(np.array(list(columns.values()))).all(0)
+        columns = {name: column[finite] for name, column in columns.items()}
+        limits = (0.0, 1.0, 0.0, 1.0)
+        if len(columns["x"]):
+            mean, stddev = columns["mean"], columns["stddev"]
+            limits = (*nice_limits(mean.min(), mean.max()), *nice_limits(0.0, stddev.max()))
+        self._map = LiveMap(cloud[0], cloud[2].header.frame_id, columns, tuple(map(float, limits)))
+        return self._map
+
+    def overlay(self) -> dict:
+        """Path and inducing inputs, (x, y) in metres."""
+        number, points = self._overlays, self._points
+        return {"number": number, **{name: points.get(name, []) for name in ("path", "inducing")}}
+
+    def status(self) -> dict:
+        """All that is small, in plain numbers; ages in seconds, None for what has not come."""
+        now, cloud, robot = time.monotonic(), self._cloud, self._robot
+        unit, scale = self._unit or ("", 1.0)
+        finite = robot is not None and all(map(math.isfinite, robot))
+        newest = {"number": cloud[0], "age": now - cloud[1], "frame": cloud[2].header.frame_id} if cloud else None
+        return {"node": self.name, "unit": unit, "scale": scale,
+                "heard": now - self._heard if self._statuses else None, "silent": now - self._heard > _SILENT,
+                "elsewhere": self._elsewhere, "map": newest, "overlay": self._overlays,
+                "suggestions": self._suggestions,
+                "robot": dict(zip(("x", "y", "heading", "age"), (*robot[:3], now - robot[3]))) if finite else None,
+                "diagnostics": list(self._statuses.values())}

@@ -1,0 +1,1 @@
+"""The parts of mapping_node: parameters, inputs, outputs, services, questions."""

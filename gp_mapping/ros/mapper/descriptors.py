@@ -1,0 +1,60 @@
+"""One field of a settings class as a ROS parameter. Light: simulator and player start without torch."""
+
+from __future__ import annotations
+
+import sys
+
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+
+from gp_mapping.errors import UserError
+from gp_mapping.settings.fields import check_settings
+from gp_mapping.settings.node import LIVE_PARAMETERS
+
+__all__ = ["ParameterError", "describe", "describe_openly", "wrong_value"]
+
+
+class ParameterError(UserError):
+    """One or more parameters are wrong; the text has a line for each."""
+
+
+def _meaning(f) -> str:
+    unit = f" [{f.metadata['unit']}]" if f.metadata.get("unit") else ""
+    return f"{f.metadata.get('doc', '')}{unit}"
+
+
+def describe_openly(f) -> ParameterDescriptor:
+    """The descriptor of a parameter that takes any value, since it is checked when the node is configured."""
+    return ParameterDescriptor(name=f.name, description=_meaning(f), dynamic_typing=True,
+                               additional_constraints="checked when the node is configured")
+
+
+def describe(f, managed: bool = False) -> ParameterDescriptor:
+    """The descriptor of one dataclass field: meaning, unit, range, choices, and whether it can be set live.
+
+    managed: of a lifecycle node; what is not live may be set there after clean-up, so it is not read-only for ever.
+    """
+    meta, live = f.metadata, f.name in LIVE_PARAMETERS
+    out = ParameterDescriptor(name=f.name, description=_meaning(f), read_only=not live and not managed)
+    constraints = ["one of: " + ", ".join(map(str, meta["choices"]))] if meta.get("choices") else []
+    constraints += ["read when the node is configured: clean up before setting it"] if managed and not live else []
+    out.additional_constraints = "; ".join(constraints)
+    low, high = meta.get("low"), meta.get("high")
+    if type(f.default) is float and (low is not None or high is not None):
+        out.floating_point_range = [FloatingPointRange(
+            from_value=float(-sys.float_info.max if low is None else low),
+            to_value=float(sys.float_info.max if high is None else high), step=0.0)]
+    elif type(f.default) is int and (low is not None or high is not None):
+        out.integer_range = [IntegerRange(from_value=int(-2**63 if low is None else low),
+                                          to_value=int(2**63 - 1 if high is None else high), step=1)]
+    return out
+
+
+def wrong_value(kind: type, name: str, value) -> str:
+    """What is wrong with the type, range or choice of one value, whatever the others are; '' where nothing is."""
+    probe = kind()
+    object.__setattr__(probe, name, value)
+    try:
+        check_settings(probe)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,207 @@
+"""What the node listens to: subscriptions for the inputs of an intake, and what is wrong with those who publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+
+from gp_mapping.intake import Input, inputs_of
+from gp_mapping.intake.messages import has_header, stamp_ns
+from gp_mapping.ros.mapper.descriptors import ParameterError
+from gp_mapping.ros.wire.messages import message_class
+from gp_mapping.ros.wire.qos import sensor_data
+from gp_mapping.runtime.health import InputWatch
+from gp_mapping.settings.intake import IntakeSettings
+
+__all__ = ["InputPort", "Inputs"]
+
+TF_DEPTH = 100  # as tf2_ros listens
+BATCH = 64  # messages of one topic taken in one callback: one at a time, a busy interpreter would fall behind
+
+
+class InputPort:
+    """One input: its subscription, or, where its topic may have several types, the wait for the first publisher."""
+
+    def __init__(self, wanted: Input, classes: dict[str, type], qos: QoSProfile, steady: bool):
+        self.role, self.topic, self.qos = wanted.role, wanted.topic, qos
+        self.classes = classes
+        self.any_scalar = len(wanted.messages) > 1
+        self.watch = InputWatch(wanted.topic.lstrip("/"), steady)
+        self.subscription, self.type = None, ""
+        self.newest: int | None = None  # stamp of the newest message, ns
+        self.wrong_type = self.wrong_qos = ""
+
+
+class Inputs:
+    """All inputs of an intake with these settings.
+
+    on_message: callable(port, message).  find: type name -> class or None.
+    Raises ParameterError where the messages of an input are not installed.
+    """
+
+    def __init__(self, node, settings: IntakeSettings, on_message, *, depth: int, reliable: bool,
+                 find: Callable[[str], type | None] = message_class):
+        self._node, self._on_message, self._find = node, on_message, find
+        self.ports: list[InputPort] = []
+        for wanted in inputs_of(settings):
+            classes = {name: found for name in wanted.messages if (found := find(name)) is not None}
+            if not classes:
+                raise ParameterError(_absent(wanted, settings))
+            # links that never move are not silent, and beside other poses TF may be all static
+            steady = wanted.role in ("measurement", "pose") or (wanted.role, settings.pose_source) == ("tf", "tf")
+            self.ports.append(InputPort(wanted, classes, _qos(wanted.role, depth, reliable), steady))
+
+    @property
+    def watches(self) -> list[InputWatch]:
+        """For diagnostics, the measurement first."""
+        return [port.watch for port in self.ports]
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with those who publish, in words."""
+        return [text for port in self.ports for text in (port.wrong_type, port.wrong_qos) if text]
+
+    def describe(self) -> str:
+        """The topics, resolved, for the log."""
+        return " and ".join(self._node.resolve_topic_name(port.topic) for port in self.ports)
+
+    def open(self) -> None:
+        """Subscribe to everything whose type is known."""
+        for port in self.ports:
+            if not port.any_scalar:
+                self._subscribe(port, *next(iter(port.classes.items())))
+
+    def close(self) -> None:
+        """Listen to nothing."""
+        for port in self.ports:
+            if port.subscription is not None:
+                self._node.destroy_subscription(port.subscription)
+                port.subscription = None
+
+    def drain(self, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Hand on what the middleware holds, until nothing is left or go_on(), asked between batches, says no."""
+        found = True
+        while found and go_on():
+            found = False
+            for port in self.ports:  # the measurement first, and with each of them the poses up to its stamp
+                found = self._take_in(port, BATCH) > 0 or found
+
+    def discard(self) -> int:
+        """Take what the middleware holds and use nothing of it; how many there were."""
+        return sum(1 for port in self.ports for _ in range(port.qos.depth) if self._take(port) is not None)
+
+    def look(self) -> None:
+        """Subscribe where a publisher has shown the type by now. Cheap where nothing waits for one.
+
+        Fast DDS lets a process have one type on a topic, so that it is no way to subscribe to all of them.
+        """
+        for port in self.ports:
+            if port.subscription is None:
+                for kind in self._published_types(port):
+                    found = port.classes.get(kind) or self._scalar(kind)
+                    if found is not None:
+                        self._subscribe(port, kind, found)
+                        break
+
+    def check_types(self) -> None:
+        """Note where a topic is published with another type only: DDS connects nothing and says nothing."""
+        for port in self.ports:
+            there, port.wrong_type = self._published_types(port), ""
+            if there and port.type not in there:
+                expected = port.type or " or ".join(port.classes)
+                port.wrong_type = (f"{self._node.resolve_topic_name(port.topic)} is published as {', '.join(there)}, "
+                                   f"expected {expected}: remap the topic, or set sensor or pose_source")
+
+    def _published_types(self, port: InputPort) -> list[str]:
+        return sorted({each.topic_type for each in self._node.get_publishers_info_by_topic(port.topic)})
+
+    def _scalar(self, kind: str) -> type | None:
+        """A stamped scalar of some other package: any message with a number `data` or `value`."""
+        found = self._find(kind)
+        named = found.get_fields_and_field_types() if found is not None else {}
+        numeric = any(named.get(name, "") in ("double", "float") for name in ("data", "value"))
+        return found if numeric else None
+
+    def _subscribe(self, port: InputPort, kind: str, found: type) -> None:
+        events = SubscriptionEventCallbacks(message_lost=partial(_on_lost, port.watch),
+                                            incompatible_qos=partial(self._on_incompatible, port))
+        port.type = kind
+        port.subscription = self._node.create_subscription(found, port.topic, partial(self._on_arrival, port), port.qos,
+                                                           event_callbacks=events)
+
+    def _on_arrival(self, port: InputPort, message, info) -> None:
+        """rclpy has taken one message; the rest of what waits comes with it."""
+        self._hand_on(port, message)
+        self._take_in(port, BATCH)
+
+    def _take_in(self, port: InputPort, most: int) -> int:
+        for n in range(most):
+            taken = self._take(port)
+            if taken is None:
+                return n
+            self._hand_on(port, taken[0])
+        return most
+
+    @staticmethod
+    def _take(port: InputPort):
+        """(message, info) from the middleware, as the executor would take it; None: nothing is there."""
+        subscription = port.subscription
+        if subscription is None:
+            return None
+        with subscription.handle:
+            return subscription.handle.take_message(subscription.msg_type, subscription.raw)
+
+    def _hand_on(self, port: InputPort, message) -> None:
+        """To the node, a measurement after the poses up to its stamp that are there.
+
+        Else, of two queues that are worked off in turn, the slower topic's would get ahead in time, and its
+        measurements would be given up before their poses are looked at.
+        """
+        stamp = stamp_ns(message) if has_header(message) else None
+        if port.role == "measurement":
+            for other in self.ports[1:]:
+                for _ in range(other.qos.depth):
+                    behind = stamp is None or other.newest is None or other.newest < stamp
+                    taken = self._take(other) if behind else None
+                    if taken is None:
+                        break
+                    self._hand_on(other, taken[0])
+        port.newest = stamp
+        self._on_message(port, message)
+
+    def _on_incompatible(self, port: InputPort, event) -> None:
+        reliable = port.qos.reliability == ReliabilityPolicy.RELIABLE
+        remedy = "set reliable_inputs: false" if reliable and port.role in ("measurement", "pose") else \
+            "/tf_static is published reliable and transient local" if port.role == "tf_static" else \
+            "compare ros2 topic info --verbose"
+        text = (f"QoS mismatch: a publisher of {self._node.resolve_topic_name(port.topic)} offers less than is asked "
+                f"for, so nothing of it arrives; {remedy}")
+        if text != port.wrong_qos:
+            self._node.get_logger().warning(text)
+        port.wrong_qos = text
+
+
+def _on_lost(watch: InputWatch, event) -> None:
+    watch.lost += event.total_count_change
+
+
+def _qos(role: str, depth: int, reliable: bool) -> QoSProfile:
+    """As sensors are published; TF as tf2 publishes it, where late joiners get all of /tf_static."""
+    if role in ("measurement", "pose"):
+        return sensor_data(depth, reliable)
+    static = role == "tf_static"
+    return QoSProfile(depth=TF_DEPTH, reliability=ReliabilityPolicy.RELIABLE,
+                      durability=DurabilityPolicy.TRANSIENT_LOCAL if static else DurabilityPolicy.VOLATILE)
+
+
+def _absent(wanted: Input, settings: IntakeSettings) -> str:
+    """Which parameter asks for messages that are not there, and what to do."""
+    name, value = ("sensor", settings.sensor) if wanted.role == "measurement" else \
+        ("mounting", settings.mounting) if wanted.role.startswith("tf") and settings.pose_source != "tf" else \
+        ("pose_source", settings.pose_source)
+    package = wanted.messages[0].split("/")[0]
+    return (f"parameter {name}: {value!r} needs {' or '.join(wanted.messages)}, and {package} is not installed here; "
+            f"install it (apt: ros-$ROS_DISTRO-{package.replace('_', '-')}), or choose another {name}")

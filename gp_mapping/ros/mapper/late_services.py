@@ -1,0 +1,149 @@
+"""Services whose callbacks never wait: what takes long is a Future, and its answer is sent when it is done.
+
+rclpy answers a request when its callback returns. A coroutine may suspend, but rclpy then holds the callback's group,
+resumes it in each turn of the executor, and cannot answer it once the executor has stopped. So a callback here may
+return a promise in place of a response; the header of the request is kept, and the response goes out from the
+executor's thread, woken by a guard condition, or from close(), which leaves nobody without an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.exceptions import InvalidHandle
+from rclpy.impl.implementation_singleton import rclpy_implementation
+from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+from gp_mapping.runtime.file_thread import TooBusy
+
+__all__ = ["LateServices", "Later"]
+
+
+class Later(NamedTuple):
+    """The rest of an answer. finish(response, result) fills the response in; it runs in the executor's thread."""
+
+    future: Future
+    finish: Callable[[object, object], None]
+
+
+class _Entry(NamedTuple):
+    """One service. start(request, response) fills the response in, or returns a Later. refuse(response, error)."""
+
+    name: str
+    start: Callable[[object, object], Later | None]
+    refuse: Callable[[object, BaseException], None]
+    send: Callable[[object, object], None]
+
+
+@dataclass(eq=False)
+class _Promise:
+    """Stands where rclpy expects a response."""
+
+    entry: _Entry
+    response: object
+    later: Later
+    header: object = None
+
+
+class LateServices:
+    """A node's services in a callback group of their own. At most `size` calls wait; more are refused at once.
+
+    on_refused: called with a number when calls are refused because too many wait.
+    """
+
+    def __init__(self, node, size: int, on_refused: Callable[[int], None] = lambda n: None):
+        self._node, self._size, self._on_refused = node, size, on_refused
+        self._group = ReentrantCallbackGroup()
+        self._services: list[tuple[_Entry, object]] = []
+        self._waiting: list[_Promise] = []
+        self._guard = node.create_guard_condition(self._answer_done, callback_group=self._group)
+        # requests that come while the executor is busy wait in the middleware: rclpy's own 10 are few
+        self._qos = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=max(10, size),
+                               reliability=ReliabilityPolicy.RELIABLE)
+
+    @property
+    def waiting(self) -> int:
+        """Calls that have no answer yet."""
+        return len(self._waiting)
+
+    def add(self, kind: type, name: str, start, refuse) -> None:
+        """Offer the service ~/name."""
+        service = self._node.create_service(kind, f"~/{name}", lambda *_: None, qos_profile=self._qos,
+                                            callback_group=self._group)
+        entry = _Entry(name, start, refuse, service.send_response)
+        service.callback = partial(self._on_request, entry)
+        service.send_response = partial(self._send, entry)  # called with what the callback returned
+        self._services.append((entry, service))
+
+    def close(self, reason: BaseException) -> None:
+        """Answer everybody: what is done by its result, what is not by the reason. Then take the services away."""
+        if not self._services:
+            return
+        self._answer_done()
+        for promise in self._waiting:
+            self._refuse(promise.entry, promise.response, promise.header, reason)
+        self._waiting = []
+
+        for entry, service in self._services:
+            for _ in range(10 * self._size):  # nobody may keep the node alive by asking
+                with service.handle:
+                    request, header = service.handle.service_take_request(service.srv_type.Request)
+                if header is None:
+                    break
+                self._refuse(entry, service.srv_type.Response(), header, reason)
+            self._node.destroy_service(service)
+        self._services = []
+        self._node.destroy_guard_condition(self._guard)
+
+    def _on_request(self, entry: _Entry, request, response):
+        if len(self._waiting) >= self._size:
+            self._on_refused(1)
+            entry.refuse(response, TooBusy(f"{self._size} calls wait for an answer already; ask again later"))
+            return response
+        try:
+            later = entry.start(request, response)
+        except Exception as error:  # the caller gets the reason, whatever it is
+            entry.refuse(response, error)
+            return response
+        return response if later is None else _Promise(entry, response, later)
+
+    def _send(self, entry: _Entry, answer, header) -> None:
+        """In place of Service.send_response: an answer goes out, a promise is kept with the header of its request."""
+        if not isinstance(answer, _Promise):
+            return self._deliver(entry, answer, header)
+        answer.header = header
+        self._waiting.append(answer)
+        answer.later.future.add_done_callback(self._on_done)
+
+    def _on_done(self, _) -> None:
+        """In whatever thread the work was done."""
+        with suppress(InvalidHandle):  # closed at this moment, which answers all
+            self._guard.trigger()
+
+    def _answer_done(self) -> None:
+        done = [promise for promise in self._waiting if promise.later.future.done()]
+        self._waiting = [promise for promise in self._waiting if promise not in done]
+        for promise in done:
+            try:
+                promise.later.finish(promise.response, promise.later.future.result())
+            except Exception as error:  # of the work, or of what was to be said of it
+                self._refuse(promise.entry, promise.response, promise.header, error)
+            else:
+                self._deliver(promise.entry, promise.response, promise.header)
+
+    def _refuse(self, entry: _Entry, response, header, error: BaseException) -> None:
+        entry.refuse(response, error)
+        self._deliver(entry, response, header)
+
+    def _deliver(self, entry: _Entry, response, header) -> None:
+        try:
+            entry.send(response, header)
+        except (rclpy_implementation.RCLError, InvalidHandle) as error:  # whoever asked has gone
+            self._node.get_logger().warning(f"the answer of ~/{entry.name} could not be sent: "
+                                            f"{str(error).splitlines()[0]}")

@@ -1,0 +1,159 @@
+"""ROS parameters made from the settings dataclasses: declared with descriptors, checked, explained."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import fields, replace
+from itertools import pairwise
+from pathlib import Path
+
+import yaml
+from rcl_interfaces.msg import SetParametersResult
+
+from gp_mapping.ros.mapper.descriptors import ParameterError, describe, describe_openly, wrong_value
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import LIVE_PARAMETERS, NodeSettings
+from gp_mapping.settings.sensors import check_model, map_settings_for
+
+__all__ = ["SETTINGS", "NodeParameters", "ParameterError", "on_set", "unmatched_files", "with_map_frame"]
+
+SETTINGS = (MapSettings, IntakeSettings, NodeSettings)
+FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")
+KNOWN = {f.name: f for kind in SETTINGS for f in fields(kind)}
+
+
+class NodeParameters:
+    """The parameters of a node made with automatically_declare_parameters_from_overrides=True.
+
+    Until `configure` they are open: any value may be set. configure checks them all and declares them with type and
+    range; from then on only those in LIVE_PARAMETERS may be set. `reopen` takes that back (lifecycle clean-up).
+    given: names that somebody has set, in a file, on the command line or by service.  live: NodeSettings now.
+    on_change: called with the settings before, after a live change.
+    """
+
+    def __init__(self, node, on_change=lambda before: None):
+        self._node, self._on_change = node, on_change
+        self.given = {name for name in node.get_parameters_by_prefix("") if name in KNOWN}
+        self.live, self._changing = NodeSettings(), NodeSettings()
+        self._configured, self._declaring = False, False
+        self._declare({name: self._value(name) for name in KNOWN}, describe_openly)
+        node.add_on_set_parameters_callback(self._check)
+        node.add_post_set_parameters_callback(self._apply)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Warnings about names that nobody knows, with the nearest known one."""
+        names = self._node.get_parameters_by_prefix("")
+        return [_unknown(name) for name in names if name not in KNOWN and not name.startswith(FOREIGN)]
+
+    def peek(self, name: str):
+        """A value as it stands now, checked or not."""
+        return self._value(name)
+
+    def configure(self) -> dict[type, object]:
+        """Settings by class. ParameterError with a line for each wrong value: what came, was expected, to write."""
+        values = {name: self._value(name) for name in self.given}
+        settings, problems = {}, []
+        for kind in SETTINGS:
+            mine = {f.name: values[f.name] for f in fields(kind) if f.name in values}
+            wrong = {name: text for name, value in mine.items() if (text := wrong_value(kind, name, value))}
+            problems += [f"parameter {text}" for text in wrong.values()]
+            try:
+                settings[kind] = kind(**{name: value for name, value in mine.items() if name not in wrong})
+            except ValueError as error:  # values that are right one by one and do not go together
+                problems.append(f"parameter {error}")
+        if problems:
+            raise ParameterError("\n".join(problems))
+        settings[MapSettings] = map_settings_for(settings[IntakeSettings].sensor, settings[MapSettings])
+        try:
+            check_model(settings[IntakeSettings], settings[MapSettings])
+        except ValueError as error:
+            raise ParameterError(f"parameter {error}") from error
+        self._declare({f.name: getattr(settings[kind], f.name) for kind in SETTINGS for f in fields(kind)},
+                      lambda f: describe(f, managed=True))
+        self.live = self._changing = settings[NodeSettings]
+        self._configured = True
+        return settings
+
+    def reopen(self) -> None:
+        """Take any value again; what nobody has set goes back to its default."""
+        self._configured = False
+        self._declare({name: self._value(name) if name in self.given else f.default for name, f in KNOWN.items()},
+                      describe_openly)
+
+    def _value(self, name: str):
+        """As it stands; the default where nobody has set it, or somebody has deleted it."""
+        value = self._node.get_parameter(name).value if self._node.has_parameter(name) else KNOWN[name].default
+        return value if name in self.given or value is not None else KNOWN[name].default
+
+    def _declare(self, values: dict[str, object], descriptor) -> None:
+        self._declaring = True
+        try:
+            for name, value in values.items():
+                if self._node.has_parameter(name):
+                    self._node.undeclare_parameter(name)
+                self._node.declare_parameter(name, value, descriptor(KNOWN[name]), ignore_override=True)
+        finally:
+            self._declaring = False
+
+    def _check(self, parameters) -> SetParametersResult:
+        if self._declaring or not self._configured:
+            return SetParametersResult(successful=True)
+        fixed = [p.name for p in parameters if p.name in KNOWN and p.name not in LIVE_PARAMETERS]
+        if fixed:
+            return SetParametersResult(successful=False, reason=(
+                f"{fixed[0]} belongs to the map that is being built: deactivate and clean up the node (save the map "
+                "before), set it, and configure again"))
+        result, self._changing = on_set(self.live, parameters)
+        return result
+
+    def _apply(self, parameters) -> None:
+        if self._declaring:
+            return
+        self.given |= {p.name for p in parameters if p.name in KNOWN}
+        if self._configured:
+            before, self.live = self.live, self._changing
+            self._on_change(before)
+
+
+def _unknown(name: str) -> str:
+    nearest = difflib.get_close_matches(name, KNOWN, n=1)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else "see config/mapping.yaml for all names"
+    return f"parameter {name!r} is not known and has no effect; {hint}"
+
+
+def unmatched_files(arguments: list[str], node_name: str, found_any: bool) -> list[str]:
+    """Warnings for parameter files whose sections do not reach this node, which ROS ignores without a word.
+
+    arguments: the process's ROS arguments.  node_name: fully qualified.  found_any: some parameter did arrive.
+    """
+    out = []
+    for flag, path in pairwise(arguments):
+        if flag != "--params-file" or found_any:
+            continue
+        try:
+            sections = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError) as error:
+            out.append(f"parameter file {path} cannot be read: {error}")
+            continue
+        if isinstance(sections, dict) and sections:
+            out.append(f"parameter file {path} has the sections {', '.join(map(str, sections))}; none of them reaches "
+                       f"the node {node_name}; write '/**:' in their place")
+    return out
+
+
+def on_set(settings: NodeSettings, parameters) -> tuple[SetParametersResult, NodeSettings]:
+    """Validate a live change: the result for ROS and the settings afterwards (unchanged where it is refused)."""
+    changes = {p.name: p.value for p in parameters if p.name in LIVE_PARAMETERS}
+    try:
+        return SetParametersResult(successful=True), replace(settings, **changes)
+    except ValueError as error:
+        return SetParametersResult(successful=False, reason=str(error)), settings
+
+
+def with_map_frame(intake: IntakeSettings, node: NodeSettings) -> IntakeSettings:
+    """A named map_frame is required of the odometry, unless odometry_frame names another one as equal to it."""
+    if node.map_frame and not intake.odometry_frame:
+        return replace(intake, odometry_frame=node.map_frame)
+    return intake

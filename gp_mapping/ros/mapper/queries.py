@@ -1,0 +1,174 @@
+"""Point queries: a PointCloud2 of positions on ~/query, the same positions with mean and stddev on ~/query_result.
+
+Topics and no service, since no stock service type carries points, and this package brings no messages of its own. The
+stamp of a question is that of its answer, which is how a client that asks several at once tells them apart. A question
+that cannot be answered gets an empty cloud with its stamp, and the reason stands in diagnostics.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import CancelledError
+from contextlib import suppress
+
+import numpy as np
+import torch
+from rclpy.exceptions import InvalidHandle
+from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import PointCloud2, PointField
+from std_msgs.msg import Header
+
+from gp_mapping.mapping.drawing.channels import layer_names, show
+from gp_mapping.mapping.drawing.vector import excess
+from gp_mapping.ros.wire import outbound
+
+__all__ = ["PENDING", "PointQueries", "answer_points", "read_positions"]
+
+PENDING = 10  # questions that wait for the map at most
+_DTYPES = {PointField.FLOAT32: "f4", PointField.FLOAT64: "f8"}
+_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=PENDING, reliability=ReliabilityPolicy.RELIABLE)
+
+
+def read_positions(message: PointCloud2) -> np.ndarray:
+    """x y z of every point (N, 3), float32 where x is, else float64; z is 0 where there is none.
+
+    Raises ValueError for a cloud that has no x and y of float32 or float64, or fewer bytes than it says.
+    """
+    height, width, step = message.height, message.width, message.point_step
+    if height * width == 0:
+        return np.empty((0, 3), np.float32)
+    order = ">" if message.is_bigendian else "<"
+    found = {f.name: f for f in message.fields if f.name in ("x", "y", "z")}
+    for name in ("x", "y"):
+        if name not in found:
+            raise ValueError(f"it has the fields {', '.join(f.name for f in message.fields) or 'none'}, and no {name}")
+    for f in found.values():
+        size = 8 if f.datatype == PointField.FLOAT64 else 4
+        if f.datatype not in _DTYPES or f.count > 1 or f.offset + size > step:
+            raise ValueError(f"its field {f.name} is no single float32 or float64 inside a point")
+    row = message.row_step if height > 1 else width * step
+    data = np.frombuffer(message.data, np.uint8)
+    if row < width * step or len(data) < (height - 1) * row + width * step:
+        raise ValueError(f"it has {len(data)} bytes, too few for {height} × {width} points of {step} bytes")
+    kind = np.dtype({"names": list(found), "formats": [order + _DTYPES[f.datatype] for f in found.values()],
+                     "offsets": [f.offset for f in found.values()], "itemsize": step})
+    points = np.ndarray((height, width), kind, data.tobytes(), strides=(row, step)).reshape(-1)
+    out = np.zeros((len(points), 3), np.float32 if found["x"].datatype == PointField.FLOAT32 else np.float64)
+    for column, name in enumerate(("x", "y", "z")):
+        if name in found:
+            out[:, column] = points[name]
+    return out
+
+
+def answer_points(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """x y z mean stddev of each position (N, 3), SI, in its precision; of several components mean_x stddev_x …, too.
+
+    What is published is told: with classes and counts a probability (and the most likely class) or a rate.
+
+    NaN where a position is not finite, and everywhere while the map is empty.
+    """
+    finite = np.isfinite(positions[:, :2]).all(1)
+    if not session.cell_count:
+        names, values = (), np.full((2, len(positions)), np.nan)
+    else:
+        told = session.published(torch.from_numpy(positions[finite, :2].astype(np.float64)))
+        mean, variance = (part.mT.cpu().numpy() for part in (told.mean, told.variance))  # (C, K)
+        shown = show(mean, variance, session.settings.likelihood == "softmax", excess(told))
+        several = shown.mean_each is not None
+        axes = layer_names(len(mean), shown.classes is not None) if several else ()
+        names = tuple(f"{what}_{axis}" for axis in axes for what in ("mean", "stddev"))
+        rows = [shown.mean, shown.stddev]
+        if shown.classes is not None:
+            names, rows = ("class", *names), [*rows, shown.classes]
+        for one, spread in zip(shown.mean_each, shown.stddev_each) if several else ():
+            rows += [one, spread]
+        values = np.full((len(rows), len(positions)), np.nan)
+        values[:, finite] = rows
+    return (np.column_stack([positions, values.T.astype(positions.dtype)]), ("x", "y", "z", "mean", "stddev", *names))
+
+
+class PointQueries:
+    """Answers ~/query on ~/query_result; at most PENDING questions wait, each of at most max_points positions.
+
+    worker: MapWorker.  frame: callable, the map's frame now, '' while it is not known.
+    problem: what was wrong with the newest question, '' when it was answered.
+    """
+
+    def __init__(self, node, worker, frame, max_points: int):
+        self._node, self._worker, self._frame, self._max_points = node, worker, frame, max_points
+        self._asked: list[Header] = []  # of the questions that wait for the map
+        self._answers: deque = deque()
+        self.problem = ""
+        self._publisher = node.create_publisher(PointCloud2, "~/query_result", _QOS)
+        self._ready = node.create_guard_condition(self._publish)
+        self._subscription = node.create_subscription(PointCloud2, "~/query", self._on_query, _QOS)
+
+    def destroy(self) -> None:
+        """Listen no more; questions that wait for the map get an empty cloud."""
+        self._publish()
+        publisher, self._publisher = self._publisher, None
+        for header in self._asked:
+            publisher.publish(_empty(header))
+        self._asked = []
+        self._node.destroy_subscription(self._subscription)
+        self._node.destroy_guard_condition(self._ready)
+        self._node.destroy_publisher(publisher)
+
+    def _on_query(self, message: PointCloud2) -> None:
+        frame, asked = self._frame(), message.header.frame_id.lstrip("/")
+        if asked != frame:
+            self._worker.count("query_frame")
+            self.problem = (f"a question on ~/query is in frame {asked!r} and the map in {frame!r}: it was answered by "
+                            "an empty cloud; ask in the map's frame")
+        elif message.height * message.width > self._max_points:
+            self._worker.count("query_too_large")
+            self.problem = (f"a question on ~/query has {message.height * message.width} positions, and "
+                            f"max_query_points is {self._max_points}: it was answered by an empty cloud; ask in parts")
+        elif len(self._asked) >= PENDING:
+            self._worker.count("query_busy")
+            self.problem = (f"more than {PENDING} questions on ~/query wait for the map: the newest was answered by an "
+                            "empty cloud; wait for an answer before the next question")
+        else:
+            try:
+                return self._ask(message, read_positions(message), frame)
+            except ValueError as error:
+                self._worker.count("query_malformed")
+                self.problem = f"a question on ~/query cannot be read: {error}; it was answered by an empty cloud"
+        self._publisher.publish(_empty(message.header))
+
+    def _ask(self, message: PointCloud2, positions: np.ndarray, frame: str) -> None:
+        bad = int((~np.isfinite(positions[:, :2]).all(1)).sum())
+        self.problem = ""
+        if bad:
+            self._worker.count("query_not_finite", bad)
+            self.problem = f"{bad} positions of a question on ~/query are not finite: their mean and stddev are NaN"
+        header = Header(stamp=message.header.stamp, frame_id=frame)
+        self._asked.append(header)
+        future = self._worker.call(lambda session: answer_points(session, positions))
+        future.add_done_callback(lambda done: self._done(header, done))
+
+    def _done(self, header: Header, future) -> None:
+        """In the worker's thread."""
+        self._answers.append((header, future))
+        if self._publisher is not None:
+            with suppress(InvalidHandle):  # destroyed at this moment
+                self._ready.trigger()
+
+    def _publish(self) -> None:
+        while self._answers:
+            header, future = self._answers.popleft()
+            if self._publisher is None:
+                continue  # answered when this was destroyed
+            self._asked.remove(header)
+            error = CancelledError() if future.cancelled() else future.exception()
+            if error is not None:
+                self._node.get_logger().error(f"a question on ~/query failed: {error!r}")
+                self._publisher.publish(_empty(header))
+                continue
+            points, names = future.result()
+            self._publisher.publish(outbound.cloud(points, names, header, bool(np.isfinite(points).all())))
+
+
+def _empty(header: Header) -> PointCloud2:
+    """The answer to what cannot be answered."""
+    return outbound.cloud(np.empty((0, 5), np.float32), ("x", "y", "z", "mean", "stddev"), header)

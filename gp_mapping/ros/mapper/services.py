@@ -1,0 +1,180 @@
+"""The node's services: save, load, clear, pause, the maps on demand. Names of maps lead into save_directory only.
+
+No callback waits: the map's thread takes a snapshot or draws, the file thread reads and writes, and the answer goes
+out when that is done (late_services.py).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError, Future
+
+from nav_msgs.msg import OccupancyGrid
+from nav_msgs.srv import GetMap
+from std_srvs.srv import SetBool, Trigger
+
+from gp_mapping.ros.mapper.late_services import Later, LateServices
+from gp_mapping.runtime.file_thread import Ending
+from gp_mapping.runtime.saving import Saver
+from gp_mapping.store.sessions import CHECKPOINT, Saved, key_of, map_folder, open_session
+
+__all__ = ["LOAD_MAP", "SAVE_MAP", "MapServices"]
+
+LOAD_MAP = ("nav2_msgs/srv/LoadMap", "nav_msgs/srv/LoadMap")
+"""Types of ~/load_map, the first that is installed: the same fields under two names."""
+SAVE_MAP = "nav2_msgs/srv/SaveMap"
+
+
+class MapServices:
+    """Services of a MappingNode that is configured.
+
+    files: FileThread.  saver: Saver.  find: ROS type name -> its class, or None where it is not installed.
+    """
+
+    def __init__(self, node, files, saver: Saver, find):
+        self._node, self._files, self._saver = node, files, saver
+        self._late = LateServices(node, node.settings.service_queue_size,
+                                  lambda n: node.worker.count("service_busy", n))
+        load = next(found for name in LOAD_MAP if (found := find(name)) is not None)
+        save = find(SAVE_MAP)
+        wanted = [(Trigger, "save", self._on_save), (Trigger, "load", self._on_load),
+                  (Trigger, "clear", self._on_clear), (SetBool, "pause", self._on_pause),
+                  (GetMap, "get_mean", self._on_get_mean), (GetMap, "get_stddev", self._on_get_stddev),
+                  (load, "load_map", self._on_load_map)]
+        if save is not None:
+            wanted.append((save, "save_map", self._on_save_map))
+        refusals = {"load_map": self._refuse_load_map, "save_map": self._refuse_save_map,
+                    "get_mean": self._refuse_map, "get_stddev": self._refuse_map}
+        for kind, name, answer in wanted:
+            self._late.add(kind, name, answer, refusals.get(name) or _Refusal(self, WHAT_FAILED[name]))
+
+    def close(self, reason: str) -> None:
+        """Answer all calls that wait, with what is done or with the reason, and take the services away."""
+        self._late.close(Ending(reason))
+
+    def say(self, what: str, error: BaseException) -> str:
+        """Log why something was not done, and return it."""
+        plain = isinstance(error, ValueError | OSError | RuntimeError)
+        reason = str(error) if plain and str(error) else \
+            "the node was stopped before its turn came" if isinstance(error, CancelledError) else repr(error)
+        text = f"{what}: {reason}"
+        self._node.get_logger().error(text)
+        return text
+
+    # ---- save and load -------------------------------------------------------------------------------------------
+
+    def _on_save(self, request, response) -> Later:
+        return Later(self._saver.save(self._node.settings.map_name), _told)
+
+    def _on_save_map(self, request, response) -> Later:
+        """nav2_msgs/SaveMap: map_url is the name of the map, as map_name; what is written is always the same."""
+        if (request.image_format or "pgm", request.map_mode or "raw") != ("pgm", "raw"):
+            self._node.get_logger().info("save_map writes pictures as pgm of mode raw, whatever is asked for")
+        return Later(self._saver.save(_name(request.map_url)), _said_true)
+
+    def _refuse_save_map(self, response, error: BaseException) -> None:
+        response.result = False
+        self.say("not saved", error)
+
+    def _load(self, name: str, drawn: bool) -> Future:
+        """The Future of (path, session, what whole_map() gives or None): the saved map in the place of this one.
+
+        The map stays as it is where that one cannot be used.
+        """
+        node = self._node
+        path = (map_folder(node.settings.save_directory, name) / CHECKPOINT).absolute()
+
+        def job():
+            session = open_session(node.wanted, path)
+            held = key_of(session, 0)
+            number = node.worker.replace_session(session).result()
+            self._saver.mark_saved((number, *held[1:]), path)
+            return path, session, node.worker.whole_map().result() if drawn else None
+        return self._files.submit(job)
+
+    def _loaded(self, result) -> str:
+        """In the executor's thread: the node goes on with that map."""
+        path, session, _ = result
+        self._node.use_settings(session.settings)
+        if not session.cell_count:
+            self._node.publishers_.publish_cleared(self._node.frame)
+        text = f"loaded {path}: {session.raw_count} measurements"
+        self._node.get_logger().info(text)
+        return text
+
+    def _on_load(self, request, response) -> Later:
+        def finish(response, result) -> None:
+            response.message, response.success = self._loaded(result), True
+        return Later(self._load(self._node.settings.map_name, False), finish)
+
+    def _on_load_map(self, request, response) -> Later:
+        """nav_msgs/LoadMap (or nav2_msgs'): map_url is the name of the map, as map_name."""
+        def finish(response, result) -> None:
+            self._loaded(result)
+            response.result = type(response).RESULT_SUCCESS
+            response.map = self._node.publishers_.answer("mean", result[2], self._node.frame)
+        return Later(self._load(_name(request.map_url), True), finish)
+
+    def _refuse_load_map(self, response, error: BaseException) -> None:
+        kind, missing = type(response), "no such checkpoint" in str(error)
+        response.result = (kind.RESULT_MAP_DOES_NOT_EXIST if missing else kind.RESULT_INVALID_MAP_DATA
+                           if isinstance(error, ValueError) else kind.RESULT_UNDEFINED_FAILURE)
+        self.say(WHAT_FAILED["load"], error)
+
+    # ---- the map itself ------------------------------------------------------------------------------------------
+
+    def _on_get_mean(self, request, response) -> Later:
+        return self._map("mean")
+
+    def _on_get_stddev(self, request, response) -> Later:
+        return self._map("stddev")
+
+    def _map(self, layer: str) -> Later:
+        """The layer as an OccupancyGrid, all of it drawn, and its limits on ~/limits; 0 × 0 cells for an empty map."""
+        def finish(response, drawn) -> None:
+            response.map = self._node.publishers_.answer(layer, drawn, self._node.frame)
+        return Later(self._node.worker.whole_map(), finish)
+
+    def _refuse_map(self, response, error: BaseException) -> None:
+        response.map = OccupancyGrid()
+        response.map.header.frame_id = self._node.frame
+        self.say("the map was asked for and not drawn", error)
+
+    def _on_clear(self, request, response) -> Later:
+        def finish(response, _) -> None:
+            self._node.publishers_.publish_cleared(self._node.frame)
+            response.success, response.message = True, "the map is empty"
+        return Later(self._node.worker.call(lambda session: session.clear()), finish)
+
+    def _on_pause(self, request, response) -> None:
+        node = self._node
+        if request.data and not node.paused:
+            node.worker.end_pass()
+        node.paused = bool(request.data)
+        response.success, response.message = True, "paused: measurements are not used" if node.paused else "mapping"
+
+
+WHAT_FAILED = {"save": "not saved", "load": "not loaded, the map is as it was", "clear": "not cleared",
+               "pause": "neither paused nor going on"}
+
+
+class _Refusal:
+    """Fills in success and message of a service that has them."""
+
+    def __init__(self, services: MapServices, what: str):
+        self._services, self._what = services, what
+
+    def __call__(self, response, error: BaseException) -> None:
+        response.success, response.message = False, self._services.say(self._what, error)
+
+
+def _told(response, saved: Saved) -> None:
+    response.success, response.message = True, str(saved)
+
+
+def _said_true(response, saved: Saved) -> None:
+    response.result = True
+
+
+def _name(url: str) -> str:
+    """The name of a map from a map_url: 'hall' and 'hall/map.gpm' are the same one, '' and 'map.gpm' the nameless."""
+    return url[: -len(CHECKPOINT)].removesuffix("/") if f"/{url}".endswith(f"/{CHECKPOINT}") else url

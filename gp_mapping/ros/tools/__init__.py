@@ -1,0 +1,1 @@
+"""Processes, playback and launch."""

@@ -1,0 +1,61 @@
+"""A process that ends well: signals that leave ROS alive for the last words."""
+
+from __future__ import annotations
+
+import signal
+import time
+import traceback
+
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+
+__all__ = ["Stopper", "spin"]
+
+ONE_PRESS = 1.0  # s; a launch file and the terminal, or systemd and a launch file, each pass on one and the same end
+
+
+class Stopper:
+    """Counts SIGINT and SIGTERM. rclpy's own handlers shut ROS down at once, and nothing could be published or saved.
+
+    The first asks for an orderly end, the second for a quick one (the queue is dropped), the third ends the process.
+    Signals within a second of one that counted are the same one.
+    """
+
+    def __init__(self):
+        self.count, self._counted = 0, -ONE_PRESS
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number, frame) -> None:
+        now = time.monotonic()
+        if now - self._counted < ONE_PRESS:
+            return
+        self.count, self._counted = self.count + 1, now
+        if self.count >= 2:
+            for each in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(each, signal.SIG_DFL)
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+
+def spin(node, stopper: Stopper) -> None:
+    """Run the node's callbacks in this thread until a signal comes or ROS is shut down.
+
+    Single-threaded on purpose: this rclpy's MultiThreadedExecutor loses messages (rclpy #1223, #1452).
+    An exception in a callback comes out of spin_once: it is logged (the same every 5 s at most) and mapping goes on.
+    """
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    last, said = "", 0.0
+    while not stopper:
+        try:
+            executor.spin_once(timeout_sec=0.1)
+        except ExternalShutdownException:
+            return
+        except Exception:  # one bad message or a full disk must not end a robot's map
+            text = traceback.format_exc()
+            if text != last or time.monotonic() - said > 5.0:
+                last, said = text, time.monotonic()
+                node.get_logger().error(f"a callback failed; mapping goes on without it:\n{text}")
+    executor.remove_node(node)
+    executor.shutdown()

@@ -1,0 +1,1 @@
+"""Messages made and read, and their qualities of service."""

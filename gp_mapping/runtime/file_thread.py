@@ -1,0 +1,80 @@
+"""The thread that reads and writes files: one job after another, so that neither map nor callbacks wait for a disk."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+__all__ = ["Ending", "FileThread", "TooBusy"]
+
+
+class Ending(RuntimeError):
+    """What was asked for was not begun, for the node is being cleaned up or stopped."""
+
+
+class TooBusy(RuntimeError):
+    """More is waiting than may wait."""
+
+
+class FileThread:
+    """Runs jobs in the order in which they came; at most `size` wait.
+
+    A daemon: a disk that never answers (a network folder that is gone) does not keep the process from ending.
+    """
+
+    def __init__(self, size: int = 100):
+        self._size = size
+        self._jobs: deque[tuple[Callable, Future]] = deque()
+        self._changed = threading.Condition()
+        self._closed = self._running = False
+        self._thread = threading.Thread(target=self._run, name="files", daemon=True)
+        self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs or waits."""
+        return self._running or bool(self._jobs)
+
+    def submit(self, job: Callable[[], object]) -> Future:
+        """The Future of job(). Raises TooBusy where `size` jobs wait, Ending after close()."""
+        future: Future = Future()
+        with self._changed:
+            if self._closed:
+                raise Ending("the node is being stopped")
+            if len(self._jobs) >= self._size:
+                raise TooBusy(f"{self._size} jobs wait for the disk; ask again later")
+            self._jobs.append((job, future))
+            self._changed.notify()
+        return future
+
+    def close(self, timeout: float) -> bool:
+        """Refuse what has not begun (its Future raises Ending), wait for what has; True where nothing runs any more."""
+        with self._changed:
+            self._closed = True
+            refused = list(self._jobs)
+            self._jobs.clear()
+            self._changed.notify()
+
+        for _, future in refused:
+            future.set_exception(Ending("the node is being stopped, and this had not begun"))
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._jobs and not self._closed:
+                    self._changed.wait()
+                if not self._jobs:
+                    return
+                job, future = self._jobs.popleft()
+                self._running = True
+
+            try:
+                future.set_result(job())
+            except BaseException as error:  # whoever waits for it gets the reason, whatever it is
+                future.set_exception(error)
+            finally:
+                self._running = False

@@ -1,0 +1,58 @@
+"""All of a map drawn, slice by slice: between two slices the map takes in what has come."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+
+from gp_mapping.mapping.drawing.levels import field_limits
+
+__all__ = ["WholeMap"]
+
+SLICE = 0.05  # s that one slice should take
+FIRST = 500  # points of the first slice
+TIMES = 2  # so many times the points of the whole drawing, at most: a map that changes meanwhile is never quite drawn
+
+
+class WholeMap:
+    """One drawing of all that is known, for everybody who asked before it began.
+
+    future: its result is (FieldGrid, Limits or None), or None for an empty map.
+    """
+
+    def __init__(self):
+        self.future: Future = Future()
+        self.begun = False
+        self._points, self._drawn, self._most = FIRST, 0, 0
+
+    def go_on(self, session) -> bool:
+        """In the map's thread: one slice; True when it is done. An exception ends it, too."""
+        self.begun = True
+        try:
+            return self._slice(session)
+        except BaseException as error:
+            self.future.set_exception(error)
+            return True
+
+    def finish(self, session) -> None:
+        """All at once, where nothing else waits any more."""
+        while not self.go_on(session):
+            pass
+
+    def _slice(self, session) -> bool:
+        if not session.cell_count:
+            self.future.set_result(None)
+            return True
+
+        start = time.monotonic()
+        grid = session.render(self._points)
+        took = time.monotonic() - start
+
+        left = session.renderer.points_stale
+        self._drawn += session.renderer.points_drawn
+        self._most = max(self._most, left + session.renderer.points_drawn)
+        if left and self._drawn < TIMES * self._most:
+            self._points = max(FIRST, int(self._points * min(4.0, max(0.25, SLICE / max(took, 1e-4)))))
+            return False
+        self.future.set_result((grid, field_limits(grid)))
+        return True

@@ -1,0 +1,298 @@
+"""The one thread that touches the map: messages in through a bounded queue, frozen results out. No rclpy."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections import Counter, deque
+from concurrent.futures import Future
+
+from gp_mapping.intake.messages import has_header, stamp_ns
+from gp_mapping.intake.topics import feed
+from gp_mapping.mapping.drawing.levels import field_limits
+from gp_mapping.runtime.timing import Durations
+from gp_mapping.runtime.whole_map import WholeMap
+from gp_mapping.runtime.worker_results import Results, Status
+
+__all__ = ["MapWorker"]
+
+ROLES = ("measurement", "pose", "tf", "tf_static")
+POLL = 0.05  # s; messages are taken in groups: one wake-up for each would cost more than the map
+CHUNK = 500  # messages between two looks at what else is wanted
+STATUS_PERIOD = 0.5  # s
+
+
+class MapWorker:
+    """Runs intake and session in a thread of its own.
+
+    session: MapSession.  intake: Intake.
+    suggest: callable(session, grid, position, free message, frame) -> planning.Suggestions.
+    on_result: called in the worker's thread when a request was worked on (new Results, or an error).
+    on_error: called with a text for the log.
+    An exception in the worker is counted by stage and logged with its traceback; the thread lives on.
+    """
+
+    def __init__(self, session, intake, *, queue_size: int, draw_budget: int | None = None, suggest=None,
+                 on_result=lambda: None, on_error=print):
+        self._session, self._intake = session, intake
+        self._queue: deque = deque()
+        self._queue_size, self._draw_budget = queue_size, draw_budget
+        self._suggest, self._on_result, self._on_error = suggest, on_result, on_error
+        self._wake, self._lock = threading.Event(), threading.Lock()
+        self._after = threading.RLock()  # one at a time, also when the thread has ended
+        self._wanted: set[str] = set()
+        self._stopping = self._abandon = False
+        self._counts: Counter = Counter()
+        self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)  # of measurements: stamp, monotonic time
+        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest")}
+        self._last_error = ("", 0.0)
+        self._position = None
+        self._free = None
+        self._wholes: deque[WholeMap] = deque()
+        self._whole: WholeMap | None = None  # the newest of them
+        self.session_number = 0  # which session this is: a loaded map is another one
+        self.drawing_time = 0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
+        self.revision = self._drawable_revision()
+        self.results: Results | None = None
+        self.status = self._make_status()
+        self._thread = threading.Thread(target=self._run, name="map", daemon=True)
+
+    # ---- called by the executor's thread -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def put(self, role: str, message, received_ns: int | None = None) -> bool:
+        """Queue a message by the role of its input; False, and counted, where the queue is full.
+
+        role: measurement, pose, tf, tf_static.  received_ns: the node's time, for messages without a stamp.
+        """
+        if self.full:
+            self._counts["queue_full"] += 1
+            return False
+        self._queue.append((role, (message, received_ns), time.monotonic()))
+        return True
+
+    @property
+    def frame(self) -> str:
+        """Frame of the map; empty until a pose has said it."""
+        return self._intake.frame
+
+    @property
+    def queued(self) -> int:
+        """Entries that wait."""
+        return len(self._queue)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next message would be dropped."""
+        return len(self._queue) >= self._queue_size
+
+    def count(self, what: str, n: int = 1) -> None:
+        """Count something that kept a message from the queue (the node is paused, say)."""
+        self._counts[what] += n
+
+    def call(self, function) -> Future:
+        """Have function(session) run by the worker after all that is queued now; the Future carries its result.
+
+        After stop() there is no other thread any more, and it runs at once.
+        """
+        future: Future = Future()
+        if self._stopping and not self._thread.is_alive():
+            with self._after:
+                self._command("call", (function, future))
+        else:
+            self._queue.append(("call", (function, future), time.monotonic()))
+            self._wake.set()
+        return future
+
+    def replace_session(self, session) -> Future:
+        """Go on with that session, which nobody else touches from now on; the Future's result is its number."""
+        def put(_):
+            self._session, self.results = session, None
+            self.session_number += 1
+            return self.session_number
+        return self.call(put)
+
+    def whole_map(self) -> Future:
+        """(FieldGrid, Limits) of all that is known, None for an empty map; others who ask now share the drawing.
+
+        It is drawn in slices, and between two of them the map takes in what has come.
+        """
+        with self._lock:
+            if self._whole is None or self._whole.begun:
+                self._whole = whole = WholeMap()
+                self._wholes.append(whole)
+            else:
+                whole = self._whole
+        if self._stopping and not self._thread.is_alive():
+            with self._after:
+                self._draw_whole(finish=True)
+        self._wake.set()
+        return whole.future
+
+    @property
+    def position(self) -> tuple[float, float] | None:
+        """Newest position of the robot, metres."""
+        return self._position
+
+    @property
+    def free(self):
+        """The newest free-space map, as it came."""
+        return self._free
+
+    def end_pass(self) -> None:
+        """A gap that stamps do not show (pause): the next measurement begins a new pass."""
+        self._queue.append(("break", None, time.monotonic()))
+
+    def set_free(self, message) -> None:
+        """The newest free-space map (nav_msgs/OccupancyGrid)."""
+        self._free = message
+
+    def request(self, wanted) -> None:
+        """Ask for Results with 'grid', and with 'markers' or 'suggestions' where named."""
+        with self._lock:
+            self._wanted |= set(wanted)
+        self._wake.set()
+
+    def stop(self, abandon: bool = False, timeout: float | None = None) -> bool:
+        """Work off the queue (abandon: drop and count it), place what is left, flush the map; True when it is done."""
+        self._abandon |= abandon
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    # ---- the worker's thread -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not (self._stopping and (self._abandon or not self._queue)):
+            hurried = self._stopping or self._wholes or len(self._queue) >= CHUNK
+            self._wake.wait(0.0 if hurried else POLL)
+            self._wake.clear()
+            self._guard("update", self._absorb)
+            with self._lock:
+                wanted, self._wanted = self._wanted, set()
+            if wanted:
+                self._guard("render", self._draw, wanted, self._draw_budget)
+                self._on_result()  # also where it failed: the node may ask again
+            if self._wholes:
+                self._guard("render", self._draw_whole)
+            if time.monotonic() - self.status.made > STATUS_PERIOD:
+                self._guard("status", lambda: setattr(self, "status", self._make_status()))
+        self._guard("finish", self._finish)
+
+    def _drawable_revision(self) -> int:
+        """Revision of the map; 0 while it holds nothing that could be drawn."""
+        return self._session.revision if self._session.cell_count else 0
+
+    def _guard(self, stage: str, function, *arguments) -> None:
+        """Run it; an exception is counted under its stage and logged, the same one every 5 s at most."""
+        try:
+            function(*arguments)
+        except Exception:  # whatever it is, a robot's map must go on; nothing is hidden, it is logged and counted
+            self._counts[f"error_{stage}"] += 1
+            text, now = traceback.format_exc(), time.monotonic()
+            if text != self._last_error[0] or now - self._last_error[1] > 5.0:
+                self._last_error = (text, now)
+                self._on_error(f"{stage} failed ({self._counts[f'error_{stage}']} times so far); the map goes on "
+                               f"without it:\n{text}")
+
+    def _absorb(self) -> None:
+        """At most CHUNK entries of the queue; samples go to the map in as few calls as passes allow."""
+        try:
+            for _ in range(min(CHUNK, len(self._queue))):
+                kind, content, arrived = self._queue.popleft()
+                if kind in ROLES:
+                    message, received = content
+                    if kind == "measurement":
+                        stamp = stamp_ns(message) if has_header(message) else received
+                        self._arrivals.append((1e-9 * stamp, arrived))
+                    feed(self._intake, kind, message, received)
+                else:
+                    self._ingest()
+                    self._command(kind, content)
+        finally:
+            self._ingest()
+
+    def _command(self, kind: str, content) -> None:
+        if kind == "break":
+            self._session.break_pass()
+        else:
+            function, future = content
+            try:
+                future.set_result(function(self._session))
+            except BaseException as error:
+                future.set_exception(error)
+            self.revision = self._drawable_revision()
+
+    def _ingest(self, finish: bool = False) -> None:
+        for new_pass, samples in self._intake.batches(finish):
+            start = time.monotonic()
+            if new_pass:
+                self._session.break_pass()
+            try:
+                self._session.ingest(samples)
+            except Exception:
+                self._counts["lost_by_error"] += len(samples)
+                raise
+            finally:
+                self.revision = self._drawable_revision()
+            now = time.monotonic()
+            self._timings["update"].add(now - start)
+            self._position = tuple(samples.x[-1].tolist())
+            newest = float(samples.stamp[-1])
+            while self._arrivals and (self._arrivals[0][0] <= newest + 1e-6 or now - self._arrivals[0][1] > 60.0):
+                stamp, arrived = self._arrivals.popleft()
+                if stamp <= newest + 1e-6:
+                    self._timings["latency"].add(now - arrived)
+
+    def draw_last(self, wanted) -> None:
+        """After stop(): Results of the finished map."""
+        self.call(lambda _: self._draw(set(wanted), None)).result()
+
+    def _draw(self, wanted: set[str], budget: int | None) -> None:
+        start, session = time.monotonic(), self._session
+        if not session.cell_count:
+            return  # cleared since it was asked for
+        grid = session.render(budget)
+        middle = time.monotonic()
+        self._timings["render"].add(middle - start)
+        self.drawing_time += 0.2 * (middle - start - self.drawing_time)
+        parts = {}
+        if "markers" in wanted:
+            parts = {name: getattr(session, name).detach().cpu().clone()
+                     for name in ("inducing", "memory", "path", "path_starts")}
+        if "suggestions" in wanted and self._suggest is not None:
+            parts["suggestions"] = self._suggest(session, grid, self._position, self._free, self.frame)
+            self._timings["suggest"].add(time.monotonic() - middle)
+        # a drawing that left points for later is not yet of this revision: the next tick asks for another
+        revision = session.revision - (1 if session.renderer.points_stale else 0)
+        self.results = Results(revision, grid, field_limits(grid), position=self._position, **parts)
+
+    def _draw_whole(self, finish: bool = False) -> None:
+        """A slice of the oldest drawing that somebody waits for; finish: all of all of them."""
+        while finish and self._wholes:
+            self._wholes.popleft().finish(self._session)
+        if self._wholes and self._wholes[0].go_on(self._session):
+            self._wholes.popleft()
+
+    def _finish(self) -> None:
+        """The end: everything that can still be placed is in the map, everything else is counted."""
+        self._counts["abandoned"] += sum(kind in ROLES for kind, *_ in self._queue)
+        for kind, content, _ in self._queue:
+            if kind == "call":
+                content[1].cancel()
+        self._queue.clear()
+        self._ingest(finish=True)
+        self._session.flush()
+        for whole in self._wholes:
+            whole.future.cancel()
+        self._wholes.clear()
+        self.revision = self._drawable_revision()
+        self.status = self._make_status()
+
+    def _make_status(self) -> Status:
+        return Status.of(self._session, self._intake, len(self._queue), self._counts, self._timings)

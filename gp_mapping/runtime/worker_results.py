@@ -1,0 +1,49 @@
+"""What the map's thread hands to others: frozen results, plain numbers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+__all__ = ["Results", "Status"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was asked for, as it was at one revision of the map. Tensors are copies that nobody changes any more."""
+
+    revision: int
+    grid: object  # FieldGrid
+    limits: object = None  # Limits; None where nothing is known
+    inducing: object = None  # (M, 2)
+    memory: object = None  # (m, 2)
+    path: object = None  # (K, 2)
+    path_starts: object = None  # (K,) bool
+    suggestions: object = None  # planning.Suggestions
+    position: tuple[float, float] | None = None  # newest position of the robot
+
+
+@dataclass(frozen=True)
+class Status:
+    """Plain numbers about the worker, for diagnostics; `made` is time.monotonic()."""
+
+    made: float
+    report: dict
+    received: dict[str, int]
+    drops: dict[str, int]
+    explanations: list[str]
+    warnings: list[str]
+    waiting: int
+    last_stamp: float | None
+    queue: int
+    counts: dict[str, int]  # queue_full, paused, errors by stage
+    timings: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(session, intake, queue: int, counts: dict[str, int], timings) -> Status:
+        """As it is now; in the thread that owns session and intake."""
+        return Status(made=time.monotonic(), report=dict(session.report()), received=dict(intake.received),
+                      drops=intake.drops.as_dict(), explanations=intake.drops.explain(), warnings=list(intake.warnings),
+                      waiting=intake.waiting, last_stamp=intake.last_stamp, queue=queue,
+                      counts={name: n for name, n in list(counts.items()) if n},
+                      timings={name: timing.summary() for name, timing in timings.items()})

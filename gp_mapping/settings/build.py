@@ -1,0 +1,140 @@
+"""Settings from outside: the ROS 2 parameter file that the node reads, and key=value from a command line."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import yaml
+
+from gp_mapping.errors import ParameterFileError
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import NodeSettings
+from gp_mapping.settings.sensors import check_model, map_settings_for
+
+__all__ = ["FOREIGN", "Parameters", "model_file", "parse_assignment", "read_parameter_file"]
+
+NODE_NAMES = ("mapping", "mapping_node")
+FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")  # every ROS node has them
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Settings by the part that reads them; what was not given keeps its default. Node settings are checked only."""
+
+    map: MapSettings
+    intake: IntakeSettings
+    given: tuple[str, ...]
+
+    @staticmethod
+    def build(values: dict) -> Parameters:
+        """From flat names and values; ParameterFileError for an unknown name, a wrong type or a value out of range."""
+        kinds = (MapSettings, IntakeSettings, NodeSettings)
+        known = {f.name: kind for kind in kinds for f in fields(kind)}
+        parts: dict[type, dict] = {kind: {} for kind in kinds}
+        for name, value in values.items():
+            if name in known:
+                default = next(f.default for f in fields(known[name]) if f.name == name)
+                parts[known[name]][name] = _number(value, default)
+            elif name.split(".")[0] not in FOREIGN:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else f"; expected one of {', '.join(sorted(known))}"
+                raise ParameterFileError(f"unknown parameter {name}{hint}")
+        try:
+            node, intake = NodeSettings(**parts[NodeSettings]), IntakeSettings(**parts[IntakeSettings])
+            if node.map_frame and not intake.odometry_frame:  # as the node does: map_frame asks for this frame
+                intake = replace(intake, odometry_frame=node.map_frame)
+            settings = map_settings_for(intake.sensor, MapSettings(**parts[MapSettings]))
+            check_model(intake, settings)
+            return Parameters(settings, intake, tuple(values))
+        except ValueError as error:
+            raise ParameterFileError(str(error)) from error
+
+
+def _number(value, default):
+    """1e-6 is a number to ROS and to people, but a text to PyYAML, which wants 1.0e-6."""
+    if isinstance(default, float) and isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def parse_assignment(text: str) -> tuple[str, object]:
+    """key=value, the value read as YAML (true, 3, 0.5, word)."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ParameterFileError(f"{text!r}: expected key=value, for example lengthscale=0.5")
+    try:
+        return name.strip(), yaml.safe_load(value) if value.strip() else ""
+    except yaml.YAMLError as error:
+        raise ParameterFileError(f"{text!r}: the value is not YAML ({' '.join(str(error).split())})") from error
+
+
+def model_file(name: str) -> Path:
+    """The parameter file of a model, config/models/<name>.yaml, of the source tree or of an installation.
+
+    Raises ParameterFileError where there is no such model, or its file was not installed.
+    """
+    tried = []
+    for folder in Path(__file__).resolve().parents:
+        for part in ("config/models", "share/gp_mapping/config/models"):
+            if (folder / part).is_dir():
+                tried.append(folder / part)
+                if (folder / part / f"{name}.yaml").is_file():
+                    return folder / part / f"{name}.yaml"
+    there = sorted(path.stem for path in tried[0].glob("*.yaml")) if tried else []
+    raise ParameterFileError(f"there is no parameter file for a model {name!r}; " + (
+        f"expected one of {', '.join(there)}" if there else "config/models was not installed with the package"))
+
+
+def read_parameter_file(path) -> dict:
+    """Flat name -> value from the blocks of a ROS 2 parameter file that are for the mapping node.
+
+    A block `name: ros__parameters:` counts where the last part of name is mapping, mapping_node, * or **; a file with a
+    single block counts whatever its name. Later blocks win. ParameterFileError where there is none.
+    """
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ParameterFileError(f"{path}: no such parameter file") from None
+    except OSError as error:
+        raise ParameterFileError(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ParameterFileError(f"{path}: not a YAML file ({' '.join(str(error).split())})") from error
+    blocks = dict(_blocks(content, ""))
+    if not blocks:
+        raise ParameterFileError(f"{path}: no parameters; expected '/**:' and below it 'ros__parameters:'")
+    mine = {name: b for name, b in blocks.items() if name.split("/")[-1] in (*NODE_NAMES, "*", "**")}
+    if not mine and len(blocks) == 1:
+        mine = blocks
+    if not mine:
+        raise ParameterFileError(f"{path}: no parameters for the node 'mapping'; the file has {', '.join(blocks)}")
+    values: dict = {}
+    for name, block in mine.items():
+        if not isinstance(block, dict):
+            raise ParameterFileError(f"{path}: ros__parameters of {name} is {block!r}, expected names and values")
+        values.update(_flat(block, ""))
+    return values
+
+
+def _blocks(content, name: str):
+    """(full node name, parameters); namespaces may be nested."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            if key == "ros__parameters":
+                yield name or "/**", value
+            else:
+                yield from _blocks(value, f"{name}/{str(key).lstrip('/')}")
+
+
+def _flat(block: dict, prefix: str):
+    for key, value in block.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,34 @@
+"""A setting: a dataclass field that carries its meaning, unit and range, and the check of all of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import field, fields
+
+__all__ = ["check_settings", "setting"]
+
+
+def setting(default, doc: str, unit: str = "", low=None, high=None, choices=None):
+    """A dataclass field that carries its meaning, unit and range (inclusive)."""
+    return field(default=default, metadata={"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices})
+
+
+def check_settings(settings) -> None:
+    """Type, range and choice of every field; ValueError says what came, what was expected and what to write."""
+    for f in fields(settings):
+        value, meta = getattr(settings, f.name), f.metadata
+        kind = type(f.default)
+        if kind is float and type(value) is int:
+            value = float(value)
+            object.__setattr__(settings, f.name, value)
+        if type(value) is not kind:
+            raise ValueError(f"{f.name}: {value!r} is {type(value).__name__}, expected {kind.__name__}, "
+                             f"for example {f.default!r}")
+        if kind is float and not math.isfinite(value):
+            raise ValueError(f"{f.name}: {value!r} is not finite, expected for example {f.default!r}")
+        low, high, choices = meta.get("low"), meta.get("high"), meta.get("choices")
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ValueError(f"{f.name}: {value!r} {meta['unit']} is outside [{low}, {high}], "
+                             f"for example {f.default!r}")
+        if choices and value not in choices:
+            raise ValueError(f"{f.name}: {value!r} is not one of {', '.join(map(repr, choices))}")

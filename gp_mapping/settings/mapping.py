@@ -1,0 +1,144 @@
+"""Settings of a map: frozen, with unit, range and meaning; ROS parameters and `--params` files are made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from gp_mapping.settings.fields import check_settings, setting
+
+__all__ = ["MapSettings"]
+
+_ANY_LIKELIHOOD = ("dual_svgp", "solve_gp")
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """All settings of model, noise, learning and grid. Standard deviations and lengths are SI (tesla, metres)."""
+
+    model: str = setting("dual_svgp", "the map's model",
+                         choices=("dual_svgp", "solve_gp", "wiski", "exact", "sor", "dtc", "fitc", "fic", "pitc", "pic",
+                                  "curl_free"))
+    kernel: str = setting("matern52", "covariance function", choices=("rbf", "matern12", "matern32", "matern52"))
+    likelihood: str = setting("gaussian", "what a measurement is: the field's value; the same with gross errors; "
+                              "whether it lies above `threshold`; a count; one of `classes`",
+                              choices=("gaussian", "student_t", "bernoulli", "poisson", "softmax"))
+    potential: str = setting("harmonic", "model curl_free: what the field is the gradient of; harmonic: without "
+                             "divergence as well, as where there is neither current nor iron; free: of `kernel`",
+                             choices=("harmonic", "free"))
+    threshold: float = setting(0.5, "likelihood bernoulli: what is asked is whether a measurement exceeds this; 0.5 "
+                               "for labels 0 and 1", "SI", -1e15, 1e15)
+    published: str = setting("observable", "what is drawn and published with bernoulli, poisson and softmax: the "
+                             "probability, the rate, the most likely class and its probability; or the latent field f",
+                             choices=("observable", "latent"))
+    count_duration: float = setting(1.0, "likelihood poisson: how long one measurement counts; what is published is "
+                                    "a rate", "s", 1e-6, 1e6)
+    degrees_of_freedom: float = setting(4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0)
+    classes: int = setting(2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64)
+    lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m",
+                                 1e-3, 1e5)
+    signal_stddev: float = setting(10e-6, "standard deviation of the field about its mean; a start", "SI", 1e-15, 1e9)
+    noise_stddev: float = setting(0.7e-6, "disagreement between two passes of one place; a start", "SI", 1e-15, 1e9)
+    constant_stddev: float = setting(20e-6, "prior standard deviation of the field's mean about its first values",
+                                     "SI", 1e-15, 1e9)
+    field_scale: float = setting(1e-6, "one display unit in SI, the model's inner unit (1e-6 T = 1 microtesla)",
+                                 "SI", 1e-15, 1e9)
+    field_unit: str = setting("uT", "name of the display unit in pictures, logs and markers")
+    heading_stddev: float = setting(0.3e-6, "standard deviation of the part of the field that turns with the "
+                                    "robot; a start; 0 leaves it out", "SI", 0.0, 1e9)
+    time_offset: float = setting(0.0, "how much later the sensor's stamps are than the pose's; a start", "s",
+                                 -10.0, 10.0)
+    learn_time_offset: bool = setting(True, "learn time_offset online, from the velocity of the samples")
+    learn_lever_arm: bool = setting(False, "learn the sensor's place on the robot online; along the direction of "
+                                    "travel only changes of speed tell it from time_offset")
+    axle_distance: float = setting(0.0, "how far in front of the wheels' axle the poses' point lies: the heading then "
+                                   "follows from the path, turns on the spot included; 0: not known, the direction "
+                                   "of travel stands in. For poses without orientation", "m", 0.0, 100.0)
+    learn_noise: bool = setting(False, "learn noise and heading online though learn_hyperparameters is off")
+    learn_hyperparameters: bool = setting(True, "learn lengthscale, signal, noise and heading online")
+    lengthscale_prior: float = setting(0.6, "median of the prior of lengthscale (scale of the logarithm: 1)", "m",
+                                       1e-3, 1e5)
+    signal_stddev_prior: float = setting(14e-6, "median of the prior of signal_stddev (scale of the logarithm: 1)",
+                                         "SI", 1e-15, 1e9)
+    noise_stddev_prior: float = setting(1e-6, "median of the prior of noise_stddev (scale of the logarithm: 1)",
+                                        "SI", 1e-15, 1e9)
+    max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
+    max_orthogonal: int = setting(400, "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing", "",
+                                  0, 5000)
+    inducing_information: float = setting(1.0, "what the data tell at least of that which an inducing input alone can "
+                                          "express: with less it is not worth its cost; 0: inducing_tolerance alone "
+                                          "decides", "bits", 0.0, 20.0)
+    inducing_tolerance: float = setting(1e-4, "a sample becomes an inducing input only where its residual prior "
+                                        "variance exceeds this share of the signal variance", "", 1e-5, 0.5)
+    memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
+    wiski_form: str = setting("matrix_free", "model wiski: sums on the lattice, solved by conjugate gradients; or the "
+                              "published form, with a dense root of rank `max_inducing`, for small areas",
+                              choices=("matrix_free", "dense"))
+    grid_density: float = setting(8.0, "model wiski: lattice nodes in a lengthscale, to the nearest power of two",
+                                  "nodes", 2.0, 32.0)
+    max_grid_nodes: int = setting(500000, "model wiski: bound of the lattice; a larger area gets a coarser one", "",
+                                  4096, 4000000)
+    refresh_samples: int = setting(10, "model wiski: samples by which its predictions may be behind, at most one in 50 "
+                                   "of all", "", 0, 1000000)
+    tile_side: float = setting(2.0, "models pitc and pic: side of the square tiles whose samples form a block",
+                               "lengthscales", 0.1, 100.0)
+    tile_samples: int = setting(100, "models pitc and pic: most samples in one block; a full one closes", "", 2, 5000)
+    max_exact_samples: int = setting(5000, "model exact: samples beyond these are left out, and counted", "", 1, 50000)
+    cells: bool = setting(True, "average raw samples into cells along each pass")
+    cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)
+    cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
+    robust: bool = setting(True, "gross errors are left out of their cell, or, where a whole cell is one, weakened; "
+                           "counted")
+    follow_changes: bool = setting(True, "where scores show that the field has changed, forget what was known there")
+    predictive_noise: bool = setting(True, "noise reported with predictions comes from one-step-ahead errors")
+    local_scale: bool = setting(True, "stddev grows or shrinks where one-step-ahead errors say so")
+    score_window: int = setting(2500, "bound of the window of one-step-ahead scores", "", 10, 1000000)
+    score_distance: float = setting(1.0, "path between a scored sample and the newest data behind its prediction",
+                                    "m", 0.0, 1e4)
+    forgetting_time: float = setting(0.0, "time constant of exponential forgetting; 0 keeps everything", "s", 0.0, 1e9)
+    resolution: float = setting(0.05, "side of a grid cell", "m", 1e-3, 1e4)
+    margin: float = setting(0.5, "how far the grid extends beyond the path", "m", 0.0, 1e4)
+    max_grid_cells: int = setting(4000000, "bound of the grid; a larger area is drawn more coarsely", "", 16, 100000000)
+    unknown_ratio: float = setting(0.8, "a cell is unknown where stddev exceeds this share of signal_stddev", "",
+                                   0.01, 1.0)
+    seed: int = setting(0, "seed of every random choice", "", 0, 2**31 - 1)
+    device: str = setting("cpu", "torch device of the map: cpu, cuda, cuda:1")
+    dtype: str = setting("float64", "precision of kernels and rendering (sums are always float64)",
+                         choices=("float64", "float32"))
+
+    def __post_init__(self):
+        check_settings(self)
+        if self.likelihood != "gaussian" and self.model not in _ANY_LIKELIHOOD:
+            raise ValueError(f"model: {self.model!r} takes Gaussian measurements only, not likelihood "
+                             f"{self.likelihood!r}; write {' or '.join(_ANY_LIKELIHOOD)}")
+        defaults = {f.name: f.default for f in fields(self)}
+        for name, value in latent_starts(self.likelihood).items():
+            if getattr(self, name) == defaults[name]:
+                object.__setattr__(self, name, value)
+        if not self.metric and self.field_unit in (defaults["field_unit"], "1", "1/s"):
+            object.__setattr__(self, "field_unit", "1/s" if self.likelihood == "poisson" and self.observes else "1")
+
+    @property
+    def metric(self) -> bool:
+        """Whether a measurement is a value of the field itself; else classes or counts, and f has no unit."""
+        return self.likelihood in ("gaussian", "student_t")
+
+    @property
+    def observes(self) -> bool:
+        """Whether a probability or rate is published in place of f."""
+        return not self.metric and self.published == "observable"
+
+
+def latent_starts(likelihood: str) -> dict[str, object]:
+    """What stands in for a setting's default where classes or counts are mapped: the latent field has no unit.
+
+    Scores compare a measurement with the field itself, and gross errors are told from a median: neither means anything
+    there, so both are off. Labels are not averaged into cells; counts are, and each cell weighs as many as it has.
+    """
+    if likelihood not in ("bernoulli", "poisson", "softmax"):
+        return {}
+    spread = 1.0 if likelihood == "poisson" else 2.0
+    starts = {"field_scale": 1.0, "signal_stddev": spread, "signal_stddev_prior": spread,
+              "noise_stddev": 1.0, "noise_stddev_prior": 1.0, "heading_stddev": 0.0, "robust": False,
+              "constant_stddev": 5.0 if likelihood == "poisson" else 2.0, "follow_changes": False,
+              "predictive_noise": False}
+    return starts | ({"cells": False} if likelihood == "softmax" else {})

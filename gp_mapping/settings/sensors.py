@@ -1,0 +1,83 @@
+"""What is known of each kind of sensor before its first message: types, unit, range, starts.
+
+A sensor of your own: publish std_msgs/Float64 (or any message with `data` or `value`, better with a
+header, too) and set `sensor: scalar`, or add a line to SENSOR_TYPES.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from gp_mapping.settings.mapping import MapSettings
+
+if TYPE_CHECKING:
+    from gp_mapping.settings.intake import IntakeSettings
+
+__all__ = ["SENSOR_TYPES", "SensorType", "check_model", "map_settings_for"]
+
+
+@dataclass(frozen=True)
+class SensorType:
+    """What is known of a sensor type before its first message.
+
+    messages: ROS type names.  value: the number in a message (None: a vector, with an adaptor of its own).
+    unit: of the messages, so of the map.  low, high: valid range in that unit, inclusive.
+    scale, shown: one display unit in `unit`, and its name.
+    signal, noise, constant: starts and prior medians of the map's standard deviations, in `unit`.
+    """
+
+    messages: tuple[str, ...]
+    value: str | None
+    unit: str
+    low: float
+    high: float
+    scale: float
+    shown: str
+    signal: float
+    noise: float
+    constant: float
+
+    def preset(self) -> dict[str, object]:
+        """The fields of MapSettings that are in the sensor's unit. Scalars do not turn with the robot: no heading."""
+        return {"field_scale": self.scale, "field_unit": self.shown, "signal_stddev": self.signal,
+                "signal_stddev_prior": self.signal, "noise_stddev": self.noise, "noise_stddev_prior": self.noise,
+                "constant_stddev": self.constant, "heading_stddev": 0.0}
+
+
+_MAP = {f.name: f.default for f in fields(MapSettings)}
+SENSOR_TYPES: dict[str, SensorType] = {
+    "magnetic_field": SensorType(("sensor_msgs/msg/MagneticField",), None, "T", -math.inf, math.inf,
+                                 _MAP["field_scale"], _MAP["field_unit"], _MAP["signal_stddev"], _MAP["noise_stddev"],
+                                 _MAP["constant_stddev"]),
+    "temperature": SensorType(("sensor_msgs/msg/Temperature",), "temperature", "°C", -273.15, 1e4,
+                              1.0, "°C", 2.0, 0.2, 10.0),
+    "fluid_pressure": SensorType(("sensor_msgs/msg/FluidPressure",), "fluid_pressure", "Pa", 0.0, 1e9,
+                                 1.0, "Pa", 20.0, 3.0, 1000.0),
+    "relative_humidity": SensorType(("sensor_msgs/msg/RelativeHumidity",), "relative_humidity", "1", 0.0, 1.0,
+                                    0.01, "%", 0.05, 0.01, 0.2),
+    "illuminance": SensorType(("sensor_msgs/msg/Illuminance",), "illuminance", "lx", 0.0, 1e6,
+                              1.0, "lx", 200.0, 20.0, 500.0),
+    "range": SensorType(("sensor_msgs/msg/Range",), "range", "m", 0.0, 1e6, 1.0, "m", 1.0, 0.05, 3.0),
+    "scalar": SensorType(("std_msgs/msg/Float64", "std_msgs/msg/Float32"), "data", "", -math.inf, math.inf,
+                         1.0, "units", 1.0, 0.1, 3.0),
+}
+
+
+def check_model(intake: IntakeSettings, settings: MapSettings) -> None:
+    """ValueError where a model or likelihood cannot map what the intake delivers."""
+    if settings.model == "curl_free" and intake.channels != 3:
+        raise ValueError("model: 'curl_free' maps all three axes of a magnetic field; write field_component: xyz")
+    if settings.likelihood not in ("gaussian", "student_t") and intake.channels != 1:
+        raise ValueError(f"likelihood: {settings.likelihood!r} is of one number in a measurement, and field_component: "
+                         "xyz gives three; write norm, x, y or z")
+
+
+def map_settings_for(sensor: str, settings: MapSettings) -> MapSettings:
+    """Settings of a map of this sensor: what is in its unit and still a magnetic field's default becomes its own.
+
+    So a copy of config/mapping.yaml in which only `sensor` was changed maps degrees, not microtesla.
+    """
+    preset = SENSOR_TYPES[sensor].preset() if sensor != "magnetic_field" else {}
+    return replace(settings, **{name: value for name, value in preset.items() if getattr(settings, name) == _MAP[name]})

@@ -1,0 +1,148 @@
+"""What the node reads and writes: checkpoints to go on from, folders to save into. No rclpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from torch import Tensor
+
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import check_map_name
+
+__all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "key_of", "map_folder", "open_session", "take_snapshot",
+           "write_snapshot"]
+
+CHECKPOINT = "map.gpm"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a map must be for a node: its settings, those of them that were given explicitly, numbers in a sample."""
+
+    settings: MapSettings
+    given: frozenset[str] = frozenset()
+    channels: int = 1
+
+    def check(self, state: dict) -> None:
+        """ValueError where a checkpoint's map is of something else than this node measures."""
+        saved = state.get("settings")
+        unit, mine = saved.get("field_unit") if isinstance(saved, dict) else None, self.settings.field_unit
+        if unit not in (None, mine) and "field_unit" not in self.given:
+            raise ValueError(f"this is a map in {unit!r}, and the node maps {mine!r}; set the sensor that made it")
+        channels = state.get("channels")
+        if channels not in (None, self.channels):
+            raise ValueError(f"this map has {channels} numbers in a measurement, and the node maps {self.channels}; "
+                             f"set field_component to {'xyz' if channels == 3 else 'norm, x, y or z'}")
+
+
+def map_folder(directory: str, name: str) -> Path:
+    """The folder of the map `name` inside directory; ValueError for a name, or a link, that leads out of it."""
+    base = Path(directory).expanduser()
+    folder = base / check_map_name(name)
+    if not (folder / CHECKPOINT).resolve().is_relative_to(base.resolve()):
+        raise ValueError(f"map_name: {name!r} leads out of {base} by a link; expected a folder inside it")
+    return folder
+
+
+def open_session(wanted: Wanted, path) -> MapSession:
+    """An empty session, or the one in the checkpoint `path`, where that is not empty.
+
+    A checkpoint brings its own settings; of those wanted the explicitly given ones count.
+    Raises ValueError (CheckpointError is one) where the file is missing, damaged or does not fit.
+    """
+    if not path:
+        return MapSession(wanted.settings)
+    from gp_mapping.store.checkpoint import load_checkpoint
+
+    state = load_checkpoint(Path(path).expanduser())
+    overrides = {f.name: getattr(wanted.settings, f.name) for f in fields(MapSettings) if f.name in wanted.given}
+    try:
+        wanted.check(state)
+        session = MapSession.from_state_dict(state, **overrides)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    session.break_pass()  # whatever comes now does not go on from the last sample that was saved
+    return session
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All of a map at one moment, in memory of its own: what is written while the map goes on.
+
+    key: which map it is and how far; two of the same key hold the same.
+    """
+
+    state: dict
+    key: tuple[int, int, int]
+    samples: int
+    cells: int
+    metres: float
+
+
+def key_of(session: MapSession, number: int) -> tuple[int, int, int]:
+    """Which map, by the worker's number of its session, and how far."""
+    return number, session.revision, session.raw_count
+
+
+def take_snapshot(session: MapSession, number: int, flush: bool) -> Snapshot:
+    """In the map's thread. flush: an open cell counts as finished.
+
+    Raises ValueError for an empty map: what was saved before stays.
+    """
+    if flush:
+        session.flush()
+    if not session.cell_count:
+        raise ValueError("the map is empty, no measurement has reached it; what was saved before stays")
+    report = session.report()
+    return Snapshot(_cloned(session.state_dict()), key_of(session, number), session.raw_count, session.cell_count,
+                    float(report["path_length"]))
+
+
+def _cloned(value):
+    """Nested dicts and lists with tensors of their own."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _cloned(part) for key, part in value.items()}
+    return [_cloned(part) for part in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What was written: what -> absolute path; problem: why some of it was not, '' where all was."""
+
+    snapshot: Snapshot
+    paths: dict[str, Path]
+    problem: str = ""
+
+    def __str__(self) -> str:
+        text = "saved " + ", ".join(f"{what} {path}" for what, path in self.paths.items())
+        return text + (f"; {self.problem}" if self.problem else "")
+
+
+def write_snapshot(snapshot: Snapshot, folder: Path, suggest=None, exports: bool = True) -> Saved:
+    """Checkpoint, then exports, into a folder. Where only the exports fail, the map is saved and that is said.
+
+    suggest: callable(session, grid) -> planning.Suggestions or None; it gets a session of its own.
+    """
+    from gp_mapping.store.checkpoint import save_checkpoint
+
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    paths, problem = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state)}, ""
+    try:
+        paths |= _export(snapshot, folder, suggest) if exports else {}
+    except Exception as error:  # the map is on the disk: pictures can be made from it at any time
+        reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
+        problem = f"pictures and exports were not written ({reason})"
+    return Saved(snapshot, paths, problem)
+
+
+def _export(snapshot: Snapshot, folder: Path, suggest) -> dict[str, Path]:
+    from gp_mapping.store.export import export_all  # imports matplotlib: not before somebody saves
+
+    session = MapSession.from_state_dict(snapshot.state)
+    grid = session.render()
+    return export_all(session, folder, suggestions=None if suggest is None else suggest(session, grid))

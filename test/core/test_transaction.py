@@ -1,0 +1,147 @@
+"""An update that would spoil a map leaves no trace of itself: every model, bit for bit."""
+
+import math
+
+import pytest
+import torch
+from map_contract import same_state
+
+from gp_mapping.core.registry import create_map, model_names
+from gp_mapping.core.types import Samples
+from gp_mapping.errors import MapFullError, NumericalError
+
+_SMALL = {"max_inducing": 12, "memory_size": 40, "max_orthogonal": 6, "tile_samples": 10}
+
+
+def _samples(seed: int, n: int, channels: int) -> Samples:
+    """A stretch of a drive that makes new inducing inputs, and pushes old samples out of a memory of 40."""
+    g = torch.Generator().manual_seed(seed)
+    x = 1.5 * seed + torch.rand(n, 2, generator=g, dtype=torch.float64) * 3
+    y = 45e-6 + 5e-6 * torch.sin(2 * x[:, :1]) + 1e-6 * torch.randn(n, channels, generator=g, dtype=torch.float64)
+    return Samples(x=x, y=y, velocity=torch.full((n, 2), 0.3), sensor_variance=torch.full((n,), 1e-14),
+                   count=torch.full((n,), 3.0), position_variance=torch.full((n,), 1e-4))
+
+
+def _map(name: str):
+    return create_map(name, seed=3, **_SMALL)
+
+
+def _driven(name: str, batches: int = 6):
+    field = _map(name)
+    for k in range(batches):
+        field.update(_samples(k, 15, 3 if name == "curl_free" else 1))
+        while field.refine(math.inf):
+            pass
+    return field
+
+
+# what a driver, a filter that has diverged or a bad cable may send; each is one column of one sample
+_HOSTILE = {"x": 1e200, "y": 1e300, "velocity": 1e200, "noise_variance": 1e-320, "count": 1e-310,
+            "sensor_variance": 1e308, "position_variance": 1e308}
+
+
+@pytest.mark.parametrize("name", model_names())
+@pytest.mark.parametrize("column", _HOSTILE)
+def test_hostile_number_leaves_the_map_as_it_was(name, column):
+    field, channels = _driven(name), 3 if name == "curl_free" else 1
+    before = field.state_dict()
+    batch = _samples(7, 15, channels)
+    values = {f: getattr(batch, f) for f in batch.__dataclass_fields__}
+    values[column] = torch.full((15,), 1e-12) if values[column] is None else values[column].clone()
+    values[column][4] = _HOSTILE[column]
+
+    try:
+        field.update(Samples(**values))
+    except (ValueError, NumericalError):
+        assert same_state(field.state_dict(), before)
+    else:  # it may be used, as far as it says anything
+        prediction = field.predict(batch.x)
+        assert torch.isfinite(prediction.mean).all() and torch.isfinite(prediction.variance).all()
+
+    good = _samples(8, 15, channels)
+    field.update(good)
+    assert torch.isfinite(field.predict(good.x).mean).all()
+
+
+def _fails(self):
+    raise NumericalError("a pivot is NaN")
+
+
+@pytest.mark.parametrize("settings", ({"likelihood": "student_t"}, {"likelihood": "poisson"},
+                                      {"model": "wiski", "wiski_form": "dense"}), ids=str)
+def test_failure_of_another_kind_of_map_is_taken_back(settings, monkeypatch):
+    """Sites that change with every batch, and a root that follows every sample."""
+    field = create_map(**{"model": "dual_svgp"} | settings, seed=3, **_SMALL)
+    scale = 1e-7 if settings.get("likelihood") == "poisson" else 1.0
+
+    def batch(k: int) -> Samples:
+        made = _samples(k, 15, 1)
+        return Samples(x=made.x, y=(made.y / scale).round() if scale != 1.0 else made.y)
+
+    for k in range(6):
+        field.update(batch(k))
+    before = field.state_dict()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(field), "check", _fails)
+        for k in (7, 8):
+            with pytest.raises(NumericalError):
+                field.update(batch(k))
+    assert same_state(field.state_dict(), before)
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_step_of_learning_that_fails_is_taken_back_and_counted(name, monkeypatch):
+    field, channels = _driven(name, 4), 3 if name == "curl_free" else 1
+    field.update(_samples(5, 30, channels))
+    owed, before, x = field.learner.owed, field.state_dict(), _samples(5, 30, channels).x
+    rejected, mean = field.learner.rejected, field.predict(x).mean
+    assert owed >= 1.0
+
+    step = type(field.learner).step
+
+    def spoils(self, data, generator):
+        done = step(self, data, generator)
+        self.vector = self.vector * math.nan
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(field.learner), "step", spoils)
+        field.refine(math.inf)
+    assert field.learner.rejected - rejected == int(owed) and field.learner.owed < 1.0
+    after = field.state_dict()
+    for state in (before, after):
+        del state["learner"]
+    if name != "wiski":  # which goes on solving
+        assert same_state(after, before)
+    assert torch.equal(field.predict(x).mean, mean)
+
+
+@pytest.mark.parametrize("name", model_names())
+@pytest.mark.parametrize("batches", (0, 1, 2, 6))
+def test_failure_at_the_end_of_an_update_takes_back_all_of_it(name, batches, monkeypatch):
+    """Whatever has been written by then: basis, sites, memory, generator, learner, the centre."""
+    field, never_asked = _driven(name, batches), _driven(name, batches)
+    channels = 3 if name == "curl_free" else 1
+    before = field.state_dict()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(field), "check", _fails)
+        for k in range(2):
+            with pytest.raises(NumericalError):
+                field.update(_samples(9 + k, 30, channels))
+    assert same_state(field.state_dict(), before)
+
+    for one in (field, never_asked):  # what comes later is as if nobody had tried
+        for k in (9, 10):
+            one.update(_samples(k, 15, channels))
+            one.refine(math.inf)
+    assert same_state(field.state_dict(), never_asked.state_dict())
+
+
+def test_full_exact_map_is_as_it_was():
+    field = create_map("exact", max_exact_samples=50)
+    field.update(_samples(0, 40, 1))
+    before = field.state_dict()
+    with pytest.raises(MapFullError):
+        field.update(_samples(1, 15, 1))
+    assert same_state(field.state_dict(), before)
