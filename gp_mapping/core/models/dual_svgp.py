@@ -276,6 +276,22 @@ class DualSVGP(ObservingMap):
     def capabilities(self) -> frozenset[str]:
         return super().capabilities | {LIKELIHOODS}
 
+    def counters(self) -> dict[str, int | float]:
+        """ScaledMap's; how full the budget of inducing inputs is, and what a full one costs.
+
+        `budget`, and `budget_full`: how often it was. `prior_left`: the largest share of the field's prior variance
+        that the inputs leave open at a remembered sample. `inputs_per_square_lengthscale`: of those that the robot has
+        touched.
+        """
+        told = super().counters() | {"budget": self.max_inducing, "budget_full": self.moves}
+        if self.basis is None or not len(self.memory):
+            return told
+        places = self.memory_places(self.theta)
+        residual = self.basis.residual(places, self.remembered_features(self.basis.size))
+        squares = torch.cat([places, self.basis.z]).div(self.theta.lengthscale).floor().unique(dim=0)
+        return told | {"prior_left": float((residual / self.basis.kernel.diag(places)).max()),
+                       "inputs_per_square_lengthscale": len(self.basis) / len(squares)}
+
     def inducing_inputs(self) -> Tensor:
         return self._outer_places(None if self.basis is None else self.basis.z)
 
