@@ -86,7 +86,7 @@ class MappingNode(ManagedNode):
         self.parameter_warnings = warnings
         settings = self.parameters.configure()
         self.map_settings = settings[MapSettings]
-        self.intake_settings = params.with_map_frame(settings[IntakeSettings], self.settings)
+        self.intake_settings = settings[IntakeSettings]
         self.wanted = Wanted(self.map_settings, frozenset(self.parameters.given), self.intake_settings.channels)
 
     def _configure(self) -> None:

@@ -2,55 +2,70 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import yaml
 
 from gp_mapping.errors import ParameterFileError
+from gp_mapping.settings.groups import build_groups, is_foreign, nearest
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.sensors import check_model, map_settings_for
 
-__all__ = ["FOREIGN", "Parameters", "model_file", "parse_assignment", "read_parameter_file"]
+__all__ = ["KNOWN", "SETTINGS", "Parameters", "model_file", "parse_assignment", "read_parameter_file"]
 
 NODE_NAMES = ("mapping", "mapping_node")
-FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")  # every ROS node has them
+SETTINGS = (MapSettings, IntakeSettings, NodeSettings)
+KNOWN = {f.name: f for kind in SETTINGS for f in fields(kind)}
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Settings by the part that reads them; what was not given keeps its default. Node settings are checked only."""
+    """Settings by the part that reads them; what was not given keeps its default."""
 
     map: MapSettings
     intake: IntakeSettings
+    node: NodeSettings
     given: tuple[str, ...]
 
     @staticmethod
     def build(values: dict) -> Parameters:
-        """From flat names and values; ParameterFileError for an unknown name, a wrong type or a value out of range."""
-        kinds = (MapSettings, IntakeSettings, NodeSettings)
-        known = {f.name: kind for kind in kinds for f in fields(kind)}
-        parts: dict[type, dict] = {kind: {} for kind in kinds}
-        for name, value in values.items():
-            if name in known:
-                default = next(f.default for f in fields(known[name]) if f.name == name)
-                parts[known[name]][name] = _number(value, default)
-            elif name.split(".")[0] not in FOREIGN:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else f"; expected one of {', '.join(sorted(known))}"
+        """From flat names and values, as a command line or a parameter file gives them.
+
+        Raises:
+            ParameterFileError: an unknown name, a wrong type, a value out of range, values that do not go together.
+        """
+        for name in values:
+            if name not in KNOWN and not is_foreign(name):
+                near = nearest(name, KNOWN)
+                hint = f"; did you mean {near}?" if near else f"; expected one of {', '.join(sorted(KNOWN))}"
                 raise ParameterFileError(f"unknown parameter {name}{hint}")
+        known = {name: _number(value, KNOWN[name].default) for name, value in values.items() if name in KNOWN}
+        return Parameters.of(known, tuple(values))
+
+    @staticmethod
+    def of(values: dict, given: tuple[str, ...] = ()) -> Parameters:
+        """From known names: each checked, the sensor's starts in place, the parts made to fit each other.
+
+        Raises:
+            ParameterFileError: with a line for each thing that is wrong.
+        """
+        groups = [build_groups(values, {"": kind}) for kind in SETTINGS]
+        problems = [text for _, wrong in groups for text in wrong]
+        if problems:
+            raise ParameterFileError("\n".join(problems))
+        maps, intake, node = (settings[""] for settings, _ in groups)
+
         try:
-            node, intake = NodeSettings(**parts[NodeSettings]), IntakeSettings(**parts[IntakeSettings])
-            if node.map_frame and not intake.odometry_frame:  # as the node does: map_frame asks for this frame
+            if node.map_frame and not intake.odometry_frame:  # map_frame asks for this frame, unless another is named
                 intake = replace(intake, odometry_frame=node.map_frame)
-            settings = map_settings_for(intake.sensor, MapSettings(**parts[MapSettings]))
-            check_model(intake, settings)
-            return Parameters(settings, intake, tuple(values))
+            maps = map_settings_for(intake.sensor, maps)
+            check_model(intake, maps)
         except ValueError as error:
             raise ParameterFileError(str(error)) from error
+        return Parameters(maps, intake, node, given)
 
 
 def _number(value, default):

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import Theta
-from gp_mapping.core.inducing import Basis, greedy_inputs
-from gp_mapping.core.likelihoods import Gaussian
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky
-from gp_mapping.core.memory import Memory
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.sites import Sites
-from gp_mapping.core.worth import bits_of, dispensable, ratio_of
+from gp_mapping.core.sparse.basis import Basis, greedy_inputs
+from gp_mapping.core.sparse.memory import Memory
+from gp_mapping.core.sparse.sites import Sites
+from gp_mapping.core.sparse.worth import bits_of, dispensable, ratio_of
 
 __all__ = ["Carried", "Share", "fantasize", "forget_near", "load", "merge", "save", "to_theta"]
 
