@@ -62,6 +62,11 @@ class NodeSettings:
     save_directory: str = setting("gp_mapping_output", "folder of maps: the services save and load inside it only")
     map_name: str = setting("", "which map in save_directory ~/save writes and ~/load reads: a folder of its own, such "
                             "as hall/ground_floor; empty: save_directory itself", live=True)
+    autosave_period: float = setting(60.0, "how often a map that has changed is written, as a checkpoint alone, beside "
+                                     "where ~/save would write it; a crash costs no more than that; 0 turns it off",
+                                     "s", 0.0, 1e6, live=True)
+    resume: bool = setting(False, "go on from the newest intact one of the saved map and its autosave, where there is "
+                           "one; with a launch file's respawn:=true that is how a map outlives a crash")
     save_on_exit: bool = setting(False, "save into save_directory when the node is stopped", live=True)
 
     def __post_init__(self):
