@@ -15,6 +15,7 @@ from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import DropReason, Intake
+from gp_mapping.mapping.fullness import spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
@@ -159,6 +160,13 @@ def _summary(result: dict, intake: Intake, session: MapSession, written: dict[st
     if report["left_out"]:
         lines.append(f"  warning: the map was full, {report['left_out']} cells or measurements are left out of it; "
                      "raise max_exact_samples, or take another model")
+    thin = spoiled(report)
+    if thin:
+        lines.append(f"  warning: {thin}")
+    if report.get("budget_full"):
+        lines.append(f"inducing inputs {report['inducing']} of {report['budget']}, "
+                     f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "
+                     f"{100 * report['prior_left']:.1f} % of the prior variance left where it was measured")
     lines.append("hyper-parameters")
     metric = session.settings.metric  # else f has no unit
     for name, value in report["hyperparameters"].items():

@@ -7,6 +7,8 @@ import resource
 from collections import Counter
 from dataclasses import dataclass, field
 
+from gp_mapping.mapping.fullness import spoiled
+
 __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
 
 OK, WARN, ERROR = 0, 1, 2
@@ -145,6 +147,9 @@ class Health:
             area.warn(f"{refused} cells or measurements lie where the map's lattice cannot reach, and are left out")
         if left_out:
             area.warn(f"the map is full: {left_out} cells or measurements are left out, and the map stays as it is")
+        thin = spoiled(status.report)
+        if thin:
+            area.warn(thin)
         area.values["memory (MB)"] = resident_megabytes()
         for name, n in status.counts.items():
             if name.startswith("error"):
