@@ -103,6 +103,12 @@ class FreeSpace:
         fits[narrow] = free._room(free.centres(narrow), radius) >= radius - 1e-9
         return replace(free, open=passable & fits)
 
+    def same_as(self, other: FreeSpace) -> bool:
+        """Whether two maps say the same."""
+        return (self.origin, self.yaw, self.resolution, self.radius, self.frame, self.walled) == (
+            other.origin, other.yaw, other.resolution, other.radius, other.frame, other.walled
+        ) and np.array_equal(self.open, other.open) and np.array_equal(self.clearance, other.clearance)
+
     def centres(self, mask=None) -> np.ndarray:
         """Centres (N, 2) m of the cells in mask (H, W), of the open ones if None, row by row."""
         rows, columns = np.nonzero(self.open if mask is None else mask)

@@ -69,6 +69,14 @@ class Plan:
         first = [[np.interp(metres, ends, self.line[:, i]) for i in (0, 1)]] if self else np.empty((0, 2))
         return np.vstack([first, self.line[ends > metres + 1e-9]]) if self else self.line
 
+    def led_by(self, line: np.ndarray) -> Plan:
+        """The same after driving a line (K, 2) m that ends where this one begins."""
+        if len(line) < 2 or not self:
+            return self
+        metres = float(np.hypot(*np.diff(line, axis=0).T).sum())
+        return replace(self, line=np.vstack([line, self.line[1:]]), stop_marks=self.stop_marks + metres,
+                       marks=self.marks + metres, metres=self.metres + metres)
+
     def poses(self, spacing: float) -> tuple[np.ndarray, np.ndarray]:
         """Positions (n, 2) m at most so far apart along the line, corners kept, and headings of travel (n,) radians."""
         if not self:

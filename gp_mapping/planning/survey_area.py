@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.spatial import ConvexHull, QhullError
 from torch import Tensor
 
 from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.hull import grown_hull
 from gp_mapping.planning.polygon import Polygon
 from gp_mapping.planning.suggest import thin
 
-__all__ = ["SurveyArea", "grown_hull"]
+__all__ = ["SurveyArea", "hull_space"]
 
 _HULL_CELLS = 40_000  # of a grid that is made where no map of obstacles is there
 _FINEST = 0.05  # m
@@ -97,22 +97,14 @@ class SurveyArea:
         return SurveyArea(reached, cells, count[order].double() * reached.resolution**2, note)
 
 
-def grown_hull(path, grow: float) -> FreeSpace | None:
-    """Convex hull of places (K, 2) m, grown by so many metres, as free space; None without a place.
-
-    A hull that is a line or a point is grown just so.
-    """
+def hull_space(path, grow: float) -> FreeSpace | None:
+    """Convex hull of places (K, 2) m, grown by so many metres, as free space; None without a finite place."""
     x = np.asarray(path, dtype=np.float64).reshape(-1, 2)
     x = x[np.isfinite(x).all(1)]
     if not len(x):
         return None
-    try:
-        corners = x[ConvexHull(x).vertices]
-    except (QhullError, ValueError):
-        corners = x[[int(x[:, 0].argmin()), int(x[:, 0].argmax()), int(x[:, 1].argmin()), int(x[:, 1].argmax())]]
-    grow = max(grow, _FINEST)
-    hull = Polygon(corners)
-    return _made(corners, grow, lambda at: hull.contains(at) | (hull.away(at) <= grow))
+    corners = grown_hull(x, max(grow, _FINEST))
+    return _made(corners, _FINEST, Polygon(corners).contains)
 
 
 def _made(corners: np.ndarray, margin: float, inside) -> FreeSpace:
@@ -139,7 +131,7 @@ def _without_map(path, region, grow: float, position, reach: float) -> tuple[Fre
             corners = np.clip(corners, position - reach, position + reach)
         free = _made(corners, _FINEST, lambda at: np.any([polygon.contains(at) for polygon in region], axis=0))
         return free, "no free-space map: the whole region is taken to be free of obstacles"
-    free = None if path is None else grown_hull(path, grow)
+    free = None if path is None else hull_space(path, grow)
     if free is None:
         return None, "nothing has been measured yet, and there is no free-space map: where the robot may go is unknown"
     return free, (f"no free-space map: the hull of the path, grown by {grow:g} m, is taken to be free of obstacles")

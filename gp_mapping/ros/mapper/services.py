@@ -141,6 +141,7 @@ class MapServices:
 
     def _on_clear(self, request, response) -> Later:
         def finish(response, _) -> None:
+            self._node.survey.forget()
             self._node.publishers_.publish_cleared(self._node.frame)
             response.success, response.message = True, "the map is empty"
         return Later(self._node.worker.call(lambda session: session.clear()), finish)
