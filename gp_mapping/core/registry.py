@@ -28,6 +28,7 @@ __all__ = ["build_map", "create_map", "model_names"]
 def _sparse(settings: MapSettings, learner) -> dict:
     """What every map on inducing inputs takes."""
     return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
+            "information": settings.inducing_information,
             "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
             "likelihood": make_likelihood(settings),
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
