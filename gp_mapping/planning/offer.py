@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
+from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.ground import Ground
 from gp_mapping.planning.hull import within_hull
-from gp_mapping.planning.path_value import PathValue
 from gp_mapping.planning.plan import plan
 from gp_mapping.planning.planners.point import NEAR
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.suggest import Suggestion, Suggestions, suggest
+from gp_mapping.planning.worth.path_value import PathValue
 
 __all__ = ["UNKNOWN_OBSTACLES", "driven_area", "offer", "offer_by_way"]
 

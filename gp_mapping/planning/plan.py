@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from gp_mapping.planning.path_value import PathValue, Visits
+from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner
-from gp_mapping.planning.travel import Travel
+from gp_mapping.planning.worth.path_value import PathValue, Visits
 
 __all__ = ["Plan", "allot", "driven_by_others", "finished", "plan", "plan_steps"]
 

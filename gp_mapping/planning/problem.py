@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_mapping.planning.area.travel import Leg, Travel, turn
 from gp_mapping.planning.budget import Budget
-from gp_mapping.planning.path_value import PathValue, Visits
-from gp_mapping.planning.travel import Leg, Travel, turn
+from gp_mapping.planning.worth.path_value import PathValue, Visits
 
 __all__ = ["Drive", "Problem"]
 

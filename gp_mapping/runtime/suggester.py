@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gp_mapping.errors import one_line
+from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.ground import Ground
 from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer, offer_by_way
 from gp_mapping.planning.suggest import Suggestions
 from gp_mapping.settings.node import NodeSettings

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 
 from gp_mapping.errors import one_line
+from gp_mapping.planning.area.ground import Ground
+from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.ground import Ground
-from gp_mapping.planning.path_value import PathValue
 from gp_mapping.planning.plan import Plan, driven_by_others, finished, plan_steps
-from gp_mapping.planning.polygon import Polygon
 from gp_mapping.planning.problem import Problem
-from gp_mapping.planning.weights import cell_weights
+from gp_mapping.planning.worth.path_value import PathValue
+from gp_mapping.planning.worth.weights import cell_weights
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.plan import home_of
 

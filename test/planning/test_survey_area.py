@@ -7,8 +7,8 @@ from planning_scene import occupancy
 from rooms import free_room, somewhere
 
 from gp_mapping.planning import FreeSpace
-from gp_mapping.planning.polygon import Polygon
-from gp_mapping.planning.survey_area import SurveyArea, hull_space
+from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.area.survey_area import SurveyArea, hull_space
 
 
 def two_rooms() -> FreeSpace:

@@ -14,7 +14,7 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
-from gp_mapping.planning.surface import variance_reduction_surface
+from gp_mapping.planning.worth.surface import variance_reduction_surface
 from gp_mapping.ros.mapper.late_services import Later, LateServices
 from gp_mapping.ros.wire import plans
 from gp_mapping.ros.wire.qos import LATCHED

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.area.survey_area import SurveyArea
+from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.polygon import Polygon
-from gp_mapping.planning.survey_area import SurveyArea
-from gp_mapping.planning.travel import Travel
 
 __all__ = ["Ground"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.hull import grown_hull
-from gp_mapping.planning.polygon import Polygon
 from gp_mapping.planning.suggest import thin
 
 __all__ = ["SurveyArea", "hull_space"]
