@@ -159,6 +159,14 @@ class FreeSpace:
         """Whether the robot's centre may be at x (N, 2) metres: (N,) bool. Outside the grid it may not."""
         return torch.from_numpy(self._allows(x.cpu().numpy()))
 
+    def allows_near(self, x: np.ndarray, slack: float) -> np.ndarray:
+        """Whether no obstacle is nearer to x (N, 2) m than the radius less slack (m): (N,) bool. Outside there is one.
+        """
+        row, column, _ = self._cells(x)
+        inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
+        need = max(0.0, self.radius - slack)
+        return inside & (self._room(x, need + self.resolution) >= need)
+
     def _allows(self, x: np.ndarray, margin: float = 0.0) -> np.ndarray:
         """The same with so many metres to spare."""
         row, column, off = self._cells(x)

@@ -69,6 +69,16 @@ class Plan:
         first = [[np.interp(metres, ends, self.line[:, i]) for i in (0, 1)]] if self else np.empty((0, 2))
         return np.vstack([first, self.line[ends > metres + 1e-9]]) if self else self.line
 
+    def cut(self, metres: float) -> Plan:
+        """What is left of it after so many metres: as if it had been planned there."""
+        if not self or metres >= self.metres - 1e-6:
+            return Plan(self.kind, reason=self.reason)
+        keep, ahead = self.stop_marks > metres + 1e-6, self.marks > metres + 1e-6
+        return replace(self, line=self.after(metres), stops=self.stops[keep], stop_marks=self.stop_marks[keep] - metres,
+                       nodes=self.left(metres), visits=self.visits[ahead], marks=self.marks[ahead] - metres,
+                       gains=self.gains[ahead], metres=self.metres - metres,
+                       seconds=self.seconds * (1.0 - metres / self.metres))
+
     def led_by(self, line: np.ndarray) -> Plan:
         """The same after driving a line (K, 2) m that ends where this one begins."""
         if len(line) < 2 or not self:

@@ -32,7 +32,8 @@ _CLOSED = 200  # goals that are left out at once
 _REQUESTS = 10  # plans on demand that wait
 _STEP = 0.02  # m of motion that counts as driven: a position that only trembles drives nowhere
 _LEAP = 5.0  # m between two positions that nobody drove
-_AHEAD = 1.0  # m of the old plan that are kept while the new one is made, at most
+_AHEAD = 2.0  # m of the old plan that are kept while the new one is made, at most
+_RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre
 _FRESH = 4  # plans: every so many is held against new seeds
 
 
@@ -277,6 +278,9 @@ class Survey:
     def _take(self, plan: Plan) -> None:
         """A new plan is there; or none, and why."""
         self._made += 1
+        # the robot has driven on while this was made: what is behind it is no part of the plan any more
+        behind = plan.progress(self._last, 0.0, 2.0 * _AHEAD) if plan and self._last is not None else 0.0
+        plan = plan.cut(behind) if behind > 0.0 else plan
         self._planned_at = 0.0 if plan else time.monotonic() + 2.0
         self._along = 0.0
         self._plan_ground = self._ground.made
@@ -399,7 +403,8 @@ class Survey:
         length = float(np.hypot(*np.diff(lead, axis=0).T).sum()) if len(lead) > 1 else 0.0
         start = lead[-1] if len(lead) > 1 else position
         stops = old.left(self._along + length) if same else ()
-        problem = self._problem(start, budget.less(length, length / s.plan_speed), old=stops,
+        held = [_RESERVE * left if math.isfinite(left) else 0.0 for left in (budget.metres, budget.seconds)]
+        problem = self._problem(start, budget.less(length + held[0], length / s.plan_speed + held[1]), old=stops,
                                 fresh=self._made % _FRESH == 0)
         if reason or (budget.limited and not min(budget.metres, budget.seconds) > 0):
             self._reason = reason or "the budget is spent"
@@ -415,13 +420,15 @@ class Survey:
             plan = self._homeward(problem, self._reason)
         elif plan and not plan.nodes:
             self._reason = "nothing is left to measure within the budget"
-        elif not plan and "nothing is left" in plan.reason:
-            self._reason = plan.reason
+        elif not plan and budget.limited and problem.start is not None:
+            # nothing is left to measure, or the way home is all that the budget still pays
+            self._reason = f"the budget is spent ({plan.reason})"
+            plan = self._homeward(problem, self._reason)
         yield plan.led_by(lead) if plan else plan
 
     def _homeward(self, problem: Problem, reason: str) -> Plan:
         """The way home, where there is one and the robot is not there."""
-        if problem.budget.home is None or math.dist(problem.position, problem.budget.home) < 0.3 or problem.obstacle():
+        if problem.home is None or math.dist(problem.position, problem.budget.home) < 0.3:
             return Plan(self.settings.plan_kind, reason=reason)
         return replace(finished(problem, self.settings.plan_kind, ()), reason=f"{reason}: this is the way home")
 
@@ -462,9 +469,11 @@ class Survey:
 
     def _tell(self, plan: Plan) -> None:
         budget = self.budget
-        area = self._ground.area.size if self._ground.area else 0.0
-        self.state = SurveyState(self._phase, self._reason or plan.reason, self._driven, budget.metres, budget.seconds,
-                                 area, plan.stddev_now, plan.stddev_then, self._share, plan.metres, self._made,
+        ground = self._ground.area
+        area = ground.size if ground else 0.0
+        reason = self._reason or plan.reason or (ground.reason if ground else "")
+        self.state = SurveyState(self._phase, reason, self._driven, budget.metres, budget.seconds, area,
+                                 plan.stddev_now, plan.stddev_then, self._share, plan.metres, self._made,
                                  len(self._closed))
 
     def told(self) -> SurveyState:

@@ -87,7 +87,7 @@ class SurveyArea:
         reached = wanted.reachable_from(position, search)
         if not reached.open.any():
             return SurveyArea(reached, torch.empty((0, 2)).double(), torch.empty(0).double(),
-                              _why_not(free, wanted, position, region, search))
+                              _why_not(free, wanted, position, region, bool(region or keep_out), search))
 
         chosen, count = thin(torch.from_numpy(reached.open), max_cells)
         mask = np.zeros(reached.open.size, dtype=bool)
@@ -186,11 +186,11 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
     return replace(free, open=left)
 
 
-def _why_not(free: FreeSpace, wanted: FreeSpace, position: np.ndarray, region, search: float) -> str:
+def _why_not(free: FreeSpace, wanted: FreeSpace, position: np.ndarray, region, polygons: bool, search: float) -> str:
     here = f"({position[0]:.2f}, {position[1]:.2f}) m"
     if not free.open.any():
         return "the free-space map leaves no place that the robot may enter"
-    if not wanted.open.any():
+    if not wanted.open.any() and polygons:
         return ("no free place lies inside the region, out of the keep-out areas and within reach of the robot at "
                 f"{here}")
     if not free.reachable_from(position, search).open.any():
