@@ -46,6 +46,7 @@ def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
 def _sparse(settings: MapSettings, learner) -> dict:
     """What every map on inducing inputs takes."""
     return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
+            "information": settings.inducing_information,
             "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
             "likelihood": make_likelihood(settings),
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}

@@ -98,7 +98,7 @@ class MappingNode(ManagedNode):
                              reliable=self.settings.reliable_inputs, find=self._find_message)
         session, path = self._first_session()
         self.map_settings = session.settings
-        self.suggester = Suggester(self.settings)
+        self.suggester, self._told_obstacles = Suggester(self.settings), ""
         self._done = self.create_guard_condition(self._publish_results)
         self._made.callback(self.destroy_guard_condition, self._done)
         self.worker = MapWorker(session, Intake(self.intake_settings), queue_size=self.settings.worker_queue_size,
@@ -277,8 +277,16 @@ class MappingNode(ManagedNode):
         age = clock - status.last_stamp if status.last_stamp is not None and clock > 0.0 else None
         areas = self._health.areas(now=now, status=status, watches=self.inputs.watches,
                                    paused=self.paused or not self.active, notes=notes, limits=self.publishers_.limits,
-                                   published=self.publishers_.published, stamp_age=age, queue=self.worker.queued)
+                                   published=self.publishers_.published, stamp_age=age, queue=self.worker.queued,
+                                   obstacles=self.suggester.obstacles)
+        self._tell_obstacles()
         self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
+
+    def _tell_obstacles(self) -> None:
+        """Log what suggestions know of obstacles, when that changes: a goal that nobody checked must not surprise."""
+        if self.suggester.obstacles != self._told_obstacles:
+            self._told_obstacles = self.suggester.obstacles
+            self.get_logger().info(f"suggestions: {self._told_obstacles}")
 
     # ---- for services and parameters -----------------------------------------------------------------------------
 

@@ -41,6 +41,8 @@ class NodeSettings:
                                    "takes off the variance of the whole map",
                                    choices=("variance", "integrated_variance"), live=True)
     suggestion_distance: float = setting(0.5, "smallest distance between two suggestions", "m", 0.0, 1e4, live=True)
+    suggestion_margin: float = setting(0.0, "without a free-space map suggestions stay inside the convex hull of the "
+                                       "path; how far beyond it they may lie", "m", 0.0, 1e4, live=True)
     robot_radius: float = setting(0.2, "a suggestion keeps this far from what the free-space map calls occupied",
                                   "m", 0.0, 1e3)
     input_queue_depth: int = setting(1000, "messages that the middleware keeps for each input topic", "", 1, 100000)

@@ -53,14 +53,15 @@ def open_session(wanted: Wanted, path) -> MapSession:
     if not path:
         return MapSession(wanted.settings)
     from gp_mapping.store.checkpoint import load_checkpoint
+    from gp_mapping.store.trial import tried_session
 
     state = load_checkpoint(Path(path).expanduser())
     overrides = {f.name: getattr(wanted.settings, f.name) for f in fields(MapSettings) if f.name in wanted.given}
     try:
         wanted.check(state)
-        session = MapSession.from_state_dict(state, **overrides)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    session = tried_session(state, path, **overrides)
     session.break_pass()  # whatever comes now does not go on from the last sample that was saved
     return session
 

@@ -75,11 +75,22 @@ class Basis:
         """k(x, x) − q(x, x), the prior variance that the inducing inputs do not reach: (N,), at least 0."""
         return (self.kernel.diag(x) - white[self.features:].square().sum(0)).clamp_min(0.0)
 
-    def grow(self, x: Tensor, white: Tensor, among: slice, tolerance: float, room: int | None = None) -> Tensor:
-        """Append, greedily, those of x[among] whose residual exceeds the tolerance.
+    def grow(self, x: Tensor, white: Tensor, among: slice, tolerance: float, room: int | None = None,
+             precision: Tensor | None = None, worth: float = 0.0) -> Tensor:
+        """Append, greedily, those of x[among] whose residual exceeds the tolerance and that are worth an input.
 
-        white: a(x) (features + M, N).  tolerance: absolute.  room: most inputs to add.
-        Returns the new rows of a(x) for all x: (added, N).
+        Args:
+            x: (N, D) places: candidates, and samples that the sites hold.
+            white: a(x), (features + M, N).
+            among: the candidates.
+            tolerance: least residual variance k − q, absolute.
+            room: most inputs to add.
+            precision: β of all x (N,); the next input is the candidate of largest w (worth.py). Without it the one of
+                largest residual.
+            worth: least w of an input.
+
+        Returns:
+            The new rows of a(x) for all x, (added, N).
         """
         room = self.capacity - len(self) if room is None else min(room, self.capacity - len(self))
         residual = self.residual(x[among], white[:, among])
@@ -88,18 +99,26 @@ class Basis:
             return white.new_empty((0, len(x)))
         inducing = white[self.features:]
         chosen = inducing[:, wanting]
-        covariance = self.kernel(x[wanting], x[wanting]) - chosen.mT @ chosen
-        pivots, rows = pivoted_cholesky(len(wanting), covariance.diagonal(), covariance.__getitem__, tolerance, room)
-        if not pivots:
+
+        if precision is None:
+            covariance = self.kernel(x[wanting], x[wanting]) - chosen.mT @ chosen
+            pivots, rows = pivoted_cholesky(len(wanting), covariance.diagonal(), covariance.__getitem__, tolerance,
+                                            room)
+            picked = wanting[pivots]
+            if pivots:
+                cross = self.kernel(x[picked], x) - inducing[:, picked].mT @ inducing
+                rows = solve_lower(rows[:, pivots].mT.contiguous(), cross)
+        else:
+            picked, rows = _most_worth(self.kernel(x[wanting], x) - chosen.mT @ inducing, wanting, tolerance, room,
+                                       precision, worth)
+        if not len(picked):
             return white.new_empty((0, len(x)))
-        picked = wanting[pivots]
-        lower = rows[:, pivots].mT.contiguous()  # (added, added)
-        cross = self.kernel(x[picked], x) - inducing[:, picked].mT @ inducing
-        m, k = len(self), len(pivots)
+
+        m, k = len(self), len(picked)
         self._buffer[m: m + k, :m] = inducing[:, picked].mT.to(self.dtype)
-        self._buffer[m: m + k, m: m + k] = lower.to(self.dtype)
+        self._buffer[m: m + k, m: m + k] = rows[:, picked].mT.tril().to(self.dtype)
         self.z = torch.cat([self.z, x[picked]])
-        return solve_lower(lower, cross)
+        return rows
 
     def copy(self, capacity: int | None = None) -> "Basis":
         """The same basis in a buffer of its own."""
@@ -125,6 +144,32 @@ class Basis:
         moved[: len(mine), : len(its)] = features
         moved[len(mine):, len(its):] = inducing
         return moved
+
+
+def _most_worth(covariance: Tensor, wanting: Tensor, tolerance: float, room: int, precision: Tensor,
+                worth: float) -> tuple[Tensor, Tensor]:
+    """Candidates, each of the largest w given those before it, and their rows of a(x).
+
+    covariance: residual covariance (n, N) of the candidates with all x, written over.  wanting (n,): where they stand
+    among x.  precision: β (N,).  Returns indices among x (r,) and rows (r, N).
+    """
+    picked, rows = [], []
+    while len(picked) < room:
+        own = covariance.gather(1, wanting[:, None])[:, 0]
+        told = covariance.square() @ precision / own.clamp_min(tolerance)
+        told.masked_fill_(own <= tolerance, 0.0)
+        p = int(told.argmax())
+        if not float(told[p]) > worth:
+            break
+        row = covariance[p] / own[p].sqrt()
+        picked.append(int(wanting[p]))
+        rows.append(row)
+        if len(wanting) == 1:
+            break
+        covariance.addr_(row[wanting], row, alpha=-1.0)
+    if not picked:
+        return wanting[:0], covariance[:0]
+    return torch.tensor(picked, device=wanting.device), torch.stack(rows)
 
 
 def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:

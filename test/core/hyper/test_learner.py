@@ -13,7 +13,7 @@ from gp_mapping import create_map
 from gp_mapping.core.hyper.evidence import evidence_score, negative_log_evidence
 from gp_mapping.core.hyper.theta import Theta
 
-DEFAULT = {"inducing_tolerance": 0.005, "heading_stddev": 0.0, "learn_time_offset": False}
+DEFAULT = {"inducing_tolerance": 0.005, "inducing_information": 0.0, "heading_stddev": 0.0, "learn_time_offset": False}
 
 
 def path(n, seed, step=0.1, size=6.0):

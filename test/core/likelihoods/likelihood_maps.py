@@ -8,7 +8,8 @@ from gp_mapping.core.models.dual_svgp.natural_gradient import refresh
 
 KINDS = ("student_t", "bernoulli", "poisson", "softmax")
 BASE = {"learn_hyperparameters": False, "learn_time_offset": False, "heading_stddev": 0.0, "lengthscale": 0.8,
-        "signal_stddev": 1.5, "constant_stddev": 1.0, "inducing_tolerance": 1e-5, "field_scale": 1.0, "classes": 3}
+        "signal_stddev": 1.5, "constant_stddev": 1.0, "inducing_tolerance": 1e-5,
+        "inducing_information": 0.0, "field_scale": 1.0, "classes": 3}
 PLACES = torch.from_numpy(np.random.default_rng(5).uniform(-0.5, 3.5, (30, 2)))
 
 

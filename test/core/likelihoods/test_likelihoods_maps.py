@@ -120,7 +120,8 @@ def test_the_order_of_a_stream_washes_out(kind):
 def test_contract(kind, model, tmp_path):
     """A map like every other: resume, fantasy, forgetting, refusals, bounded memory."""
     x, y = data(kind, 60, seed=2)
-    small = {"memory_size": 30, "max_inducing": 20, "inducing_tolerance": 1e-3, "learn_hyperparameters": True}
+    small = {"memory_size": 30, "max_inducing": 20, "inducing_tolerance": 1e-3,
+             "inducing_information": 0.0, "learn_hyperparameters": True}
     straight, first, resumed = (build(kind, model, **small) for _ in range(3))
     assert isinstance(straight, FieldMap)
     for field in (straight, first):

@@ -24,7 +24,8 @@ def test_gross_errors_cost_a_student_t_little():
         clean, dirty = data("student_t", 300, seed), data("student_t", 300, seed, errors=0.05)
         for kind, found in ratios.items():
             noise = {"noise_stddev": 0.3 if kind == "gaussian" else 0.27}
-            maps = [stream(build(kind, inducing_tolerance=1e-2, **noise), *d, 20) for d in (clean, dirty)]
+            maps = [stream(build(kind, inducing_tolerance=1e-2,
+                                 inducing_information=0.0, **noise), *d, 20) for d in (clean, dirty)]
             found.append([rmse(field, grid) for field in maps])
     student, gaussian = (np.mean(ratios[k], 0) for k in ("student_t", "gaussian"))
     assert student[1] < 1.10 * student[0], f"{student}"
@@ -66,7 +67,7 @@ def test_is_it_above_the_threshold():
     x = rng.uniform(0, 3, (300, 2))
     y = 40e-6 + 20e-6 * np.exp(-((x - 1.5) ** 2).sum(1)) + rng.normal(0, 1e-6, 300)
     field = stream(create_map("dual_svgp", likelihood="bernoulli", threshold=50e-6, learn_time_offset=False,
-                              inducing_tolerance=1e-3), x, y, 25)
+                              inducing_tolerance=1e-3, inducing_information=0.0), x, y, 25)
     field.refine(math.inf)
     p = field.observable(torch.tensor([[1.5, 1.5], [0.1, 0.1], [40.0, 40.0]])).mean[:, 0]
     assert p[0] > 0.95 and p[1] < 0.05 and 0.1 < p[2] < 0.9

@@ -1,10 +1,12 @@
 """Memory-based dual SVGP (Chang et al. 2023), whitened, with inducing inputs added lazily.
 
     update   D += Σ β a aᵀ, r += Σ a λ        (λ form: equal to batch SGPR at fixed z and θ, in any order)
-    grow     a sample whose residual k − q exceeds the tolerance becomes an inducing input; old sites are padded, and
-             the memory, whose features at the new z are known, fills the border: exact while all samples are remembered
-    adopt    θ moved, or the budget is full and z are chosen again: the memory is taken out, the rest is carried by its
-             pseudo-data, the memory is put back with fresh features (carry.py)
+    grow     a sample becomes an inducing input where the data tell enough of what the others leave open (worth.py);
+             old sites are padded, and the memory, whose features at the new z are known, fills the border: exact while
+             all samples are remembered
+    thin     inputs that later ones made dispensable go: a robot's newest place always looks new
+    adopt    θ moved, or z are thinned: the memory is taken out, the rest is carried by its pseudo-data, the memory is
+             put back with fresh features (carry.py)
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.sites import Sites
+from gp_mapping.core.sparse.worth import ratio_of
 from gp_mapping.core.types import UpdateReport
 from gp_mapping.errors import NumericalError
 
@@ -37,7 +40,8 @@ class DualSVGP(ObservingMap):
     """Online sparse GP with bounded cost: O(M² (M + N)) a batch of N, O(M² + M·memory) numbers kept.
 
     theta: hyper-parameters in inner units (of `scale` SI).  inducing_inputs: (M, D) m, fixed where given.
-    tolerance: share of s² that makes a residual worth an inducing input.  learner: None keeps θ as it is.
+    tolerance: share of s² that the residual at an inducing input has at least.  information: bits that the data tell
+    at least of what only that input can express; 0: the residual alone decides.  learner: None keeps θ as it is.
     likelihood: Gaussian if None.  steps: natural-gradient steps a batch, of another likelihood; its own if None.
     """
 
@@ -46,17 +50,22 @@ class DualSVGP(ObservingMap):
     fantasy_tolerance = 1e-6  # share of s² that makes the residual at a fantasy an inducing input
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
-                 inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0, scale: float = 1.0,
-                 centre=None, device="cpu", dtype=torch.float64, likelihood=None, steps: int | None = None):
+                 information: float = 0.0, inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0,
+                 scale: float = 1.0, centre=None, device="cpu", dtype=torch.float64, likelihood=None,
+                 steps: int | None = None):
         super().__init__(likelihood or Gaussian(), scale=scale, centre=centre, device=device)
         self.theta, self.learner = theta, learner
-        self.tolerance, self.memory_size = tolerance, memory_size
+        self.tolerance, self.information = tolerance, information
+        self.memory_size = memory_size
         self.fixed = None if inducing_inputs is None else torch.as_tensor(inducing_inputs, dtype=torch.float64)
         self.max_inducing = max_inducing if self.fixed is None else len(self.fixed)
         self.dtype = dtype
         self.steps = steps or self.likelihood.steps
         self.generator = torch.Generator().manual_seed(seed)
-        self.samples, self.jitter, self.floor = 0, 0.0, 0.0
+        self.samples, self.jitter = 0, 0.0
+        self.floor = 0.0  # bits (without `information`: variance) below which nothing pays since the budget was full
+        self.thinned = 0  # inducing inputs that the last thinning left
+        self.moves = 0  # how often the budget was full
         self.epoch = 0  # grows when the whole map has changed, not only near new samples
         self.basis = self.sites = self.memory = None
         # while every sample is remembered, nothing but the memory is in the sites; own noise: all β come from θ
@@ -99,8 +108,8 @@ class DualSVGP(ObservingMap):
             self._begin(batch.x.shape[1], batch.y.shape[1])
         extra = batch.extra + self._pose_noise(batch)
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
-        white, added, removed = self._grow(places, batch.heading)
         noise = self.noise(batch.noise, extra, self.theta, batch.x)
+        white, added, removed = self._grow(places, batch.heading, noise, self.likelihood.weight(batch.count))
         residual = self.basis.residual(places, white)
         lam, beta = self._natural_gradient(white, residual, batch.y, noise, batch.count)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
@@ -112,6 +121,7 @@ class DualSVGP(ObservingMap):
         self.samples += len(batch.x)
         if self.learner is not None:
             self.learner.owe(len(batch.x))
+        removed += self._thin()
         return self._report(len(batch.x), added, removed, removed > 0)
 
     def _remember(self, values: dict[str, Tensor], white: Tensor) -> int:
@@ -148,41 +158,93 @@ class DualSVGP(ObservingMap):
         self.sites.add(white, beta, lam)
         return lam, beta
 
-    def _grow(self, x: Tensor, heading: Tensor) -> tuple[Tensor, int, int]:
-        """Make inducing inputs of the samples that need it: a(x) afterwards, how many were added, and removed."""
+    @property
+    def worth(self) -> float:
+        """Least w of an inducing input (worth.py); 0 where the residual alone decides."""
+        return ratio_of(max(self.information, self.floor)) if self.information > 0 else 0.0
+
+    @property
+    def least_residual(self) -> float:
+        """Least residual variance at an inducing input, inner units."""
+        return max(self.tolerance * self.theta.signal**2, 0.0 if self.information > 0 else self.floor)
+
+    def _grow(self, x: Tensor, heading: Tensor, noise: Tensor, weight: Tensor) -> tuple[Tensor, int, int]:
+        """Make inducing inputs of the samples that are worth it: a(x) afterwards, how many were added, and removed."""
         white = self.basis.white(x, heading)
         if self.fixed is not None:
             return white, 0, 0
-        tolerance, removed = max(self.tolerance * self.theta.signal**2, self.floor), 0
-        if len(self.basis) == self.max_inducing and bool((self.basis.residual(x, white) > tolerance).any()):
+        removed, precision = 0, self._precision(white, x, noise, weight)
+        if len(self.basis) == self.max_inducing and self._wanted(x, white, precision):
             removed = self._move()
             white = self.basis.white(x, heading) if removed else white
-        white, added = self.append(x, white, max(tolerance, self.floor))
+        white, added = self.append(x, white, precision)
         return white, added, removed
 
-    def _move(self) -> int:
-        """The budget is full: choose z again, a tenth fewer, from old z and memory alike. How many left.
+    def _precision(self, white: Tensor, x: Tensor, noise: Tensor, weight: Tensor) -> Tensor:
+        """β that samples about to come will have, as far as it is known before: (N,)."""
+        if self.likelihood.conjugate:
+            return weight / noise
+        mean, variance = (torch.zeros((len(x), self.sites.channels), dtype=torch.float64, device=x.device),
+                          torch.zeros_like(noise)) if self.empty else self.marginals(white)
+        return weight * self.likelihood.information(mean, variance + self.basis.residual(x, white), noise)
 
-        From then on only samples pay whose residual is twice the least that the new choice has.
+    def remembered_precision(self, theta: Theta) -> Tensor:
+        """β of the memory's samples at θ, each by itself: (m,)."""
+        memory = self.memory
+        if not self.likelihood.conjugate:
+            return memory.beta
+        return memory.weight / self.noise(memory.noise, memory.extra, theta, memory.x)
+
+    def _wanted(self, x: Tensor, white: Tensor, precision: Tensor) -> bool:
+        """Whether one of x would become an inducing input if there were room."""
+        if not bool((self.basis.residual(x, white) > self.least_residual).any()):
+            return False
+        if not self.worth:
+            return True
+        joint = self._with_memory(x, white, precision)
+        return len(self.basis.copy(len(self.basis) + 1).grow(*joint[:2], slice(0, len(x)), self.least_residual, 1,
+                                                             *joint[2:], self.worth)) > 0
+
+    def _move(self) -> int:
+        """The budget is full: give up the twentieth of z that is worth least. How many left.
+
+        From then on only samples pay that are worth twice as much as what was given up.
         """
         before = len(self.basis)
-        if not self.adopt(self.theta, before - max(1, before // 10)):
+        if not self.adopt(self.theta, before - max(1, before // 20)):
             return 0
-        self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
+        self.moves += 1
+        if self.information <= 0:
+            self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
         return before - len(self.basis)
 
-    def append(self, x: Tensor, white: Tensor, tolerance: float) -> tuple[Tensor, int]:
+    def _thin(self) -> int:
+        """Let go of inputs that are not worth theirs any more, when there are a sixth more of them. How many went."""
+        if self.fixed is not None or not self.worth or len(self.basis) < self.thinned + max(16, self.thinned // 6):
+            return 0
+        before = len(self.basis)
+        return before - len(self.basis) if self.adopt(self.theta) else 0
+
+    def _with_memory(self, x: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Places, features and β of x and of the memory behind it."""
+        return (torch.cat([x, self.memory_places(self.theta)]),
+                torch.cat([white, self.remembered_features(self.basis.size)], 1),
+                torch.cat([precision, self.remembered_precision(self.theta)]))
+
+    def append(self, x: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, int]:
         """Grow the basis by x; pad the sites, and border them with the memory, whose features are extended."""
         old = self.basis.size
         full = old == self.basis.features + self.max_inducing
-        if full or not bool((self.basis.residual(x, white) > tolerance).any()):
+        if full or not bool((self.basis.residual(x, white) > self.least_residual).any()):
             return white, 0
-        remembered = self.remembered_features(old)
-        places, joint = torch.cat([x, self.memory_places(self.theta)]), torch.cat([white, remembered], 1)
-        rows = self.basis.grow(places, joint, slice(0, len(x)), tolerance)
+        places, joint, precision = self._with_memory(x, white, precision)
+        rows = self.basis.grow(places, joint, slice(0, len(x)), self.least_residual, None,
+                               precision if self.worth else None, self.worth)
+        if not len(rows):
+            return white, 0
         fresh, recalled = rows[:, : len(x)], rows[:, len(x):]
         self.sites.pad(len(rows))
-        self._recall(old, remembered, recalled)
+        self._recall(old, joint[:, len(x):], recalled)
         return torch.cat([white, fresh]), len(rows)
 
     def remembered_features(self, rows: int) -> Tensor:
@@ -205,6 +267,10 @@ class DualSVGP(ObservingMap):
             self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling)
         return self._posterior
 
+    def explained(self, x: Tensor) -> Tensor | None:
+        """b(x) (F + M, N), SI; None where the model's test points share no residual (FIC, PIC)."""
+        return self.posterior.explained(x)
+
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Posterior:
         """The posterior now, in tensors of its own."""
         return self.posterior.kept()
@@ -215,6 +281,22 @@ class DualSVGP(ObservingMap):
     @property
     def capabilities(self) -> frozenset[str]:
         return super().capabilities | {LIKELIHOODS}
+
+    def counters(self) -> dict[str, int | float]:
+        """ScaledMap's; how full the budget of inducing inputs is, and what a full one costs.
+
+        `budget`, and `budget_full`: how often it was. `prior_left`: the largest share of the field's prior variance
+        that the inputs leave open at a remembered sample. `inputs_per_square_lengthscale`: of those that the robot has
+        touched.
+        """
+        told = super().counters() | {"budget": self.max_inducing, "budget_full": self.moves}
+        if self.basis is None or not len(self.memory):
+            return told
+        places = self.memory_places(self.theta)
+        residual = self.basis.residual(places, self.remembered_features(self.basis.size))
+        squares = torch.cat([places, self.basis.z]).div(self.theta.lengthscale).floor().unique(dim=0)
+        return told | {"prior_left": float((residual / self.basis.kernel.diag(places)).max()),
+                       "inputs_per_square_lengthscale": len(self.basis) / len(squares)}
 
     def inducing_inputs(self) -> Tensor:
         return self._outer_places(None if self.basis is None else self.basis.z)
@@ -250,7 +332,8 @@ class DualSVGP(ObservingMap):
             return False
         self.basis, self.sites = carried.basis, carried.sites
         carried.share.write(self.memory)
-        self.theta, self.floor, self._posterior = theta, 0.0, None
+        self.theta, self.floor, self._posterior = theta, carried.floor, None
+        self.thinned = len(self.basis)
         self.epoch += 1
         return True
 

@@ -113,11 +113,11 @@ def test_growing_inducing_inputs_change_what_is_remembered(name, monkeypatch):
     """Old samples are put in again with the K − Q of the new z: exactly where nothing is too small to matter."""
     for module in (anytime_module, anytime_tiles):
         monkeypatch.setattr(module, "STALE", 0.0)
-    grown = built(name, inducing_inputs=None, inducing_tolerance=0.2)
+    grown = built(name, inducing_inputs=None, inducing_tolerance=0.2, inducing_information=0.0)
     assert 10 < len(grown.basis) < 80
     agrees(grown, expected_of(name, z=inducing_of(grown)))
     monkeypatch.undo()
-    rough = built(name, inducing_inputs=None, inducing_tolerance=0.2)
+    rough = built(name, inducing_inputs=None, inducing_tolerance=0.2, inducing_information=0.0)
     agrees(rough, expected_of(name, z=inducing_of(rough)), 1e-5)
 
 

@@ -13,7 +13,8 @@ from gp_mapping import MapSettings, Samples, create_map
 from gp_mapping.core.models import carry
 from gp_mapping.mapping.session import MapSession
 
-SMALL = SETTINGS | {"inducing_tolerance": 0.05, "memory_size": 60, "max_inducing": 30, "tile_samples": 8}
+SMALL = SETTINGS | {"inducing_tolerance": 0.05,
+                    "inducing_information": 0.0, "memory_size": 60, "max_inducing": 30, "tile_samples": 8}
 
 
 def long_stream(n=1500, seed=7):
@@ -90,7 +91,7 @@ def test_a_state_of_other_tiles_is_refused():
 def test_pic_meets_its_data_and_jumps_at_a_border():
     """What PIC is for, and what it costs: nearer to the samples than PITC, and not continuous across tiles."""
     x, y = drive(300)
-    few = {"max_inducing": 12, "inducing_tolerance": 0.3}
+    few = {"max_inducing": 12, "inducing_tolerance": 0.3, "inducing_information": 0.0}
     fields = {name: create_map(name, **SETTINGS | few) for name in ("pitc", "pic")}
     error = {}
     for name, field in fields.items():

@@ -19,7 +19,8 @@ Z = lattice(0.4, margin=0.2)
 
 
 def built(n=400, size=20, **settings):
-    field = create_map("dual_svgp", centre=[48 * UT], **(SETTINGS | {"inducing_tolerance": 0.01} | settings))
+    field = create_map("dual_svgp", centre=[48 * UT], **(SETTINGS | {"inducing_tolerance": 0.01,
+                                                                     "inducing_information": 0.0} | settings))
     feed(field, samples(X[:n], Y[:n]), size)
     return field
 

@@ -144,14 +144,15 @@ def test_heading_and_time_offset_are_features_like_any_other():
 @pytest.mark.parametrize("size", [1, 20])
 def test_grown_lazily_it_is_batch_sgpr_at_the_final_inputs(size):
     """While everything is remembered: a new z gets what the memory says there."""
-    field = built(samples(X, Y), size, inducing_inputs=None, inducing_tolerance=0.01)
+    field = built(samples(X, Y), size, inducing_inputs=None, inducing_tolerance=0.01, inducing_information=0.0)
     z = z_of(field)
     assert 30 < len(z) < 130
     agrees(field, titsias_by_qr(X, Y - C, ONES, z, XS, **THETA))
 
 
 def test_inputs_moved_within_a_budget_it_is_batch_sgpr_still():
-    field = built(samples(X, Y), 20, inducing_inputs=None, inducing_tolerance=0.01, max_inducing=25)
+    field = built(samples(X, Y), 20, inducing_inputs=None, inducing_tolerance=0.01,
+                  inducing_information=0.0, max_inducing=25)
     z = z_of(field)
     assert 20 <= len(z) <= 25
     agrees(field, titsias_by_qr(X, Y - C, ONES, z, XS, **THETA))
@@ -161,7 +162,8 @@ def test_grown_with_a_fine_tolerance_it_is_the_exact_gp():
     expected = exact_gp(X, Y - C, ONES, XS, **THETA)
     errors = []
     for tolerance in (1e-3, 1e-4, 1e-5):
-        field = built(samples(X, Y), 20, inducing_inputs=None, inducing_tolerance=tolerance, max_inducing=300)
+        field = built(samples(X, Y), 20, inducing_inputs=None, inducing_tolerance=tolerance,
+                      inducing_information=0.0, max_inducing=300)
         mean, variance = in_ut(field.predict(torch.from_numpy(XS)))
         assert field.jitter == 0.0
         sd = np.sqrt(np.diag(expected[1]))

@@ -134,7 +134,8 @@ def streamed(n=200, every=10, orthogonal=40, **settings) -> SolveGP:
 
 def test_orthogonal_inputs_come_when_the_first_set_is_full_and_bring_the_map_nearer_to_the_whole():
     both, alone = streamed(), streamed(orthogonal=0)
-    whole = create_map("dual_svgp", **(SETTINGS | {"max_inducing": 65, "inducing_tolerance": 1e-3}))
+    whole = create_map("dual_svgp", **(SETTINGS | {"max_inducing": 65, "inducing_tolerance": 1e-3,
+                                                   "inducing_information": 0.0}))
     x, y = drive(200, seed=2)
     feed(whole, samples(x, y), 10)
     assert both.split == both.basis.features + 25 < both.basis.size and torch.equal(both.basis.z, whole.basis.z)
@@ -223,7 +224,8 @@ class TestContractWithOrthogonalInputs(MapContract):
 
     def test_merge_with_nothing_and_into_nothing(self, model, device):
         """In another map the same inputs may fall into the other set: the mean is the same, the stddev about so."""
-        field, empty = (build(model, device, inducing_tolerance=1e-5) for build in (self.built, self.build))
+        field, empty = (build(model, device, inducing_tolerance=1e-5,
+                              inducing_information=0.0) for build in (self.built, self.build))
         before = copy.deepcopy(field.state_dict())
         field.merge(self.build(model, device))
         assert same_state(before, field.state_dict())
