@@ -17,10 +17,10 @@ class MapSettings:
     model: str = setting("dual_svgp", "the map's model", choices=MODELS)
     kernel: str = setting("matern52", "covariance function", choices=KERNELS)
     anisotropy: float = setting(1.0, "how many times longer than `lengthscale` the field's lengthscale along y is; "
-                                "below 1: 1/this along x. Not with wiski and curl_free", "", 0.01, 100.0)
+                                "below 1: 1/this along x. Not with wiski and curl_free", "1", 0.01, 100.0)
     long_share: float = setting(0.0, "share of the signal variance that a second kernel with a longer lengthscale has; "
-                                "0: there is none. Not with wiski and curl_free", "", 0.0, 0.99)
-    long_ratio: float = setting(5.0, "how many times longer than `lengthscale` the second one is", "", 1.0, 1000.0)
+                                "0: there is none. Not with wiski and curl_free", "1", 0.0, 0.99)
+    long_ratio: float = setting(5.0, "how many times longer than `lengthscale` the second one is", "1", 1.0, 1000.0)
     likelihood: str = setting("gaussian", "what a measurement is: the field's value; the same with gross errors; "
                               "whether it lies above `threshold`; a count; one of `classes`",
                               choices=LIKELIHOODS)
