@@ -266,6 +266,7 @@ class MappingNode(ManagedNode):
         return self.settings.map_frame or self.worker.frame
 
     def _on_autosave(self) -> None:
+        self.inputs.alive()
         self.saver.autosave(time.monotonic())
 
     def publish_health(self) -> None:
