@@ -308,7 +308,8 @@ def test_simulated_robots_have_a_tf_of_their_own(tmp_path, namespaced):
         fixed = peer.listen(message.TFMessage, "/a/tf_static" if namespaced else "/tf_static", LATCHED)
         where = ("/a/tf", "/b/tf") if namespaced else ("/tf",)
         peer.until(lambda: all(len(heard[t]) > 20 for t in where) and fixed, 60, "no TF")
-        peer.until(lambda: len({link.child_frame_id for m in sum(heard.values(), []) for link in m.transforms})
+        peer.until(lambda: len({link.child_frame_id for all_of in heard.values() for m in all_of
+                                for link in m.transforms})
                    == (1 if namespaced else 2), 60, "only one of the two robots")
         links = {t: {(link.header.frame_id, link.child_frame_id) for m in heard[t] for link in m.transforms}
                  for t in heard}
