@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from gp_mapping.errors import ParameterFileError
+from gp_mapping.errors import ParameterFileError, one_line
 from gp_mapping.settings.groups import build_groups, is_foreign, nearest
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
@@ -17,6 +17,7 @@ from gp_mapping.settings.sensors import check_model, map_settings_for
 __all__ = ["KNOWN", "SETTINGS", "Parameters", "model_file", "parse_assignment", "read_parameter_file"]
 
 NODE_NAMES = ("mapping", "mapping_node")
+_LARGEST = 1_000_000  # bytes of a parameter file
 SETTINGS = (MapSettings, IntakeSettings, NodeSettings)
 KNOWN = {f.name: f for kind in SETTINGS for f in fields(kind)}
 
@@ -64,7 +65,7 @@ class Parameters:
             maps = map_settings_for(intake.sensor, maps)
             check_model(intake, maps)
         except ValueError as error:
-            raise ParameterFileError(str(error)) from error
+            raise ParameterFileError(one_line(error)) from error
         return Parameters(maps, intake, node, given)
 
 
@@ -84,9 +85,28 @@ def parse_assignment(text: str) -> tuple[str, object]:
     if not equals or not name.strip():
         raise ParameterFileError(f"{text!r}: expected key=value, for example lengthscale=0.5")
     try:
-        return name.strip(), yaml.safe_load(value) if value.strip() else ""
-    except yaml.YAMLError as error:
-        raise ParameterFileError(f"{text!r}: the value is not YAML ({' '.join(str(error).split())})") from error
+        return name.strip(), _yaml(value) if value.strip() else ""
+    except ParameterFileError as error:
+        raise ParameterFileError(f"{one_line(text, 200)!r}: the value is not YAML ({error})") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only. ROS itself takes no aliases, by which a few lines can stand for billions of parameters."""
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias (*name), which ROS 2 parameter files do not have; write the value itself")
+        return super().compose_node(parent, index)
+
+
+def _yaml(text: str):
+    """What a YAML text says; ParameterFileError with the parser's words for whatever it stumbles over."""
+    try:
+        return yaml.load(text, _Loader)
+    except RecursionError as error:
+        raise ParameterFileError("nested too deeply") from error
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # a date 2001-99-99 is a bare ValueError
+        raise ParameterFileError(one_line(error, 300)) from error
 
 
 def model_file(name: str) -> Path:
@@ -113,15 +133,11 @@ def read_parameter_file(path) -> dict:
     single block counts whatever its name. Later blocks win. ParameterFileError where there is none.
     """
     path = Path(path)
+    text = _text_of(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ParameterFileError(f"{path}: no such parameter file") from None
-    except OSError as error:
-        raise ParameterFileError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParameterFileError(f"{path}: not a YAML file ({' '.join(str(error).split())})") from error
-    blocks = dict(_blocks(content, ""))
+        blocks = dict(_blocks(_yaml(text), ""))
+    except ParameterFileError as error:
+        raise ParameterFileError(f"{path}: not a YAML file ({error})") from error
     if not blocks:
         raise ParameterFileError(f"{path}: no parameters; expected '/**:' and below it 'ros__parameters:'")
     mine = {name: b for name, b in blocks.items() if name.split("/")[-1] in (*NODE_NAMES, "*", "**")}
@@ -135,6 +151,23 @@ def read_parameter_file(path) -> dict:
             raise ParameterFileError(f"{path}: ros__parameters of {name} is {block!r}, expected names and values")
         values.update(_flat(block, ""))
     return values
+
+
+def _text_of(path: Path) -> str:
+    """The text of a parameter file; ParameterFileError where it is no file, too large, or no text."""
+    try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe is waited for, a device never ends
+            raise ParameterFileError(f"{path}: cannot be read, it is not a regular file")
+        if path.is_file() and path.stat().st_size > _LARGEST:
+            raise ParameterFileError(f"{path}: {path.stat().st_size} bytes, expected a parameter file of at most "
+                                     f"{_LARGEST}")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ParameterFileError(f"{path}: no such parameter file") from None
+    except OSError as error:
+        raise ParameterFileError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ParameterFileError(f"{path}: not a YAML file ({one_line(error, 300)})") from error
 
 
 def _blocks(content, name: str):

@@ -28,7 +28,7 @@ def check_settings(settings) -> None:
     for f in fields(settings):
         value, meta = getattr(settings, f.name), f.metadata
         kind = type(f.default)
-        if kind is float and type(value) is int:
+        if kind is float and type(value) is int and abs(value) < 2**1023:  # beyond, it is no float and stays wrong
             value = float(value)
             object.__setattr__(settings, f.name, value)
         if type(value) is not kind:

@@ -41,6 +41,8 @@ class NodeSettings:
                                    "takes off the variance of the whole map",
                                    choices=("variance", "integrated_variance"), live=True)
     suggestion_distance: float = setting(0.5, "smallest distance between two suggestions", "m", 0.0, 1e4, live=True)
+    suggestion_margin: float = setting(0.0, "without a free-space map suggestions stay inside the convex hull of the "
+                                       "path; how far beyond it they may lie", "m", 0.0, 1e4, live=True)
     robot_radius: float = setting(0.2, "a suggestion keeps this far from what the free-space map calls occupied",
                                   "m", 0.0, 1e3)
     input_queue_depth: int = setting(1000, "messages that the middleware keeps for each input topic", "", 1, 100000)
@@ -62,6 +64,11 @@ class NodeSettings:
     save_directory: str = setting("gp_mapping_output", "folder of maps: the services save and load inside it only")
     map_name: str = setting("", "which map in save_directory ~/save writes and ~/load reads: a folder of its own, such "
                             "as hall/ground_floor; empty: save_directory itself", live=True)
+    autosave_period: float = setting(60.0, "how often a map that has changed is written, as a checkpoint alone, beside "
+                                     "where ~/save would write it; a crash costs no more than that; 0 turns it off",
+                                     "s", 0.0, 1e6, live=True)
+    resume: bool = setting(False, "go on from the newest intact one of the saved map and its autosave, where there is "
+                           "one; with a launch file's respawn:=true that is how a map outlives a crash")
     save_on_exit: bool = setting(False, "save into save_directory when the node is stopped", live=True)
 
     def __post_init__(self):

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap
-from gp_mapping.core.hyper import HyperLearner, heading_of
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.theta import heading_of
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
@@ -106,6 +107,10 @@ class Scaled:
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
         return self.posterior.covariance(a, b)
+
+    def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Covariance before anything was measured, for a model that has `explained`: (N, K), squared SI."""
+        return self.posterior.prior_covariance(a, b)
 
     def hyperparameters(self) -> dict[str, float]:
         """lengthscale (m), signal, noise, constant, heading stddev (SI), time_offset (s), lever arm (m)."""
