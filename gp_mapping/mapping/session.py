@@ -12,7 +12,7 @@ from dataclasses import asdict, fields, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import VECTOR
+from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
@@ -45,7 +45,7 @@ class MapSession:
         s = self.settings
         self.map = build_map(s)
         self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust)
-        self._first = FirstValues(s)
+        self._first, self._blank = FirstValues(s), None  # the state of the map before it has seen anything
         self.scores = OneStepAhead(s)
         self._pass_samples = 0
         self._channels: int | None = None
@@ -168,28 +168,38 @@ class MapSession:
 
     def _open_with(self, batch: Samples) -> None:
         """The first few cells enter together, with each of them anew, so that none of them decides by itself."""
-        fresh, first = build_map(self.settings), self._first.first(batch)
+        first = self._first.first(batch)
         try:
-            self.last_report = fresh.update(first)
+            self._begin_again(first)
         except MapFullError:
             self.left_out += len(batch)
             return
         except _REFUSALS:
             if self._first.opening:  # too few yet to tell which of them is wild
                 return
-            self.last_report = None
-        while fresh.refine(math.inf):
-            pass
-        self.map = fresh
-        if self.last_report is None:
             self._update(first)
         self._pass_samples += len(batch)
         self.cell_count = self.last_report.samples if self.last_report else 0
-        self.renderer = Renderer(self.settings)
+        self.renderer.touch(batch.x, self.cell_count)
         if not self._first.opening and self._scoring:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
         self._last_stamp = self._stamp_of(batch)
         self.revision += 1
+
+    def _begin_again(self, first: Samples) -> None:
+        """The map of the first cells alone."""
+        s, before = self.settings, None
+        self._blank = self._blank or self.map.state_dict()
+        self.map.load_state_dict(self._blank)
+        parts = [first]
+        if s.forgetting_time > 0 and first.stamp is not None:  # each has its age; of one alone the median is itself
+            parts = [first[i] for i in range(len(first))]
+            self.map = build_map(s, **({"centre": first.y.median(0).values} if s.metric else {}))
+        for part in parts:
+            before = self._fade(self.map, before, part)
+            self.last_report = self.map.update(part)
+            while self.map.refine(math.inf):
+                pass
 
     @property
     def _scoring(self) -> bool:
@@ -238,10 +248,14 @@ class MapSession:
 
     def _forget(self, batch: Samples) -> None:
         """What was known fades with the time since the last cell, whatever lay between: a pause, a pass, a file."""
+        self._last_stamp = self._fade(self.map, self._last_stamp, batch)
+
+    def _fade(self, field: FieldMap, before: float | None, batch: Samples) -> float | None:
+        """Let a map forget for the time from `before` (s) to the batch; the stamp to count on from."""
         tau, stamp = self.settings.forgetting_time, self._stamp_of(batch)
-        if tau > 0 and stamp is not None and self._last_stamp is not None and stamp > self._last_stamp:
-            self.map.forget(max(math.exp(-(stamp - self._last_stamp) / tau), _FORGOTTEN))
-        self._last_stamp = stamp if stamp is not None else self._last_stamp
+        if tau > 0 and stamp is not None and before is not None and stamp > before:
+            field.forget(max(math.exp(-(stamp - before) / tau), _FORGOTTEN))
+        return before if stamp is None else stamp
 
     @staticmethod
     def _stamp_of(batch: Samples) -> float | None:
@@ -353,6 +367,7 @@ class MapSession:
         """
         try:
             session = MapSession(MapSettings(**(state["settings"] | overrides)))
+            session._blank = session.map.state_dict()
             session.map.load_state_dict(state["map"])
             session.cells.load_state_dict(state["cells"])
             session.scores.load_state_dict(state["scores"], session.map)
