@@ -85,11 +85,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{output} is a file; --output takes a folder")
     session, intake, positions = _session(args, parameters), Intake(parameters.intake), []
     before = session.report()["samples"]
+    if session.about.get("frame"):
+        intake.expect(session.about["frame"])
     with blaming(args.resume) if args.resume else nullcontext():
         for samples in pour(samples_of(plans, intake, "map"), session, intake.drops):
             if args.test:  # nothing else needs every position, and a recording may be long
                 positions.append(samples.x.numpy())
         pour_rest(session, intake.drops)
+    session.about = {**intake.about, **session.about}
     if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {_reasons(intake)}")
     mapped = time.perf_counter()
