@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
+from statistics import median_low
 from typing import NamedTuple
 
 from gp_mapping.core.types import Samples
@@ -30,6 +31,8 @@ _READY_FACTOR = 100  # samples that nobody takes, in units of queue_size
 _LARGE_VARIANCE = 1.0  # m²; a pose that is worse says little about where a field was measured
 _LOST_VARIANCE = 1e8  # m²; a pose that is worse says that it may be anywhere, and would take a whole cell's weight
 _TF_MAP = "map"
+_PERIODS = 4  # of a slow sensor, beyond which a pause is one
+_RECENT_STEPS = 15  # that its period is the median of
 _DECIDING = 500  # messages after which frames are settled, as far as what came until then can be taken in again
 
 
@@ -41,6 +44,7 @@ class _Waiting(NamedTuple):
     epoch: int
     reading: Reading
     advance: int  # how far stamps had advanced in all when it came, ns
+    longest: int  # a longer pause before it begins a new pass, ns
 
 
 class _Unnamed:
@@ -97,6 +101,7 @@ class Intake:
         self._field_epoch = 0
         self._last_field: int | None = None
         self._advance = 0
+        self._steps: deque[int] = deque(maxlen=_RECENT_STEPS)  # between the newest measurements, ns
         self._oriented: bool | None = None  # the poses have orientations; the first says so
         self._base = s.base_frame.lstrip("/")
         self._tf: TfPoses | None = None
@@ -322,13 +327,26 @@ class Intake:
             newest = self._poses.newest
             if self._field_epoch < self._poses.epoch and newest is not None and stamp <= newest + self._jump_back:
                 self._field_epoch = self._poses.epoch
-        self._advance += max(stamp - last, 0) if last is not None else 0
+        if last is not None and stamp > last:
+            self._advance += stamp - last
+            self._steps.append(stamp - last)
         self._last_field = stamp
-        self._waiting.append(_Waiting(self._field_epoch, reading, self._advance))
+        self._waiting.append(_Waiting(self._field_epoch, reading, self._advance, self._longest_pause()))
         self._resolve()
         self._give_up()
 
     add_field = add_measurement
+
+    def _longest_pause(self) -> int:
+        """A pause within a pass, ns: pass_gap, or some periods of a sensor that is slower; told by its stamps alone."""
+        slow = sum(_PERIODS * step > self._pass_gap for step in self._steps)
+        if 2 * slow <= len(self._steps):
+            return self._pass_gap
+        period = median_low(self._steps)
+        if period > self._pass_gap and len(self._steps) >= _RECENT_STEPS:
+            self._warn(f"the sensor is slower than pass_gap allows ({self.settings.pass_gap:g} s): a pass ends after a "
+                       "pause of four of its periods")
+        return _PERIODS * period
 
     # ---- samples out ---------------------------------------------------------------------------------------------
 
@@ -402,7 +420,7 @@ class Intake:
     def _resolve(self, last_chance: bool = False) -> None:
         """Move measurements whose pose is known (or never will be) out of the queue, oldest first."""
         while self._waiting:
-            epoch, reading, _ = self._waiting[0]
+            epoch, reading, _, longest = self._waiting[0]
             found, mounting = self._poses.find(epoch, reading.stamp, last_chance), None
             if isinstance(found, Bracket) and self.settings.mounting == "tf":
                 frame = self._votes["sensor_frame"].frame
@@ -414,14 +432,15 @@ class Intake:
             if isinstance(found, DropReason):
                 self.drops.count(found)
             else:
-                self._append_ready(epoch, reading, found, mounting)
+                self._append_ready(epoch, reading, found, mounting, longest)
 
-    def _append_ready(self, epoch: int, reading: Reading, bracket: Bracket, mounting: Transform | None) -> None:
+    def _append_ready(self, epoch: int, reading: Reading, bracket: Bracket, mounting: Transform | None,
+                      longest: int) -> None:
         if len(self._ready) >= _READY_FACTOR * self.settings.queue_size:
             return self.drops.count(DropReason.QUEUE_FULL)
         last = self._last_ready
         new_pass = self._force_break or (last is not None and (epoch != last[0] or
-                                                               reading.stamp - last[1] > self._pass_gap))
+                                                               reading.stamp - last[1] > longest))
         self._force_break, self._last_ready = False, (epoch, reading.stamp)
         self._ready.append(Placed(reading, bracket, mounting, new_pass))
 

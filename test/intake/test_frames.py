@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message
+from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message, tf_message
 
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.settings.intake import IntakeSettings
@@ -78,3 +78,30 @@ def test_names_from_outside_are_cut_and_a_thousand_frames_are_counted():
     feed(intake, [odometry_message(20.0 + i, frame="x" * 10_000_000) for i in range(3)])
     assert all(len(text) < 500 for text in intake.warnings) and len(intake.warnings) <= 20
     assert intake.received["odometry"] == 1003 == intake.drops[DropReason.POSE_UNEXPECTED_FRAME] + 1
+
+
+@pytest.mark.parametrize("period, jitter", [(5.0, 0.0), (2.5, 0.3), (0.8, 0.1)])
+def test_a_slow_sensor_drives_one_pass_however_its_topics_interleave(period, jitter):
+    """Slower than pass_gap (2 s); a pause of an hour is one all the same."""
+    chance = random.Random(5)
+    stamps = [10.0 + period * (i + jitter * chance.random()) for i in range(30)]
+    stamps += [stamps[-1] + 3600.0 + period * i for i in range(20)]
+    fields = [field_message(t) for t in stamps]
+    poses = [odometry_message(t - 0.02 + 0.04 * k, (0.1 * t, 0.0, 0.0)) for t in stamps for k in range(2)]
+    together, apart = Intake(IntakeSettings(max_wait=3600.0)), Intake(IntakeSettings(max_wait=3600.0))
+    feed(together, by_stamp(fields, poses))
+    feed(apart, poses + fields)
+    rows, breaks = drain(together)
+    assert len(rows) == 50 and breaks == [30]
+    assert drain(apart)[1] == [30]
+
+
+def test_frames_of_tf_are_bounded_and_those_that_were_there_go_on():
+    intake = Intake(IntakeSettings(pose_source="tf"))
+    for i in range(3000):
+        t = 10.0 + 0.01 * i
+        intake.add_tf(tf_message((t, "map", "base_link", (0.01 * i, 0.0, 0.0)), (t, "base_link", f"joint {i}")))
+        intake.add_measurement(field_message(t))
+    intake.add_tf(tf_message((50.0, "base_link", "x" * 1_000_000)))
+    assert intake.drops[DropReason.POSE_FRAMES_FULL] == 3000 - 1999 + 1
+    assert len(drain(intake)[0]) == 3000 and all(len(text) < 3000 for text in intake.warnings)
