@@ -49,15 +49,15 @@ class ExplorerNode(Node):
         self._commands = self.create_publisher(Twist, "cmd_vel", 10) if s.drive == "cmd_vel" else None
         self._nav2 = Nav2Driver(self, self._on_failed) if s.drive == "nav2" else None
         self._unreachable = self.create_publisher(PoseStamped, f"{s.mapping}/unreachable", 10)
-        self.create_subscription(Path, f"{s.mapping}/plan", self._on_plan, LATCHED)
-        self.create_subscription(Odometry, "odometry", self._on_odometry, qos_profile_sensor_data)
-        self.create_subscription(OccupancyGrid, "map", self._on_map, LATCHED)
-        self.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+        self.create_subscription(Path, f"{s.mapping}/plan", self._take_plan, LATCHED)
+        self.create_subscription(Odometry, "odometry", self._take_odometry, qos_profile_sensor_data)
+        self.create_subscription(OccupancyGrid, "map", self._take_map, LATCHED)
+        self.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, 10)
         self._start = self.create_client(Trigger, f"{s.mapping}/survey/start")
 
     # ---- in ------------------------------------------------------------------------------------------------------
 
-    def _on_plan(self, message: Path) -> None:
+    def _take_plan(self, message: Path) -> None:
         line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)
         self._plan_frame = message.header.frame_id
         self._moved_at, self._moved_from = time.monotonic(), None
@@ -68,20 +68,20 @@ class ExplorerNode(Node):
             self._nav2.follow(message if len(line) else None)
         self.pursuit.follow(line)
 
-    def _on_odometry(self, message: Odometry) -> None:
+    def _take_odometry(self, message: Odometry) -> None:
         p, q = message.pose.pose.position, message.pose.pose.orientation
         yaw = math.atan2(2.0 * (q.w * q.z + q.x * q.y), 1.0 - 2.0 * (q.y * q.y + q.z * q.z))
         if all(map(math.isfinite, (p.x, p.y, yaw))):
             self._pose, self._pose_at, self._pose_frame = (p.x, p.y, yaw), time.monotonic(), message.header.frame_id
 
-    def _on_map(self, message: OccupancyGrid) -> None:
+    def _take_map(self, message: OccupancyGrid) -> None:
         try:
             self._free = FreeSpace.from_occupancy_grid(message, radius=self.settings.robot_radius)
         except (ValueError, TypeError, OverflowError) as error:
             self._free = None
             self.get_logger().warning(f"the free-space map cannot be read: {error}")
 
-    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+    def _take_diagnostics(self, message: DiagnosticArray) -> None:
         name = self.resolve_topic_name(self.settings.mapping).lstrip("/")
         for status in message.status:
             if status.name == f"{name}: survey":

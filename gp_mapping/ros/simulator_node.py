@@ -133,7 +133,7 @@ class SimulatorNode(Node):
                                      groups["odometry."], parse_waypoints(self.settings.waypoints),
                                      self.settings.commanded)
         if self.settings.commanded:
-            self.create_subscription(Twist, "cmd_vel", self._on_command, 10)
+            self.create_subscription(Twist, "cmd_vel", self._steer, 10)
         qos = lossless() if self.settings.reliable else qos_profile_sensor_data
         self._field_publisher = self.create_publisher(MagneticField, "magnetic_field", qos)
         self._odometry_publisher = self.create_publisher(Odometry, "odometry", qos)
@@ -159,7 +159,7 @@ class SimulatorNode(Node):
             self.get_logger().info("tf2_msgs is not installed: no TF is published")
         return made
 
-    def _on_command(self, message: Twist) -> None:
+    def _steer(self, message: Twist) -> None:
         self.simulation.robot.command(message.linear.x, message.angular.z)
 
     def _empty_messages(self, sensor: MagnetometerSettings) -> tuple[MagneticField, Odometry]:
