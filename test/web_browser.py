@@ -121,7 +121,8 @@ class Browser:
 
     def console(self) -> list[str]:
         """What the page complained about since the last call."""
-        return [entry["message"] for entry in self._call("POST", "/se/log", {"type": "browser"})]
+        entries = [entry["message"] for entry in self._call("POST", "/se/log", {"type": "browser"})]
+        return [text for text in entries if not text.startswith("chrome://")]  # the browser's own first page
 
     def screenshot(self) -> bytes:
         return base64.b64decode(self._call("GET", "/screenshot"))
