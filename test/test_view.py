@@ -190,9 +190,8 @@ def test_slow_readers_keep_nobody_out(served):
 
 
 def test_a_request_has_its_time_in_all(served, monkeypatch):
-    """However busily it trickles: 0.1.0 asked for ten seconds of silence before it gave up."""
-    from gp_mapping.commands.view import server as view_server
-    monkeypatch.setattr(view_server, "HEADER", 0.5)
+    """However busily it trickles: a line every few seconds once kept a place for ever."""
+    monkeypatch.setattr("gp_mapping.commands.view.server.HEADER", 0.5)
     with socket.create_connection(served[2].server_address) as one:
         started = time.monotonic()
         one.sendall(b"GET / HTTP/1.0\r\n")
