@@ -28,7 +28,7 @@ _IDLE = 15.0  # s without a reader, after which the mapper need not draw for us
 _SILENT = 5.0  # s without diagnostics, after which the mapper counts as gone
 
 
-_AREAS = ("input", "map", "timing")  # of the mapper's diagnostics; others under its name are not kept
+_AREAS = ("input", "map", "timing", "survey")  # of the mapper's diagnostics; others under its name are not kept
 _LONGEST, _MOST = 2000, 300  # characters of a text, values of an area: both come from the network
 
 

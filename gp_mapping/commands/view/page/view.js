@@ -3,7 +3,7 @@
 
 const PERIOD = 1000;  // ms between two questions
 const PATIENCE = 5000;  // ms for an answer
-const AREAS = ["input", "map", "timing"];
+const AREAS = ["input", "map", "survey", "timing"];
 const $ = (id) => document.getElementById(id);
 const shown = { name: "mean", map: null, image: null, number: 0, overlays: 0, path: [], inducing: [], status: null };
 const view = { x: 0, y: 0, scale: 50, fitted: true };
