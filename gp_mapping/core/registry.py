@@ -81,14 +81,24 @@ def model_names() -> tuple[str, ...]:
     return tuple(_MODELS)
 
 
+def _starts(settings: MapSettings) -> tuple[Theta, Theta]:
+    """Starts and medians of the priors, in inner units. What the settings leave open, at 0, and no first cells have
+    told (mapping.start): a field that varies by ten display units over a metre."""
+    s, unit = settings, settings.field_scale
+    signal = s.signal_stddev or 10.0 * unit
+    theta = Theta(s.lengthscale or 1.0, signal / unit, (s.noise_stddev or 0.7 * unit) / unit,
+                  (s.constant_stddev or 2.0 * signal) / unit, s.heading_stddev / unit, s.time_offset,
+                  kernel_name=s.kernel)
+    prior = replace(theta, lengthscale=s.lengthscale_prior or s.lengthscale or 0.6,
+                    signal=(s.signal_stddev_prior or s.signal_stddev or 14.0 * unit) / unit,
+                    noise=(s.noise_stddev_prior or s.noise_stddev or unit) / unit, heading=3**0.5 * theta.heading,
+                    offset=0.0)
+    return theta, prior
+
+
 def build_map(settings: MapSettings, **extra) -> FieldMap:
     """The map of those settings. extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI."""
-    unit = settings.field_scale
-    theta = Theta(settings.lengthscale, settings.signal_stddev / unit, settings.noise_stddev / unit,
-                  settings.constant_stddev / unit, settings.heading_stddev / unit, settings.time_offset,
-                  kernel_name=settings.kernel)
-    prior = replace(theta, lengthscale=settings.lengthscale_prior, signal=settings.signal_stddev_prior / unit,
-                    noise=settings.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
+    theta, prior = _starts(settings)
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.likelihood in ("gaussian", "student_t")  # classes and counts have none to learn
     free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)

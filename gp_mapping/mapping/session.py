@@ -15,13 +15,14 @@ from torch import Tensor
 from gp_mapping.core.field_map import VECTOR
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
-from gp_mapping.errors import MapFullError
+from gp_mapping.errors import MapFullError, NumericalError
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
@@ -40,6 +41,7 @@ class MapSession:
         """Forget everything; the settings stay."""
         s = self.settings
         self.map = build_map(s)
+        self._start = Start(s)
         self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust)
         self.scores = OneStepAhead(s)
         self._pass_samples = 0
@@ -141,6 +143,9 @@ class MapSession:
         self._pass_open, self._last_stamp = False, None
 
     def _absorb(self, batch: Samples) -> None:
+        if self._start.add(batch):
+            self._begin_again()
+            return
         scoring = self.settings.predictive_noise or self.settings.follow_changes
         if scoring:
             self.scores.score(batch.velocity[-1], self.map)
@@ -162,6 +167,44 @@ class MapSession:
         if scoring:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
         self.revision += 1
+
+    def _begin_again(self) -> None:
+        """The starts are found anew: the map is made of the first cells again, with these starts from the beginning.
+
+        Scores of what a rough start said are left out: they tell of that start, not of the map.
+        """
+        start = self._start
+        centre = {} if start.centre is None else {"centre": start.centre}
+        self.map = build_map(start.resolved, **centre)
+        if start.rough:
+            self.scores = OneStepAhead(start.resolved)
+        else:
+            self.scores.begin_again(start.resolved)
+        self.renderer = Renderer(self.settings)
+        self._last_stamp, self.cell_count, self.left_out = None, 0, 0
+        newest, refused = start.cells[-1], None
+        for kept, batch in zip(list(start.cells), start.credible()):
+            self._forget(batch)
+            try:
+                self.last_report = self.map.update(batch)
+            except MapFullError:
+                self.left_out += len(batch)
+                continue
+            except NumericalError as error:  # a value that no centre makes credible; the others stay
+                start.cells = [cell for cell in start.cells if cell is not kept]
+                refused = error
+                continue
+            while self.map.refine(float("inf")):
+                pass
+            self.cell_count += len(batch)
+        start.done()
+
+        self._pass_samples += len(newest)
+        self.revision += 1
+        if self.map.started and (self.settings.predictive_noise or self.settings.follow_changes):
+            self.scores.keep(self._path.length, self.map, newest.x[-1:])
+        if refused is not None:
+            raise refused
 
     def _forget(self, batch: Samples) -> None:
         tau, stamp = self.settings.forgetting_time, None if batch.stamp is None else float(batch.stamp[-1])
@@ -258,6 +301,7 @@ class MapSession:
         """Everything that an exact resume needs; tensors, numbers, strings and nested dicts and lists of them."""
         return {"settings": asdict(self.settings), "map": self.map.state_dict(), "cells": self.cells.state_dict(),
                 "scores": self.scores.state_dict(), "path": self._path.state_dict(),
+                "start": self._start.state_dict(),
                 "track": self._track.state_dict(),
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
                 "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
@@ -272,6 +316,10 @@ class MapSession:
         """
         try:
             session = MapSession(MapSettings(**(state["settings"] | overrides)))
+            if "start" in state:  # else of a version that knew no automatic starts
+                session._start.load_state_dict(state["start"])
+                session.map = build_map(session._start.resolved)
+                session.scores = OneStepAhead(session._start.resolved)
             session.map.load_state_dict(state["map"])
             session.cells.load_state_dict(state["cells"])
             session.scores.load_state_dict(state["scores"], session.map)

@@ -39,13 +39,22 @@ class OneStepAhead:
         self.settings = settings
         self.noise = PredictiveNoise(settings.score_window)
         self.detector = ChangeDetector(5 * settings.cell_length)
-        self.local = LocalScale(settings.lengthscale_prior / 2)
+        self.local = LocalScale(_width(settings))
         self.lag = AttitudeLag()
         self.changes: deque[Change] = deque(maxlen=_CHANGES)
         self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
         self._picked: list[tuple] = []
         self._last: tuple[float, float] | None = None  # stamp, path length of the last pick
         self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
+
+    def begin_again(self, settings: MapSettings) -> None:
+        """The map was made again with other starts: scores that are kept go on with these settings.
+
+        The local scale has no scores before θ has settled, and takes its width from the new start.
+        """
+        self.settings = settings
+        if not len(self.local):
+            self.local = LocalScale(_width(settings))
 
     def break_pass(self) -> None:
         """The next sample is not one step ahead of the last."""
@@ -180,3 +189,8 @@ class OneStepAhead:
         self._picked = [tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]]
         self._last = None if state["last"] is None else tuple(state["last"])
         self._snapshots.extend((s["at"], field.load_snapshot(s["posterior"])) for s in state["snapshots"])
+
+
+def _width(settings: MapSettings) -> float:
+    """Half a lengthscale, m: of the prior, else of the start, else of a bare map's."""
+    return 0.5 * (settings.lengthscale_prior or settings.lengthscale or 0.6)
