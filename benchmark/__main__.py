@@ -22,8 +22,9 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "classification": "classes, counts and gross errors: Mammographic, and drawn data",
          "vector_field": "three axes of protocol P: curl_free against three independent maps",
          "anytime": "the anytime family: live, and time and predictive efficiency of its stochastic fit",
-         "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes"}
-APART = ("models", "classification", "vector_field", "anytime", "solve_gp")  # of single models: for docs/models.md
+         "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes",
+         "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
+APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "faults")  # for pages of their own
 
 
 def parser() -> argparse.ArgumentParser:

@@ -19,11 +19,11 @@ from benchmark.protocol import LENGTHSCALE, NOISE, SIGNAL, TEST, TRAIN, columns,
 from benchmark.tables import Part, Table
 from benchmark.timing import timed
 from gp_mapping.analysis.metrics import score
-from gp_mapping.core.inducing import greedy_inputs
-from gp_mapping.core.models.anytime import MEMBERS
-from gp_mapping.core.models.anytime_fit import AnytimeFit
-from gp_mapping.core.theta import Theta
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.anytime.model import MEMBERS
+from gp_mapping.core.sparse.basis import greedy_inputs
 from gp_mapping.core.types import Samples
+from gp_mapping.offline.anytime_fit import AnytimeFit
 
 __all__ = ["TABLES", "run"]
 

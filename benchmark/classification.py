@@ -13,7 +13,7 @@ import torch
 
 from benchmark.recordings import RecordingsAbsent, recordings_folder
 from benchmark.tables import Goal, Part, Table
-from gp_mapping.core.models import natural_gradient
+from gp_mapping.core.models.dual_svgp.natural_gradient import refresh
 from gp_mapping.core.registry import create_map
 from gp_mapping.core.types import Samples
 
@@ -54,7 +54,7 @@ def fit(x: np.ndarray, y: np.ndarray, offline: bool, **settings):
     for _ in range(SWEEPS if offline else 0):
         field.learner.owe(len(x))
         field.refine()
-        natural_gradient.refresh(field)
+        refresh(field)
     return field
 
 

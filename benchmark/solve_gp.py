@@ -17,11 +17,11 @@ from benchmark import worlds
 from benchmark.protocol import LENGTHSCALE, NOISE, SIGNAL, TEST, TRAIN, trials
 from benchmark.tables import Part, Table
 from benchmark.timing import median, paired, timed
-from gp_mapping.core.hyper import Theta
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky
-from gp_mapping.core.models.dual_svgp import DualSVGP
-from gp_mapping.core.models.solve_gp import SolveGP
-from gp_mapping.core.models.solve_gp_mean import solve_blocks
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.solve_gp.mean import solve_blocks
+from gp_mapping.core.models.solve_gp.model import SolveGP
 from gp_mapping.core.types import Samples
 
 __all__ = ["TABLES", "run"]

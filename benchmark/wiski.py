@@ -11,7 +11,7 @@ from benchmark.recordings import RecordingsAbsent
 from benchmark.tables import Goal, Part, Table
 from benchmark.timing import median, paired, timed
 from benchmark.worlds import RandomField
-from gp_mapping.core.models.wiski import Wiski
+from gp_mapping.core.models.wiski.model import Wiski
 from gp_mapping.core.registry import create_map
 from gp_mapping.core.types import Samples
 from gp_mapping.settings.mapping import MapSettings

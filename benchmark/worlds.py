@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from gp_mapping.core.inducing import greedy_inputs
-from gp_mapping.core.kernels import make_kernel
+from gp_mapping.core.kernels.stationary import make_kernel
+from gp_mapping.core.sparse.basis import greedy_inputs
 from gp_mapping.core.types import Samples
 
 __all__ = ["RandomField", "fixed_inputs", "lawnmower", "scattered"]

@@ -9,9 +9,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
+import threading
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from gp_mapping.commands import COMMANDS
@@ -50,6 +53,22 @@ def _arguments(command: str, text: str, module, words: list[str]) -> argparse.Na
     return parser.parse_args(words)
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C counts at the end: raised inside the loading of a C++ library (torch) it would abort the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = []
+    previous = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if asked:
+        raise KeyboardInterrupt
+
+
 def _run(argv: list[str]) -> int:
     """Run one subcommand; its exit code."""
     overview = _overview()
@@ -64,7 +83,8 @@ def _run(argv: list[str]) -> int:
 
     name, text = COMMANDS[argv[0]]
     try:
-        module = importlib.import_module(f"gp_mapping.commands.{name}")
+        with _uninterrupted():
+            module = importlib.import_module(f"gp_mapping.commands.{name}")
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         if missing in ("", "gp_mapping"):

@@ -28,6 +28,8 @@ def generate_launch_description():
         argument("map_topic", "", "nav_msgs/OccupancyGrid with the free space, for suggestions; empty: map"),
         argument("autostart", "", "false leaves configure and activate to a lifecycle manager; empty: as in params"),
         argument("use_sim_time", "false", "take time from /clock"),
+        argument("resume", "", "true goes on from the newest saved map or autosave; empty: as in params"),
+        argument("respawn", "false", "start a node that has crashed again, to go on from its autosave (resume)"),
         argument("rviz", "false", "start RViz: true, false, auto (where it is installed)"),
         OpaqueFunction(function=_setup),
     ])

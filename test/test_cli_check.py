@@ -61,7 +61,8 @@ def test_a_lone_bag_is_split_and_says_so(bags, tmp_path, model):
 
 def test_a_map_of_vectors_is_checked_by_component_and_norm(bags, tmp_path, capsys):
     """Without a calibration, which it says."""
-    fast = ["--set", "learn_hyperparameters=false", "--set", "max_inducing=40", "--set", "inducing_tolerance=0.005"]
+    fast = ["--set", "learn_hyperparameters=false", "--set", "max_inducing=40", "--set", "inducing_tolerance=0.005",
+            "--set", "inducing_information=0"]
     assert cli.main(["check", str(bags / "a"), "--output", str(tmp_path), "--no-refits", "--set", "model=curl_free",
                      "--set", "field_component=xyz", *fast]) == 0
     printed, stored = capsys.readouterr().out, json.loads((tmp_path / "report.json").read_text())

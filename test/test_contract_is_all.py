@@ -20,11 +20,17 @@ def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def annotated(function: ast.FunctionDef) -> dict[str, str]:
+def imported(tree: ast.AST) -> set[str]:
+    """Which of the contract's classes a file means by these names."""
+    return {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+            and node.module in ("gp_mapping.core.field_map", "gp_mapping") for alias in node.names} & set(KINDS)
+
+
+def annotated(function: ast.FunctionDef, meant: set[str]) -> dict[str, str]:
     """Arguments of a function that are maps or what maps give, by name."""
     arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     written = {a.arg: ast.unparse(a.annotation).strip("'\"").split(" ") for a in arguments if a.annotation is not None}
-    kinds = {name: next((k for k in KINDS if k in words), None) for name, words in written.items()}
+    kinds = {name: next((k for k in meant if k in words), None) for name, words in written.items()}
     return {name: kind for name, kind in kinds.items() if kind}
 
 
@@ -41,13 +47,13 @@ def kind_of(node: ast.expr, names: dict[str, str]) -> str | None:
 
 def faults(tree: ast.AST) -> list[str]:
     """What a file does with maps that the contract does not have."""
-    found = []
+    found, meant = [], imported(tree)
 
     def look(node: ast.AST, names: dict[str, str]) -> None:
         if isinstance(node, ast.ClassDef) and node.name == "MapSession":
             names = names | {"MapSession": "MapSession"}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            names = names | annotated(node)
+            names = names | annotated(node, meant)
         if isinstance(node, ast.Attribute) and (kind := kind_of(node.value, names)) in KINDS:
             if node.attr not in KINDS[kind]:
                 found.append(f"line {node.lineno}: {ast.unparse(node)}: a {kind} has no {node.attr}")
@@ -82,12 +88,13 @@ def test_a_map_is_asked_what_the_contract_has_and_nothing_else(path):
     "def f(self): return self._session.map.theta",
     "class MapSession:\n    def f(self): return getattr(self.map, 'memory', None)",
     "class MapSession:\n    def f(self): return self.map.learner.steps",
-    "from gp_mapping.core.models.wiski import Wiski",
+    "from gp_mapping.core.models.wiski.model import Wiski",
 ])
 def test_a_probe_is_found(probe):
-    assert faults(ast.parse(probe))
+    assert faults(ast.parse("from gp_mapping.core.field_map import FieldMap, Snapshot\n" + probe))
 
 
 def test_what_the_contract_has_is_no_fault():
-    assert not faults(ast.parse("def f(field: FieldMap, other):\n    return field.snapshot().predict(other.basis)\n"
+    assert not faults(ast.parse("from gp_mapping import FieldMap\n"
+                                "def f(field: FieldMap, other):\n    return field.snapshot().predict(other.basis)\n"
                                 "def g(session): return session.map.counters()['jitter']"))

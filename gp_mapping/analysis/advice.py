@@ -23,15 +23,16 @@ class Advice(NamedTuple):
 
 
 def advise(c: Calibration | None, found: dict, tried: dict[str, float], context: dict) -> list[Advice]:
-    """Faults of the robot, largest gain first; then how it was driven; then what no refit can weigh.
+    """A dead sensor; faults of the robot, largest gain first; how it was driven; what no refit can weigh.
 
     c: None of a map from which no calibration is made.  found: `quality` of the test.  tried: RMSE of `refits`.
-    context: unit, sensor, gross, measurements, dropped, explained (list), changes (list), follow_changes.
+    context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list), changes (list),
+        follow_changes.
     """
     rmse, unit, out = found["rmse_ut"], context["unit"], []
 
     def gain(name: str) -> float | None:
-        return None if name not in tried else 1.0 - rmse / tried[name]
+        return 1.0 - rmse / tried[name] if tried.get(name) else None  # no error at all: nothing to gain
 
     def spared(name: str) -> str:
         g = gain(name)
@@ -54,7 +55,7 @@ def advise(c: Calibration | None, found: dict, tried: dict[str, float], context:
                           f"{c.turning / c.scale:.2f} ± {c.turning_stddev / c.scale:.2f} {unit} turns with the robot"
                           f"{spared('without_heading')}", gain("without_heading")))
     arm = tried.get("with_lever_arm")
-    if arm is not None and 1.0 - arm / rmse > _WORTH:
+    if arm is not None and rmse > 0.0 and 1.0 - arm / rmse > _WORTH:
         out.append(Advice("tell where the sensor sits (sensor_offset_x, sensor_offset_y), or set learn_lever_arm: "
                           f"RMSE {arm:.2f} {unit} with a learned lever arm, {rmse:.2f} {unit} now", 1.0 - arm / rmse))
     out.sort(key=lambda a: -(a.gain or 0.0))
@@ -63,7 +64,9 @@ def advise(c: Calibration | None, found: dict, tried: dict[str, float], context:
         out.append(Advice(f"drive lanes closer together: {100 * found['square_beyond']:.0f} % of the squared error "
                           f"lies more than 10 cm from where the map was driven; within, RMSE is {near:.2f} {unit}",
                           1.0 - near / rmse))
-    return out + _others(found, context)
+    faults = context["sensor_faults"]
+    said = [Advice(fault.text, None) for fault in faults]
+    return said if any(fault.dead for fault in faults) else said + out + _others(found, context)
 
 
 def _others(found: dict, context: dict) -> list[Advice]:

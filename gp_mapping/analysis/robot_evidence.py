@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from gp_mapping.core.evidence import negative_log_evidence
 from gp_mapping.core.field_map import CalibrationData
-from gp_mapping.core.hyper import Theta, sensor_place
+from gp_mapping.core.hyper.evidence import negative_log_evidence
+from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.linalg import cholesky, solve_lower
 
 __all__ = ["LEAST", "given_held", "laplace", "neighbourhoods", "turning"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import DropReason, Intake
+from gp_mapping.mapping.fullness import spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
@@ -22,6 +24,7 @@ from gp_mapping.settings.sensors import SENSOR_TYPES
 from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.export import export_all, write_atomic
 from gp_mapping.store.picture import unit_text
+from gp_mapping.store.trial import blaming
 
 __all__ = ["add_arguments", "run"]
 
@@ -81,13 +84,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{output} is a file; --output takes a folder")
     session, intake, positions = _session(args, parameters), Intake(parameters.intake), []
     before = session.report()["samples"]
-    for new_pass, samples in samples_of(plans, intake, "map"):
-        if new_pass:
-            session.break_pass()
-        session.ingest(samples)
-        if args.test:  # nothing else needs every position, and a recording may be long
-            positions.append(samples.x.numpy())
-    session.flush()
+    with blaming(args.resume) if args.resume else nullcontext():
+        for new_pass, samples in samples_of(plans, intake, "map"):
+            if new_pass:
+                session.break_pass()
+            session.ingest(samples)
+            if args.test:  # nothing else needs every position, and a recording may be long
+                positions.append(samples.x.numpy())
+        session.flush()
     if intake.samples == 0:
         raise UsageError(f"no measurement could be used: {_reasons(intake)}")
     mapped = time.perf_counter()
@@ -96,8 +100,9 @@ def run(args: argparse.Namespace) -> int:
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
         result.update(_test(test_plans, parameters, session, trained))
-    grid = session.render()
-    suggestions = next_places(session, grid, args.suggest)
+    with blaming(args.resume) if args.resume else nullcontext():
+        grid = session.render()
+    suggestions = next_places(session, grid, args.suggest, parameters.node.suggestion_margin)
     report = session.report()
     result.update({"received": dict(intake.received), "warnings": intake.warnings,
                    "dropped_measurements": intake.drops.measurements, "passes": report["passes"],
@@ -155,6 +160,13 @@ def _summary(result: dict, intake: Intake, session: MapSession, written: dict[st
     if report["left_out"]:
         lines.append(f"  warning: the map was full, {report['left_out']} cells or measurements are left out of it; "
                      "raise max_exact_samples, or take another model")
+    thin = spoiled(report)
+    if thin:
+        lines.append(f"  warning: {thin}")
+    if report.get("budget_full"):
+        lines.append(f"inducing inputs {report['inducing']} of {report['budget']}, "
+                     f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "
+                     f"{100 * report['prior_left']:.1f} % of the prior variance left where it was measured")
     lines.append("hyper-parameters")
     metric = session.settings.metric  # else f has no unit
     for name, value in report["hyperparameters"].items():

@@ -6,10 +6,11 @@ import argparse
 from io import BytesIO
 from pathlib import Path
 
-from gp_mapping.commands.saved import checkpoint_in, next_places, open_session
+from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.store.export import write_atomic
 from gp_mapping.store.picture import draw_map
+from gp_mapping.store.trial import blaming
 
 __all__ = ["add_arguments", "run"]
 
@@ -34,8 +35,10 @@ def run(args: argparse.Namespace) -> int:
     session = open_session(checkpoint, **({} if args.resolution is None else {"resolution": args.resolution}))
     if session.report()["cells"] == 0:
         raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
-    grid, picture = session.render(), BytesIO()
-    draw_map(session, grid, next_places(session, grid, args.suggest)).savefig(picture, format=kind)
+    check_suggest(args.suggest)
+    with blaming(checkpoint):
+        grid, picture = session.render(), BytesIO()
+        draw_map(session, grid, next_places(session, grid, args.suggest)).savefig(picture, format=kind)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(output, picture.getvalue())

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-from scipy.spatial import Delaunay, QhullError
-
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.suggest import Suggestions, suggest
+from gp_mapping.planning.offer import offer
+from gp_mapping.planning.suggest import Suggestions
 from gp_mapping.store.checkpoint import load_checkpoint
+from gp_mapping.store.trial import tried_session
 
 __all__ = ["CHECKPOINT", "check_suggest", "checkpoint_in", "next_places", "open_session"]
 
 CHECKPOINT = "map.gpm"
+_MOST = 100  # suggestions, as in a node
 _APART = 0.5  # m between two suggestions
 
 
@@ -31,39 +30,21 @@ def checkpoint_in(path) -> Path:
 
 
 def open_session(path, **overrides) -> MapSession:
-    """The session in a checkpoint, with some settings changed; UsageError where it does not fit."""
+    """The session in a checkpoint or a folder, with some settings changed; UserError where it does not fit."""
     path = checkpoint_in(path)
-    try:
-        return MapSession.from_state_dict(load_checkpoint(path), **overrides)
-    except ValueError as error:
-        if type(error) is not ValueError:  # CheckpointError names the file already
-            raise
-        raise UsageError(f"{path}: {error}") from error
+    return tried_session(load_checkpoint(path), path, **overrides)
 
 
 def check_suggest(count: int) -> None:
-    """UsageError for a negative number of suggestions."""
-    if count < 0:
-        raise UsageError(f"--suggest is {count}, expected 0 or more")
+    """UsageError for a number of suggestions that is negative, or that nobody drives to."""
+    if not 0 <= count <= _MOST:
+        raise UsageError(f"--suggest is {count}, expected 0 to {_MOST}")
 
 
-def next_places(session: MapSession, grid: FieldGrid, count: int) -> Suggestions | tuple:
-    """Up to count places with the largest variance, 0.5 m apart and between the places where the robot has been.
+def next_places(session: MapSession, grid: FieldGrid, count: int, beyond: float = 0.0) -> Suggestions | tuple:
+    """Up to count places with the largest variance, 0.5 m apart, as a node without a free-space map chooses them.
 
-    A recording has no map of obstacles; inside the hull of its path is where a robot may well go again.
+    beyond: how far outside the hull of the path they may lie, metres.
     """
     check_suggest(count)
-    if not count:
-        return ()
-    inside = _hull(session.path.numpy(), grid)
-    free = FreeSpace(origin=grid.origin, yaw=0.0, resolution=grid.resolution, radius=0.0,
-                     clearance=np.where(inside, grid.resolution, 0.0), open=inside)
-    return suggest(session.map, grid, count, "variance", free, min_distance=_APART)
-
-
-def _hull(path: np.ndarray, grid: FieldGrid) -> np.ndarray:
-    """(H, W) bool: cells inside the convex hull of the path; those that the map knows where the path is a line."""
-    try:
-        return (Delaunay(path).find_simplex(grid.centres().numpy()) >= 0).reshape(grid.shape)
-    except (QhullError, ValueError):
-        return grid.known.numpy()
+    return offer(session, grid, count, min_distance=_APART, beyond=beyond) if count else ()

@@ -7,18 +7,19 @@ from dataclasses import replace
 import torch
 
 from gp_mapping.core.field_map import FieldMap
-from gp_mapping.core.hyper import Theta
-from gp_mapping.core.likelihoods_all import make_learner, make_likelihood
-from gp_mapping.core.models.anytime import MEMBERS, AnytimeMap
-from gp_mapping.core.models.anytime_tiles import TileMap
-from gp_mapping.core.models.curl_free import CurlFree
-from gp_mapping.core.models.curl_free_hyper import RowLearner
-from gp_mapping.core.models.dual_svgp import DualSVGP
+from gp_mapping.core.hyper import make_learner
+from gp_mapping.core.hyper.rows import RowLearner
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.hyper.vector_theta import VectorTheta
+from gp_mapping.core.likelihoods import make_likelihood
+from gp_mapping.core.models.anytime.model import MEMBERS, AnytimeMap
+from gp_mapping.core.models.anytime.tiles import TileMap
+from gp_mapping.core.models.curl_free.model import CurlFree
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
-from gp_mapping.core.models.solve_gp import SolveGP
-from gp_mapping.core.models.wiski import Wiski
-from gp_mapping.core.models.wiski_published import PublishedWiski
-from gp_mapping.core.vector_theta import VectorTheta
+from gp_mapping.core.models.solve_gp.model import SolveGP
+from gp_mapping.core.models.wiski.model import Wiski
+from gp_mapping.core.models.wiski.published import PublishedWiski
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["build_map", "create_map", "model_names"]
@@ -27,6 +28,7 @@ __all__ = ["build_map", "create_map", "model_names"]
 def _sparse(settings: MapSettings, learner) -> dict:
     """What every map on inducing inputs takes."""
     return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
+            "information": settings.inducing_information,
             "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
             "likelihood": make_likelihood(settings),
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
@@ -102,7 +104,7 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.likelihood in ("gaussian", "student_t")  # classes and counts have none to learn
     free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
-    learner = make_learner(settings, theta, prior, free)
+    learner = make_learner(make_likelihood(settings), theta, prior, free)
     try:
         torch.device(settings.device)
     except RuntimeError as error:

@@ -12,20 +12,29 @@ class DropReason(Enum):
 
     NOT_FINITE = "not_finite"
     OUT_OF_RANGE = "out_of_range"
+    BAD_COVARIANCE = "bad_covariance"
     REPEATED_STAMP = "repeated_stamp"
     OUT_OF_ORDER = "out_of_order"
+    STRAY_STAMP = "stray_stamp"
     UNEXPECTED_FRAME = "unexpected_frame"
     NO_POSE = "no_pose"
     NO_TRANSFORM = "no_transform"
     POSE_GAP = "pose_gap"
     QUEUE_FULL = "queue_full"
     TIME_JUMP = "time_jump"
+    NOT_PLACEABLE = "not_placeable"
+    REFUSED = "refused"
     POSE_NOT_FINITE = "pose_not_finite"
+    POSE_OUT_OF_RANGE = "pose_out_of_range"
+    POSE_TOO_FAST = "pose_too_fast"
     POSE_ZERO_QUATERNION = "pose_zero_quaternion"
+    POSE_BAD_QUATERNION = "pose_bad_quaternion"
     POSE_REPEATED_STAMP = "pose_repeated_stamp"
     POSE_OUT_OF_ORDER = "pose_out_of_order"
+    POSE_STRAY_STAMP = "pose_stray_stamp"
     POSE_UNEXPECTED_FRAME = "pose_unexpected_frame"
     POSE_BAD_COVARIANCE = "pose_bad_covariance"
+    POSE_LOST = "pose_lost"
 
     @property
     def explanation(self) -> str:
@@ -42,8 +51,12 @@ _EXPLANATIONS = {
     DropReason.NOT_FINITE: "measurement with a NaN or infinite axis (REP-103: NaN means not measured)",
     DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value); is the "
                              "message in the unit that ROS asks for (tesla for a magnetic field)?",
+    DropReason.BAD_COVARIANCE: "measurement whose covariance is NaN, infinite, negative or larger than the square of "
+                               "the sensor's range; write zeros, or -1 in front, where it is unknown",
     DropReason.REPEATED_STAMP: "measurement with the stamp of the one before; does the driver set header.stamp?",
     DropReason.OUT_OF_ORDER: "measurement with an older stamp than the one before",
+    DropReason.STRAY_STAMP: "measurement whose stamp leaps away from those before it while the next ones go on as "
+                            "before; do two publishers with different clocks share the topic?",
     DropReason.UNEXPECTED_FRAME: "measurement in another frame than sensor_frame (or than the first measurement)",
     DropReason.NO_POSE: "measurement with no pose around its stamp; are poses published, and in the same time?",
     DropReason.NO_TRANSFORM: "measurement for which TF does not connect the frames of map, robot and sensor; is every "
@@ -51,13 +64,24 @@ _EXPLANATIONS = {
     DropReason.POSE_GAP: "measurement between two poses that are further apart in time than max_pose_gap",
     DropReason.QUEUE_FULL: "measurement pushed out of a full queue; poses come too late or samples are not taken",
     DropReason.TIME_JUMP: "measurement still waiting for its pose when time jumped back (a bag that loops)",
+    DropReason.NOT_PLACEABLE: "measurement whose value or place is not finite, or out of reach, once it is turned and "
+                              "placed (lever arm, soft iron, max_position)",
+    DropReason.REFUSED: "measurement that the map refused, because it would have spoiled it: too far from all others, "
+                        "or not finite once it is added; the map is as it was before",
     DropReason.POSE_NOT_FINITE: "pose with a NaN or infinite number",
+    DropReason.POSE_OUT_OF_RANGE: "pose farther from the origin than max_position",
+    DropReason.POSE_TOO_FAST: "pose that the robot could not have reached from the one before at max_speed",
+    DropReason.POSE_BAD_QUATERNION: "pose whose orientation is no quaternion: its norm is beyond 1000",
     DropReason.POSE_ZERO_QUATERNION: "pose whose orientation is a zero quaternion; does its source fill it in?",
     DropReason.POSE_REPEATED_STAMP: "pose with the stamp of the one before",
     DropReason.POSE_OUT_OF_ORDER: "pose with an older stamp than the one before",
+    DropReason.POSE_STRAY_STAMP: "pose whose stamp leaps away from those before it while the next ones go on as "
+                                 "before; do two publishers with different clocks share the topic?",
     DropReason.POSE_UNEXPECTED_FRAME: "pose in another frame than odometry_frame (or than the first pose)",
     DropReason.POSE_BAD_COVARIANCE: "pose whose covariance is NaN, infinite or negative; the pose is used, its "
                                     "uncertainty counts as unknown",
+    DropReason.POSE_LOST: "pose whose covariance says that the robot may be anywhere (10 km and more); if covariances "
+                          "are placeholders, set use_pose_covariance to false",
 }
 
 

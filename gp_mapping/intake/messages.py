@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.spatial.transform import Rotation
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["Adaptor", "Reading", "frame_of", "has_header", "positive_variance", "sensor_rotation", "stamp_ns"]
+__all__ = ["Adaptor", "Reading", "frame_of", "has_header", "sensor_rotation", "stamp_ns"]
 
 
 class Reading(NamedTuple):
@@ -51,12 +50,6 @@ def stamp_ns(msg) -> int:
 def frame_of(msg) -> str:
     """header.frame_id without the leading slash that older drivers write; empty where there is no header."""
     return str(msg.header.frame_id).lstrip("/") if has_header(msg) else ""
-
-
-def positive_variance(value) -> float | None:
-    """A variance, or None where it means unknown: 0, negative, NaN or infinite."""
-    value = float(value)
-    return value if math.isfinite(value) and value > 0.0 else None
 
 
 def sensor_rotation(settings: IntakeSettings) -> Rotation:

@@ -11,13 +11,14 @@ from gp_mapping.core.types import Samples
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.messages import Reading, frame_of, has_header, stamp_ns
 from gp_mapping.intake.placing import Placed, Placer
-from gp_mapping.intake.poses.buffer import Bracket, PoseBuffer
+from gp_mapping.intake.poses.buffer import Bracket, PoseBuffer, read_numbers
 from gp_mapping.intake.poses.messages import read_pose
 from gp_mapping.intake.poses.tf_poses import Lookup, TfPoses
 from gp_mapping.intake.poses.tf_tree import TfTree
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
+from gp_mapping.intake.stamps import StampGate
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Intake"]
@@ -25,6 +26,7 @@ __all__ = ["Intake"]
 _MAX_WARNINGS = 20  # different texts; a frame that changes with each message must not fill the memory
 _READY_FACTOR = 100  # samples that nobody takes, in units of queue_size
 _LARGE_VARIANCE = 1.0  # m²; a pose that is worse says little about where a field was measured
+_LOST_VARIANCE = 1e8  # m²; a pose that is worse says that it may be anywhere, and would take a whole cell's weight
 _TF_MAP = "map"
 
 
@@ -64,6 +66,8 @@ class Intake:
         self._ready: deque[Placed] = deque()
         self._last_ready: tuple[int, int] | None = None  # epoch and stamp of the newest ready sample
         self._force_break = self._at_break = False
+        self._field_gate, self._pose_gate = StampGate(self._jump_back), StampGate(self._jump_back)
+        self._last_pose: tuple[int, tuple[float, ...]] | None = None  # stamp and position, for max_speed
         self._field_epoch = 0
         self._last_field: int | None = None
         self._advance = 0
@@ -81,7 +85,7 @@ class Intake:
 
     def _new_buffer(self) -> PoseBuffer:
         s = self.settings
-        return PoseBuffer(s.pose_buffer_size, _ns(s.max_pose_gap), _ns(s.max_extrapolation))
+        return PoseBuffer(s.pose_buffer_size, _ns(s.max_pose_gap), _ns(s.max_extrapolation), s.max_position)
 
     @property
     def frame(self) -> str:
@@ -95,8 +99,8 @@ class Intake:
 
     @property
     def waiting(self) -> int:
-        """Measurements whose pose is not known yet."""
-        return len(self._waiting)
+        """Measurements whose pose is not known yet, or whose stamp leaps and is not confirmed yet."""
+        return len(self._waiting) + self._field_gate.holding
 
     @property
     def warnings(self) -> list[str]:
@@ -118,10 +122,12 @@ class Intake:
             return self.drops.count(DropReason.POSE_UNEXPECTED_FRAME)
         self._base = str(getattr(msg, "child_frame_id", "")).lstrip("/") or self._base
         pose = read_pose(msg, s.pose_source)
-        variance = pose.variance
-        if s.use_pose_covariance and math.isnan(variance):
+        variance = pose.variance if s.use_pose_covariance else 0.0
+        if variance > _LOST_VARIANCE:
+            return self.drops.count(DropReason.POSE_LOST)
+        if math.isnan(variance):
             self.drops.count(DropReason.POSE_BAD_COVARIANCE)
-        if s.use_pose_covariance and variance > _LARGE_VARIANCE:
+        if variance > _LARGE_VARIANCE:
             self._warn(f"poses are unsure by {math.sqrt(_LARGE_VARIANCE):g} m and more, so measurements count little; "
                        "if these covariances are placeholders, set use_pose_covariance to false")
         self.add_pose(stamp_ns(msg), pose.position, pose.quaternion, 0.0 if math.isnan(variance) else variance)
@@ -137,11 +143,25 @@ class Intake:
             self._oriented = quaternion is not None
         if self._oriented and quaternion is None:
             return self.drops.count(DropReason.POSE_ZERO_QUATERNION)
-        refused = self._poses.add(stamp, position, quaternion if self._oriented else None, variance)
+        pose = read_numbers(position, quaternion if self._oriented else None, self.settings.max_position)
+        if isinstance(pose, DropReason):
+            return self.drops.count(pose)
+        taken, strays = self._pose_gate.admit(stamp, (*pose, variance))
+        self.drops.count(DropReason.POSE_STRAY_STAMP, strays)
+        for one in taken:
+            self._take_pose(one.stamp, *one.content)
+        self._resolve()
+
+    def _take_pose(self, stamp: int, position, quaternion, variance: float) -> None:
+        last, fastest = self._last_pose, self.settings.max_speed
+        if fastest > 0.0 and last is not None and last[0] < stamp \
+                and math.dist(position, last[1]) > fastest * 1e-9 * (stamp - last[0]):
+            return self.drops.count(DropReason.POSE_TOO_FAST)
+        refused = self._poses.add(stamp, position, quaternion, variance)
         if refused is not None:
             return self.drops.count(refused)
+        self._last_pose = stamp, position
         self._follow(stamp)
-        self._resolve()
 
     def add_tf(self, msg, static: bool = False) -> None:
         """Take in a tf2_msgs/TFMessage (static: of /tf_static). ValueError where nothing asks for TF."""
@@ -181,7 +201,13 @@ class Intake:
         reading = self._adaptor.read(msg, stamp)
         if isinstance(reading, DropReason):
             return self.drops.count(reading)
-        last = self._last_field
+        taken, strays = self._field_gate.admit(stamp, reading)
+        self.drops.count(DropReason.STRAY_STAMP, strays)
+        for one in taken:
+            self._take_reading(one.content)
+
+    def _take_reading(self, reading: Reading) -> None:
+        stamp, last = reading.stamp, self._last_field
         if last is not None and stamp < last - self._jump_back:
             self._field_epoch += 1
             if self._tf is self._poses and self._tree is None:
@@ -212,8 +238,10 @@ class Intake:
         batch = [self._ready.popleft()]
         while self._ready and not self._ready[0].new_pass:
             batch.append(self._ready.popleft())
-        self.samples += len(batch)
-        return self._placer.place(batch, bool(self._oriented) or self._poses is self._tf)
+        samples = self._placer.place(batch, bool(self._oriented) or self._poses is self._tf)
+        self.drops.count(DropReason.NOT_PLACEABLE, len(batch) - len(samples))
+        self.samples += len(samples)
+        return samples
 
     def take_break(self) -> bool:
         """True once where the next samples begin a new pass: the session must break_pass() before it gets them."""
@@ -226,21 +254,36 @@ class Intake:
     def batches(self, finish: bool = False) -> Iterator[tuple[bool, Samples]]:
         """(begins a new pass, samples) until nothing is left to hand out now; finish: as `finish`, for the end."""
         if finish:
-            self._resolve(last_chance=True)
+            self._end()
+        new_pass = False
         while self._ready:
-            new_pass, self._at_break = self._ready[0].new_pass, False
+            new_pass, self._at_break = new_pass or self._ready[0].new_pass, False
             self._ready[0] = self._ready[0]._replace(new_pass=False)
-            yield new_pass, self.take()
+            samples = self.take()
+            if len(samples):
+                yield new_pass, samples
+                new_pass = False
 
     def finish(self) -> Samples | None:
         """End of the stream: what can still be placed (call until None and no break); the rest is counted."""
-        self._resolve(last_chance=True)
+        self._end()
         return self.take()
+
+    def _end(self) -> None:
+        """Nothing more will come: what waits for that is taken now."""
+        for one in self._pose_gate.finish():
+            self._take_pose(one.stamp, *one.content)
+        for one in self._field_gate.finish():
+            self._take_reading(one.content)
+        self._resolve(last_chance=True)
 
     def time_jump(self) -> None:
         """Forget all that waits and all poses (the clock was set, a bag loops); the next sample begins a new pass."""
-        self.drops.count(DropReason.TIME_JUMP, len(self._waiting))
+        self.drops.count(DropReason.TIME_JUMP, self.waiting)
         self._waiting.clear()
+        self._field_gate.clear()
+        self._pose_gate.clear()
+        self._last_pose = None
         self._field_epoch = max(self._field_epoch, self._poses.epoch) + 1
         self._poses.restart(self._field_epoch)
         self._last_field = None

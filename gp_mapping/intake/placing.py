@@ -42,11 +42,14 @@ class Placer:
         self._variance = s.use_pose_covariance and s.pose_source in ("odometry", "pose_with_covariance")
         self._heading = s.use_heading
         self._needs_rotation = bool(self._offset.any()) or adaptor.needs_rotation or s.mounting == "tf"
+        self._farthest = s.max_position
         self._states_noise: bool | None = None
 
     def place(self, batch: list[Placed], oriented: bool) -> Samples:
         """Positions of the sensor in the map frame: pose + R · lever arm. oriented: the poses have orientations.
 
+        What cannot be placed (its numbers overflow once they are turned, or a pose is continued too far) is left out:
+        fewer samples come out than measurements went in.
         Raises ValueError where an orientation is needed and there is none.
         """
         readings = [p.reading for p in batch]
@@ -55,18 +58,35 @@ class Placer:
             self._states_noise = readings[0].covariance is not None
         if self._needs_rotation and not oriented:
             raise ValueError("a lever arm or an axis of the field needs poses with orientation, and these have none")
+
         positions, rotation = interpolate(brackets, stamps, oriented and (self._needs_rotation or self._heading))
         offset, turn = self._offset, self._turn
         if batch[0].mounting is not None:
             offset = np.array([p.mounting.translation for p in batch])
             turn = Rotation.from_quat(np.array([p.mounting.rotation for p in batch]))
         if offset.any():
-            positions = positions + rotation.apply(offset)
-        y, noise = self._adaptor.values(readings, rotation * turn if self._adaptor.needs_rotation else None)
-        return Samples(x=positions[:, :2], y=y, stamp=[t / 1e9 for t in stamps],
-                       sensor_variance=noise if self._states_noise else None,
-                       position_variance=_variance(brackets, stamps) if self._variance else None,
-                       heading=_forward(rotation) if self._heading and oriented else None)
+            positions = positions + rotate(rotation, offset)
+
+        with np.errstate(all="ignore"):  # what overflows is left out below
+            y, noise = self._adaptor.values(readings, rotation * turn if self._adaptor.needs_rotation else None)
+        columns = {"x": positions[:, :2], "y": y, "stamp": np.array([t / 1e9 for t in stamps])}
+        if self._states_noise:
+            columns["sensor_variance"] = noise
+        if self._variance:
+            columns["position_variance"] = _variance(brackets, stamps)
+        if self._heading and oriented:
+            columns["heading"] = _forward(rotation)
+
+        good = np.abs(positions).max(1) <= self._farthest  # also False for NaN
+        for column in columns.values():
+            good &= np.isfinite(column.reshape(len(batch), -1)).all(1)
+        return Samples(**{name: column[good] for name, column in columns.items()})
+
+
+def rotate(rotation: Rotation, vectors: np.ndarray) -> np.ndarray:
+    """R v, (N, 3), of vectors (3,) or (N, 3): sums over each row by itself, so that no row depends on the others."""
+    matrix, v = rotation.as_matrix(), np.broadcast_to(vectors, (len(rotation), 3))
+    return sum(matrix[:, :, k] * v[:, k, None] for k in range(3))
 
 
 def _variance(brackets: list[Bracket], stamps) -> np.ndarray:
@@ -77,6 +97,6 @@ def _variance(brackets: list[Bracket], stamps) -> np.ndarray:
 
 def _forward(rotation: Rotation) -> np.ndarray:
     """(N, 2) unit vectors of the robot's x axis in the map's plane; zeros where it points straight up or down."""
-    axis = rotation.apply([1.0, 0.0, 0.0])[:, :2]
-    length = np.linalg.norm(axis, axis=1, keepdims=True)
+    axis = rotation.as_matrix()[:, :2, 0]
+    length = np.sqrt(axis[:, :1] ** 2 + axis[:, 1:] ** 2)
     return np.where(length > 1e-6, axis / np.maximum(length, 1e-6), 0.0)

@@ -11,9 +11,11 @@ from tqdm import tqdm
 
 from gp_mapping.core.types import Samples
 from gp_mapping.intake import Intake, inputs_of
+from gp_mapping.intake.poses.messages import POSE_MESSAGES, TF_MESSAGE
 from gp_mapping.intake.topics import Input, feed
 from gp_mapping.recording.bag import BagError, bag_topics, choose_topic, read_messages
 from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.sensors import SENSOR_TYPES
 
 __all__ = ["BagPlan", "plan_bags", "samples_of"]
 
@@ -45,7 +47,14 @@ def plan_bags(bags, settings: IntakeSettings, names: dict[str, str | None]) -> l
 
 
 def _topic(bag, there, one: Input, name: str | None, settings: IntakeSettings) -> str | None:
-    """The topic of one input; None for a /tf_static that is not there."""
+    """The topic of one input; None for a /tf_static that is not there. An error names the setting that mends it."""
+    try:
+        return _found(bag, there, one, name, settings)
+    except BagError as error:
+        raise BagError(f"{error}{_mend(there, one.role, name, settings)}") from error
+
+
+def _found(bag, there, one: Input, name: str | None, settings: IntakeSettings) -> str | None:
     if one.role not in ("tf", "tf_static"):
         return choose_topic(bag, there, one.messages, name, any_kind=settings.sensor == "scalar")
     found = [t for t, (kind, n) in there.items() if kind in one.messages and n and t.endswith(one.topic)]
@@ -57,6 +66,22 @@ def _topic(bag, there, one: Input, name: str | None, settings: IntakeSettings) -
     if not found and one.role == "tf" and settings.pose_source == "tf":
         return choose_topic(bag, there, one.messages, one.topic)
     return found[0] if found else None
+
+
+def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
+    """The setting with which this bag, or this topic of it, would do; "" where there is none."""
+    if name is not None:
+        kinds = {there[topic][0] for topic in (name, "/" + name.lstrip("/")) if topic in there}
+    else:
+        kinds = {kind for kind, n in there.values() if n}
+    if role == "measurement":
+        option, now = "sensor", settings.sensor
+        fitting = [sensor for sensor, kind in SENSOR_TYPES.items() if kinds & set(kind.messages)]
+    else:
+        option, now = "pose_source", settings.pose_source
+        fitting = [source for source, kind in {**POSE_MESSAGES, "tf": TF_MESSAGE}.items() if kind in kinds]
+    words = [f"--set {option}={word}" for word in fitting if word != now]
+    return f"; write {' or '.join(words)} (or {option}: in --params)" if words and now not in fitting else ""
 
 
 def samples_of(plans: list[BagPlan], intake: Intake, label: str) -> Iterator[tuple[bool, Samples]]:

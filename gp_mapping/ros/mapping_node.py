@@ -20,6 +20,7 @@ from rclpy.duration import Duration
 
 from gp_mapping.intake import Intake
 from gp_mapping.intake.messages import has_header
+from gp_mapping.mapping.session import MapSession
 from gp_mapping.ros.mapper import parameters as params
 from gp_mapping.ros.mapper.ending import MapEnding
 from gp_mapping.ros.mapper.inputs import InputPort, Inputs
@@ -39,7 +40,8 @@ from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
-from gp_mapping.store.sessions import Wanted, key_of, open_session
+from gp_mapping.store.resume import MapFiles
+from gp_mapping.store.sessions import Wanted, map_folder, open_session
 
 __all__ = ["MappingNode", "main"]
 
@@ -86,7 +88,7 @@ class MappingNode(ManagedNode):
         self.parameter_warnings = warnings
         settings = self.parameters.configure()
         self.map_settings = settings[MapSettings]
-        self.intake_settings = params.with_map_frame(settings[IntakeSettings], self.settings)
+        self.intake_settings = settings[IntakeSettings]
         self.wanted = Wanted(self.map_settings, frozenset(self.parameters.given), self.intake_settings.channels)
 
     def _configure(self) -> None:
@@ -94,10 +96,9 @@ class MappingNode(ManagedNode):
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
                              reliable=self.settings.reliable_inputs, find=self._find_message)
-        path = self.settings.load_checkpoint
-        session = open_session(self.wanted, path)
+        session, path = self._first_session()
         self.map_settings = session.settings
-        self.suggester = Suggester(self.settings)
+        self.suggester, self._told_obstacles = Suggester(self.settings), ""
         self._done = self.create_guard_condition(self._publish_results)
         self._made.callback(self.destroy_guard_condition, self._done)
         self.worker = MapWorker(session, Intake(self.intake_settings), queue_size=self.settings.worker_queue_size,
@@ -108,9 +109,10 @@ class MappingNode(ManagedNode):
         log = self.get_logger()
         self.files = FileThread(self.settings.service_queue_size)
         self._made.callback(self.files.close, 1.0)
-        self.saver = Saver(self.worker, self.files, lambda: self.settings, on_saved=log.info, on_error=log.error)
+        self.saver = Saver(self.worker, self.files, lambda: self.settings, self.get_fully_qualified_name(),
+                           on_saved=log.info, on_error=log.error)
         if path:
-            self.saver.mark_saved(key_of(session, 0), Path(path).expanduser().absolute())
+            self.saver.mark_saved(self.worker.key, path)
         self.publishers_ = MapPublishers(self, self.map_settings, self._find_message)
         self._made.callback(self.publishers_.destroy)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
@@ -122,6 +124,31 @@ class MappingNode(ManagedNode):
         jump = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False)
         self._made.callback(self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump).unregister)
         self._made.callback(self.destroy_timer, self.create_timer(1.0, self.publish_health, clock=self._steady))
+        self._made.callback(self.destroy_timer, self.create_timer(0.2, self._on_autosave, clock=self._steady))
+
+    def _first_session(self) -> tuple[MapSession, Path | None]:
+        """The map to go on with and the file that it is in; what was left by runs before is looked at and said."""
+        s, log = self.settings, self.get_logger()
+        files = MapFiles(map_folder(s.save_directory, s.map_name), self.get_fully_qualified_name())
+        if left := files.remove_partials():
+            log.info(f"removed {len(left)} files that a run before had left half written in {files.folder}")
+
+        if s.resume:
+            session, path, problems = files.resume(self.wanted)
+            for text in problems:
+                log.warning(f"not resumed: {text}")
+            if path is not None:
+                log.info(f"resumed {path}: {session.raw_count} measurements")
+                return session, path
+            log.info(f"nothing to resume in {files.folder}")
+        elif s.autosave_period and (kept := files.keep_before()) is not None:
+            log.warning(f"a run before has saved a map by itself that is newer than the saved one; it is kept as "
+                        f"{kept}; set resume: true to go on from it")
+
+        if not s.load_checkpoint:
+            return MapSession(self.wanted.settings), None
+        path = Path(s.load_checkpoint).expanduser().absolute()
+        return open_session(self.wanted, path), path
 
     def activate(self) -> None:
         """Subscribe and publish."""
@@ -229,13 +256,17 @@ class MappingNode(ManagedNode):
         """Frame of the map: map_frame, or that of the odometry."""
         return self.settings.map_frame or self.worker.frame
 
+    def _on_autosave(self) -> None:
+        self.saver.autosave(time.monotonic())
+
     def publish_health(self) -> None:
         """What /diagnostics says now."""
         now, status = time.monotonic(), self.worker.status
         clock = self.get_clock().now().nanoseconds / 1e9
         self.inputs.check_types()
-        notes = [(WARN, text) for text in (*self.parameter_warnings, *self.inputs.problems, self.suggester.note,
-                                           self.queries.problem if self.active else "") if text]
+        notes = [(WARN, text) for text in (
+            *self.parameter_warnings, *self.inputs.problems, self.suggester.note, self.saver.problem,
+            self.queries.problem if self.active else "") if text]
         if self.worker.revision and not self.frame:
             notes.append((WARN, "the frame of the loaded map is not known before the first pose; set map_frame to "
                                 "see the map now"))
@@ -246,8 +277,16 @@ class MappingNode(ManagedNode):
         age = clock - status.last_stamp if status.last_stamp is not None and clock > 0.0 else None
         areas = self._health.areas(now=now, status=status, watches=self.inputs.watches,
                                    paused=self.paused or not self.active, notes=notes, limits=self.publishers_.limits,
-                                   published=self.publishers_.published, stamp_age=age, queue=self.worker.queued)
+                                   published=self.publishers_.published, stamp_age=age, queue=self.worker.queued,
+                                   obstacles=self.suggester.obstacles)
+        self._tell_obstacles()
         self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
+
+    def _tell_obstacles(self) -> None:
+        """Log what suggestions know of obstacles, when that changes: a goal that nobody checked must not surprise."""
+        if self.suggester.obstacles != self._told_obstacles:
+            self._told_obstacles = self.suggester.obstacles
+            self.get_logger().info(f"suggestions: {self._told_obstacles}")
 
     # ---- for services and parameters -----------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ import resource
 from collections import Counter
 from dataclasses import dataclass, field
 
+from gp_mapping.mapping.fullness import spoiled
+
 __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
 
 OK, WARN, ERROR = 0, 1, 2
@@ -78,14 +80,16 @@ class Health:
         self._drops_before: dict[str, int] = {}
         self._started: float | None = None
 
-    def areas(self, *, now, status, watches, paused, notes, limits, published, stamp_age, queue) -> list[Area]:
+    def areas(self, *, now, status, watches, paused, notes, limits, published, stamp_age, queue,
+              obstacles: str = "") -> list[Area]:
         """now: monotonic s.  status: worker.Status.  watches: InputWatch list.  notes: (level, text) from the node.
 
-        limits: outbound.Limits or None.  stamp_age: node clock − newest measurement stamp in s, or None.
+        limits: outbound.Limits or None.
+        obstacles: what suggestions know of them.  stamp_age: node clock − newest measurement stamp in s, or None.
         """
         self._started = now if self._started is None else self._started
         return [self._input(now, status, watches, paused, notes, stamp_age),
-                self._map(status, limits, published), self._timing(now, status, queue)]
+                self._map(status, limits, published, obstacles), self._timing(now, status, queue)]
 
     def _input(self, now, status, watches, paused, notes, stamp_age) -> Area:
         area = Area("input")
@@ -124,7 +128,7 @@ class Health:
                           "play it with /clock and set use_sim_time: true")
         return area
 
-    def _map(self, status, limits, published) -> Area:
+    def _map(self, status, limits, published, obstacles) -> Area:
         area = Area("map")
         for name, value in _flat(status.report):
             area.values[name] = value
@@ -132,6 +136,8 @@ class Health:
             for name, value in limits._asdict().items():
                 area.values[f"{name} (SI)"] = value
         area.values["published"] = published
+        if obstacles:
+            area.values["obstacles"] = obstacles
         coarser, refused, left_out = (self._grown(name, status.report.get(name, 0))
                                       for name in ("coarsened", "refused", "left_out"))
         if coarser:
@@ -141,6 +147,9 @@ class Health:
             area.warn(f"{refused} cells or measurements lie where the map's lattice cannot reach, and are left out")
         if left_out:
             area.warn(f"the map is full: {left_out} cells or measurements are left out, and the map stays as it is")
+        thin = spoiled(status.report)
+        if thin:
+            area.warn(thin)
         area.values["memory (MB)"] = resident_megabytes()
         for name, n in status.counts.items():
             if name.startswith("error"):

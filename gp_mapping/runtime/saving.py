@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
+from datetime import datetime, timezone
 from pathlib import Path
 
 from gp_mapping.runtime.file_thread import FileThread
 from gp_mapping.runtime.suggester import Suggester
-from gp_mapping.store.sessions import Saved, key_of, map_folder, take_snapshot, write_snapshot
+from gp_mapping.store.checkpoint import save_checkpoint
+from gp_mapping.store.resume import MapFiles
+from gp_mapping.store.sessions import Saved, map_folder, take_snapshot, write_snapshot
 
 __all__ = ["Saver"]
 
+_MARGIN = 0.5  # s by which an autosave begins early, so that a crash costs no more than its period
+
 
 class Saver:
-    """Saves the map of a worker into folders of save_directory.
+    """Saves the map of a worker into folders of save_directory, when asked and by itself.
 
-    settings: callable, the NodeSettings now.  on_saved, on_error: called with a text for the log, in any thread.
+    settings: callable, the NodeSettings now.  node_name: fully qualified.
+    on_saved, on_error: called with a text for the log, in any thread.
+    problem: why the newest autosave was not written, '' where it was.
     """
 
-    def __init__(self, worker, files: FileThread, settings, on_saved=print, on_error=print):
+    def __init__(self, worker, files: FileThread, settings, node_name: str, on_saved=print, on_error=print):
         self._worker, self._files, self._settings = worker, files, settings
-        self._on_saved, self._on_error = on_saved, on_error
+        self._node_name, self._on_saved, self._on_error = node_name, on_saved, on_error
         self._planned: dict[Path, Future] = {}  # saves that have not begun: all who ask now share them
         self._lock = threading.Lock()
         self._key: tuple[int, int, int] | None = None  # of the map that newest_path holds
         self.newest_path: Path | None = None
+
+        self._autosaving: Future | None = None
+        self._begun, self._took = time.monotonic(), 0.0
+        self._autosaved: tuple[int, int, int] | None = worker.key  # a map that is as it was loaded has not changed
+        self.autosaves, self.problem = 0, ""
+
+    # ---- when asked ------------------------------------------------------------------------------------------------
 
     def save(self, name: str) -> Future:
         """The Future of Saved for the map of that name.
@@ -45,21 +60,27 @@ class Saver:
 
     def save_now(self, folder: Path, exports: bool = True) -> Saved:
         """Snapshot and files, in this thread: the file thread, or any one after the worker has stopped."""
-        worker = self._worker
-        snapshot = worker.call(lambda session: take_snapshot(session, worker.session_number, flush=True)).result()
-        saved = write_snapshot(snapshot, folder, self._suggestions, exports)
+        snapshot = self._snapshot(flush=True)
+        saved = write_snapshot(snapshot, folder, self._about(folder), self._suggestions, exports)
         self.mark_saved(snapshot.key, saved.paths["checkpoint"])
         self._on_saved(str(saved))
         return saved
 
     def mark_saved(self, key: tuple[int, int, int], path: Path) -> None:
-        """The map of that key (files.key_of) is in that file."""
+        """The map of that key (worker.key) is in that file."""
         self._key, self.newest_path = key, path
 
     def is_saved(self) -> bool:
-        """Whether the newest save, or the checkpoint that was loaded, holds all of the map. After worker.stop()."""
+        """Whether the newest save, or the checkpoint that was loaded, holds all of the map."""
+        return self._key == self._worker.key
+
+    def _snapshot(self, flush: bool):
         worker = self._worker
-        return self._key == worker.call(lambda session: key_of(session, worker.session_number)).result()
+        return worker.call(lambda session: worker.timed("snapshot", take_snapshot, session, worker.key, flush)).result()
+
+    def _about(self, folder: Path) -> dict:
+        written = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return {"number": MapFiles(folder, self._node_name).next_number(), "written": written}
 
     def _suggestions(self, session, grid):
         """The places to measure next; a map is saved without them where that fails."""
@@ -71,3 +92,52 @@ class Saver:
         except Exception as error:  # whatever it is, the map must reach the disk
             self._on_error(f"saved without suggestions: {error!r}")
             return None
+
+    # ---- by itself -------------------------------------------------------------------------------------------------
+
+    @property
+    def autosaved_path(self) -> Path | None:
+        """Where this run has saved by itself; None where it has not."""
+        return self._files_now().autosave if self.autosaves else None
+
+    def autosave(self, now: float) -> None:
+        """Have the checkpoint written where that is due and the map has changed. Never waits.
+
+        now: monotonic s. Due is what would be on the disk a period after the last one began.
+        """
+        period = self._settings().autosave_period
+        if not period or (self._autosaving is not None and not self._autosaving.done()):
+            return
+        if now - self._begun < max(0.5 * period, period - self._took - _MARGIN):
+            return
+        key = self._worker.key
+        if key in (self._autosaved, self._key):
+            return
+        if not self._worker.revision and not self.autosaves:
+            return  # nothing is in the map yet
+        self._begun = now
+        self._autosaving = self._files.submit(self.autosave_now)
+
+    def autosave_now(self) -> None:
+        """In the file thread, or after the worker has stopped. What goes wrong is kept in `problem` and logged."""
+        started = time.monotonic()
+        try:
+            files = self._files_now()
+            snapshot = self._snapshot(flush=False)
+            files.folder.mkdir(parents=True, exist_ok=True)
+            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder))
+        except Exception as error:  # a full disk must not end a map, and is to be heard of
+            reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
+            self.problem = f"the map could not be saved by itself: {reason}"
+            self._on_error(self.problem)
+            return
+        self._autosaved, self._took = snapshot.key, time.monotonic() - started
+        self.autosaves, self.problem = self.autosaves + 1, ""
+
+    def is_autosaved(self) -> bool:
+        """Whether the newest autosave of this run holds all of the map."""
+        return bool(self.autosaves) and self._autosaved == self._worker.key
+
+    def _files_now(self) -> MapFiles:
+        settings = self._settings()
+        return MapFiles(map_folder(settings.save_directory, settings.map_name), self._node_name)

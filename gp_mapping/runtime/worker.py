@@ -45,7 +45,7 @@ class MapWorker:
         self._stopping = self._abandon = False
         self._counts: Counter = Counter()
         self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)  # of measurements: stamp, monotonic time
-        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest")}
+        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "snapshot")}
         self._last_error = ("", 0.0)
         self._position = None
         self._free = None
@@ -116,6 +116,14 @@ class MapWorker:
             return self.session_number
         return self.call(put)
 
+    def timed(self, stage: str, function, *arguments):
+        """In a call(): its result; the time it took is told under that stage in diagnostics."""
+        start = time.monotonic()
+        try:
+            return function(*arguments)
+        finally:
+            self._timings[stage].add(time.monotonic() - start)
+
     def whole_map(self) -> Future:
         """(FieldGrid, Limits) of all that is known, None for an empty map; others who ask now share the drawing.
 
@@ -132,6 +140,11 @@ class MapWorker:
                 self._draw_whole(finish=True)
         self._wake.set()
         return whole.future
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Which map this is, by the number of its session, and how far; it changes with every sample."""
+        return self.session_number, self._session.revision, self._session.raw_count
 
     @property
     def position(self) -> tuple[float, float] | None:

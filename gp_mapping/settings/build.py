@@ -2,55 +2,71 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import yaml
 
-from gp_mapping.errors import ParameterFileError
+from gp_mapping.errors import ParameterFileError, one_line
+from gp_mapping.settings.groups import build_groups, is_foreign, nearest
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.sensors import check_model, map_settings_for
 
-__all__ = ["FOREIGN", "Parameters", "model_file", "parse_assignment", "read_parameter_file"]
+__all__ = ["KNOWN", "SETTINGS", "Parameters", "model_file", "parse_assignment", "read_parameter_file"]
 
 NODE_NAMES = ("mapping", "mapping_node")
-FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")  # every ROS node has them
+_LARGEST = 1_000_000  # bytes of a parameter file
+SETTINGS = (MapSettings, IntakeSettings, NodeSettings)
+KNOWN = {f.name: f for kind in SETTINGS for f in fields(kind)}
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Settings by the part that reads them; what was not given keeps its default. Node settings are checked only."""
+    """Settings by the part that reads them; what was not given keeps its default."""
 
     map: MapSettings
     intake: IntakeSettings
+    node: NodeSettings
     given: tuple[str, ...]
 
     @staticmethod
     def build(values: dict) -> Parameters:
-        """From flat names and values; ParameterFileError for an unknown name, a wrong type or a value out of range."""
-        kinds = (MapSettings, IntakeSettings, NodeSettings)
-        known = {f.name: kind for kind in kinds for f in fields(kind)}
-        parts: dict[type, dict] = {kind: {} for kind in kinds}
-        for name, value in values.items():
-            if name in known:
-                default = next(f.default for f in fields(known[name]) if f.name == name)
-                parts[known[name]][name] = _number(value, default)
-            elif name.split(".")[0] not in FOREIGN:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else f"; expected one of {', '.join(sorted(known))}"
+        """From flat names and values, as a command line or a parameter file gives them.
+
+        Raises:
+            ParameterFileError: an unknown name, a wrong type, a value out of range, values that do not go together.
+        """
+        for name in values:
+            if name not in KNOWN and not is_foreign(name):
+                near = nearest(name, KNOWN)
+                hint = f"; did you mean {near}?" if near else f"; expected one of {', '.join(sorted(KNOWN))}"
                 raise ParameterFileError(f"unknown parameter {name}{hint}")
+        known = {name: _number(value, KNOWN[name].default) for name, value in values.items() if name in KNOWN}
+        return Parameters.of(known, tuple(values))
+
+    @staticmethod
+    def of(values: dict, given: tuple[str, ...] = ()) -> Parameters:
+        """From known names: each checked, the sensor's starts in place, the parts made to fit each other.
+
+        Raises:
+            ParameterFileError: with a line for each thing that is wrong.
+        """
+        groups = [build_groups(values, {"": kind}) for kind in SETTINGS]
+        problems = [text for _, wrong in groups for text in wrong]
+        if problems:
+            raise ParameterFileError("\n".join(problems))
+        maps, intake, node = (settings[""] for settings, _ in groups)
+
         try:
-            node, intake = NodeSettings(**parts[NodeSettings]), IntakeSettings(**parts[IntakeSettings])
-            if node.map_frame and not intake.odometry_frame:  # as the node does: map_frame asks for this frame
+            if node.map_frame and not intake.odometry_frame:  # map_frame asks for this frame, unless another is named
                 intake = replace(intake, odometry_frame=node.map_frame)
-            settings = map_settings_for(intake.sensor, MapSettings(**parts[MapSettings]))
-            check_model(intake, settings)
-            return Parameters(settings, intake, tuple(values))
+            maps = map_settings_for(intake.sensor, maps)
+            check_model(intake, maps)
         except ValueError as error:
-            raise ParameterFileError(str(error)) from error
+            raise ParameterFileError(one_line(error)) from error
+        return Parameters(maps, intake, node, given)
 
 
 def _number(value, default):
@@ -69,9 +85,28 @@ def parse_assignment(text: str) -> tuple[str, object]:
     if not equals or not name.strip():
         raise ParameterFileError(f"{text!r}: expected key=value, for example lengthscale=0.5")
     try:
-        return name.strip(), yaml.safe_load(value) if value.strip() else ""
-    except yaml.YAMLError as error:
-        raise ParameterFileError(f"{text!r}: the value is not YAML ({' '.join(str(error).split())})") from error
+        return name.strip(), _yaml(value) if value.strip() else ""
+    except ParameterFileError as error:
+        raise ParameterFileError(f"{one_line(text, 200)!r}: the value is not YAML ({error})") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only. ROS itself takes no aliases, by which a few lines can stand for billions of parameters."""
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias (*name), which ROS 2 parameter files do not have; write the value itself")
+        return super().compose_node(parent, index)
+
+
+def _yaml(text: str):
+    """What a YAML text says; ParameterFileError with the parser's words for whatever it stumbles over."""
+    try:
+        return yaml.load(text, _Loader)
+    except RecursionError as error:
+        raise ParameterFileError("nested too deeply") from error
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # a date 2001-99-99 is a bare ValueError
+        raise ParameterFileError(one_line(error, 300)) from error
 
 
 def model_file(name: str) -> Path:
@@ -98,15 +133,11 @@ def read_parameter_file(path) -> dict:
     single block counts whatever its name. Later blocks win. ParameterFileError where there is none.
     """
     path = Path(path)
+    text = _text_of(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ParameterFileError(f"{path}: no such parameter file") from None
-    except OSError as error:
-        raise ParameterFileError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParameterFileError(f"{path}: not a YAML file ({' '.join(str(error).split())})") from error
-    blocks = dict(_blocks(content, ""))
+        blocks = dict(_blocks(_yaml(text), ""))
+    except ParameterFileError as error:
+        raise ParameterFileError(f"{path}: not a YAML file ({error})") from error
     if not blocks:
         raise ParameterFileError(f"{path}: no parameters; expected '/**:' and below it 'ros__parameters:'")
     mine = {name: b for name, b in blocks.items() if name.split("/")[-1] in (*NODE_NAMES, "*", "**")}
@@ -120,6 +151,23 @@ def read_parameter_file(path) -> dict:
             raise ParameterFileError(f"{path}: ros__parameters of {name} is {block!r}, expected names and values")
         values.update(_flat(block, ""))
     return values
+
+
+def _text_of(path: Path) -> str:
+    """The text of a parameter file; ParameterFileError where it is no file, too large, or no text."""
+    try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe is waited for, a device never ends
+            raise ParameterFileError(f"{path}: cannot be read, it is not a regular file")
+        if path.is_file() and path.stat().st_size > _LARGEST:
+            raise ParameterFileError(f"{path}: {path.stat().st_size} bytes, expected a parameter file of at most "
+                                     f"{_LARGEST}")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ParameterFileError(f"{path}: no such parameter file") from None
+    except OSError as error:
+        raise ParameterFileError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ParameterFileError(f"{path}: not a YAML file ({one_line(error, 300)})") from error
 
 
 def _blocks(content, name: str):

@@ -8,9 +8,19 @@ from dataclasses import field, fields
 __all__ = ["check_settings", "setting"]
 
 
-def setting(default, doc: str, unit: str = "", low=None, high=None, choices=None):
-    """A dataclass field that carries its meaning, unit and range (inclusive)."""
-    return field(default=default, metadata={"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices})
+def setting(default, doc: str, unit: str = "", low=None, high=None, choices=None, live: bool = False):
+    """A dataclass field that carries its meaning, unit and range (inclusive).
+
+    Args:
+        default: also says the type.
+        doc: what it means, in a sentence without its end.
+        unit: SI, or "SI" for the unit of the sensor.
+        low, high: the range, inclusive; None: no bound.
+        choices: the values that it may take; None: any in the range.
+        live: may be set while a node runs.
+    """
+    return field(default=default, metadata={"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices,
+                                            "live": live})
 
 
 def check_settings(settings) -> None:
@@ -18,7 +28,7 @@ def check_settings(settings) -> None:
     for f in fields(settings):
         value, meta = getattr(settings, f.name), f.metadata
         kind = type(f.default)
-        if kind is float and type(value) is int:
+        if kind is float and type(value) is int and abs(value) < 2**1023:  # beyond, it is no float and stays wrong
             value = float(value)
             object.__setattr__(settings, f.name, value)
         if type(value) is not kind:

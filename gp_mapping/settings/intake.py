@@ -51,6 +51,10 @@ class IntakeSettings:
                                   "in time", "s", 1e-3, 3600.0)
     max_extrapolation: float = setting(0.0, "how far outside the known poses a position may be continued",
                                        "s", 0.0, 10.0)
+    max_position: float = setting(1e7, "a pose with a coordinate beyond this is dropped: no robot is there (UTM "
+                                  "northings stay below 1e7)", "m", 1.0, 1e8)
+    max_speed: float = setting(0.0, "a pose that the robot could not have reached at this speed from the one before is "
+                               "dropped; 0: any", "m/s", 0.0, 1e5)
     use_pose_covariance: bool = setting(True, "what is uncertain of a pose makes its measurements count less where "
                                         "the field is steep; false where covariances are placeholders")
     use_heading: bool = setting(True, "the orientation of the poses says where the robot looks; false where it is a "

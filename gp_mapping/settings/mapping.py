@@ -67,8 +67,11 @@ class MapSettings:
     max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
     max_orthogonal: int = setting(400, "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing", "",
                                   0, 5000)
-    inducing_tolerance: float = setting(0.001, "a sample becomes an inducing input where its residual prior variance "
-                                        "exceeds this share of the signal variance", "", 1e-5, 0.5)
+    inducing_information: float = setting(1.0, "what the data tell at least of that which an inducing input alone can "
+                                          "express: with less it is not worth its cost; 0: inducing_tolerance alone "
+                                          "decides", "bits", 0.0, 20.0)
+    inducing_tolerance: float = setting(1e-4, "a sample becomes an inducing input only where its residual prior "
+                                        "variance exceeds this share of the signal variance", "", 1e-5, 0.5)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
     wiski_form: str = setting("matrix_free", "model wiski: sums on the lattice, solved by conjugate gradients; or the "
                               "published form, with a dense root of rank `max_inducing`, for small areas",

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from gp_mapping.settings.fields import check_settings, setting
 
 __all__ = ["LIVE_PARAMETERS", "NodeSettings", "check_map_name"]
-
-LIVE_PARAMETERS = frozenset({
-    "publish_rate", "marker_rate", "suggestion_rate", "suggestion_count", "suggestion_kind", "suggestion_distance",
-    "save_on_exit", "map_name", "silence_warning",
-})
-"""What may be set while the node runs; everything else is read when it is configured: the map is built with it."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
@@ -35,18 +29,20 @@ class NodeSettings:
     map_frame: str = setting("", "frame of everything published; empty takes that of the odometry, a name makes the "
                              "node accept odometry in that frame only (unless odometry_frame says otherwise)")
     publish_rate: float = setting(10.0, "how often mean, stddev and field are drawn where somebody listens; less often "
-                                  "when drawing takes more than half of the time", "Hz", 0.01, 1000.0)
+                                  "when drawing takes more than half of the time", "Hz", 0.01, 1000.0, live=True)
     draw_budget: int = setting(2000, "points of the map that one drawing evaluates at most, nearest to the robot first "
                                "and the longest unseen; the rest comes with the next drawings", "", 100, 100000000)
     marker_rate: float = setting(1.0, "how often markers (inducing inputs, memory, path, legend) are published",
-                                 "Hz", 0.01, 100.0)
+                                 "Hz", 0.01, 100.0, live=True)
     suggestion_rate: float = setting(0.5, "how often the next places to measure are chosen where somebody listens; "
-                                     "0 turns it off", "Hz", 0.0, 100.0)
-    suggestion_count: int = setting(5, "how many places are suggested at once", "", 1, 100)
+                                     "0 turns it off", "Hz", 0.0, 100.0, live=True)
+    suggestion_count: int = setting(5, "how many places are suggested at once", "", 1, 100, live=True)
     suggestion_kind: str = setting("variance", "score of a place: the variance there, or what a measurement there "
                                    "takes off the variance of the whole map",
-                                   choices=("variance", "integrated_variance"))
-    suggestion_distance: float = setting(0.5, "smallest distance between two suggestions", "m", 0.0, 1e4)
+                                   choices=("variance", "integrated_variance"), live=True)
+    suggestion_distance: float = setting(0.5, "smallest distance between two suggestions", "m", 0.0, 1e4, live=True)
+    suggestion_margin: float = setting(0.0, "without a free-space map suggestions stay inside the convex hull of the "
+                                       "path; how far beyond it they may lie", "m", 0.0, 1e4, live=True)
     robot_radius: float = setting(0.2, "a suggestion keeps this far from what the free-space map calls occupied",
                                   "m", 0.0, 1e3)
     input_queue_depth: int = setting(1000, "messages that the middleware keeps for each input topic", "", 1, 100000)
@@ -60,15 +56,25 @@ class NodeSettings:
                                       "once, with the reason", "", 1, 10000)
     exit_timeout: float = setting(60.0, "how long a node that is stopped or deactivated goes on taking in what was "
                                   "delivered before; what is left then is counted", "s", 0.1, 1e6)
-    silence_warning: float = setting(2.0, "an input that is silent for longer than this is reported", "s", 0.1, 1e6)
+    silence_warning: float = setting(2.0, "an input that is silent for longer than this is reported", "s", 0.1, 1e6,
+                                     live=True)
     torch_threads: int = setting(1, "threads of the map's matrix operations; more than one slows a busy machine of "
                                  "few cores down, and gains little below some thousand inducing inputs", "", 1, 1024)
     load_checkpoint: str = setting("", "checkpoint file to go on from; empty starts an empty map")
     save_directory: str = setting("gp_mapping_output", "folder of maps: the services save and load inside it only")
     map_name: str = setting("", "which map in save_directory ~/save writes and ~/load reads: a folder of its own, such "
-                            "as hall/ground_floor; empty: save_directory itself")
-    save_on_exit: bool = setting(False, "save into save_directory when the node is stopped")
+                            "as hall/ground_floor; empty: save_directory itself", live=True)
+    autosave_period: float = setting(60.0, "how often a map that has changed is written, as a checkpoint alone, beside "
+                                     "where ~/save would write it; a crash costs no more than that; 0 turns it off",
+                                     "s", 0.0, 1e6, live=True)
+    resume: bool = setting(False, "go on from the newest intact one of the saved map and its autosave, where there is "
+                           "one; with a launch file's respawn:=true that is how a map outlives a crash")
+    save_on_exit: bool = setting(False, "save into save_directory when the node is stopped", live=True)
 
     def __post_init__(self):
         check_settings(self)
         check_map_name(self.map_name)
+
+
+LIVE_PARAMETERS = frozenset(f.name for f in fields(NodeSettings) if f.metadata["live"])
+"""What may be set while the node runs; everything else is read when it is configured: the map is built with it."""

@@ -53,7 +53,7 @@ SENSOR_TYPES: dict[str, SensorType] = {
     "illuminance": SensorType(("sensor_msgs/msg/Illuminance",), "illuminance", "lx", 0.0, 1e6,
                               1.0, "lx"),
     "range": SensorType(("sensor_msgs/msg/Range",), "range", "m", 0.0, 1e6, 1.0, "m"),
-    "scalar": SensorType(("std_msgs/msg/Float64", "std_msgs/msg/Float32"), "data", "", -math.inf, math.inf,
+    "scalar": SensorType(("std_msgs/msg/Float64", "std_msgs/msg/Float32"), "data", "", -1e15, 1e15,
                          1.0, "units"),
 }
 

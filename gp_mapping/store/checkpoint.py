@@ -24,10 +24,11 @@ from torch import Tensor
 
 from gp_mapping.errors import UserError
 
-__all__ = ["VERSION", "CheckpointError", "load_checkpoint", "save_checkpoint"]
+__all__ = ["VERSION", "CheckpointError", "about_checkpoint", "load_checkpoint", "save_checkpoint"]
 
 VERSION = 1
 _FORMAT = "gp_mapping checkpoint"
+_ID_LENGTH = 12
 _ZIP_START = b"PK\x03\x04"
 _TENSOR = "__tensor__"
 _DTYPES = {str(t): t for t in (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16,
@@ -38,17 +39,19 @@ class CheckpointError(UserError):
     """A checkpoint that cannot be written or read; the text is one line and says what to do."""
 
 
-def save_checkpoint(path, state: dict) -> Path:
+def save_checkpoint(path, state: dict, about: dict | None = None) -> Path:
     """Write state to path in one piece: a crash leaves the old file, or the new one, and never half of it.
 
     state: nested dicts (keys are str) and lists of tensors, int, float, str, bool, None. Tensors come back on the CPU.
+    about: what `about_checkpoint` shall say of the file beside its id, plain values; no part of the state.
     Raises CheckpointError for any other value, and where path cannot be written.
     """
     path = Path(path)
     arrays: dict[str, np.ndarray] = {}
     tree = _pack(state, arrays, "state")
-    manifest = {"format": _FORMAT, "version": VERSION, "state": tree,
-                "sha256": {name: _digest(array) for name, array in arrays.items()}}
+    digests = {name: _digest(array) for name, array in arrays.items()}
+    manifest = {"format": _FORMAT, "version": VERSION, "state": tree, "sha256": digests, "id": _id(tree, digests),
+                "about": about or {}}
     text = np.frombuffer(json.dumps(manifest).encode(), np.uint8)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.partial")
     try:
@@ -124,15 +127,19 @@ def load_checkpoint(path) -> dict:
 
     Raises CheckpointError: no such file; not a checkpoint, cut off or damaged; written by another version.
     """
-    path = Path(path)
+    return _guarded(Path(path), whole=True)
+
+
+def _guarded(path: Path, whole: bool) -> dict:
+    """The state, or else the manifest alone; all that can be wrong with a file as CheckpointError."""
     try:
         with _open_regular(path) as file:
-            manifest, arrays = _read(path, file)
-        for name, digest in manifest["sha256"].items():
+            manifest, arrays = _read(path, file, whole)
+        for name, digest in manifest["sha256"].items() if whole else ():
             if _digest(arrays[name]) != digest:
                 raise CheckpointError(f"{path}: the checkpoint is damaged, the checksum of {name} does not fit; use "
                                       "an older one")
-        return _unpack(manifest["state"], arrays)
+        return _unpack(manifest["state"], arrays) if whole else manifest
     except CheckpointError:
         raise
     except FileNotFoundError:
@@ -143,6 +150,21 @@ def load_checkpoint(path) -> dict:
         kind = "cut off or damaged" if _is_zip_start(path) else "not a checkpoint of gp_mapping"
         text = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(f"{path}: {kind} ({text}); use an older one") from error
+
+
+def about_checkpoint(path) -> dict:
+    """What a file says of itself, its arrays unread: 'id', the same for the same state, and what `about` was given.
+
+    Raises CheckpointError as load_checkpoint.
+    """
+    manifest = _guarded(Path(path), whole=False)
+    about = manifest.get("about")
+    return {**(about if isinstance(about, dict) else {}), "id": str(manifest.get("id", ""))[:_ID_LENGTH]}
+
+
+def _id(tree, digests: dict[str, str]) -> str:
+    """A short name for a state: of its plain values and the digests of its arrays."""
+    return hashlib.sha256(json.dumps([tree, digests], sort_keys=True).encode()).hexdigest()[:_ID_LENGTH]
 
 
 def _open_regular(path: Path):
@@ -157,7 +179,7 @@ def _open_regular(path: Path):
     return os.fdopen(handle, "rb")
 
 
-def _read(path: Path, file) -> tuple[dict, dict[str, np.ndarray]]:
+def _read(path: Path, file, whole: bool) -> tuple[dict, dict[str, np.ndarray]]:
     """Manifest and arrays. save_checkpoint compresses nothing, so what is in the file is no larger than the file."""
     if file.read(4) != _ZIP_START:
         raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
@@ -176,7 +198,8 @@ def _read(path: Path, file) -> tuple[dict, dict[str, np.ndarray]]:
 
         manifest = json.loads(_array(archive.read(members["manifest"])).tobytes().decode())
         _check_version(path, manifest)
-        return manifest, {name: _array(archive.read(members[name])) for name in manifest["sha256"]}
+        names = manifest["sha256"] if whole else ()
+        return manifest, {name: _array(archive.read(members[name])) for name in names}
 
 
 def _array(data: bytes) -> np.ndarray:

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, Limits, field_limits, levels
 from gp_mapping.store.picture import draw_map, quantity, unit_text
 
-__all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz", "to_levels", "write_atomic"]
+__all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz", "write_atomic"]
 
-UNKNOWN = 255  # in a pgm of mode raw, map_server takes what is above 100 for unknown
-_LOWEST, _HIGHEST = 1, 98  # 0, 99 and 100 have colours of their own in RViz
+UNKNOWN = 255  # in a pgm of mode raw, map_server takes what is above 100 for unknown: −1 of int8 as it is
 
 
 def write_atomic(path: Path, data: bytes) -> Path:
@@ -30,27 +30,18 @@ def write_atomic(path: Path, data: bytes) -> Path:
     return path
 
 
-def to_levels(values: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Values as 1…98, 255 where unknown: (H, W) uint8, and the values that 1 and 98 stand for."""
-    if not known.any():
-        return np.full(values.shape, UNKNOWN, np.uint8), 0.0, 0.0
-    low, high = float(values[known].min()), float(values[known].max())
-    span = high - low if high > low else 1.0
-    levels = np.rint(_LOWEST + (values - low) / span * (_HIGHEST - _LOWEST)).clip(_LOWEST, _HIGHEST)
-    return np.where(known, levels, UNKNOWN).astype(np.uint8), low, high
-
-
-def export_map_server(path, values, grid: FieldGrid, what: str) -> tuple[Path, Path]:
+def export_map_server(path, values, grid: FieldGrid, limits: tuple[float, float], what: str) -> tuple[Path, Path]:
     """path.yaml and path.pgm as nav2's map_server reads them (mode raw); limits are in the yaml's comments.
 
-    values: (H, W) SI, row 0 at the smallest y. In the picture the first row is at the largest y.
+    values: (H, W) SI, row 0 at the smallest y. In the picture the first row is at the largest y.  limits: the
+    values that 1 and 98 stand for, SI; those of the live topics, so that both have the same colours.
     """
-    path = Path(path)
-    levels, low, high = to_levels(np.asarray(values), grid.known.numpy())
-    height, width = levels.shape
-    image = write_atomic(path.with_suffix(".pgm"), f"P5\n{width} {height}\n255\n".encode() + levels[::-1].tobytes())
-    text = (f"# {what}, SI units: value = {low!r} + (pixel - {_LOWEST}) / {_HIGHEST - _LOWEST} * {high - low!r}\n"
-            f"# pixel {_LOWEST} = {low!r}\n# pixel {_HIGHEST} = {high!r}\n# pixel {UNKNOWN} = unknown\n"
+    path, (low, high) = Path(path), limits
+    cells = levels(np.asarray(values), grid.known.numpy(), low, high).view(np.uint8)
+    height, width = cells.shape
+    image = write_atomic(path.with_suffix(".pgm"), f"P5\n{width} {height}\n255\n".encode() + cells[::-1].tobytes())
+    text = (f"# {what}, SI units: value = {low!r} + (pixel - {LOWEST}) / {HIGHEST - LOWEST} * {high - low!r}\n"
+            f"# pixel {LOWEST} = {low!r}\n# pixel {HIGHEST} = {high!r}\n# pixel {UNKNOWN} = unknown\n"
             f"image: {image.name}\nmode: raw\nresolution: {grid.resolution!r}\n"
             f"origin: [{round(float(grid.origin[0]), 9)!r}, {round(float(grid.origin[1]), 9)!r}, 0.0]\n"
             "negate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.25\n")
@@ -99,10 +90,11 @@ def export_all(session, directory, suggestions=None, truth=None) -> dict[str, Pa
     unit = unit_text(session.settings.field_unit)
     paths = {"npz": export_npz(directory / "map.npz", session, grid, suggestions)}
     shown = quantity(session.settings)
-    for name, values, what in (("mean", grid.mean, f"mean of the {shown}"),
-                               ("stddev", grid.stddev, f"standard deviation of the {shown}")):
+    ends = field_limits(grid) or Limits(0.0, 1.0, 0.0, 1.0)
+    for name, values, limits, what in (("mean", grid.mean, ends[:2], f"mean of the {shown}"),
+                                       ("stddev", grid.stddev, ends[2:], f"standard deviation of the {shown}")):
         what = f"{what} (one {unit} is {session.settings.field_scale!r} in SI)"
-        paths[f"{name}_yaml"], paths[f"{name}_pgm"] = export_map_server(directory / name, values, grid, what)
+        paths[f"{name}_yaml"], paths[f"{name}_pgm"] = export_map_server(directory / name, values, grid, limits, what)
     picture = BytesIO()
     draw_map(session, grid, suggestions=suggestions, truth=truth).savefig(picture, format="png")
     paths["png"] = write_atomic(directory / "map.png", picture.getvalue())

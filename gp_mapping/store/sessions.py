@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from torch import Tensor
-
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import check_map_name
 
-__all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "key_of", "map_folder", "open_session", "take_snapshot",
+__all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "map_folder", "open_session", "take_snapshot",
            "write_snapshot"]
 
 CHECKPOINT = "map.gpm"
@@ -55,14 +53,15 @@ def open_session(wanted: Wanted, path) -> MapSession:
     if not path:
         return MapSession(wanted.settings)
     from gp_mapping.store.checkpoint import load_checkpoint
+    from gp_mapping.store.trial import tried_session
 
     state = load_checkpoint(Path(path).expanduser())
     overrides = {f.name: getattr(wanted.settings, f.name) for f in fields(MapSettings) if f.name in wanted.given}
     try:
         wanted.check(state)
-        session = MapSession.from_state_dict(state, **overrides)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    session = tried_session(state, path, **overrides)
     session.break_pass()  # whatever comes now does not go on from the last sample that was saved
     return session
 
@@ -81,32 +80,13 @@ class Snapshot:
     metres: float
 
 
-def key_of(session: MapSession, number: int) -> tuple[int, int, int]:
-    """Which map, by the worker's number of its session, and how far."""
-    return number, session.revision, session.raw_count
-
-
-def take_snapshot(session: MapSession, number: int, flush: bool) -> Snapshot:
-    """In the map's thread. flush: an open cell counts as finished.
-
-    Raises ValueError for an empty map: what was saved before stays.
-    """
+def take_snapshot(session: MapSession, key: tuple[int, int, int], flush: bool = False) -> Snapshot:
+    """In the map's thread. flush: an open cell counts as finished. What the map goes on with is not in it."""
     if flush:
         session.flush()
-    if not session.cell_count:
-        raise ValueError("the map is empty, no measurement has reached it; what was saved before stays")
+        key = (key[0], session.revision, session.raw_count)
     report = session.report()
-    return Snapshot(_cloned(session.state_dict()), key_of(session, number), session.raw_count, session.cell_count,
-                    float(report["path_length"]))
-
-
-def _cloned(value):
-    """Nested dicts and lists with tensors of their own."""
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        return {key: _cloned(part) for key, part in value.items()}
-    return [_cloned(part) for part in value] if isinstance(value, list) else value
+    return Snapshot(session.state_dict(), key, session.raw_count, session.cell_count, float(report["path_length"]))
 
 
 @dataclass(frozen=True)
@@ -122,16 +102,20 @@ class Saved:
         return text + (f"; {self.problem}" if self.problem else "")
 
 
-def write_snapshot(snapshot: Snapshot, folder: Path, suggest=None, exports: bool = True) -> Saved:
+def write_snapshot(snapshot: Snapshot, folder: Path, about: dict, suggest=None, exports: bool = True) -> Saved:
     """Checkpoint, then exports, into a folder. Where only the exports fail, the map is saved and that is said.
+
+    Raises ValueError for an empty map: what was saved before stays.
 
     suggest: callable(session, grid) -> planning.Suggestions or None; it gets a session of its own.
     """
     from gp_mapping.store.checkpoint import save_checkpoint
 
+    if not snapshot.cells:
+        raise ValueError("the map is empty, no measurement has reached it; what was saved before stays")
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    paths, problem = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state)}, ""
+    paths, problem = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about)}, ""
     try:
         paths |= _export(snapshot, folder, suggest) if exports else {}
     except Exception as error:  # the map is on the disk: pictures can be made from it at any time

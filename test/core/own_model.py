@@ -5,7 +5,7 @@ import copy
 import torch
 
 from gp_mapping import FieldMap, MapSettings, Prediction, UpdateReport
-from gp_mapping.core.kernels import make_kernel
+from gp_mapping.core.kernels.stationary import make_kernel
 
 
 class OwnGP(FieldMap):

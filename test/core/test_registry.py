@@ -18,6 +18,7 @@ def test_the_models_are_the_choices_of_the_setting():
 def test_settings_reach_the_map():
     field = create_map("dual_svgp", lengthscale=0.3, signal_stddev=5e-6, noise_stddev=2e-6, constant_stddev=1e-5,
                        heading_stddev=4e-7, time_offset=0.1, max_inducing=17, memory_size=23, inducing_tolerance=0.1,
+                       inducing_information=0.0,
                        seed=5, dtype="float32", kernel="rbf", learn_hyperparameters=False, learn_time_offset=False)
     expected = {"lengthscale": 0.3, "signal_stddev": 5e-6, "noise_stddev": 2e-6, "constant_stddev": 1e-5,
                 "heading_stddev": 4e-7, "time_offset": 0.1}

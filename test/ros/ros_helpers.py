@@ -69,6 +69,7 @@ class NodeProcess:
         self.log_path = folder / f"{module.rsplit('.', 1)[-1]}.log"
         command = [sys.executable, "-m", module, "--ros-args"]
         if parameters:
+            parameters.setdefault("autosave_period", 0.0)  # no files but those that a test asks for
             command += ["--params-file", str(parameter_file(folder, **parameters))]
         with self.log_path.open("w") as log:
             self.process = subprocess.Popen([*command, *arguments], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)

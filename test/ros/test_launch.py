@@ -58,7 +58,7 @@ def test_launch_files_start_nodes_of_ours_and_explain_their_arguments(path):
 
 def test_shared_code_reads_arguments_that_some_launch_file_has():
     declared = {call.args[0].value for path in FILES for call in calls_of(path) if call.func.id == "argument"}
-    text = (ROOT / "gp_mapping" / "ros" / "launching.py").read_text()
+    text = (ROOT / "gp_mapping" / "ros" / "tools" / "launching.py").read_text()
     assert set(re.findall(r'(?:value|flag)\(context, "(\w+)"\)', text)) <= declared
     assert set(re.findall(r'"(\w+_topic)"', text)) <= declared
     tree = ast.parse(text)

@@ -8,9 +8,10 @@ from nav_msgs.msg import OccupancyGrid
 from rcl_interfaces.msg import Parameter as ParameterMessage
 from rcl_interfaces.msg import ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
-from ros_helpers import NodeProcess, Peer, grid_array
+from ros_helpers import NodeProcess, Peer, grid_array, place_at
 from std_srvs.srv import SetBool, Trigger
 
+from gp_mapping.planning.hull import grown_hull, inside_convex
 from gp_mapping.ros.wire.qos import LATCHED
 
 QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
@@ -70,22 +71,38 @@ def test_suggestions_are_masked_by_the_free_space_map(tmp_path):
         free = peer.node.create_publisher(OccupancyGrid, "map", LATCHED)
         many, one = peer.listen(PoseArray, "/mapping/suggestions"), peer.listen(PoseStamped, "/mapping/suggestion")
         peer.wait_for_node()
-        peer.drive(0.0, 3.0, speed=2.0)
+        peer.drive(0.0, 9.0, speed=4.0)
         peer.until(lambda: many and len(many[-1].poses) == 3, what="no suggestions")
         unmasked = max(p.position.y for message in many for p in message.poses)
+        driven = grown_hull([place_at(t) for t in np.linspace(0.0, 9.0, 500)], 0.15)
+        assert all(inside_convex(driven, np.array([p.position.x]), np.array([p.position.y])).all()
+                   for message in many for p in message.poses), "beyond the hull of the path, without a free-space map"
+        peer.until(lambda: "hull of the path" in peer.values.get("obstacles", ""), what="obstacles are not mentioned")
         free.publish(_free_space("odom", 0.2))
         peer.spin(0.3)
         many.clear()
         one.clear()
-        peer.drive(3.02, 1.0, speed=2.0)
+        peer.drive(9.02, 1.0, speed=2.0)
         peer.until(lambda: len(many) >= 2, what="no suggestions with the mask")
         assert all(p.position.y < 0.2 for p in many[-1].poses) and unmasked > 0.2
         peer.until(lambda: one and one[-1].pose.position == many[-1].poses[0].position, what="not the first of them")
         assert one[-1].header.frame_id == "odom"
         free.publish(_free_space("map", 0.2))
         peer.spin(0.3)
-        peer.drive(4.04, 1.0, speed=2.0)
+        peer.drive(10.04, 1.0, speed=2.0)
         peer.until(lambda: any("not used" in text for text in peer.messages), what="the frame went unnoticed")
+        many.clear()
+        peer.drive(11.06, 1.0, speed=2.0)
+        peer.until(lambda: many, what="no empty suggestions")
+        assert not any(message.poses for message in many), "places were suggested that nobody compared with the map"
+        broken = _free_space("odom", 0.2)
+        broken.data = broken.data[:-7]
+        free.publish(broken)
+        peer.until(lambda: any("cannot be read" in text for text in peer.messages), what="the wrong map went unnoticed")
+        free.publish(_free_space("odom", 0.2))
+        many.clear()
+        peer.drive(12.08, 2.0, speed=2.0)
+        peer.until(lambda: many and many[-1].poses, what="a good map after a wrong one is not used")
         assert node.stop() == 0 and "Traceback" not in node.log
 
 

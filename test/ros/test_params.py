@@ -9,6 +9,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from gp_mapping.ros.mapper import parameters as params
+from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import LIVE_PARAMETERS, NodeSettings
@@ -134,7 +135,9 @@ def test_a_file_that_reaches_nobody_is_noticed(tmp_path):
 
 
 def test_a_named_map_frame_is_required_of_the_odometry():
-    assert params.with_map_frame(IntakeSettings(), NodeSettings()).odometry_frame == ""
-    assert params.with_map_frame(IntakeSettings(), NodeSettings(map_frame="map")).odometry_frame == "map"
-    said = IntakeSettings(odometry_frame="odom")
-    assert params.with_map_frame(said, NodeSettings(map_frame="map")).odometry_frame == "odom"
+    def odometry_frame(**values):
+        return Parameters.build(values).intake.odometry_frame
+
+    assert odometry_frame() == ""
+    assert odometry_frame(map_frame="map") == "map"
+    assert odometry_frame(map_frame="map", odometry_frame="odom") == "odom"

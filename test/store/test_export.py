@@ -7,9 +7,10 @@ import yaml
 from matplotlib.image import imread
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.drawing.levels import field_limits, levels, nice_limits
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.suggest import Suggestion
-from gp_mapping.store.export import UNKNOWN, export_all, to_levels
+from gp_mapping.store.export import UNKNOWN, export_all
 from gp_mapping.store.picture import draw_map, unit_text
 
 
@@ -81,10 +82,19 @@ def test_map_server_files_say_what_the_map_says(session, exported, name):
     np.testing.assert_allclose(back, values[grid.known], atol=0.51 * (high - low) / 97)
 
 
+@pytest.mark.parametrize("name", ["mean", "stddev"])
+def test_map_server_shows_the_colours_of_the_live_topics(session, exported, name):
+    """One scale: a value has the same level in RViz, live, and in the file that map_server loads."""
+    grid = session.render()
+    low, high = field_limits(grid)[:2] if name == "mean" else field_limits(grid)[2:]
+    live = levels(getattr(grid, name).numpy(), grid.known.numpy(), low, high)
+    np.testing.assert_array_equal(read_pgm(exported[f"{name}_pgm"])[::-1].view(np.int8), live)
+
+
 def test_levels_of_a_flat_and_of_an_unknown_map():
     known = np.ones((2, 2), bool)
-    assert (to_levels(np.full((2, 2), 5.0), known)[0] == 1).all()
-    assert (to_levels(np.full((2, 2), 5.0), ~known)[0] == UNKNOWN).all()
+    assert (levels(np.full((2, 2), 5.0), known, *nice_limits(5.0, 5.0)) == 1).all()
+    assert (levels(np.full((2, 2), 5.0), ~known, 0.0, 1.0).view(np.uint8) == UNKNOWN).all()
 
 
 def test_the_picture_has_its_panels_with_units(session, exported):
@@ -140,5 +150,5 @@ def test_an_empty_map_is_not_exported(tmp_path):
 def test_names_of_units():
     for given in ("ppm", "u", "units", "usd", "unit", "T", "counts"):
         assert unit_text(given) == given
-    for given, shown in (("uT", "µT"), ("ug/m3", "µg/m3"), ("uSv/h", "µSv/h"), ("mol/um2", "mol/µm2"), ("umol", "µmol")):
+    for given, shown in (("uT", "µT"), ("ug/m3", "µg/m3"), ("uSv/h", "µSv/h"), ("mol/um2", "mol/µm2")):
         assert unit_text(given) == shown

@@ -14,6 +14,7 @@ from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import by_component, learned
 from gp_mapping.analysis.refits import changes_along, changes_of, fit, positions, quality, refits, split, whole
 from gp_mapping.analysis.residuals import Residuals, residuals
+from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
 from gp_mapping.commands.check.picture import draw_check
 from gp_mapping.commands.check.text import text_of
 from gp_mapping.core.types import Samples
@@ -140,7 +141,8 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
             raise UsageError(str(error)) from error
     tried = refits(train, test, parameters.map, lambda name: _say("maps again, " + name.replace("_", " "))
                    ) if tries else {}
-    result = _result(session, found, calibration, tried, intakes, changes_along(session, test), parameters)
+    result = _result(session, found, calibration, tried, intakes, changes_along(session, test), parameters,
+                     sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)))
     result |= {"components": by_component(session, found, test, positions(train))}
     result |= {"how": how, "bags": [str(b) for b in bags], "against": [str(b) for b in against],
                "mapped": sum(map(len, train)), "tested": sum(map(len, test))}
@@ -151,7 +153,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
 
 
 def _result(session: MapSession, found: Residuals, c: Calibration | None, tried: dict, intakes: list[Intake],
-            later: list[dict], parameters: Parameters) -> dict:
+            later: list[dict], parameters: Parameters, faults: list[SensorFault]) -> dict:
     """All that is reported, in plain numbers."""
     report, tested, changes = session.report(), quality(found), changes_of(session)
     drops: dict[str, int] = {}
@@ -160,7 +162,8 @@ def _result(session: MapSession, found: Residuals, c: Calibration | None, tried:
             drops[name] = drops.get(name, 0) + count
     unit, sensor = unit_text(session.settings.field_unit), parameters.intake.sensor
     named = "magnetometer" if sensor == "magnetic_field" else "sensor"
-    context = {"unit": unit, "sensor": named, "gross": report["gross_errors"], "measurements": report["samples"],
+    context = {"unit": unit, "sensor": named, "sensor_faults": faults,
+               "gross": report["gross_errors"], "measurements": report["samples"],
                "dropped": sum(one.drops.measurements for one in intakes), "changes": changes + later,
                "explained": intakes[0].drops.explain() + [w for one in intakes for w in one.warnings]}
     mend: list[Advice] = advise(c, tested, tried, context)

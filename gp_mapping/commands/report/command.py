@@ -10,6 +10,7 @@ from pathlib import Path
 from gp_mapping import __version__
 from gp_mapping.analysis.calibration import calibration_report
 from gp_mapping.analysis.components import learned
+from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.refits import fit
 from gp_mapping.commands.check.command import add_test_arguments, assess, calibrates, parameters_of, topics_of
 from gp_mapping.commands.report.html import page
@@ -20,6 +21,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.export import write_atomic
 from gp_mapping.store.picture import unit_text
+from gp_mapping.store.trial import blaming
 
 __all__ = ["add_arguments", "run"]
 
@@ -50,31 +52,43 @@ def run(args: argparse.Namespace) -> int:
     if saved and (values or args.against):
         raise UsageError(f"{saved[0]} is a saved map, to which --params, --set and --against come too late; give the "
                          "bags instead")
-    facts = _of_saved(Path(saved[0])) if saved else _of_bags(args, Parameters.build(values))
-    session: MapSession = facts.pop("session")
-    if session.report()["cells"] == 0:
-        raise UsageError(f"{args.source[0]}: the map is empty, no measurement has reached it")
-    grid = session.render()
-    places = next_places(session, grid, args.suggest)
-    figures = {"map": as_png(draw_run(session, grid, places)), **facts.pop("figures")}
-    facts |= {"title": args.title or f"Map of {_names(args.source)}", "version": __version__, "map": session.report(),
-              "unit": unit_text(session.settings.field_unit), "scale": session.settings.field_scale,
-              "model": session.settings.model, "noise_stddev": session.report()["noise_stddev"],
-              "suggestions": [(s.x, s.y) for s in places], "extent": _extent(grid),
-              "sources": [_names([source]) for source in args.source],
-              "stddev_limits": [float(v) for v in _spread(grid)]}
+    if saved:
+        with blaming(saved[0]):
+            text = _page(args, _of_saved(Path(saved[0])))
+    else:
+        text = _page(args, _of_bags(args, Parameters.build(values)))
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(output, page(facts, figures).encode())
+        write_atomic(output, text.encode())
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
     print(output)
     return 0
 
 
+def _page(args: argparse.Namespace, facts: dict) -> str:
+    """The HTML of what was found."""
+    session: MapSession = facts.pop("session")
+    if session.report()["cells"] == 0:
+        raise UsageError(f"{args.source[0]}: the map is empty, no measurement has reached it")
+
+    grid = session.render()
+    places = next_places(session, grid, args.suggest)
+    figures = {"map": as_png(draw_run(session, grid, places)), **facts.pop("figures")}
+    title = args.title or f"Map of {_names(args.source)}"
+    facts |= {"title": title.encode(errors="replace").decode(), "version": __version__, "map": session.report(),
+              "unit": unit_text(session.settings.field_unit), "scale": session.settings.field_scale,
+              "model": session.settings.model, "noise_stddev": session.report()["noise_stddev"],
+              "suggestions": [(s.x, s.y) for s in places], "extent": _extent(grid),
+              "sources": [_names([source]) for source in args.source],
+              "stddev_limits": [float(v) for v in _spread(grid)]}
+    return page(facts, figures)
+
+
 def _names(paths) -> str:
     """Without the folders they lie in: the page goes to others."""
-    return ", ".join(Path(path).resolve().name for path in paths)
+    names = (Path(path).resolve().name for path in paths)
+    return ", ".join(name.encode(errors="replace").decode() for name in names)  # a name may be any bytes, a page not
 
 
 def _is_saved(path: Path) -> bool:
@@ -139,9 +153,29 @@ def _of_saved(path: Path) -> dict:
 def _kept(path: Path, session: MapSession) -> dict:
     """The report beside a checkpoint, where it is one of this very map; else nothing."""
     try:
+        if not path.is_file():
+            return {}
         kept = json.loads(path.read_text(encoding="utf-8"))
         same = kept["map"]["revision"] == session.report()["revision"] and kept["map"]["samples"] == \
             session.report()["samples"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return kept if same and _well_formed(kept) else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
-    return kept if same else {}
+
+
+def _well_formed(kept: dict) -> bool:
+    """Whether everything that the page takes from a report is of the kind that `gp-mapping map` writes."""
+    def number(value) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
+    def texts(value) -> bool:
+        return isinstance(value, list) and all(isinstance(line, str) for line in value)
+
+    tested = kept["rmse_ut"] is None or (
+        number(kept["rmse_ut"]) and number(kept["test_samples"]) and texts(kept["test_bags"])
+        and all(value is None or number(value) for value in (kept["nlpd"], kept["coverage"]))
+        and all(number(band["n"]) and all(band[k] is None or number(band[k]) for k in ("rmse_ut", "nlpd", "coverage"))
+                for band in (kept["bands"][name] for name in BANDS)))
+    return (tested and texts(kept["warnings"]) and isinstance(kept["sensor"], str)
+            and all(isinstance(name, str) and number(n) for name, n in kept["dropped"].items())
+            and all(isinstance(name, str) for name in kept["settings"]))

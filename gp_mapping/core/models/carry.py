@@ -7,18 +7,19 @@ sample is left, is moved as pseudo-data (lesson 3 of measured.md: hold K⁻¹GK�
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper import Theta
-from gp_mapping.core.inducing import Basis, greedy_inputs
-from gp_mapping.core.likelihoods import Gaussian
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky
-from gp_mapping.core.memory import Memory
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.sites import Sites
+from gp_mapping.core.sparse.basis import Basis, greedy_inputs
+from gp_mapping.core.sparse.memory import Memory
+from gp_mapping.core.sparse.sites import Sites
+from gp_mapping.core.sparse.worth import bits_of, dispensable, ratio_of
 
 __all__ = ["Carried", "Share", "fantasize", "forget_near", "load", "merge", "save", "to_theta"]
 
@@ -50,6 +51,7 @@ class Carried:
     basis: Basis
     sites: Sites
     share: Share
+    floor: float = 0.0  # bits, where inputs were given up that had been worth theirs
 
 
 def rest_of(model) -> Sites:
@@ -69,16 +71,23 @@ def basis_at(model, theta: Theta, budget: int) -> tuple[Basis, Tensor]:
         basis = Basis.at(old, empty)
         return basis, basis.white(places, heading)
     tolerance = model.tolerance * theta.signal**2
+    worth = ratio_of(model.information)
     if len(old) < budget:
         basis = Basis.at(old, empty)
         if float(basis.L.diagonal().min()) ** 2 < tolerance / 4:  # the lengthscale grew: some are needed no more
             basis = Basis.at(old[sorted(greedy_inputs(empty.kernel, old, tolerance / 4, len(old)))], empty)
-        white = basis.white(places, heading)
+        white, precision = basis.white(places, heading), None
+        if worth:
+            precision = model.remembered_precision(theta)
         for start in range(0, len(places), _CHUNK):
             among = slice(start, min(start + _CHUNK, len(places)))
-            white = torch.cat([white, basis.grow(places, white, among, tolerance, budget - len(basis))])
-        if len(basis) < budget:
+            white = torch.cat([white, basis.grow(places, white, among, tolerance, budget - len(basis), precision,
+                                                 worth)])
+        if worth or len(basis) < budget:
             return basis, white
+    elif worth:  # the least worth go when the sites are there
+        basis = Basis.at(old, empty)
+        return basis, basis.white(places, heading)
     # too little budget for this tolerance: the best choice from old inputs and memory alike
     step = max(1, len(places) // (2 * _CHUNK))
     pool = torch.cat([old, places[::step]])
@@ -86,9 +95,8 @@ def basis_at(model, theta: Theta, budget: int) -> tuple[Basis, Tensor]:
     return basis, basis.white(places, heading)
 
 
-def to_theta(model, theta: Theta, budget: int) -> Carried:
-    """The model's parts at θ. Raises NumericalError where they do not factor; the model itself is not touched."""
-    basis, white = basis_at(model, theta, budget)
+def at_theta(model, theta: Theta, basis: Basis, white: Tensor) -> Carried:
+    """The model's parts at θ in that basis, where the memory's features are `white`."""
     capacity = basis.features + model.max_inducing
     if model.rest_empty:
         sites = Sites(basis.size, model.sites.channels, capacity, model.device)
@@ -99,8 +107,28 @@ def to_theta(model, theta: Theta, budget: int) -> Carried:
         sites = rest.project(basis.transfer_from(model.basis.z, model.basis.L, model.theta), capacity)
     share = model.share_at(theta, basis, white)
     share.add_to(sites)
-    cholesky(sites.precision)
     return Carried(basis, sites, share)
+
+
+def to_theta(model, theta: Theta, budget: int) -> Carried:
+    """The model's parts at θ, without inducing inputs that are not worth theirs, and at most `budget` of them.
+
+    Raises NumericalError where they do not factor; the model itself is not touched.
+    """
+    basis, white = basis_at(model, theta, budget)
+    carried = at_theta(model, theta, basis, white)
+    if model.fixed is None and model.information > 0:
+        features = basis.features
+        excess = carried.sites.precision[features:, features:] - torch.eye(len(basis), dtype=torch.float64,
+                                                                           device=model.device)
+        stay, worst = dispensable(basis.L, excess, ratio_of(model.information), down_to=budget)
+        if len(stay) < len(basis):
+            basis = Basis.at(basis.z[stay], model.new_basis(theta, basis.z.shape[1]))
+            white = basis.white(model.memory_places(theta), model.memory.heading)
+            floor = carried.floor if len(stay) < budget else bits_of(2.0 * worst)
+            carried = replace(at_theta(model, theta, basis, white), floor=floor)
+    cholesky(carried.sites.precision)
+    return carried
 
 
 def duplicate(model, rows: int = 0):
@@ -198,9 +226,7 @@ def merge(model, other) -> None:
     memory["x"], memory["y"] = memory["x"] + offset, memory["y"] + delta
     memory["lam"] = memory["lam"] + memory["beta"][:, None] * delta
     if model.fixed is None:
-        places = model.theta.place(memory["x"], memory["velocity"], memory["heading"])
-        for part in torch.cat([z, places]).split(_CHUNK):
-            model.append(part, model.basis.white(part), model.tolerance * model.theta.signal**2)
+        _welcome(model, other, z, memory)
     if not other.rest_empty:
         rest = rest_of(other)
         rest.shift(delta)
@@ -215,12 +241,25 @@ def merge(model, other) -> None:
     model._posterior, model.epoch = None, model.epoch + 1
 
 
+def _welcome(model, other, z: Tensor, memory: dict[str, Tensor]) -> None:
+    """Inducing inputs for another map's z (K, D) and remembered samples, in this map's coordinates.
+
+    Its z were worth theirs there; what is not here any more goes when z are next thinned.
+    """
+    places = model.theta.place(memory["x"], memory["velocity"], memory["heading"])
+    known = other.remembered_precision(model.theta)
+    sure = torch.full((len(z),), 1e300, dtype=torch.float64, device=z.device)
+    for part, precision in zip(torch.cat([z, places]).split(_CHUNK), torch.cat([sure, known]).split(_CHUNK)):
+        model.append(part, model.basis.white(part), precision)
+
+
 def save(model) -> dict:
     """Everything that an exact resume needs: tensors, numbers, strings."""
     state = {"model": model.name, "likelihood": model.likelihood.label, "theta": asdict(model.theta),
              "samples": model.samples, "scale": model.scale,
              "max_inducing": model.max_inducing, "tolerance": model.tolerance, "memory_size": model.memory_size,
-             "floor": model.floor, "rest_empty": model.rest_empty, "rest_own_noise": model.rest_own_noise,
+             "information": model.information, "floor": model.floor, "thinned": model.thinned, "moves": model.moves,
+             "rest_empty": model.rest_empty, "rest_own_noise": model.rest_own_noise,
              "generator": model.generator.get_state(), "fixed": model.fixed,
              "learner": None if model.learner is None else model.learner.state_dict(), "basis": None}
     if model.basis is not None:
@@ -237,7 +276,7 @@ def load(model, state: dict) -> None:
             raise ValueError(f"the state is of model {state['model']!r}, this map is {model.name!r}")
         if state["likelihood"] != model.likelihood.label:
             raise ValueError(f"the state has likelihood {state['likelihood']}, this map {model.likelihood.label}")
-        for name in ("scale", "max_inducing", "memory_size", "tolerance"):
+        for name in ("scale", "max_inducing", "memory_size", "tolerance", "information"):
             if state[name] != getattr(model, name):
                 raise ValueError(f"{name} is {state[name]} in the state and {getattr(model, name)} in this map")
         theta = type(model.theta)(**state["theta"])
@@ -253,7 +292,7 @@ def load(model, state: dict) -> None:
                       "memory": model.memory_kind.from_state_dict(state["memory"], model.device)}
             if parts["sites"].size != basis.size:
                 raise ValueError(f"{parts['sites'].size} rows of sites do not fit {basis.size} of the basis")
-        parts |= {k: state[k] for k in ("samples", "floor", "rest_empty", "rest_own_noise")}
+        parts |= {k: state[k] for k in ("samples", "floor", "thinned", "moves", "rest_empty", "rest_own_noise")}
         generator = torch.Generator()
         generator.set_state(state["generator"])
         learner = copy.deepcopy(model.learner)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData, Snapshot
-from gp_mapping.core.hyper import HyperLearner, Theta
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.carry import check_alike
 from gp_mapping.core.models.scaled import ScaledMap, Standardised, learnable_extra

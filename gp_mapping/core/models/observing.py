@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.likelihoods import Likelihood
+from gp_mapping.core.likelihoods.base import Likelihood
 from gp_mapping.core.models.scaled import ScaledMap, learnable_extra
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
@@ -44,9 +44,8 @@ class ObservingMap(ScaledMap):
 
     def noise_variance(self) -> Tensor:
         """Noise variance of one new measurement, of each channel: (C,), squared SI."""
-        self.need_data()
-        level = self.likelihood.noise_variance(self.noise_level)
-        return torch.full_like(self.scaling.centre, level) * self.scale**2
+        told = self.posterior.noise_variance  # RuntimeError where nothing was seen
+        return torch.full_like(self.scaling.centre, told) * self.scale**2
 
     def observed(self, p: Prediction) -> Prediction:
         """What a prediction of the latent field stands for: the field in SI, a probability, a rate; with its variance.

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap
-from gp_mapping.core.hyper import HyperLearner, heading_of
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.theta import heading_of
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport

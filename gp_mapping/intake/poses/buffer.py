@@ -7,13 +7,16 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.transform import Rotation, Slerp
+from scipy.spatial.transform import Rotation
 
 from gp_mapping.intake.drops import DropReason
+from gp_mapping.intake.poses.transforms import slerp
 
-__all__ = ["Bracket", "Pose", "PoseBuffer", "interpolate", "weights"]
+__all__ = ["MAX_POSITION", "Bracket", "Pose", "PoseBuffer", "interpolate", "read_numbers", "weights"]
 
+MAX_POSITION = 1e7  # m; what no coordinate of a map on the earth exceeds
 _SMALLEST_QUATERNION = 1e-3  # a norm below it has no direction worth keeping
+_LARGEST_QUATERNION = 1e3  # a norm above it is no rounding of 1
 
 
 class Pose(NamedTuple):
@@ -32,16 +35,42 @@ class Bracket(NamedTuple):
     after: Pose
 
 
+def read_numbers(position, quaternion, max_position: float) -> tuple[tuple, tuple | None] | DropReason:
+    """Position (3,) m and unit quaternion (4,) or None, as plain numbers; a reason where no robot can be there.
+
+    quaternion: x y z w, any norm but zero; None: not known.  max_position: of each coordinate, m.
+    """
+    position = tuple(map(float, position))
+    if not all(map(math.isfinite, position)):
+        return DropReason.POSE_NOT_FINITE
+    if max(map(abs, position)) > max_position:
+        return DropReason.POSE_OUT_OF_RANGE
+    if quaternion is None:
+        return position, None
+
+    quaternion = tuple(map(float, quaternion))
+    norm = math.sqrt(sum(q * q for q in quaternion))
+    if math.isnan(norm) or math.inf in map(abs, quaternion):
+        return DropReason.POSE_NOT_FINITE
+    if norm < _SMALLEST_QUATERNION:
+        return DropReason.POSE_ZERO_QUATERNION
+    if norm > _LARGEST_QUATERNION:
+        return DropReason.POSE_BAD_QUATERNION
+    return position, tuple(q / norm for q in quaternion)
+
+
 class PoseBuffer:
     """The latest poses in the order of their stamps: at least `size` of them are kept, never twice as many.
 
     Stamps are integer nanoseconds, so that a weight is exact also at today's epoch.
     """
 
-    def __init__(self, size: int = 5000, max_gap: int = 500_000_000, max_extrapolation: int = 0):
+    def __init__(self, size: int = 5000, max_gap: int = 500_000_000, max_extrapolation: int = 0,
+                 max_position: float = MAX_POSITION):
         if size < 2:
             raise ValueError(f"size is {size}; a pose buffer needs at least 2 to interpolate")
         self.size, self.max_gap, self.max_extrapolation = size, max_gap, max_extrapolation
+        self.max_position = max_position
         self._poses: list[Pose] = []
 
     def __len__(self) -> int:
@@ -57,17 +86,10 @@ class PoseBuffer:
 
         stamp: ns.  position: (3,) m.  quaternion: (4,) x y z w, any norm but zero.  variance: of a coordinate, m².
         """
-        position = tuple(map(float, position))
-        if not all(map(math.isfinite, position)):
-            return DropReason.POSE_NOT_FINITE
-        if quaternion is not None:
-            quaternion = tuple(map(float, quaternion))
-            norm = math.sqrt(sum(q * q for q in quaternion))
-            if not math.isfinite(norm):
-                return DropReason.POSE_NOT_FINITE
-            if norm < _SMALLEST_QUATERNION:
-                return DropReason.POSE_ZERO_QUATERNION
-            quaternion = tuple(q / norm for q in quaternion)
+        pose = read_numbers(position, quaternion, self.max_position)
+        if isinstance(pose, DropReason):
+            return pose
+        position, quaternion = pose
         if self._poses and stamp <= self._poses[-1].stamp:
             same = stamp == self._poses[-1].stamp
             return DropReason.POSE_REPEATED_STAMP if same else DropReason.POSE_OUT_OF_ORDER
@@ -129,11 +151,11 @@ def interpolate(brackets: list[Bracket], stamps, orientation: bool = True) -> tu
     positions = before + weight[:, None] * (after - before)
     if not orientation or any(b.before.quaternion is None or b.after.quaternion is None for b in brackets):
         return positions, None
-    return positions, _slerp(brackets, np.clip(weight, 0.0, 1.0))
+    held = np.clip(weight, 0.0, 1.0).tolist()
+    return positions, Rotation.from_quat([_between(b, w) for b, w in zip(brackets, held)])
 
 
-def _slerp(brackets: list[Bracket], weight: np.ndarray) -> Rotation:
-    """All orientations in one call: knots 2i and 2i + 1 belong to bracket i."""
-    n = len(brackets)
-    knots = Rotation.from_quat(np.array([q for b in brackets for q in (b.before.quaternion, b.after.quaternion)]))
-    return Slerp(np.arange(2 * n), knots)(2 * np.arange(n) + weight)
+def _between(bracket: Bracket, weight: float) -> tuple[float, float, float, float]:
+    """By itself, not all in one call: the same bracket gives the same bits whatever batch it comes in."""
+    before, after = bracket
+    return before.quaternion if after is before else slerp(before.quaternion, after.quaternion, weight)

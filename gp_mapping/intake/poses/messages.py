@@ -34,7 +34,8 @@ def planar_variance(covariance) -> float:
     xx, yy = float(covariance[0]), float(covariance[7])
     if xx == _UNKNOWN or (xx == 0.0 and yy == 0.0):
         return 0.0
-    return 0.5 * (xx + yy) if math.isfinite(xx + yy) and min(xx, yy) >= 0.0 else math.nan
+    known = math.isfinite(xx) and math.isfinite(yy) and min(xx, yy) >= 0.0
+    return 0.5 * xx + 0.5 * yy if known else math.nan
 
 
 def read_pose(msg, source: str) -> PoseReading:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.intake.messages import Adaptor, Reading, positive_variance
+from gp_mapping.intake.messages import Adaptor, Reading
 from gp_mapping.intake.sensors.magnetic import MagneticField
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES, SensorType
@@ -28,18 +28,22 @@ class ScalarAdaptor:
     def __init__(self, kind: SensorType, settings: IntakeSettings):
         own = settings.min_value == settings.max_value == 0.0
         self._low, self._high = (kind.low, kind.high) if own else (settings.min_value, settings.max_value)
+        self._widest = (kind.high - kind.low) ** 2  # a variance beyond it leaves nothing that is known of the value
         self._get = _reader(kind.value)
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
-        """NOT_FINITE, or OUT_OF_RANGE by the sensor's range and the message's own (min_range, max_range)."""
+        """NOT_FINITE, OUT_OF_RANGE by the sensor's range and the message's own (min_range, max_range), BAD_COVARIANCE.
+        """
         value = self._get(msg)
         if not math.isfinite(value):  # a Range of ±inf (REP-117): nothing in reach, or too close
             return DropReason.NOT_FINITE
         low, high = getattr(msg, "min_range", self._low), getattr(msg, "max_range", self._high)
         if not max(low, self._low) <= value <= min(high, self._high):
             return DropReason.OUT_OF_RANGE
-        variance = positive_variance(getattr(msg, "variance", 0.0))
-        return Reading(stamp, (value,), None if variance is None else (variance,))
+        variance = float(getattr(msg, "variance", 0.0))
+        if not variance <= self._widest:
+            return DropReason.BAD_COVARIANCE
+        return Reading(stamp, (value,), (variance,) if variance > 0.0 else None)  # 0, or −1: unknown
 
     def values(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """y (N,) and its variance (N,), in the sensor's unit and its square."""

@@ -24,6 +24,7 @@ _SPIKE = 2.5  # a reading this many median distances from the middle is none of 
 _FLAT = 0.25  # spread across the plane over spread within it; below, the third dimension is tilt and noise
 _WIDEST_GAP = np.radians(100.0)  # without a reading, in the plane
 _CAP = np.radians(60.0)  # in space, each direction needs a reading this near
+_STRONGEST = 1.0  # T
 _WORST_FIT = 0.15  # rms of |b| / F − 1: beyond, there is no ellipsoid
 
 
@@ -63,7 +64,8 @@ def calibrate(readings) -> Calibration:
     Raises CalibrationError where there are too few readings, or they turn too little, or no ellipsoid fits them.
     """
     readings = np.asarray(readings, np.float64).reshape(-1, 3)
-    readings = readings[np.isfinite(readings).all(1)]
+    # a comparison with NaN is false; beyond 1 T there is no sensor on a robot, and squares of 1e200 are no numbers
+    readings = readings[(np.abs(readings) <= _STRONGEST).all(1)]
     if len(readings) < _FEWEST:
         raise CalibrationError(f"{len(readings)} readings, expected {_FEWEST} at the least: let the robot turn for "
                                "longer")

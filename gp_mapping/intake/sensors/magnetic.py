@@ -13,6 +13,7 @@ from gp_mapping.settings.intake import IntakeSettings
 __all__ = ["MagneticField", "iron"]
 
 _AXES = {"x": 0, "y": 1, "z": 2}
+_UNKNOWN = -1.0
 
 
 def iron(settings: IntakeSettings) -> tuple[np.ndarray, np.ndarray]:
@@ -21,13 +22,17 @@ def iron(settings: IntakeSettings) -> tuple[np.ndarray, np.ndarray]:
     return np.array(hard), np.array([[getattr(settings, f"soft_iron_{a}{b}") for b in "xyz"] for a in "xyz"])
 
 
-def _known(values) -> tuple[float, ...] | None:
-    """Nine numbers, or None where they mean unknown: zeros (REP-103), a −1 in front, NaN, or no variance at all."""
+def _stated(values, limit: float) -> tuple[float, ...] | DropReason | None:
+    """Nine numbers; None where they mean unknown: all zeros (REP-103), or −1 in front, as IMU drivers write it.
+
+    BAD_COVARIANCE where they are none that this sensor can have: not finite, negative, beyond the square of `limit`.
+    """
     values = tuple(map(float, values))
-    if len(values) != 9 or not all(map(math.isfinite, values)):
+    if len(values) != 9 or values[0] == _UNKNOWN or not any(values):
         return None
-    diagonal = values[::4]
-    return values if min(diagonal) >= 0.0 and max(diagonal) > 0.0 else None
+    if not all(map(math.isfinite, values)) or min(values[::4]) < 0.0 or max(map(abs, values)) > limit**2:
+        return DropReason.BAD_COVARIANCE
+    return values if max(values[::4]) > 0.0 else None
 
 
 class MagneticField:
@@ -56,9 +61,14 @@ class MagneticField:
         needed = field if mixes else (field[self._axis],)
         if not all(map(math.isfinite, needed)):
             return DropReason.NOT_FINITE
-        if math.sqrt(sum(v * v for v in needed)) > self._limit:
+        if math.hypot(*needed) > self._limit:
             return DropReason.OUT_OF_RANGE
-        return Reading(stamp, field, _known(msg.magnetic_field_covariance))
+        stated = msg.magnetic_field_covariance
+        if len(needed) < 3 and not all(map(math.isfinite, field)):  # of an axis that is not measured nothing is known
+            there = [math.isfinite(v) for v in field]
+            stated = [c if there[i // 3] and there[i % 3] else 0.0 for i, c in enumerate(stated)]
+        covariance = _stated(stated, self._limit)
+        return covariance if isinstance(covariance, DropReason) else Reading(stamp, field, covariance)
 
     def vector(self, readings: list[Reading]) -> np.ndarray:
         """The corrected field in the sensor's axes, (N, 3) T."""
@@ -68,19 +78,22 @@ class MagneticField:
         b = b - self._hard
         return sum(b[:, k, None] * self._soft[:, k] for k in range(3))  # no BLAS: a row must not depend on the others
 
-    def _covariances(self, readings) -> np.ndarray:
-        """(N, 3, 3) in the sensor's axes as measured, 0 where unknown."""
-        return np.array([r.covariance or (0.0,) * 9 for r in readings]).reshape(-1, 3, 3)
+    def _white(self, readings: list[Reading], quadratic) -> np.ndarray:
+        """Σ_ij C_ij Q_ij, (N,), at least 0; 0 where C is unknown. quadratic: Q (3, 3), or (N, 3, 3).
+
+        Term by term, so that no row depends on the others.
+        """
+        c = np.array([r.covariance or (0.0,) * 9 for r in readings]).reshape(-1, 3, 3)
+        q = np.broadcast_to(quadratic, c.shape)
+        return np.maximum(sum(c[:, i, j] * q[:, i, j] for i in range(3) for j in range(3)), 0.0)
 
     def _values_of_all(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
         b = self.vector(readings)
         if self.needs_rotation:
-            turned = turn.inv().apply  # rows of R: each component as a sum over its own row, as for one axis
-            b = np.stack([(turned(axis) * b).sum(1) for axis in np.eye(3)], 1)
+            b = np.stack([_dot(row, b) for row in np.moveaxis(turn.as_matrix(), 1, 0)], 1)
         if all(r.covariance is None for r in readings):
             return b, np.zeros(len(b))
-        squares = self._soft.T @ self._soft  # tr(S C Sᵀ) = Σ_ij C_ij (SᵀS)_ij
-        return b, np.maximum((self._covariances(readings) * squares).sum((1, 2)) / 3.0, 0.0)
+        return b, self._white(readings, self._soft.T @ self._soft) / 3.0  # tr(S C Sᵀ) = Σ_ij C_ij (SᵀS)_ij
 
     def values(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """y (N,) or (N, 3) T and the variance of its white noise (N,), T²."""
@@ -88,12 +101,12 @@ class MagneticField:
             return self._values_of_all(readings, turn)
         b = self.vector(readings)
         if self._axis is None:
-            y = np.linalg.norm(b, axis=1)
+            y = np.sqrt(_dot(b, b))
             direction = b / np.where(y > 0.0, y, 1.0)[:, None]
             direction[y == 0.0] = 1.0 / math.sqrt(3.0)
         elif self.needs_rotation:
-            direction = np.broadcast_to(turn.inv().apply(np.eye(3)[self._axis]), b.shape)  # rows of R
-            y = (direction * b).sum(1)
+            direction = turn.as_matrix()[:, self._axis]  # rows of R
+            y = _dot(direction, b)
         else:
             direction = np.broadcast_to(np.eye(3)[self._axis], b.shape)
             y = b[:, self._axis]
@@ -101,5 +114,9 @@ class MagneticField:
             return y, np.zeros(len(y))
         if self._corrected:  # Sᵀ d
             direction = sum(direction[:, k, None] * self._soft[k] for k in range(3))
-        covariance = self._covariances(readings)
-        return y, np.maximum(np.einsum("ni,nij,nj->n", direction, covariance, direction), 0.0)
+        return y, self._white(readings, direction[:, :, None] * direction[:, None, :])
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of rows (N, 3): (N,). No reduction of NumPy's, whose order may follow the shape."""
+    return a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1] + a[:, 2] * b[:, 2]

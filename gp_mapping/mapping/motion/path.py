@@ -19,8 +19,10 @@ class Path:
 
     def __init__(self, step: float):
         self.step, self.length = step, 0.0
-        self._points: list[list[float]] = []
-        self._starts: list[bool] = []  # of each point: no line leads to it from the one before
+        self._count = 0
+        self._points = torch.empty((64, 2), dtype=torch.float64)  # the first _count rows; it grows by doubling
+        self._starts = torch.zeros(64, dtype=torch.bool)  # of each point: no line leads to it from the one before
+        self._newest = [math.inf, math.inf]  # the last of the points
         self._broken = True  # the next point begins a line
         self._last: list[float] | None = None
         self._usual: float | None = None  # move between two samples, m
@@ -42,15 +44,26 @@ class Path:
         moved = math.dist(x, self._anchor)
         if moved >= 0.1 * self.step:
             self.length, self._anchor = self.length + moved, list(x)
-        if not self._points or math.dist(x, self._points[-1]) >= self.step:
-            self._points.append(list(x))
-            self._starts.append(self._broken)
-            self._broken = False
-            if len(self._points) > _MOST:
-                odd = [False, *self._starts[1::2]]  # a start that goes is handed on to the point after it
-                self._starts = [a or b for a, b in zip(self._starts[::2], odd)]
-                self._points, self.step = self._points[::2], 2 * self.step
+        if not self._count or math.dist(x, self._newest) >= self.step:
+            self._append(x)
         return self.length
+
+    def _append(self, x: list[float]) -> None:
+        if self._count == len(self._points):
+            self._points = torch.cat([self._points, torch.empty_like(self._points)])
+            self._starts = torch.cat([self._starts, torch.zeros_like(self._starts)])
+        self._points[self._count, 0], self._points[self._count, 1] = x[0], x[1]
+        self._starts[self._count] = self._broken
+        self._count, self._newest, self._broken = self._count + 1, list(x), False
+
+        if self._count > _MOST:  # every second point goes; a start that goes is handed on to the point after it
+            starts = self._starts[: self._count]
+            kept = starts[::2].clone()
+            kept[1:] |= starts[1::2][: len(kept) - 1]
+            self._points[: len(kept)] = self._points[: self._count: 2].clone()
+            self._starts[: len(kept)] = kept
+            self._count, self.step = len(kept), 2 * self.step
+            self._newest = self._points[self._count - 1].tolist()
 
     def _watch_jump(self, x: list[float]) -> None:
         """Begin a new line where the position leaps: a localiser that was lost, or a bag cut together."""
@@ -68,11 +81,11 @@ class Path:
 
     def points(self) -> Tensor:
         """(K, 2) metres."""
-        return torch.tensor(self._points, dtype=torch.float64).reshape(-1, 2)
+        return self._points[: self._count].clone()
 
     def starts(self) -> Tensor:
         """(K,) bool: points to which no line leads, for a pass began there or the position jumped."""
-        return torch.tensor(self._starts, dtype=torch.bool)
+        return self._starts[: self._count].clone()
 
     def state_dict(self) -> dict:
         return {"starts": self.starts(), "broken": self._broken, "last": self._last, "usual": self._usual,
@@ -80,8 +93,14 @@ class Path:
                 "low": list(self._low), "high": list(self._high)}
 
     def load_state_dict(self, state: dict) -> None:
-        self._points, self._anchor = state["points"].tolist(), state["anchor"]
+        points, starts = state["points"].to(torch.float64).reshape(-1, 2), state["starts"].to(torch.bool)
+        if len(points) != len(starts):
+            raise ValueError(f"a path of {len(points)} points and {len(starts)} marks of where a line begins")
+        self._count, self._anchor = len(points), state["anchor"]
+        self._points = torch.cat([points, torch.empty((64, 2), dtype=torch.float64)])
+        self._starts = torch.cat([starts, torch.zeros(64, dtype=torch.bool)])
+        self._newest = points[-1].tolist() if self._count else [math.inf, math.inf]
         self.step, self.length = state["step"], state["length"]
         self._low, self._high = list(state["low"]), list(state["high"])
-        self._starts, self._broken = state["starts"].tolist(), bool(state["broken"])
+        self._broken = bool(state["broken"])
         self._last, self._usual = state["last"], state["usual"]

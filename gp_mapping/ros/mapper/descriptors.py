@@ -7,10 +7,9 @@ import sys
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 
 from gp_mapping.errors import UserError
-from gp_mapping.settings.fields import check_settings
 from gp_mapping.settings.node import LIVE_PARAMETERS
 
-__all__ = ["ParameterError", "describe", "describe_openly", "wrong_value"]
+__all__ = ["ParameterError", "describe", "describe_openly"]
 
 
 class ParameterError(UserError):
@@ -47,14 +46,3 @@ def describe(f, managed: bool = False) -> ParameterDescriptor:
         out.integer_range = [IntegerRange(from_value=int(-2**63 if low is None else low),
                                           to_value=int(2**63 - 1 if high is None else high), step=1)]
     return out
-
-
-def wrong_value(kind: type, name: str, value) -> str:
-    """What is wrong with the type, range or choice of one value, whatever the others are; '' where nothing is."""
-    probe = kind()
-    object.__setattr__(probe, name, value)
-    try:
-        check_settings(probe)
-    except ValueError as error:
-        return str(error)
-    return ""

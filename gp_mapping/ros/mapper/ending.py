@@ -76,7 +76,14 @@ class MapEnding:
             return 0
         size = (f"{report['samples']} measurements, {report['cells']} cells, {report['path_length']:.1f} m of path")
         if not node.settings.save_on_exit:
-            log.warning(f"a map that was not saved is dropped: {size}; call ~/save before, or set save_on_exit: true")
+            if node.saver.autosaves and not node.saver.is_autosaved():
+                node.saver.autosave_now()  # the one that is there becomes this one
+            if node.saver.is_autosaved():
+                log.warning(f"a map that was not saved is dropped: {size}; resume: true goes on from "
+                            f"{node.saver.autosaved_path}, and save_on_exit: true saves")
+            else:
+                log.warning(f"a map that was not saved is dropped: {size}; call ~/save before, or set "
+                            "save_on_exit: true")
             return 0
         return self._save(size)
 

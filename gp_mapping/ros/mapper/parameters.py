@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,17 +9,15 @@ from pathlib import Path
 import yaml
 from rcl_interfaces.msg import SetParametersResult
 
-from gp_mapping.ros.mapper.descriptors import ParameterError, describe, describe_openly, wrong_value
+from gp_mapping.errors import ParameterFileError
+from gp_mapping.ros.mapper.descriptors import ParameterError, describe, describe_openly
+from gp_mapping.settings.build import KNOWN, SETTINGS, Parameters
+from gp_mapping.settings.groups import is_foreign, nearest
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import LIVE_PARAMETERS, NodeSettings
-from gp_mapping.settings.sensors import check_model, map_settings_for
 
-__all__ = ["SETTINGS", "NodeParameters", "ParameterError", "on_set", "unmatched_files", "with_map_frame"]
-
-SETTINGS = (MapSettings, IntakeSettings, NodeSettings)
-FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")
-KNOWN = {f.name: f for kind in SETTINGS for f in fields(kind)}
+__all__ = ["SETTINGS", "NodeParameters", "ParameterError", "on_set", "unmatched_files"]
 
 
 class NodeParameters:
@@ -45,7 +42,7 @@ class NodeParameters:
     def unknown(self) -> list[str]:
         """Warnings about names that nobody knows, with the nearest known one."""
         names = self._node.get_parameters_by_prefix("")
-        return [_unknown(name) for name in names if name not in KNOWN and not name.startswith(FOREIGN)]
+        return [_unknown(name) for name in names if name not in KNOWN and not is_foreign(name)]
 
     def peek(self, name: str):
         """A value as it stands now, checked or not."""
@@ -54,22 +51,11 @@ class NodeParameters:
     def configure(self) -> dict[type, object]:
         """Settings by class. ParameterError with a line for each wrong value: what came, was expected, to write."""
         values = {name: self._value(name) for name in self.given}
-        settings, problems = {}, []
-        for kind in SETTINGS:
-            mine = {f.name: values[f.name] for f in fields(kind) if f.name in values}
-            wrong = {name: text for name, value in mine.items() if (text := wrong_value(kind, name, value))}
-            problems += [f"parameter {text}" for text in wrong.values()]
-            try:
-                settings[kind] = kind(**{name: value for name, value in mine.items() if name not in wrong})
-            except ValueError as error:  # values that are right one by one and do not go together
-                problems.append(f"parameter {error}")
-        if problems:
-            raise ParameterError("\n".join(problems))
-        settings[MapSettings] = map_settings_for(settings[IntakeSettings].sensor, settings[MapSettings])
         try:
-            check_model(settings[IntakeSettings], settings[MapSettings])
-        except ValueError as error:
-            raise ParameterError(f"parameter {error}") from error
+            built = Parameters.of(values)
+        except ParameterFileError as error:
+            raise ParameterError("\n".join(f"parameter {line}" for line in str(error).splitlines())) from error
+        settings = {MapSettings: built.map, IntakeSettings: built.intake, NodeSettings: built.node}
         self._declare({f.name: getattr(settings[kind], f.name) for kind in SETTINGS for f in fields(kind)},
                       lambda f: describe(f, managed=True))
         self.live = self._changing = settings[NodeSettings]
@@ -118,8 +104,8 @@ class NodeParameters:
 
 
 def _unknown(name: str) -> str:
-    nearest = difflib.get_close_matches(name, KNOWN, n=1)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else "see config/mapping.yaml for all names"
+    near = nearest(name, KNOWN)
+    hint = f"did you mean {near!r}?" if near else "see config/mapping.yaml for all names"
     return f"parameter {name!r} is not known and has no effect; {hint}"
 
 
@@ -150,10 +136,3 @@ def on_set(settings: NodeSettings, parameters) -> tuple[SetParametersResult, Nod
         return SetParametersResult(successful=True), replace(settings, **changes)
     except ValueError as error:
         return SetParametersResult(successful=False, reason=str(error)), settings
-
-
-def with_map_frame(intake: IntakeSettings, node: NodeSettings) -> IntakeSettings:
-    """A named map_frame is required of the odometry, unless odometry_frame names another one as equal to it."""
-    if node.map_frame and not intake.odometry_frame:
-        return replace(intake, odometry_frame=node.map_frame)
-    return intake

@@ -15,7 +15,7 @@ from std_srvs.srv import SetBool, Trigger
 from gp_mapping.ros.mapper.late_services import Later, LateServices
 from gp_mapping.runtime.file_thread import Ending
 from gp_mapping.runtime.saving import Saver
-from gp_mapping.store.sessions import CHECKPOINT, Saved, key_of, map_folder, open_session
+from gp_mapping.store.sessions import CHECKPOINT, Saved, map_folder, open_session
 
 __all__ = ["LOAD_MAP", "SAVE_MAP", "MapServices"]
 
@@ -85,9 +85,9 @@ class MapServices:
 
         def job():
             session = open_session(node.wanted, path)
-            held = key_of(session, 0)
+            revision, samples = session.revision, session.raw_count  # as it is in the file
             number = node.worker.replace_session(session).result()
-            self._saver.mark_saved((number, *held[1:]), path)
+            self._saver.mark_saved((number, revision, samples), path)
             return path, session, node.worker.whole_map().result() if drawn else None
         return self._files.submit(job)
 

@@ -68,9 +68,10 @@ def mapping_actions(context, share: Path, *, use_sim_time: bool, extra: dict | N
     of the argument of that name.
     """
     namespace = value(context, "namespace") if namespace is None else namespace
+    again = {"respawn": True, "respawn_delay": 2.0} if value(context, "respawn") and flag(context, "respawn") else {}
     mapper = our_node("mapping_node", name="mapping", namespace=namespace, remappings=_remappings(context),
                       parameters=[*_files(context, share), {"use_sim_time": use_sim_time}, *_settings(context),
-                                  *([extra] if extra else [])])
+                                  *([{"resume": True}] if again else []), *([extra] if extra else [])], **again)
     return [mapper, *rviz_actions(context, share, namespace, use_sim_time)]
 
 
@@ -89,8 +90,9 @@ def _files(context, share: Path) -> list[str]:
 def _settings(context) -> list[dict]:
     """Single parameters that have a launch argument of their own; an empty one leaves what the files say."""
     out = {name: value(context, name) for name in ("model", "sensor", "pose_source") if value(context, name)}
-    if value(context, "autostart"):
-        out["autostart"] = flag(context, "autostart")
+    for name in ("autostart", "resume"):
+        if value(context, name):
+            out[name] = flag(context, name)
     return [out] if out else []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import signal
 import sys
 import threading
@@ -18,12 +17,12 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 
-from gp_mapping.ros.mapper.descriptors import ParameterError, describe, wrong_value
+from gp_mapping.ros.mapper.descriptors import ParameterError, describe
+from gp_mapping.settings.groups import build_groups, is_foreign, nearest
 
 __all__ = ["ClockPublisher", "NoSubscriber", "Pacer", "declare_groups", "lossless", "run_node", "time_message",
            "wait_for_subscribers"]
 
-_FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")  # every ROS node has them
 LATEST_STALL = 1.0  # s of wall time; after a longer stall (suspend, debugger) the schedule moves: no burst is sent
 
 
@@ -56,21 +55,13 @@ def declare_groups(node: Node, groups: dict[str, type]) -> dict[str, object]:
     """
     given = {name: p.value for name, p in node.get_parameters_by_prefix("").items()}
     known = {prefix + f.name: (prefix, f) for prefix, kind in groups.items() for f in fields(kind)}
-    settings, problems = {}, []
-    for prefix, kind in groups.items():
-        mine = {f.name: given[prefix + f.name] for f in fields(kind) if prefix + f.name in given}
-        wrong = {name: text for name, value in mine.items() if (text := wrong_value(kind, name, value))}
-        problems += [f"parameter {prefix}{text}" for text in wrong.values()]
-        try:
-            settings[prefix] = kind(**{name: value for name, value in mine.items() if name not in wrong})
-        except ValueError as error:  # values that are right one by one and do not go together
-            if not wrong:  # else what is missing may be what it does not go together with
-                problems.append(f"parameter {prefix}{error}")
+    settings, problems = build_groups(given, groups)
+    problems = [f"parameter {text}" for text in problems]
     for name in given:
-        if name not in known and not name.startswith(_FOREIGN):
-            near = difflib.get_close_matches(name, known, n=1)
+        if name not in known and not is_foreign(name):
+            near = nearest(name, known)
             problems.append(f"parameter {name!r} is not known; " + (
-                f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"))
+                f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(known))}"))
     if problems:
         raise ParameterError("\n".join(problems))
     for name, (prefix, f) in known.items():

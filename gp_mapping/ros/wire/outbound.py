@@ -11,13 +11,12 @@ from nav_msgs.msg import OccupancyGrid
 from sensor_msgs.msg import PointCloud2, PointField
 from std_msgs.msg import Float32MultiArray, Float64MultiArray, Header, MultiArrayDimension
 
-from gp_mapping.mapping.drawing.levels import Limits, field_limits, nice_limits
+from gp_mapping.mapping.drawing.levels import UNKNOWN, Limits, field_limits, levels, nice_limits
 
 __all__ = ["CLOUD_FIELDS", "Limits", "class_grid", "cloud", "field_cloud", "field_limits", "grid_map", "layers",
            "limits_message", "nice_limits", "occupancy_grid", "pose_array", "pose_stamped"]
 
 CLOUD_FIELDS = ("x", "y", "z", "intensity", "mean", "stddev")
-LOWEST, HIGHEST, UNKNOWN = 1, 98, -1  # RViz: 0 is transparent, 99 and 100 are special, -1 is unknown
 _ROWS = 32  # of a grid at a time: the numbers between stay in a processor's cache
 
 
@@ -32,30 +31,12 @@ def _buffer(code: str, values: np.ndarray) -> array:
     return out
 
 
-def _levels(values: np.ndarray, known: np.ndarray, low: float, high: float) -> np.ndarray:
-    """1 + round(97 (v − low) / (high − low)), at most 98 and at least 1; −1 where unknown: (H, W) int8."""
-    out = np.empty(values.shape, np.int8)
-    scratch = np.empty((min(_ROWS, len(values)), values.shape[1]))
-    scale = (HIGHEST - LOWEST) / (high - low)
-    for i in range(0, len(values), _ROWS):
-        part = scratch[: len(values[i: i + _ROWS])]
-        np.subtract(values[i: i + _ROWS], low, out=part)
-        part *= scale
-        part += LOWEST
-        np.rint(part, out=part)
-        np.maximum(part, LOWEST, out=part)
-        np.minimum(part, HIGHEST, out=part)
-        np.copyto(out[i: i + _ROWS], part, casting="unsafe")
-    out |= np.negative((~known).view(np.int8))  # all bits set is −1
-    return out
-
-
 def occupancy_grid(grid, values, low: float, high: float, header: Header) -> OccupancyGrid:
     """value = 1 + round(97 (v − low) / (high − low)), −1 where unknown; values (H, W) is grid.mean or grid.stddev.
 
     Back to SI: v = low + (value − 1) / 97 · (high − low), to within (high − low) / 194.
     """
-    return _cells_message(grid, _levels(_numpy(values), _numpy(grid.known), low, high), header)
+    return _cells_message(grid, levels(_numpy(values), _numpy(grid.known), low, high), header)
 
 
 def class_grid(grid, header: Header) -> OccupancyGrid:

@@ -7,7 +7,7 @@ import torch
 from core_data import SETTINGS, THETA, UT, close, drive, exact_gp, in_ut, samples
 
 from gp_mapping import create_map
-from gp_mapping.core.kernels import Constant, make_kernel
+from gp_mapping.core.kernels.stationary import Constant, make_kernel
 
 X, Y = drive(150)
 XS = np.random.default_rng(1).uniform(-1, 4, (40, 2))

@@ -56,7 +56,7 @@ def random_stream(seed: int):
                 "noise_stddev": float(rng.choice([0.01, 0.7, 5.0])) * UT,
                 "constant_stddev": float(rng.choice([0.01, 20.0, 1e4])) * UT,
                 "heading_stddev": float(rng.choice([0.0, 0.3])) * UT,
-                "inducing_tolerance": float(rng.choice([1e-5, 1e-3, 0.05])),
+                "inducing_tolerance": float(rng.choice([1e-5, 1e-3, 0.05])), "inducing_information": 0.0,
                 "max_inducing": int(rng.choice([1, 5, 30, 200])), "memory_size": int(rng.choice([0, 5, 40, 500])),
                 "learn_hyperparameters": bool(rng.random() < 0.5), "learn_time_offset": bool(rng.random() < 0.5),
                 "seed": int(seed)}
@@ -142,6 +142,7 @@ def test_float32_and_float64_agree():
         if "jump" in kinds:
             continue
         usual = {"constant_stddev": 20 * UT, "noise_stddev": 0.7 * UT, "inducing_tolerance": 0.005,
+                 "inducing_information": 0.0,
                  "learn_hyperparameters": False, "learn_time_offset": False, "max_inducing": 200, "memory_size": 500}
         kept = [(x, y.clip(18 * UT, 78 * UT), {k: v for k, v in c.items() if k == "velocity"}) for x, y, c in batches]
         exact, rough = (run("dual_svgp", settings | usual, kept, dtype).predict(places)

@@ -1,0 +1,205 @@
+"""A mapper as a robot has it, for the sections of the fault benchmark: a process of its own over DDS, and its peer."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gp_mapping.commands.processes import NodeProcess, ros_arguments
+
+__all__ = ["NS", "SMALL", "LiveMapper", "field_at", "place_at"]
+
+NS = 1_000_000_000
+EPOCH = 1_700_000_000 * NS
+SMALL = {"max_inducing": 60, "resolution": 0.1, "memory_size": 200, "reliable_inputs": True,
+         "input_queue_depth": 20000, "max_wait": 60.0}
+START = 90.0  # s for a node to come up on a busy machine
+
+
+def field_at(x: float, y: float) -> float:
+    """Tesla: about 45 µT with bumps of some µT over a metre."""
+    return 45e-6 + 6e-6 * math.sin(1.5 * x) * math.cos(1.1 * y)
+
+
+def place_at(t: float, width: float = 4.0, lanes: int = 10) -> tuple[float, float]:
+    """Metres, after t seconds at .5 m/s: lanes of `width`, .3 m apart, up the room and down again."""
+    lane, along = divmod(0.5 * t, width)
+    row = int(lane) % (2 * lanes - 2)
+    row = row if row < lanes else 2 * lanes - 2 - row
+    return (along if int(lane) % 2 == 0 else width - along), 0.3 * row
+
+
+class LiveMapper:
+    """mapping_node in a process of its own and a peer in this one; a context manager.
+
+    Args:
+        folder: for its log and, as save_directory, its maps.
+        parameters: of the node.
+    """
+
+    def __init__(self, folder: Path, domain: int | None = None, **parameters):
+        import rclpy
+        from diagnostic_msgs.msg import DiagnosticArray
+        from nav_msgs.msg import Odometry
+        from rclpy.context import Context
+        from rclpy.executors import SingleThreadedExecutor
+        from rclpy.node import Node
+        from sensor_msgs.msg import MagneticField
+
+        from gp_mapping.ros.tools.playback import lossless
+
+        os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+        self.domain = 1 + os.getpid() % 100 if domain is None else domain
+        self.folder = Path(folder)
+        self.parameters = SMALL | {"save_directory": str(folder)} | parameters
+        self.environment = {"ROS_DOMAIN_ID": str(self.domain), "OMP_NUM_THREADS": "1",
+                            "ROS_LOG_DIR": tempfile.gettempdir(), "PYTHONPATH": str(Path(__file__).parents[2])}
+        self.context = Context()
+        rclpy.init(context=self.context, domain_id=self.domain)
+        self.node = Node("faults", context=self.context)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
+        self.field = self.node.create_publisher(MagneticField, "magnetic_field", lossless())
+        self.odometry = self.node.create_publisher(Odometry, "odometry", lossless())
+        self.values: dict[str, str] = {}
+        self.texts: list[str] = []
+        self.reports: list[float] = []  # when diagnostics came, s
+        self.clients: dict[str, object] = {}
+        self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+        self.process: NodeProcess | None = None
+
+    def __enter__(self) -> LiveMapper:
+        self.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        import rclpy
+        if self.process is not None:
+            self.process.__exit__()
+        self.executor.shutdown()
+        self.node.destroy_node()
+        rclpy.try_shutdown(context=self.context)
+
+    def start(self, **changes) -> None:
+        """A node process, which is waited for until it hears both inputs."""
+        self.parameters |= changes
+        self.values, self.texts = {}, []
+        self.process = NodeProcess("mapper", "gp_mapping.ros.mapping_node", ros_arguments(**self.parameters),
+                                   self.folder / "mapper.log", self.environment)
+        if self.parameters.get("autostart", True):
+            self.until(lambda: self.field.get_subscription_count() and self.odometry.get_subscription_count(), START)
+            self.spin(0.3)  # the other direction of discovery
+
+    def kill(self) -> None:
+        """SIGKILL: no last words. Then until its absence has been noticed."""
+        os.kill(self.process.pid, 9)
+        self.process.__exit__()
+        self.until(lambda: not self.field.get_subscription_count(), START)
+        self.process = None
+
+    def spin(self, seconds: float) -> None:
+        """Serve callbacks for so long."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.executor.spin_once(timeout_sec=min(0.05, left))
+
+    def until(self, condition: Callable[[], object], timeout: float = 60.0) -> float:
+        """Serve callbacks until condition(); seconds that it took. RuntimeError in vain, with the node's last words."""
+        begin = time.monotonic()
+        while not condition():
+            if time.monotonic() - begin > timeout or (self.process is not None and self.process.code is not None):
+                raise RuntimeError(f"in vain for {timeout:g} s, exit code "
+                                   f"{None if self.process is None else self.process.code}:\n"
+                                   f"{'' if self.process is None else self.process.last_lines()}\n{self.texts[-3:]}")
+            self.executor.spin_once(timeout_sec=0.02)
+        return time.monotonic() - begin
+
+    def number(self, key: str) -> float:
+        """A value of the diagnostics; 0 before it was said."""
+        return float(self.values.get(key, 0.0))
+
+    def dropped(self) -> int:
+        """All measurements that the node says it dropped."""
+        return sum(int(float(value)) for key, value in self.values.items()
+                   if key.startswith("dropped: "))
+
+    def received(self) -> int:
+        """Measurements that its callbacks have seen."""
+        return int(self.number("magnetic_field received"))
+
+    def settle(self, sent: int, timeout: float = 300.0) -> None:
+        """Until it has seen `sent` measurements, or no more come, and nothing waits any longer."""
+        seen, since = -1, time.monotonic()
+
+        def done() -> bool:
+            nonlocal seen, since
+            now = (self.received(), self.number("queue"), self.number("samples"), self.dropped())
+            if now != seen:
+                seen, since = now, time.monotonic()
+            quiet = time.monotonic() - since > (2.5 if self.received() >= sent else 8.0)
+            return quiet and not self.number("queue")
+
+        self.until(done, timeout)
+
+    def publish(self, t: float, value: float | None = None, pose: bool = True) -> None:
+        """The measurement and the pose of t seconds into the drive."""
+        x, y = place_at(t)
+        if pose:
+            self.odometry.publish(self.pose(t, x, y))
+        self.field.publish(self.measurement(t, field_at(x, y) if value is None else value))
+
+    @staticmethod
+    def measurement(t: float, value: float):
+        """MagneticField of `value` tesla along z, t seconds into the drive."""
+        from sensor_msgs.msg import MagneticField
+        out = MagneticField()
+        out.header.frame_id = "magnetometer"
+        out.header.stamp.sec, out.header.stamp.nanosec = divmod(EPOCH + round(t * NS), NS)
+        out.magnetic_field.z = float(value)
+        return out
+
+    @staticmethod
+    def pose(t: float, x: float, y: float):
+        """Odometry at x, y metres, t seconds into the drive."""
+        from nav_msgs.msg import Odometry
+        out = Odometry()
+        out.header.frame_id, out.child_frame_id = "odom", "base_link"
+        out.header.stamp.sec, out.header.stamp.nanosec = divmod(EPOCH + round(t * NS), NS)
+        out.pose.pose.position.x, out.pose.pose.position.y = float(x), float(y)
+        out.pose.pose.orientation.w = 1.0
+        return out
+
+    def drive(self, start: float, seconds: float, rate: float = 50.0, speed: float = 1.0) -> int:
+        """Publish a drive, `speed` times as fast as it is; how many measurements."""
+        begin, n = time.monotonic(), round(seconds * rate)
+        for i in range(n):
+            self.publish(start + i / rate)
+            while (left := begin + i / rate / speed - time.monotonic()) > 0:
+                self.executor.spin_once(timeout_sec=left)
+        return n
+
+    def client(self, kind, name: str):
+        """A client of a service, ready."""
+        client = self.clients.get(name)
+        if client is None:
+            client = self.clients[name] = self.node.create_client(kind, name)
+        self.until(client.service_is_ready, START)
+        return client
+
+    def call(self, kind, name: str, request=None, timeout: float = 120.0):
+        """(answer, seconds); RuntimeError where none came."""
+        future = self.client(kind, name).call_async(kind.Request() if request is None else request)
+        waited = self.until(future.done, timeout)
+        return future.result(), waited
+
+    def _on_diagnostics(self, array) -> None:
+        for status in array.status:
+            if "mapping" in status.name:
+                self.reports.append(time.monotonic())
+                self.texts.append(status.message)
+                self.values.update({v.key: v.value for v in status.values})
+        del self.texts[:-1000], self.reports[:-1000]

@@ -1,0 +1,104 @@
+"""The log evidence of a neighbourhood of samples: value, gradient and Fisher information in closed form.
+
+    C = s²ρ(r) + s_c² + s_h² ĥĥᵀ + diag(s_p² + extra),   r between the sensor's places x − δv + along ĥ + across ĥ⊥
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.theta import Theta, sensor_place
+from gp_mapping.core.kernels.stationary import scaled_square_distance
+
+__all__ = ["evidence_score", "negative_log_evidence"]
+
+
+def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Tensor, heading: Tensor, y: Tensor,
+                          extra: Tensor) -> Tensor:
+    """−log N(y | 0, s²ρ(r) + s_c² + s_h² ĥĥᵀ + diag(s_p² + extra)) per sample and channel, r between sensor places.
+
+    vector (7,); x, velocity (n, D); heading (n, 2); y (n, C); extra (n,): white variance of each, 0 where unknown.
+    """
+    places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
+    scale = torch.exp(vector[0])
+    square = scaled_square_distance(places, places, scale)
+    covariance = torch.exp(vector[1]) * type(theta.kernel()).correlation(square) + theta.constant**2
+    if theta.heading > 0:
+        covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
+    factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
+    white = torch.linalg.solve_triangular(factor, y, upper=False)
+    n, channels = y.shape
+    return (0.5 * white.square().sum() / channels + factor.diagonal().log().sum()) / n + 0.5 * math.log(2 * math.pi)
+
+
+def _shifts(velocity: Tensor, heading: Tensor, dimension: int) -> tuple[Tensor, Tensor, Tensor]:
+    """How a sample's place moves with δ, along and across: three (n, D)."""
+    one = torch.zeros_like(velocity)
+    return tuple(sensor_place(one, velocity, heading, *axis)[:, :dimension]
+                 for axis in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
+
+
+def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, velocity: Tensor, heading: Tensor,
+                   y: Tensor, extra: Tensor, fisher: bool = True) -> tuple[Tensor, Tensor | None]:
+    """Gradient of −log evidence (7,), mean over channels, and Fisher information (7, 7); 0 where a parameter is held.
+
+        ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂C],  α = C⁻¹y;      F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC]
+
+    Arguments as of `negative_log_evidence`; Rasmussen and Williams 2006, eq. 5.9.  Only ℓ and what moves a
+    place cost a product of matrices: the rest of C⁻¹∂C follows from C⁻¹C = I. LinAlgError where C does not factor.
+    """
+    n, channels = y.shape
+    length, signal, noise, turn = (float(v) for v in torch.exp(vector[:4]))
+    turn = turn if theta.heading > 0 else 0.0
+    kernel = type(theta.kernel())
+    places = sensor_place(x, velocity, heading, *vector[4:])
+    square = scaled_square_distance(places, places, torch.as_tensor(length, dtype=x.dtype, device=x.device))
+    field = signal * kernel.correlation(square)
+    beside = noise + extra
+    covariance = field + theta.constant**2 + torch.diag(beside)
+    if turn:
+        covariance = covariance + turn * (heading @ heading.mT)
+    factor = torch.linalg.cholesky(covariance)
+    inverse = torch.cholesky_inverse(factor)
+    alpha = inverse @ y
+    pull = inverse - alpha @ alpha.mT / channels  # C⁻¹ − ααᵀ
+
+    gradient = torch.zeros(7, dtype=torch.float64, device=x.device)
+    products: dict[int, Tensor] = {}  # C⁻¹ ∂_kC
+    moving = [k for k in (0, 4, 5, 6) if free[k]]
+    slope = signal * kernel.slope(square) if moving else None
+    shifts = _shifts(velocity, heading, x.shape[1]) if moving else ()
+    for k in moving:
+        if k == 0:
+            change = -2.0 * square * slope
+        else:
+            shift, change = shifts[k - 4], torch.zeros_like(square)
+            for d in range(x.shape[1]):
+                change.addcmul_(places[:, None, d] - places[None, :, d], shift[:, None, d] - shift[None, :, d])
+            change.mul_(slope).mul_(2.0 / length**2)
+        gradient[k] = 0.5 * (pull * change).sum()
+        if fisher:
+            products[k] = inverse @ change
+    turned = inverse @ heading
+    if free[1]:
+        gradient[1] = 0.5 * (pull * field).sum()
+        if fisher:
+            rest = theta.constant**2 * inverse.sum(1, keepdim=True) + turn * (turned @ heading.mT) + inverse * beside
+            products[1] = torch.eye(n, dtype=x.dtype, device=x.device) - rest
+    if free[2]:
+        gradient[2] = 0.5 * noise * pull.diagonal().sum()
+        products[2] = noise * inverse
+    if free[3] and turn:
+        gradient[3] = 0.5 * turn * ((pull @ heading) * heading).sum()
+        products[3] = turn * (turned @ heading.mT)
+    if not fisher:
+        return gradient, None
+    information = torch.zeros((7, 7), dtype=torch.float64, device=x.device)
+    for k, left in products.items():
+        for m, right in products.items():
+            if m >= k:
+                information[k, m] = information[m, k] = 0.5 * (left * right.mT).sum()
+    return gradient, information

@@ -1,0 +1,184 @@
+"""Hyper-parameters, learned online in small, safe steps from neighbourhoods of remembered samples.
+
+Bayes' rule for θ from minibatches: of N remembered samples a neighbourhood of n takes its share of the prior, so that
+steps come to rest at the posterior of θ given all of them, and data outweigh the prior. Each step is a natural-gradient
+step (Fisher scoring) on the exact log evidence of a neighbourhood: in the metric of the Fisher information no start is
+far, and steps shorten as the data agree. A map takes the learner's values over only when they have moved by
+`adopt_change`, since that costs it a rebuild of its factors.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.evidence import evidence_score
+from gp_mapping.core.hyper.theta import Theta
+
+__all__ = ["HyperLearner"]
+
+
+class HyperLearner:
+    """Fisher scoring on Theta.vector() with priors; owes STEPS √n steps for n samples and works them off.
+
+        Λ ← D Λ D + F + w P,   v ← v − Λ⁻¹ (g + w P (v − v₀)),   D² = diag(1 − γ),   γ_k = max(LAST, 3/(t_k + 6))
+
+    g, F: gradient of the neighbourhood's −log evidence and its Fisher information; P: the prior's precision; w: the
+    share of the samples that the neighbourhood stands for, so that a round of all of them takes the prior once. Λ is
+    what the last third of the steps knew, so each direction moves by what this neighbourhood adds to it: a lane alone
+    does not fix δ, and the first lane beside it does, however late it comes.
+
+    t_k grows by 2 where parameter k turned round, and not while it keeps its direction (Kesten 1958): one that is
+    still on its way from a far start goes on in long steps, one that has arrived averages.
+
+    The logarithms' priors are Student-t with DEGREES degrees of freedom: firm near their medians, and weak far off, so
+    that one that is wrong by a factor of ten costs little once there are data.
+
+    Args:
+        theta: where to start.
+        prior: medians of the priors.
+        prior_sd: (7,) scales of the logarithms' priors, then of δ in s and of the lever arm in m.
+        free: (7,) which are learned.
+        adopt_change: Theta.distance at which a map takes θ over while steps are long.
+    """
+
+    STEPS = 0.2
+    NEIGHBOURS = 200  # a step costs their cube
+    LEAST = 100  # however short the lengthscale: fewer cannot tell that it is longer, nor noise from the field
+    REACH = 2.0  # lengthscales, of the learned one
+    FAR, FARTHER = 0.1, 4.0  # a tenth of the steps reaches four times as far
+    NEWEST, NEW = 40, 0.25  # a quarter of the steps looks near one of the newest 40
+    LAST = 0.02
+    DEGREES = 4.0
+    LONGEST = (0.5, 0.5, 0.5, 0.3, 0.05, 0.03, 0.03)  # of one step: beyond, the quadratic is not to be trusted
+
+    def __init__(self, theta: Theta, prior: Theta, prior_sd=(1.0, 2.0, 3.0, 1.0, 0.2, 0.05, 0.05),
+                 free=(True, True, True, True, True, False, False), adopt_change: float = 0.1):
+        self.theta, self.prior, self.largest_change = theta, prior, adopt_change
+        self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
+        self.free = [bool(f) for f in free]
+        self.free[3] = self.free[3] and theta.heading > 0
+
+        self.vector = theta.vector()
+        size = len(self.vector)
+        self.metric = torch.zeros((size, size), dtype=torch.float64)  # Λ
+        self.turns, self.direction = (torch.zeros(size, dtype=torch.float64) for _ in range(2))  # t, sign of the move
+
+        # six prior standard deviations: beyond lies only a fault, unless the start lies there
+        centre, start = prior.vector(), theta.vector()
+        self.low = torch.minimum(centre - 6 * self.prior_sd, start)
+        self.high = torch.maximum(centre + 6 * self.prior_sd, start)
+        self.steps, self.owed, self.rejected = 0, 0.0, 0
+
+    @property
+    def forgetting(self) -> Tensor:
+        """γ of the next step: (P,)."""
+        return (3.0 / (self.turns + 6.0)).clamp_min(self.LAST)
+
+    @property
+    def adopt_change(self) -> float:
+        """Theta.distance beyond which a map takes θ over: largest_change at first, a fifth once steps are short."""
+        longest = float(self.forgetting[torch.tensor(self.free)].max()) if any(self.free) else 0.0
+        return self.largest_change * max(0.2, min(1.0, 5.0 * longest))
+
+    def owe(self, samples: int) -> None:
+        """√n, since the more samples come together the less new each says; bounded: a burst is no burst of learning."""
+        self.owed = min(self.owed + self.STEPS * samples**0.5, 40.0)
+
+    def neighbourhood(self, x: Tensor, order: Tensor, generator: torch.Generator) -> tuple[Tensor, int]:
+        """Samples near a random one, and how many samples they stand for.
+
+        All within REACH learned lengthscales, now and then farther, but LEAST at the least. Where these are more than
+        NEIGHBOURS, half the time the nearest stand for themselves: they know the noise and what is small. The other
+        half, a random choice stands for all in reach, for it has seen the same stretch of the field.
+
+        Args:
+            x: (N, D) positions, m.
+            order: (N,) arrival numbers.
+            generator: of the random choices.
+
+        Returns:
+            Indices (n,), n ≤ NEIGHBOURS, and the number that they stand for, n … N.
+        """
+        n = len(x)
+        new, which, far, compact = torch.rand(4, dtype=torch.float64, generator=generator).tolist()
+        pool = order.topk(min(self.NEWEST, n)).indices if new < self.NEW else torch.arange(n, device=x.device)
+        square = (x - x[pool[int(which * len(pool))]]).square().sum(1)
+
+        reach = self.REACH * self.theta.lengthscale * (self.FARTHER if far < self.FAR else 1.0)
+        near = (square <= reach**2 * (1 + 1e-6)).nonzero()[:, 0]
+        if len(near) < min(self.LEAST, n):
+            near = square.topk(min(self.LEAST, n), largest=False).indices
+        if len(near) <= self.NEIGHBOURS:
+            return near, len(near)
+
+        if compact < 0.5:
+            return near[square[near].topk(self.NEIGHBOURS, largest=False).indices], self.NEIGHBOURS
+        chosen = torch.randperm(len(near), generator=generator)[: self.NEIGHBOURS]
+        return near[chosen.to(x.device)], len(near)
+
+    def prior_precision(self, used: int, stands_for: int, total: int) -> Tensor:
+        """wP, the prior's share in a step on `used` samples that stand for `stands_for` of `total`: (P,).
+
+        A random choice knows as much of the field as all that it stands for, but of the noise as its own number. The
+        Student-t as a Gaussian of the same slope: precision (ν + 1)/(ν + z²) at z scales from the median.
+        """
+        away = ((self.vector - self.prior.vector()) / self.prior_sd).square()
+        heavy = (self.DEGREES + 1.0) / (self.DEGREES + away)
+        heavy[4:7] = 1.0  # δ and the lever arm are no logarithms
+        share = torch.full_like(heavy, stands_for / total)
+        share[2] = used / total
+        return share * heavy / self.prior_sd.square()
+
+    def score(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient (7,) of −log evidence of the samples `near` (indices), and its Fisher information (7, 7)."""
+        parts = (data[name][near] for name in ("x", "velocity", "heading", "y", "extra"))
+        return evidence_score(self.theta, vector, self.free, *parts)
+
+    @torch.no_grad()
+    def step(self, data: dict[str, Tensor], generator: torch.Generator) -> bool:
+        """One step from x, velocity (n, D), heading (n, 2), y (n, C), extra, order (n,); False where it was refused."""
+        self.owed -= 1.0
+        x = data["x"]
+        if not len(x):
+            return False
+        near, stands_for = self.neighbourhood(x, data["order"], generator)
+        if len(near) < 5:
+            return False
+        try:
+            gradient, information = (t.cpu() for t in self.score(self.vector.to(x.device), data, near))
+        except torch.linalg.LinAlgError:
+            self.rejected += 1
+            return False
+        if not bool(torch.isfinite(gradient).all() and torch.isfinite(information).all()):
+            self.rejected += 1
+            return False
+
+        prior = self.prior_precision(len(near), stands_for, len(x))
+        keep = (1.0 - self.forgetting).sqrt()
+        self.metric = keep[:, None] * self.metric * keep + information + torch.diag(prior)
+        self.steps += 1
+
+        downhill = gradient + prior * (self.vector - self.prior.vector())
+        free, move = torch.tensor(self.free), torch.zeros_like(self.vector)
+        move[free] = torch.linalg.solve(self.metric[free][:, free], downhill[free])
+        self.turns += 2.0 * (move.sign() * self.direction < 0)
+        self.direction = move.sign()
+
+        # a step that is too long is shortened as a whole: cut one by one, the parts would point elsewhere
+        longest = torch.tensor(self.LONGEST, dtype=torch.float64)
+        move = move / (move / longest).abs().max().clamp_min(1.0)
+        self.vector = torch.minimum(torch.maximum(self.vector - move, self.low), self.high)
+        self.theta = self.theta.with_vector(self.vector)
+        return True
+
+    def state_dict(self) -> dict:
+        return {"vector": self.vector.clone(), "metric": self.metric.clone(), "turns": self.turns.clone(),
+                "direction": self.direction.clone(),
+                "steps": self.steps, "owed": self.owed, "rejected": self.rejected}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.vector, self.metric = state["vector"].clone(), state["metric"].clone()
+        self.turns, self.direction = state["turns"].clone(), state["direction"].clone()
+        self.steps, self.owed, self.rejected = int(state["steps"]), float(state["owed"]), int(state["rejected"])
+        self.theta = self.theta.with_vector(self.vector)

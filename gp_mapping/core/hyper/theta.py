@@ -1,0 +1,95 @@
+"""Hyper-parameters as numbers with names, as the vector that is learned, and what they say of the sensor's place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.kernels.stationary import make_kernel
+
+__all__ = ["SLOWEST", "Theta", "heading_of", "sensor_place"]
+
+SLOWEST = 0.03  # m/s below which a velocity says nothing of the heading
+
+
+@dataclass(frozen=True)
+class Theta:
+    """ℓ (m), s, s_p (noise), s_c (constant), s_h (heading): standard deviations in inner units; δ (s) time offset;
+    along, across (m): the sensor's lever arm, forward and to the left. A heading of 0 leaves the robot's own field out.
+    """
+
+    lengthscale: float
+    signal: float
+    noise: float
+    constant: float
+    heading: float = 0.0
+    offset: float = 0.0
+    along: float = 0.0
+    across: float = 0.0
+    kernel_name: str = "matern52"
+
+    def kernel(self):
+        return make_kernel(self.kernel_name, self.signal**2, self.lengthscale)
+
+    def vector(self) -> Tensor:
+        """[log ℓ, log s², log s_p², log s_h², δ, along, across]: what may be learned."""
+        return torch.tensor([math.log(self.lengthscale), 2 * math.log(self.signal), 2 * math.log(self.noise),
+                             2 * math.log(self.heading) if self.heading > 0 else 0.0, self.offset,
+                             self.along, self.across], dtype=torch.float64)
+
+    def with_vector(self, vector: Tensor) -> "Theta":
+        length, signal, noise, heading, offset, along, across = vector.tolist()
+        return replace(self, lengthscale=math.exp(length), signal=math.exp(signal / 2), noise=math.exp(noise / 2),
+                       heading=math.exp(heading / 2) if self.heading > 0 else 0.0, offset=offset, along=along,
+                       across=across)
+
+    def distance(self, other: "Theta") -> float:
+        """Largest change of a learned logarithm; 20 ms of offset, or 1 cm of lever arm, count as much as a tenth."""
+        weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0], dtype=torch.float64)
+        return float(((self.vector() - other.vector()) * weights).abs().max())
+
+    def feature_names(self) -> list[tuple[str, int]]:
+        """The features beside the inducing inputs, in order: which standard deviation, and a number."""
+        return [("constant", 0)] * (self.constant > 0) + [("heading", 0), ("heading", 1)] * (self.heading > 0)
+
+    def feature_rows(self, x: Tensor, heading: Tensor | None) -> Tensor:
+        """(F, N): s_c, s_h ĥ at x (N, D); heading (N, 2), None where the robot is to be left out."""
+        rows = [x.new_full((1, len(x)), self.constant)] if self.constant > 0 else []
+        if self.heading > 0:
+            rows.append(x.new_zeros((2, len(x))) if heading is None else self.heading * heading.to(x.dtype).mT)
+        return torch.cat(rows) if rows else x.new_empty((0, len(x)))
+
+    def place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
+        """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥. (N, D)"""
+        if not (self.offset or self.along or self.across):
+            return x
+        return sensor_place(x, velocity, heading, self.offset, self.along, self.across)
+
+    def passing(self, x: Tensor, velocity, heading: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Where and with which heading to ask: the field at x (N, D); with a velocity (N, D), what the robot measures
+        passing x, headed (N, 2) as given or as it travels."""
+        if velocity is None:
+            return x, None
+        velocity = torch.as_tensor(velocity, dtype=torch.float64).to(x.device)
+        heading = heading_of(velocity) if heading is None else heading.to(x.device)
+        return self.place(x, velocity, heading), heading
+
+
+def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, across) -> Tensor:
+    """x − δ v + along ĥ + across ĥ⊥, ĥ⊥ to the left of ĥ. (N, D)"""
+    left = torch.stack([-heading[:, 1], heading[:, 0]], 1)
+    arm = (along * heading + across * left)[:, : x.shape[1]]
+    if x.shape[1] > 2:
+        arm = torch.cat([arm, torch.zeros_like(x[:, 2:])], 1)
+    return x - offset * velocity + arm
+
+
+def heading_of(velocity: Tensor) -> Tensor:
+    """ĥ = v / max(|v|, 0.03 m/s): (N, 2), short where the robot hardly moves."""
+    plane = velocity[:, :2]
+    if velocity.shape[1] == 1:
+        plane = torch.cat([plane, torch.zeros_like(plane)], 1)
+    return plane / plane.norm(dim=1, keepdim=True).clamp_min(SLOWEST)

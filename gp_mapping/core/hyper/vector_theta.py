@@ -1,0 +1,77 @@
+"""Hyper-parameters of a vector field: those of a scalar one, its potential, and noise that differs by component."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import torch
+
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.kernels.curl_free import COMPONENTS, CurlFreeKernel, HarmonicKernel
+from gp_mapping.core.kernels.stationary import Kernel
+
+__all__ = ["VectorTheta"]
+
+
+@dataclass(frozen=True)
+class VectorTheta(Theta):
+    """Theta of rows. potential: harmonic or free.  coherence: γ of a harmonic one.  vertical: the noise's standard
+    deviation of the vertical component over that of the horizontal ones, which an error of the heading stirs.
+
+    A constant for each component, and a body-fixed vector (p, q, w) that turns with the heading ĥ = (cos ψ, sin ψ):
+    x: p ĥ_x − q ĥ_y,  y: p ĥ_y + q ĥ_x,  z: w |ĥ|.
+    """
+
+    vertical: float = 1.0
+    coherence: float = 0.0
+    potential: str = "harmonic"
+
+    @staticmethod
+    def of(theta: Theta, **others) -> "VectorTheta":
+        """The same numbers, and those given."""
+        return VectorTheta(**{f.name: getattr(theta, f.name) for f in fields(theta)} | others)
+
+    def kernel(self) -> Kernel:
+        if self.potential == "harmonic":
+            return HarmonicKernel(self.signal**2, self.lengthscale, self.coherence)
+        return CurlFreeKernel(self.signal**2, self.lengthscale, self.kernel_name)
+
+    def vector(self):
+        """Theta's seven, log of the square of `vertical`, and artanh γ: (9,)."""
+        more = [2 * math.log(self.vertical), math.atanh(self.coherence)]
+        return torch.cat([super().vector(), torch.tensor(more, dtype=torch.float64)])
+
+    def with_vector(self, vector):
+        vertical, coherence = vector[7:].tolist()
+        return replace(super().with_vector(vector[:7]), vertical=math.exp(vertical / 2), coherence=math.tanh(coherence))
+
+    def distance(self, other):
+        """Of the seven; a tenth of log vertical², or of γ, counts as a tenth."""
+        more = max(abs(2 * math.log(self.vertical / other.vertical)), abs(self.coherence - other.coherence))
+        return max(super_distance(self, other), more)
+
+    def row_noise(self, component: torch.Tensor) -> torch.Tensor:
+        """s_p² of each row, component (n,)."""
+        return self.noise**2 * torch.where(component.round() == 2, self.vertical**2, 1.0).to(torch.float64)
+
+    def feature_names(self):
+        heading = [("heading", c) for c in range(COMPONENTS)] if self.heading > 0 else []
+        return [("constant", c) for c in range(COMPONENTS)] * (self.constant > 0) + heading
+
+    def feature_rows(self, x, heading):
+        here = torch.nn.functional.one_hot(x[:, -1].detach().round().long(), COMPONENTS).to(x.dtype).mT  # (3, N)
+        rows = [self.constant * here] if self.constant > 0 else []
+        if self.heading > 0 and heading is None:
+            rows.append(torch.zeros_like(here))
+        elif self.heading > 0:
+            cos, sin = heading.to(x.dtype).mT
+            turned = [here[0] * cos + here[1] * sin, here[1] * cos - here[0] * sin, here[2] * heading.norm(dim=1)]
+            rows.append(self.heading * torch.stack(turned))
+        return torch.cat(rows) if rows else x.new_empty((0, len(x)))
+
+
+def super_distance(one: VectorTheta, other: VectorTheta) -> float:
+    """Theta.distance of the first seven."""
+    plain = [Theta(**{f.name: getattr(t, f.name) for f in fields(Theta)}) for t in (one, other)]
+    return plain[0].distance(plain[1])

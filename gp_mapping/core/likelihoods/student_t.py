@@ -1,0 +1,102 @@
+"""Student-t: a gross error says little of the field."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.likelihoods.base import NonGaussian
+from gp_mapping.core.likelihoods.quadrature import faddeeva, nodes
+
+__all__ = ["StudentT"]
+
+
+class StudentT(NonGaussian):
+    """p(y|f) = t_ν((y − f)/σ_i)/σ_i, σ_i² the sample's noise.
+
+    With w = (ν + 1)/(νσ² + r²), r = y − f:  ∂ = w r,  −∂² = w − 2w² r²/(ν + 1). Their expectations are closed
+    forms of the Faddeeva function (Voigt profile). −∂² is negative beyond r² = νσ²: β is held at FLOOR E[w] or more,
+    so that D stays above I. Where E[−∂²] lies above that, the fixed point is a variational optimum (there may be
+    several); the others, gross errors most of all, keep a little precision that it would not give them. E[w] bounds
+    the curvature: a step of rate β/E[w] climbs always, one of up to twice that converges.
+    """
+
+    name, metric, steps = "student_t", True, 5
+    FLOOR = 0.05
+
+    def __init__(self, degrees_of_freedom: float = 4.0):
+        self.degrees = degrees_of_freedom
+
+    def encode(self, y):
+        return y
+
+    def moments(self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """E[w r], E[−∂²], E[w]: (N, C) each, r ~ N(y − m, v).
+
+        With a = √ν σ, s = √(2v), z = (y − m + ia)/s and w(z) of Faddeeva: E 1/(r − … ) gives
+        E[r/(r² + a²)] = (√π/s) Im w(z),  E[1/(r² + a²)] = (√π/(a s)) Re w(z), and −d/dm of the first.
+        """
+        nu = self.degrees
+        v = variance.clamp_min(1e-12 * noise)[:, None]
+        a, s = (nu * noise).sqrt()[:, None], (2.0 * v).sqrt()
+        z = torch.complex((y - mean) / s, (a / s).expand_as(mean))
+        w = faddeeva(z)
+        pull = (nu + 1) * math.sqrt(math.pi) / s * w.imag
+        weight = (nu + 1) * math.sqrt(math.pi) / (a * s) * w.real
+        slope = -2.0 * z * w + 2j / math.sqrt(math.pi)  # w'(z)
+        curvature = (nu + 1) * math.sqrt(math.pi) / s.square() * slope.imag  # −dα/dm = dα/dr
+        # z large: w' is a difference of near-equals; there the point values are as good
+        far = z.abs() > 1e3
+        if bool(far.any()):
+            r = y - mean
+            point = (nu + 1) / (a.square() + r.square())
+            pull = torch.where(far, point * r, pull)
+            weight = torch.where(far, point, weight)
+            curvature = torch.where(far, point - 2 * point.square() * r.square() / (nu + 1), curvature)
+        return pull, curvature, weight
+
+    def derivatives(self, y, mean, variance, noise):
+        return self.moments(y, mean, variance, noise)[:2]
+
+    def step(self, y, mean, variance, noise):
+        alpha, beta, weight = self.moments(y, mean, variance, noise)
+        weight = weight.mean(1)
+        beta = torch.maximum(beta.mean(1), self.FLOOR * weight)
+        return alpha, beta, (1.5 * beta / weight).clamp_max(1.0)
+
+    def log_density(self, residual: Tensor, noise: Tensor) -> Tensor:
+        """log p at r = y − f; both of one shape."""
+        nu = self.degrees
+        constant = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - 0.5 * math.log(nu * math.pi)
+        return constant - 0.5 * noise.log() - 0.5 * (nu + 1) * torch.log1p(residual.square() / (nu * noise))
+
+    def _at_nodes(self, y, mean, variance, noise):
+        ratio = variance / (self.degrees * noise)
+        epsilon, weights = nodes(ratio, 0.6)
+        f = mean[..., None] + variance.clamp_min(0.0).sqrt()[:, None, None] * epsilon
+        return self.log_density(y[..., None] - f, noise[:, None, None].expand_as(f)), weights
+
+    def expected_log_prob(self, y, mean, variance, noise):
+        log_p, weights = self._at_nodes(y, mean, variance, noise)
+        return (log_p @ weights).sum(1)
+
+    def log_predictive(self, y, mean, variance, noise):
+        log_p, weights = self._at_nodes(y, mean, variance, noise)
+        return torch.logsumexp(log_p + weights.log(), -1).sum(1)
+
+    def noise_score(self, y, mean, variance, noise):
+        """−∂E[log p]/∂log σ²: (N, C), ½ − ½(ν + 1) E[r²/(νσ² + r²)]; its Fisher information is ν/(2(ν + 3))."""
+        weight = self.moments(y, mean, variance, noise)[2]
+        return 0.5 - 0.5 * ((self.degrees + 1) - self.degrees * noise[:, None] * weight)
+
+    def observable(self, mean, variance):
+        return mean, variance
+
+    def information(self, mean, variance, noise):
+        return (self.degrees + 1) / ((self.degrees + 3) * noise)
+
+    def noise_variance(self, variance):
+        """νσ²/(ν − 2)."""
+        return variance * self.degrees / (self.degrees - 2)

@@ -1,0 +1,1 @@
+"""The anytime family: SoR, DTC, FITC, FIC, PITC, PIC."""

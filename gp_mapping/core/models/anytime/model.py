@@ -1,0 +1,130 @@
+"""The anytime family of sparse GPs (Hoang et al. 2015): one posterior, six choices of Γ and of the test conditional.
+
+            Γ_i                     test conditional          streams by
+    sor     σ²I                     deterministic             adding
+    dtc     σ²I                     p(f*|u)                   adding: it is DualSVGP
+    fitc    diag(K − Q) + σ²I       p(f*|u)                   adding; k − q again where new z make it smaller
+    fic     diag(K − Q) + σ²I       p(f*|u), points apart     the same
+    pitc    K_BB − Q_BB + σ²I       p(f*|u)                   replacing a tile's (h_B, G_B) when it gains data
+    pic     K_BB − Q_BB + σ²I       p(f*|y_B, u)              the same
+
+Everything lives in the whitened basis of DualSVGP, which also chooses z, remembers, learns hyper-parameters (the paper
+leaves those open), forgets and merges; here is what Γ changes. What leaves the memory stays in the sites as it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gp_mapping.core.field_map import LIKELIHOODS
+from gp_mapping.core.models import carry
+from gp_mapping.core.models.anytime.posterior import AnytimePosterior, own
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.sparse.basis import Basis
+
+__all__ = ["MEMBERS", "AnytimeMap", "Member"]
+
+STALE = 1e-6  # share of Γ by which new inducing inputs may have lowered it before a sample is put in again
+
+
+@dataclass(frozen=True)
+class Member:
+    """residual: what of K − Q is in Γ: "none", "diagonal" or "block".  conditional: AnytimePosterior's."""
+
+    residual: str
+    conditional: str
+
+
+MEMBERS = {"sor": Member("none", "deterministic"), "dtc": Member("none", "joint"),
+           "fitc": Member("diagonal", "joint"), "fic": Member("diagonal", "independent"),
+           "pitc": Member("block", "joint"), "pic": Member("block", "local")}
+
+
+class AnytimeMap(DualSVGP):
+    """SoR, DTC, FITC and FIC: Γ is diagonal. name: a key of MEMBERS; the rest as DualSVGP."""
+
+    def __init__(self, name: str, theta, **settings):
+        super().__init__(theta, **settings)
+        if not self.likelihood.conjugate:
+            raise ValueError(f"model {name} has a Gaussian likelihood; use dual_svgp for another")
+        self.name, self.member = name, MEMBERS[name]
+        if self.member.conditional == "deterministic":
+            # an inducing input at a fantasy would raise SoR's variance there, which is 0 far from every z
+            self.fantasy_tolerance = float("inf")
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return super().capabilities - {LIKELIHOODS}
+
+    def unreached(self, basis: Basis, white: Tensor) -> Tensor:
+        """What Γ has beside σ²: diag(K − Q), or 0. white: a(x) (R, N). (N,)"""
+        if self.member.residual == "none":
+            return white.new_zeros(white.shape[1])
+        return (basis.theta.signal**2 - white[basis.features:].square().sum(0)).clamp_min(0.0)
+
+    def own_noise(self, theta) -> Tensor:
+        """σ² of each remembered sample, grown by what was forgotten: (m,)."""
+        return self.noise(self.memory.noise, self.memory.extra, theta) / self.memory.weight
+
+    def _natural_gradient(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+                          count: Tensor) -> tuple[Tensor, Tensor]:
+        beside = 0.0 if self.member.residual == "none" else residual
+        return super()._natural_gradient(white, residual, y, noise + beside, count)
+
+    def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
+        """New inducing inputs: border the sites, then put in again the samples whose Γ has become smaller by them."""
+        super()._recall(old, remembered, recalled)
+        memory = self.memory
+        if self.member.residual == "none" or not len(memory):
+            return
+        stale = (recalled.square().sum(0) * memory.beta > STALE).nonzero()[:, 0]
+        if not len(stale):
+            return
+        white = memory.white(self.basis.size)[:, stale]
+        beta = 1.0 / (self.own_noise(self.theta)[stale] + self.unreached(self.basis, white))
+        lam = beta[:, None] * memory.y[stale]
+        self.sites.add(white, beta - memory.beta[stale], lam - memory.lam[stale])
+        memory.keep_columns()
+        memory.beta[stale], memory.lam[stale] = beta, lam
+
+    def share_at(self, theta, basis: Basis, white: Tensor) -> carry.Share:
+        beta = 1.0 / (self.own_noise(theta) + self.unreached(basis, white))
+        return carry.Share(white, {"beta": beta, "lam": beta[:, None] * self.memory.y})
+
+    def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
+        self._rate(values, white)
+        return super().take_in(values, white, arrivals)
+
+    def _rate(self, values: dict[str, Tensor], white: Tensor) -> None:
+        """β and λ of samples each by itself, in this map's basis."""
+        noise = self.noise(values["noise"], values["extra"], self.theta) / values["weight"]
+        values["beta"] = 1.0 / (noise + self.unreached(self.basis, white))
+        values["lam"] = values["beta"][:, None] * values["y"]
+
+    def forget(self, factor: float) -> None:
+        """σ² of each remembered sample grows by 1/factor, K − Q stays; what is not remembered is scaled."""
+        if self.member.residual == "none" or self.basis is None or factor == 1.0:
+            return super().forget(factor)
+        if not 0.0 < factor <= 1.0:
+            raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+        rest, raw = carry.rest_of(self), self.remembered_features(self.basis.size)
+        rest.scale(factor)
+        self.memory.scale(factor)
+        self.sites, share = rest, self.share_at(self.theta, self.basis, raw)
+        share.add_to(rest)
+        share.write(self.memory)
+        self._posterior, self.epoch = None, self.epoch + 1
+
+    @property
+    def posterior(self) -> AnytimePosterior:
+        """The posterior now, with this member's test conditional."""
+        if self._posterior is None:
+            plain = super().posterior  # RuntimeError where nothing was seen
+            self._posterior = AnytimePosterior(**own(plain), conditional=self.member.conditional, **self._local())
+        return self._posterior
+
+    def _local(self) -> dict:
+        """What a test conditional needs beside the sites."""
+        return {}

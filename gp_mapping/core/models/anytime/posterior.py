@@ -1,0 +1,130 @@
+"""The test conditionals of the anytime family, on one posterior of the inducing variables.
+
+    q(f*) = ∫ q*(f*| y_B, u) q(u) du        (Hoang et al. 2015, eq. 3; App. D.4)
+    deterministic  f* = a*ᵀu                                             SoR
+    joint          f* | u exact, so that test points share their residual  DTC, FITC, PITC
+    independent    f* | u exact for one point, residuals of two points apart  FIC
+    local          f* | u, y_B exact, B the block of x*'s tile           PIC
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.models.anytime.blocks import Block, tiles_of
+from gp_mapping.core.sparse.posterior import Posterior
+
+__all__ = ["AnytimePosterior", "own"]
+
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class AnytimePosterior(Posterior, kind="anytime"):
+    """conditional: one of the four above.  side: of a tile (m), blocks: the open block of each tile (local only)."""
+
+    conditional: str = "joint"
+    side: float = 0.0
+    blocks: tuple[Block, ...] = ()
+
+    def _features(self) -> int:
+        return len(self.weights) - len(self.z)
+
+    def groups(self, x: Tensor) -> list[tuple[Block | None, Tensor]]:
+        """The tiles that x (N, D) lies in: the block of each, or None, and the indices of x."""
+        if self.conditional != "local":
+            return [(None, torch.arange(len(x), device=x.device))]
+        tiles, owner = torch.unique(tiles_of(x, self.side).long(), dim=0, return_inverse=True)
+        known = {block.tile: block for block in self.blocks}
+        parts = owner.argsort(stable=True).split(torch.bincount(owner, minlength=len(tiles)).tolist())
+        return [(known.get(tuple(tile)), part) for tile, part in zip(tiles.tolist(), parts)]
+
+    def tell(self, x: Tensor, heading: Tensor | None, block: Block | None):
+        """At x (N, D) of one tile: mean beside aᵀD⁻¹r (N, C), corrected a(x) (R, N), a(x) itself, and U⁻¹c (n, N).
+
+        f* = ãᵀu + cᵀΓ⁻¹y_B + residual,  ã = a − A_B Γ⁻¹ c,  c = k(x_B, x*) − A_Bᵀ a*   (App. D.4.1, whitened)
+        """
+        a = self.white(x, heading).double()
+        if block is None:
+            return a.new_zeros((len(x), self.weights.shape[1])), a, a, a.new_zeros((0, len(x)))
+        told = block.reduce(self.theta.kernel(), x, a, self._features())
+        return told.mT @ block.lam, a - block.white @ told, a, told
+
+    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
+        if self.conditional in ("joint", "independent"):
+            return super().inner(x, heading)
+        mean, variance = x.new_empty((len(x), self.weights.shape[1])), x.new_empty(len(x))
+        features = self._features()
+        for block, group in self.groups(x):
+            for part in group.split(_CHUNK):
+                turned = None if heading is None else heading[part]
+                offset, corrected, a, told = self.tell(x[part], turned, block)
+                mean[part] = corrected.mT @ self.weights + offset
+                known = self.half(corrected).square().sum(0)
+                if self.conditional == "local":
+                    left = self.theta.signal**2 - a[features:].square().sum(0) - told.square().sum(0)
+                    known = known + left.clamp_min(0.0)
+                variance[part] = known
+        return mean, variance
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """∇ of the mean at standardised x (N, D), inside x's tile: (N, C, D)."""
+        if self.conditional != "local":
+            return super().gradient(x)
+        out = x.new_empty((len(x), self.weights.shape[1], x.shape[1]))
+        for block, part in self.groups(x):
+            places = x[part].detach().clone().requires_grad_(True)
+            with torch.enable_grad():
+                offset, corrected, _, _ = self.tell(places, None, block)
+                mean = corrected.mT @ self.weights + offset
+                columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
+                           for c in range(mean.shape[1])]
+            out[part] = torch.stack(columns, 1)
+        return out
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Between a (N, D) and b (K, D): ãᵀD⁻¹b̃, and of the residual what the test conditional shares. Squared SI."""
+        if self.conditional == "joint":
+            return super().covariance(a, b)
+        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        features, kernel = self._features(), self.theta.kernel()
+        halves, out = {}, a.new_zeros((len(a), len(b)))
+        for name, x in (("a", a), ("b", b)):
+            half = x.new_empty((len(self.R), len(x)))
+            shares = []
+            for block, part in self.groups(x):
+                _, corrected, white, told = self.tell(x[part], None, block)
+                half[:, part] = self.half(corrected)
+                shares.append((part, white[features:], told))
+            halves[name] = (half, shares)
+        if self.conditional == "independent":
+            same = (a[:, None] == b[None]).all(2)
+            left, right = halves["a"][1][0][1], halves["b"][1][0][1]
+            out = torch.where(same, kernel(a, b) - left.mT @ right, out)
+        elif self.conditional == "local":
+            tiles = {"a": tiles_of(a, self.side), "b": tiles_of(b, self.side)}
+            for part, white, told in halves["a"][1]:
+                for other, white_b, told_b in halves["b"][1]:
+                    if bool((tiles["a"][part[0]] == tiles["b"][other[0]]).all()):
+                        out[part[:, None], other] = (kernel(a[part], b[other]) - white.mT @ white_b
+                                                     - told.mT @ told_b)
+        return (out + halves["a"][0].mT @ halves["b"][0]) * self.scaling.scale**2
+
+    def state_dict(self) -> dict:
+        return super().state_dict() | {"kind": "anytime", "conditional": self.conditional, "side": self.side,
+                                       "blocks": [block.state_dict() for block in self.blocks]}
+
+    @classmethod
+    def restore(cls, state: dict, plain: Posterior, device) -> "AnytimePosterior":
+        """From `state_dict`, given what Posterior itself reads of it."""
+        return cls(**own(plain), conditional=state["conditional"], side=state["side"],
+                   blocks=tuple(Block.from_state_dict(block, device) for block in state["blocks"]))
+
+
+def own(posterior: Posterior) -> dict:
+    """A posterior's fields by name, not copied."""
+    return {f.name: getattr(posterior, f.name) for f in fields(Posterior)}

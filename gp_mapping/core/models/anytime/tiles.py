@@ -1,0 +1,253 @@
+"""PITC and PIC on a stream: data fall into square tiles, and a tile's (h_B, G_B) is replaced when it gains data."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.models import carry
+from gp_mapping.core.models.anytime.blocks import Block, BlockMemory, chop, partition, tiles_of, whiten_block
+from gp_mapping.core.models.anytime.model import STALE, AnytimeMap
+from gp_mapping.core.sparse.basis import Basis
+
+__all__ = ["TileMap"]
+
+
+class TileMap(AnytimeMap):
+    """PITC and PIC. tile_side: side of a tile in lengthscales.  tile_samples: most samples in one block.
+
+    A sample that leaves the memory becomes a block of its own, which stays in the sites; the rest of its block goes on
+    without it. `closed` counts blocks closed because their tile was full. Both are finer partitions of the same data.
+    """
+
+    memory_kind = BlockMemory
+
+    def __init__(self, name: str, theta, *, tile_side: float = 2.0, tile_samples: int = 100, **settings):
+        super().__init__(name, theta, **settings)
+        self.tile_side, self.tile_samples, self.closed = tile_side, tile_samples, 0
+        self._blocks: dict[int, Block] = {}  # what posteriors may keep, by number; made when first asked for
+
+    @property
+    def side(self) -> float:
+        """Of a tile, in metres."""
+        return self.tile_side * self.theta.lengthscale
+
+    def new_memory(self, dimension: int, channels: int, rows: int) -> BlockMemory:
+        return BlockMemory(self.memory_size, dimension, channels, rows, self.device, width=self.tile_samples)
+
+    def remembered_features(self, rows: int) -> Tensor:
+        return self.memory.raw[:, :rows].mT
+
+    # --- samples in and out ---------------------------------------------------------------------------------------
+    def _remember(self, values: dict[str, Tensor], white: Tensor) -> int:
+        values, single = self._alone(values, white)
+        fell = self.memory.insert(values, single, self.leverage, self.generator, self._isolate)
+        self._join()
+        return fell
+
+    def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
+        self._rate(values, white)
+        self.sites.add(white, values["beta"], values["lam"])
+        values, single = self._alone(values, white)
+        self._posterior = None
+        fell = self.memory.offer(values, single, self.leverage, arrivals, self._isolate)
+        self._join()
+        return fell
+
+    def _alone(self, values: dict[str, Tensor], white: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """Samples that stand in the sites with their β, as blocks of one: U = β^−½, W = a β^½, λ = y β^½."""
+        root, memory = values["beta"].sqrt(), self.memory
+        n = len(root)
+        raw, chain = root.new_zeros((n, memory._white.shape[1])), root.new_zeros((n, memory.width))
+        raw[:, : len(white)] = white.mT
+        chain[:, 0] = 1.0 / root
+        places = self.theta.place(values["x"], values["velocity"], values["heading"])
+        return values | {"lam": root[:, None] * values["y"], "beta": torch.ones_like(root), "raw": raw, "chain": chain,
+                         "tile": tiles_of(places, self.side), "block": torch.full_like(root, -1.0)}, white * root
+
+    def _isolate(self, leaving: Tensor) -> None:
+        """Samples are about to leave the memory: each becomes a block of its own, the others stay together."""
+        memory, groups = self.memory, []
+        inside = leaving[memory.block[leaving] >= 0]
+        if not len(inside):
+            return
+        for part in memory.blocks(inside):
+            gone = torch.isin(part, inside)
+            groups += [part[~gone]] if bool((~gone).any()) else []
+            groups += [(one, -1.0) for one in part[gone].split(1)]
+        self._arrange(groups)
+
+    def _join(self) -> None:
+        """Newcomers join the open blocks of their tiles."""
+        memory = self.memory
+        new = (memory.block < 0).nonzero()[:, 0]
+        groups = []
+        if not len(new):
+            return
+        for tile in torch.unique(memory.tile[new], dim=0):
+            mine = new[(memory.tile[new] == tile).all(1)]
+            old, mine = memory.in_tile(tile), mine[memory.order[mine].argsort()]
+            parts = chop(torch.cat([old, mine]), self.tile_samples)
+            self.closed += len(parts) - 1
+            if len(parts) == 1 and len(old):
+                self._extend(old, mine)
+            else:
+                groups += parts
+        self._arrange(groups)
+
+    def _extend(self, old: Tensor, new: Tensor) -> None:
+        """A block gains samples: the old rows of U, W and λ stay, so that (h_B, G_B) is replaced by adding new ones."""
+        memory, rows, features = self.memory, self.basis.size, self.basis.features
+        places, factor = self.memory_places(self.theta), memory.factor(old)
+        raw, fresh = memory.raw[old, :rows].mT, memory.raw[new, :rows].mT
+        shared = self.basis.kernel(places[old], places[new]) - raw[features:].mT @ fresh[features:]
+        known = solve_lower(factor, shared)  # (n, k)
+        gamma = self.basis.kernel(places[new], places[new]) - fresh[features:].mT @ fresh[features:] - known.mT @ known
+        gamma.diagonal().add_(self.own_noise(self.theta)[new])
+        root, _ = cholesky(gamma)
+        white = solve_lower(root, (fresh - memory.white(rows)[:, old] @ known).mT).mT
+        lam = solve_lower(root, memory.y[new] - known.mT @ memory.lam[old])
+        self._replace(new, white, lam)
+        n, k = known.shape
+        memory.chain[new] = 0.0
+        memory.chain[new, :n] = known.mT
+        memory.chain[new, n: n + k] = root
+        self._forget_copies(old)
+        memory.block[new] = float(memory.block[old[0]])
+
+    def _arrange(self, groups: list) -> None:
+        """Replace whole blocks by new ones of the same samples. groups: indices, oldest first, or (indices, −1).
+
+        (h, G) ← (h, G) − Σ_old (h_B, G_B) + Σ_new (h_B, G_B), both as sums over the same samples.
+        """
+        if not groups:
+            return
+        memory, rows = self.memory, self.basis.size
+        groups = [g if isinstance(g, tuple) else (g, None) for g in groups]
+        noise, places, raw = self.own_noise(self.theta), self.memory_places(self.theta), memory.raw
+        made = [whiten_block(self.basis.kernel, places[part], raw[part, :rows].mT, self.basis.features, noise[part],
+                             memory.y[part]) for part, _ in groups]
+        everyone = torch.cat([part for part, _ in groups])
+        self._forget_copies(everyone)
+        self._replace(everyone, torch.cat([white for _, white, _ in made], 1), torch.cat([lam for _, _, lam in made]))
+        number, chain, block = float(memory.block.max()) + 1.0, memory.chain, memory.block
+        for (part, fixed), (factor, _, _) in zip(groups, made):
+            chain[part] = 0.0
+            chain[part, : len(part)] = factor
+            block[part] = number if fixed is None else fixed
+            number += 1.0
+
+    def _replace(self, which: Tensor, white: Tensor, lam: Tensor) -> None:
+        """Subtract from the sites what the samples put in, exactly as it stands, and add what they put in now."""
+        memory, rows = self.memory, self.basis.size
+        beta = memory.beta[which]
+        self.sites.subtract(memory.white(rows)[:, which], beta, memory.lam[which])
+        self.sites.add(white, beta, lam)
+        memory.white(rows)[:, which] = white
+        memory.lam[which] = lam
+        self._posterior = None
+
+    def _forget_copies(self, which: Tensor) -> None:
+        """The blocks of these samples change: posteriors that come shall not be given the old ones."""
+        gone = set(self.memory.block[which].tolist())
+        self._blocks = {known: block for known, block in self._blocks.items() if known not in gone}
+
+    # --- the basis and θ change -----------------------------------------------------------------------------------
+    def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
+        """Border the sites with U⁻¹ of the new rows, block by block; then replace the blocks that these changed."""
+        memory = self.memory
+        solved, blocks = torch.zeros_like(recalled), memory.blocks()
+        for part in blocks:
+            solved[:, part] = solve_lower(memory.factor(part), recalled[:, part].mT).mT
+        self.sites.border(solved, memory.white(old), memory.beta, memory.lam)
+        memory.extend_white(old, solved)
+        memory.raw[:, old: old + len(recalled)] = recalled.mT
+        self._blocks = {}
+        spent = recalled.square().sum(0) / self.own_noise(self.theta) > STALE
+        self._arrange([part for part in blocks if bool(spent[part].any())])
+
+    def share_at(self, theta, basis: Basis, white: Tensor) -> carry.Share:
+        """Tiles laid anew, since their side follows the lengthscale and places the time offset."""
+        memory, places = self.memory, self.memory_places(theta)
+        tiles = tiles_of(places, self.tile_side * theta.lengthscale)
+        groups = [part for parts in partition(tiles, memory.order, self.tile_samples) for part in parts]
+        return self._share(theta, basis, white, groups, torch.arange(len(memory), device=self.device), tiles)
+
+    def share_of(self, kept: Tensor) -> carry.Share:
+        """The blocks as they are, but without those that leave."""
+        memory, stay = self.memory, kept.nonzero()[:, 0]
+        groups = [part[kept[part]] for part in memory.blocks()]
+        return self._share(self.theta, self.basis, self.remembered_features(self.basis.size),
+                           [part for part in groups if len(part)], stay, memory.tile)
+
+    def _share(self, theta, basis: Basis, raw: Tensor, groups: list[Tensor], stay: Tensor, tiles: Tensor
+               ) -> carry.Share:
+        memory, noise, places = self.memory, self.own_noise(theta), self.memory_places(theta)
+        self._blocks = {}
+        white, lam = torch.zeros_like(raw), torch.zeros_like(memory.y)
+        chain, block = torch.zeros_like(memory.chain), torch.zeros_like(memory.block)
+        full = raw.new_zeros((len(memory), memory._white.shape[1]))
+        full[:, : len(raw)] = raw.mT
+        for number, part in enumerate(groups):
+            factor, white[:, part], lam[part] = whiten_block(basis.kernel, places[part], raw[:, part], basis.features,
+                                                             noise[part], memory.y[part])
+            chain[part, : len(part)] = factor
+            block[part] = float(number)
+        columns = {"beta": torch.ones_like(memory.beta), "lam": lam, "raw": full, "chain": chain, "tile": tiles,
+                   "block": block}
+        return carry.Share(white[:, stay], {name: column[stay] for name, column in columns.items()})
+
+    # --- test conditional, fantasies, files -----------------------------------------------------------------------
+    def leverage(self, white: Tensor) -> Tensor:
+        factor, _ = cholesky(self.sites.precision)  # not the posterior: its blocks are about to change
+        return solve_lower(factor, white).square().sum(0)
+
+    def _local(self) -> dict:
+        """PIC: the open block of each tile. Blocks are copied once, and again only when they change."""
+        if self.member.conditional != "local":
+            return {}
+        memory, rows, known = self.memory, self.basis.size, {}
+        places = self.memory_places(self.theta)
+        for tile, part in memory.open_blocks():
+            number = int(memory.block[part[0]])
+            known[number] = self._blocks.get(number) or Block(
+                tile, places[part], memory.factor(part).clone(), memory.white(rows)[:, part].clone(), memory.lam[part])
+        self._blocks = known
+        return {"side": self.side, "blocks": tuple(known.values())}
+
+    @torch.no_grad()
+    def fantasize(self, x: Tensor) -> "TileMap":
+        """A copy conditioned on its own mean at x (K, D); PIC's by samples in their tiles, which keeps its mean."""
+        if self.member.conditional != "local":
+            return super().fantasize(x)
+        self.need_data()
+        inner, before, new = self.scaling.inner_x(x), self.posterior, carry.duplicate(self)
+        n = len(inner)
+        new.tile_samples, new.memory_size = self.tile_samples + n, self.memory_size + n  # nobody has to leave for them
+        state = self.memory.state_dict()
+        new.memory = BlockMemory.from_state_dict(
+            state | {"capacity": state["capacity"] + n, "width": state["width"] + n}, self.device)
+        mean, _ = before.inner(inner)
+        noise = torch.full((n,), before.noise_variance, dtype=torch.float64, device=self.device)
+        white = new.basis.white(inner)
+        zero = torch.zeros_like(noise)
+        lam, beta = new._natural_gradient(white, new.unreached(new.basis, white), mean, noise, zero + 1.0)
+        new._remember({"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((n, 2)), "y": mean,
+                       "lam": lam, "beta": beta, "noise": noise, "extra": zero, "weight": zero + 1.0}, white)
+        return new
+
+    def state_dict(self) -> dict:
+        return super().state_dict() | {"tile_side": self.tile_side, "tile_samples": self.tile_samples,
+                                       "closed": self.closed}
+
+    def load_state_dict(self, state: dict) -> None:
+        """As every model's; ValueError also where the tiles differ."""
+        if isinstance(state, dict) and state.get("model") == self.name:
+            for name in ("tile_side", "tile_samples"):
+                if state.get(name) != getattr(self, name):
+                    raise ValueError(f"{name} is {state.get(name)} in the state and {getattr(self, name)} in this map")
+            if type(state.get("closed")) is not int:
+                raise ValueError("the state does not say how many blocks were closed")
+        super().load_state_dict(state)
+        self.closed, self._blocks = state["closed"], {}

@@ -1,0 +1,1 @@
+"""A vector field as the gradient of one potential."""

@@ -1,0 +1,114 @@
+"""The posterior of a vector field at one moment: components, their covariances, and the norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.field_map import Snapshot
+from gp_mapping.core.kernels.curl_free import COMPONENTS, by_component, to_rows
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sparse.posterior import Posterior
+from gp_mapping.core.types import Prediction
+
+__all__ = ["CurlFreePosterior"]
+
+_CHUNK = 170  # places at a time: as many rows as core.posterior takes
+
+
+@dataclass(frozen=True)
+class CurlFreePosterior(Snapshot):
+    """rows: the posterior of rows, inner units.  scaling: of places and components."""
+
+    rows: Posterior
+    scaling: Scaling
+
+    @property
+    def component_noise(self) -> Tensor:
+        """Variance of a new measurement of each component, inner units: (3,)."""
+        theta, device = self.rows.theta, self.rows.z.device
+        own = theta.row_noise(torch.arange(COMPONENTS, dtype=torch.float64, device=device))
+        return own + (self.rows.noise_variance - theta.noise**2)
+
+    @property
+    def noise_variance(self) -> float:
+        """Of a new measurement, mean over the components, inner units."""
+        return float(self.component_noise.mean())
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """Components at x (N, D) m, with their covariance, SI. With a velocity: what the robot measures there."""
+        mean, covariance = self._joint(*self.rows.theta.passing(self.scaling.inner_x(x), velocity, heading))
+        return Prediction(mean, covariance.diagonal(dim1=1, dim2=2).clamp_min(0.0),
+                          self.component_noise * self.scaling.scale**2, covariance)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """∂_d of the mean of each component at standardised x (N, D): (N, 3, D)."""
+        return by_component(self.rows.gradient(to_rows(x))[:, 0, :-1])
+
+    def cross_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Posterior covariance of components: (N, 3, K, 3), squared SI."""
+        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        joint = self.rows.covariance(to_rows(a), to_rows(b))
+        own = self.rows.theta.constant**2  # of one component with itself, not with the others
+        kind = torch.arange(COMPONENTS, device=a.device)
+        joint = joint.reshape(len(a), COMPONENTS, len(b), COMPONENTS) * self.scaling.scale**2
+        return joint - own * self.scaling.scale**2 * (kind[:, None, None] != kind).to(joint.dtype)
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Mean over the components of their covariance between a (N, D) and b (K, D): (N, K), squared SI."""
+        return self.cross_covariance(a, b).diagonal(dim1=1, dim2=3).mean(-1)
+
+    def local(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (N, 3) and covariance (N, 3, 3) of the three components at each x (N, D), SI."""
+        return self._joint(self.scaling.inner_x(x), None)
+
+    def _joint(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same at standardised x; with a heading (N, 2), of field and robot together."""
+        means, covariances = [x.new_empty((0, COMPONENTS))], [x.new_empty((0, COMPONENTS, COMPONENTS))]
+        p, kernel, turns = self.rows, self.rows.theta.kernel(), heading is not None and self.rows.theta.heading > 0
+        for i in range(0, len(x), _CHUNK):
+            rows = to_rows(x[i: i + _CHUNK])
+            h = heading[i: i + _CHUNK].repeat_interleave(COMPONENTS, 0) if turns else None
+            beside = _each(p.theta.feature_rows(rows, h))
+            white = p.white(rows, h)
+            half = p.half(white)
+            spent = _gram(_each(white)) - _gram(_each(half))
+            covariances.append(torch.diag_embed(by_component(kernel.diag(rows))) + _gram(beside) - spent.double())
+            means.append(by_component((white.mT @ p.weights.to(white.dtype)).double()[:, 0]))
+        scale = self.scaling.scale
+        return torch.cat(means) * scale + self.scaling.centre, torch.cat(covariances) * scale**2
+
+    def body(self) -> tuple[Tensor, Tensor] | None:
+        """What turns with the robot, forward, left, up: mean and standard deviation (3,), SI; None if left out."""
+        names, theta = self.rows.theta.feature_names(), self.rows.theta
+        at = [i for i, (name, _) in enumerate(names) if name == "heading"]
+        if not at:
+            return None
+        unit = self.rows.R.new_zeros((len(self.rows.R), len(at)))
+        unit[at, range(len(at))] = 1.0
+        size = theta.heading * self.scaling.scale
+        return size * self.rows.weights[at, 0], size * self.rows.half(unit).square().sum(0).sqrt()
+
+    def norm(self, x: Tensor) -> Prediction:
+        """|B|: mean |μ| + tr[(I − ûûᵀ)Σ]/(2|μ|), variance ûᵀΣû, û = μ/|μ|. (N, 1)"""
+        mean, covariance = self.local(torch.as_tensor(x, dtype=torch.float64))
+        length = mean.norm(dim=1)
+        unit = mean / length.clamp_min(1e-300)[:, None]
+        along = (unit[:, None] @ covariance @ unit[:, :, None])[:, 0, 0]
+        trace = covariance.diagonal(dim1=1, dim2=2).sum(1)
+        # second order; where Σ is not small beside |μ|² the series means nothing, so at most √(|μ|² + tr Σ)
+        bent = (length + (trace - along) / (2 * length.clamp_min(1e-300))).minimum((length.square() + trace).sqrt())
+        noise = (unit.square() @ self.component_noise).mean().reshape(1) * self.scaling.scale**2
+        return Prediction(bent[:, None], along.clamp_min(0.0)[:, None], noise)
+
+
+def _each(features: Tensor) -> Tensor:
+    """(F, 3N) of rows → (N, 3, F)."""
+    return features.mT.reshape(-1, COMPONENTS, len(features))
+
+
+def _gram(features: Tensor) -> Tensor:
+    """(N, 3, F) → (N, 3, 3)."""
+    return features @ features.mT

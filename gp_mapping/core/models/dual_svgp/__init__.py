@@ -1,0 +1,1 @@
+"""The dual sparse variational GP."""

@@ -1,0 +1,1 @@
+"""SOLVE-GP: a second, orthogonal set of inducing inputs."""

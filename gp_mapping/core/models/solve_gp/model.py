@@ -1,0 +1,162 @@
+"""SOLVE-GP (Shi, Titsias and Mnih 2020), streaming: a second set of inducing inputs for what the first cannot reach.
+
+    f = f_∥ + f_⊥,   q(u) q(v_⊥),   S_u = D_u⁻¹, S_v = D_v⁻¹,   means from the whole of D, as of an SVGP on z ∪ o
+
+In the whitened joint basis (basis.py) the rows of o are C^-½ c(o, x), C = c(o, o), c the residual kernel given z:
+v_⊥ itself, with prior N(0, I). So SOLVE-GP is the dual SVGP on z ∪ o whose covariance takes D for block diagonal. The
+sites, the memory and whatever carries them elsewhere are the same; only what is factored differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.scaled import Standardised
+from gp_mapping.core.models.solve_gp.mean import solve_blocks
+from gp_mapping.core.sparse.basis import Basis
+from gp_mapping.core.sparse.posterior import Posterior
+from gp_mapping.core.types import Samples
+
+__all__ = ["SolveGP"]
+
+_DIRECT = 400  # rows up to which factoring all of D costs no more than iterating (docs/models.md)
+_STEPS = 20  # conjugate-gradient steps that cost about as much as factoring all of D
+_REST = 8  # updates that solve directly after one in which those did not suffice: much that is new came at once
+
+
+class SolveGP(DualSVGP):
+    """Online SOLVE-GP. The first max_inducing inputs that the map wants are z, the next max_orthogonal are o.
+
+    Both come from pivoted Cholesky on the residual kernel. When the budget is full they are chosen again, and the best
+    pivots are z.  max_orthogonal 0: SVGP.  orthogonal_covariance False: S_v stays the prior's, ODVGP (Salimbeni et
+    al. 2018).  inducing_inputs (M, D), orthogonal_inputs (M₂, D) m: fixed where given.  solve_tolerance: of the mean,
+    in posterior standard deviations (mean.py).  direct: rows up to which the mean is solved directly.
+    Other arguments: DualSVGP's.
+    """
+
+    name = "solve_gp"
+
+    def __init__(self, theta: Theta, *, max_inducing: int = 400, max_orthogonal: int = 400, inducing_inputs=None,
+                 orthogonal_inputs=None, orthogonal_covariance: bool = True, solve_tolerance: float = 1e-3,
+                 direct: int = _DIRECT, **others):
+        if inducing_inputs is None and orthogonal_inputs is not None:
+            raise ValueError("orthogonal_inputs without inducing_inputs: give both, or let the map choose both")
+        fixed = None
+        if inducing_inputs is not None:
+            parts = [torch.as_tensor(p, dtype=torch.float64) for p in (inducing_inputs, orthogonal_inputs)
+                     if p is not None]
+            fixed, max_inducing = torch.cat(parts), len(parts[0])
+        super().__init__(theta, max_inducing=max_inducing + max_orthogonal, inducing_inputs=fixed, **others)
+        self.first, self.orthogonal_covariance = max_inducing, orthogonal_covariance
+        self.solve_tolerance, self.direct = solve_tolerance, direct
+        self.solve_steps = 0  # of the last solution: 0 direct, −1 direct because steps did not suffice
+        # where iterations begin, and updates until they are tried again; both are set by updates only, so that no
+        # question changes what later samples make of the map
+        self._start: Tensor | None = None
+        self._rest = 0
+
+    def place_inputs(self, z: Tensor, theta: Theta | None = None) -> None:
+        """Put inducing inputs at standardised z (K, D), the first max_inducing of them z, the rest o; at θ.
+
+        Sites that there are keep their whitened numbers. NumericalError, and nothing changed, where k(z, z) at θ does
+        not factor.
+        """
+        theta = theta or self.theta
+        basis = Basis.at(z, self.new_basis(theta, z.shape[1]))
+        if self.sites.size < basis.size:
+            self.sites.pad(basis.size - self.sites.size)
+        self.theta, self.basis, self._posterior = theta, basis, None
+
+    def prepare(self, data: Samples) -> Standardised:
+        """An empty map's units and buffers from its data, which come back standardised (offline/solve_gp_batch.py)."""
+        if not self.likelihood.metric:
+            data = replace(data, y=self.likelihood.encode(data.y))
+        self.scaling = self._scaling_for(data)
+        self._begin(data.x.shape[1], data.y.shape[1])
+        return self._standardise(data)
+
+    @property
+    def split(self) -> int:
+        """Rows of u: features + M."""
+        return self.basis.features + min(len(self.basis), self.first)
+
+    def _solution(self) -> tuple[Tensor, Tensor | None, Tensor]:
+        """R_u, R_v (None: no such rows, or ODVGP) and D⁻¹r (R, C), as the sites are now."""
+        precision, linear, split, rows = self.sites.precision, self.sites.linear, self.split, self.sites.size
+        start, self.solve_steps = self._start, 0
+        second, jitter = None, 0.0
+        if rows > split:
+            second, jitter = cholesky(precision[split:, split:])
+        orthogonal = second if self.orthogonal_covariance else None
+        if rows > self.direct and second is not None and start is not None and not self._rest:
+            factor, self.jitter = cholesky(precision[:split, :split])
+            padded = torch.cat([start, start.new_zeros((rows - len(start), start.shape[1]))])
+            weights, self.solve_steps = solve_blocks(precision, linear, factor, second, padded, self.solve_tolerance,
+                                                     _STEPS)
+            if self.solve_steps >= 0:
+                return factor, orthogonal, weights
+        factor, self.jitter = cholesky(precision)
+        self.jitter = max(self.jitter, jitter)
+        weights = torch.cholesky_solve(linear, factor)
+        if rows > split:
+            factor = factor[:split, :split].mT.contiguous().mT  # of its own, by columns as LAPACK leaves it
+        return factor, orthogonal, weights
+
+    def marginals(self, white: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (N, C) and the part of the variance that the basis reaches (N,). white: (R, N)."""
+        posterior = self._with(*self._solution())
+        self._start = posterior.weights
+        return white.mT @ posterior.weights, posterior.half(white).square().sum(0)
+
+    def _with(self, factor: Tensor, second: Tensor | None, weights: Tensor) -> Posterior:
+        noise = self.likelihood.noise_variance(self.noise_level)
+        return Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling, second)
+
+    @property
+    def posterior(self) -> Posterior:
+        """The posterior now, of two independent blocks, factored when it is first asked for after a change."""
+        self.need_data()
+        if self._posterior is None:
+            self._posterior = self._with(*self._solution())
+        return self._posterior
+
+    @torch.no_grad()
+    def _update(self, batch):
+        report = super()._update(batch)
+        if self.sites.size > self.direct:
+            self._start = self.posterior.weights
+            self._rest = _REST if self.solve_steps < 0 else max(0, self._rest - 1)
+        return report
+
+    def adopt(self, theta: Theta, budget: int | None = None) -> bool:
+        adopted = super().adopt(theta, budget)
+        if adopted:
+            self._start = None  # of another basis
+        return adopted
+
+    def fantasize(self, x: Tensor) -> "SolveGP":
+        """A copy conditioned on its own mean at x (K, D), which stays exactly: iterations begin, and end, there."""
+        new = super().fantasize(x)
+        new._start = self.posterior.weights
+        return new
+
+    def state_dict(self) -> dict:
+        start = None if self._start is None else self._start.clone()
+        return super().state_dict() | {"first": self.first, "orthogonal_covariance": self.orthogonal_covariance,
+                                       "start": start, "rest": self._rest}
+
+    def load_state_dict(self, state: dict) -> None:
+        start, rest = None, 0
+        if isinstance(state, dict) and state.get("model") == self.name:
+            for name in ("first", "orthogonal_covariance"):
+                if state.get(name) != getattr(self, name):
+                    raise ValueError(f"{name} is {state.get(name)} in the state and {getattr(self, name)} in this map")
+            start, rest = state.get("start"), int(state.get("rest", 0))
+        super().load_state_dict(state)
+        self._start, self._rest = None if start is None else start.to(self.device).clone(), rest

@@ -1,0 +1,1 @@
+"""WISKI: structured kernel interpolation on a lattice."""

@@ -1,0 +1,1 @@
+"""Sums on a lattice, and what is solved from them."""

@@ -1,0 +1,104 @@
+"""A preconditioner for the conjugate gradients: the dense GP on at most a thousand lumps.
+
+With z the lumps, w_z their weights on the lattice, Φ their features, S the features' prior, the preconditioner is
+
+    [K 0; 0 S] − [K w_zᵀ; S Φᵀ] (k(z, z) + ΦSΦᵀ + M⁻¹ + ε s² I)⁻¹ [w_z K, Φ S]
+
+which is the inverse that is looked for, but for ε: what interpolating the kernel drops, and, where lumps were merged on
+squares of side h, how much the field varies in one, (h/ℓ)². Without ε it would not be positive.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.kernels.stationary import Stationary
+from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
+from gp_mapping.core.models.wiski.lattice.windows import Lumps
+
+__all__ = ["CoarseSpace"]
+
+_MOST = 1000  # lumps
+_DROPPED = 2e-3  # ε of interpolation at eight nodes in a lengthscale
+_WITHIN = 0.1  # ε of merging, of (h/ℓ)²
+
+
+class CoarseSpace:
+    """held (n,): flat numbers in a box of `shape`.  first (2,): place of the box's first node, m.  spacing: m.
+
+    lumps: the data.  prior (3,): S.  It is made by calling `step` until `ready`; nothing is changed in place.
+    """
+
+    def __init__(self, held: Tensor, shape: tuple[int, int], first: Tensor, spacing: float, kernel: Stationary,
+                 lumps: Lumps, prior: Tensor):
+        few, side, step = (lumps.x, lumps.heading, lumps.mass), 0.5 * spacing, spacing / float(kernel.lengthscale)
+        while len(few[2]) > _MOST:
+            side *= 2**0.125
+            few = _thinned(lumps, side)
+        self.epsilon = _DROPPED * max(1.0, 8.0 * step) ** 3
+        if len(few[2]) < len(lumps):
+            self.epsilon += _WITHIN * (side / float(kernel.lengthscale)) ** 2
+        (self.x, heading, self.mass), self.kernel, self.prior, self.n = few, kernel, prior, len(held)
+        number = torch.full((shape[0] * shape[1],), self.n, dtype=torch.long, device=held.device)
+        number[held] = torch.arange(self.n, device=held.device)
+        corner, self.weights = stencil_nodes((self.x - first) / spacing)
+        steps = torch.arange(16, device=held.device)
+        nodes = (corner[:, 0] * shape[1] + corner[:, 1])[:, None] + steps // 4 * shape[1] + steps % 4
+        self.index = number[nodes]  # n: not held
+        self.phi = torch.cat([torch.ones_like(self.mass)[:, None], heading], 1)
+        self.gram: Tensor | None = None
+        self.factor: Tensor | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.factor is not None
+
+    @property
+    def price(self) -> float:
+        """Of the next step, in the time that a point of the torus takes in one iteration."""
+        m = len(self.x)
+        return 0.2 * m**2 if self.gram is None else 3e-4 * m**3
+
+    def step(self) -> None:
+        """The matrix, then its factor."""
+        if self.gram is None:
+            self.gram = self.kernel(self.x, self.x) + (self.phi * self.prior) @ self.phi.mT
+            self.gram.diagonal().add_(1.0 / self.mass)
+        else:
+            whole = self.gram.clone()
+            whole.diagonal().add_(self.epsilon * self.kernel.variance)
+            self.factor, _ = cholesky(whole)
+
+    def fork(self) -> "CoarseSpace":
+        """Another that goes on from here."""
+        new = object.__new__(CoarseSpace)
+        new.__dict__.update(self.__dict__)
+        return new
+
+    def cautious(self) -> "CoarseSpace":
+        """With ten times the ε."""
+        new = self.fork()
+        new.epsilon *= 10.0
+        new.step()
+        return new
+
+    def correction(self, z: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
+        """What to take from r (n,), and from S r_f, of a residual with z = K r (n,) and r_f (3,)."""
+        seen = (torch.cat([z, z.new_zeros(1)])[self.index] * self.weights).sum(1) + self.phi @ (self.prior * r_f)
+        c = torch.cholesky_solve(seen[:, None], self.factor)
+        less = z.new_zeros(self.n + 1).index_add_(0, self.index.view(-1), (self.weights * c).view(-1))
+        return less[:-1], self.prior * (self.phi.mT @ c[:, 0])
+
+
+def _thinned(lumps: Lumps, side: float) -> tuple[Tensor, Tensor, Tensor]:
+    """One lump of each square of `side` metres, so that samples touch all its nodes; x, mean heading, whole mass."""
+    square = (lumps.x / side).floor().long()
+    _, owner = (square[:, 0] * (1 << 31) + square[:, 1]).unique(return_inverse=True)
+    count, number = int(owner.max()) + 1, torch.arange(len(owner), device=owner.device)
+    chosen = torch.zeros(count, dtype=torch.long, device=owner.device).scatter_reduce(0, owner, number, "amin",
+                                                                                      include_self=False)
+    mass = lumps.mass.new_zeros(count).index_add_(0, owner, lumps.mass)
+    heading = lumps.x.new_zeros((count, 2)).index_add_(0, owner, lumps.heading * lumps.mass[:, None])
+    return lumps.x[chosen], heading / mass[:, None], mass

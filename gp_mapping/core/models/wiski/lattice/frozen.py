@@ -1,0 +1,105 @@
+"""The sums of a lattice as they are at one moment, where samples touch it, and the linear system that they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
+from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
+
+__all__ = ["Frozen", "System"]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Copies: a solve of them goes on, however much is added to the grid meanwhile.
+
+    low, shape: of the box.  held (n,): flat numbers of the nodes that samples touch, sorted.  stencil (n, 25),
+    border (n, 3), rhs (n, C): their rows.  features (3, 3), linear (3, C).  start (n, C), start_f (3, C): p and f of an
+    earlier solution.
+    """
+
+    low: tuple[int, int]
+    shape: tuple[int, int]
+    held: Tensor
+    stencil: Tensor
+    border: Tensor
+    rhs: Tensor
+    features: Tensor
+    linear: Tensor
+    start: Tensor
+    start_f: Tensor
+
+    @staticmethod
+    def of(grid: GridSites, start_f: Tensor) -> "Frozen":
+        diagonal = grid.stencil[:, 0]
+        # β w² of a weight that is next to nothing still counts
+        held = (diagonal > 1e-18 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
+        return Frozen(grid.low, grid.shape, held, grid.stencil[held], grid.border[held], grid.rhs[held],
+                      grid.features.clone(), grid.linear.clone(), grid.start[held], start_f.clone())
+
+    @property
+    def nodes(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    def numbers_in(self, grid: GridSites) -> Tensor:
+        """Flat numbers of `held` in a box that has grown since: (n,)."""
+        row, column = self.held // self.shape[1], self.held % self.shape[1]
+        return (row + (self.low[0] - grid.low[0])) * grid.shape[1] + column + (self.low[1] - grid.low[1])
+
+    def state_dict(self) -> dict:
+        return {f.name: list(v) if isinstance(v := getattr(self, f.name), tuple) else v.clone() for f in fields(self)}
+
+    @staticmethod
+    def from_state_dict(state: dict, device) -> "Frozen":
+        return Frozen(**{k: v.to(device, copy=True) if torch.is_tensor(v) else tuple(v) for k, v in state.items()})
+
+
+class _Stencil:
+    """G among the held nodes: 49 neighbours and numbers a row, products by gathering."""
+
+    def __init__(self, sums: Frozen):
+        held, n, width = sums.held, len(sums.held), sums.shape[1]
+        number = torch.full((sums.nodes,), n, dtype=torch.long, device=held.device)
+        number[held] = torch.arange(n, device=held.device)
+        ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=held.device)
+        # a node near the box's edge holds no sample (see _MARGIN in sites.py): nothing there wraps
+        after = number[(held[:, None] + ahead).clamp_(max=sums.nodes - 1)]
+        before = number[(held[:, None] - ahead[1:]).clamp_(min=0)]
+        rows = torch.cat([sums.stencil, sums.stencil.new_zeros((1, len(OFFSETS)))])  # what is not held is nought
+        behind = rows[before, torch.arange(1, len(OFFSETS), device=held.device)]
+        self.values = torch.cat([sums.stencil, behind], 1)
+        self.index = torch.cat([after, before], 1).view(-1)
+
+    def times(self, u: Tensor) -> Tensor:
+        """G u for u (n,)."""
+        padded = torch.cat([u, u.new_zeros(1)])
+        return (padded.index_select(0, self.index).view(self.values.shape) * self.values).sum(1)
+
+
+class System:
+    """G, B and F among the held nodes, K through the whole box; see lattice/solver.py."""
+
+    def __init__(self, sums: Frozen, kernel: KernelGrid, prior: Tensor):
+        self.held, self.shape, self.kernel, self.prior, self.use = sums.held, sums.shape, kernel, prior, prior > 0
+        self.stencil = _Stencil(sums)
+        self.border, self.features = sums.border * self.use, sums.features * self.use
+        self.inverse = torch.where(self.use, 1.0 / prior.clamp_min(1e-300), 0.0)
+        self.wide = torch.zeros(sums.nodes, dtype=torch.float64, device=prior.device)
+
+    def spread(self, p: Tensor) -> Tensor:
+        """K p on all nodes, for p (n,) on the held ones: (H, W)."""
+        self.wide[self.held] = p
+        return self.kernel.apply(self.wide.view(1, *self.shape))[0]
+
+    def prior_times(self, r: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
+        """The prior: K r, S r_f."""
+        return self.spread(r).reshape(-1)[self.held], self.prior * r_f
+
+    def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+        """(K⁻¹ + G)u + B f with p = K⁻¹u, and Bᵀu + (S⁻¹ + F)f."""
+        return (p + self.stencil.times(u) + self.border @ f,
+                (self.border.mT @ u + self.inverse * f + self.features @ f) * self.use)

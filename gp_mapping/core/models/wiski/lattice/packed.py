@@ -1,0 +1,80 @@
+"""The bounded memory of a map whose updates take a fraction of a millisecond: one table, few operations a batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.sparse import memory
+from gp_mapping.core.sparse.memory import Memory
+
+__all__ = ["PackedMemory"]
+
+_COLUMNS = memory._COLUMNS
+_OFFERED, _UNRANKED = memory._OFFERED, memory._UNRANKED
+
+
+class PackedMemory(Memory):
+    """Memory without features, its columns views of one table; drawn by β alone (every leverage is taken for 1)."""
+
+    def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
+        super().__init__(capacity, dimension, channels, rows, device, protect)
+        wide = {"x": dimension, "velocity": dimension, "heading": 2, "y": channels, "lam": channels}
+        widths = [wide.get(name, 1) for name in _COLUMNS]
+        self._table = torch.zeros((capacity, sum(widths)), dtype=torch.float64, device=device)
+        self._beta = sum(widths[: _COLUMNS.index("beta")])
+        views = zip(_COLUMNS, self._table.split(widths, 1))
+        self._store = {name: view if name in wide else view[:, 0] for name, view in views}
+
+    def insert(self, values: dict[str, Tensor], white: Tensor, leverage_of, generator: torch.Generator) -> int:
+        """As Memory.insert: keys log(u)/β at once, and what enters is written in one go."""
+        n = len(values["beta"])
+        room = self.capacity - self.size
+        if n > self.capacity or room < n <= _OFFERED:  # seldom, or few: the general way
+            self.keep_columns()
+            fell = super().insert(values, white, leverage_of, generator)
+            self._rank()
+            return fell
+        rows = torch.cat([c if c.ndim == 2 else c[:, None] for c in (values[name] for name in _COLUMNS[:9])], 1)
+        device = rows.device
+        order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=device)
+        self.arrivals += n
+        entering = n
+        if n > room:  # of a large batch a full memory takes a few, at random
+            entering = max(_OFFERED, room)
+            chosen = torch.randperm(n, generator=generator)[:entering].to(device)
+            rows, order = rows.index_select(0, chosen), order.index_select(0, chosen)
+        draw = torch.rand(entering, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(device)
+        key = draw / values["beta"].clamp_min(1e-12) if entering == n else draw / rows[:, self._beta].clamp_min(1e-12)
+        rows = torch.cat([rows, torch.stack([draw, key, order], 1)], 1)
+        overflow = max(0, entering - room)
+        if not overflow:
+            self._table[self.size: self.size + entering] = rows  # beyond what a transaction would put back
+        else:
+            held = self.key.masked_fill(self.order >= self.arrivals - n - self.protect, 0.0)  # above every key
+            slots = held.topk(overflow, largest=False).indices
+            if overflow < entering:
+                slots = torch.cat([slots, torch.arange(self.size, self.capacity, device=device)])
+            self._keep(slots)
+            self._table[slots] = rows
+        self.size += entering - overflow
+        return n - entering + overflow
+
+    def _keep(self, slots: Tensor) -> None:
+        if self._before is not None:
+            self._kept_rows = [*self._kept_rows, (slots, self._table.index_select(0, slots))]
+
+    def keep_columns(self, features: bool = False) -> None:
+        """One table is one copy."""
+        if self._before is not None:
+            everything = torch.arange(self.size, device=self._table.device)
+            self._kept_rows = [*self._kept_rows, (everything, self._table[: self.size].clone())]
+
+    def _put_back(self) -> None:
+        for slots, rows in reversed(self._kept_rows):
+            self._table[slots] = rows
+
+    def _rank(self) -> None:
+        """Keys of those that came by the general way."""
+        key = self.key
+        key.copy_(torch.where(key == _UNRANKED, self.draw / self.beta.clamp_min(1e-12), key))

@@ -1,0 +1,180 @@
+"""The posterior variance from the data nearby: small dense GPs on lumps within two lengthscales of where it is asked.
+
+    var(x) = k(x, x) − k(x, z)(k(z, z) + M⁻¹)⁻¹k(z, x) + (φ − t)ᵀ Σ (φ − t),   t = Φᵀ(k(z, z) + M⁻¹)⁻¹k(z, x)
+
+z, M: places and masses of the lumps. Σ: covariance of the features' weights given all data. k is the kernel itself and
+not w K_uu wᵀ, so what structured interpolation drops, k(x, x) − w K_uu wᵀ, is in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.kernels.stationary import Stationary
+from gp_mapping.core.linalg import cholesky, solve_lower
+
+__all__ = ["Lumps", "Window", "feature_covariance", "feature_posterior", "groups", "rim_thinned",
+           "thinned"]
+
+_WHOLE = 700  # lumps up to which one window holds them all
+_FULL = 600  # lumps of a window; beyond, its rim is thinned
+_MOST = 1200  # beyond, it is halved, and in the end thinned further
+_HALO = 2.0  # lengthscales
+_FEATURE_LUMPS = 1000
+
+
+@dataclass(frozen=True)
+class Lumps:
+    """Weighted samples: x, heading (K, 2), mass (K,), in tiles of two lengthscales, sorted by tile, value (K, C).
+    """
+
+    x: Tensor
+    heading: Tensor
+    mass: Tensor
+    code: Tensor
+    side: float
+    value: Tensor | None = None
+
+    @staticmethod
+    def of(x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None) -> "Lumps":
+        side = _HALO * lengthscale
+        code = _code((x / side).floor().long())
+        code, order = code.sort(stable=True)
+        return Lumps(x[order], heading[order], mass[order], code, side, None if value is None else value[order])
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, index: Tensor) -> "Lumps":
+        return Lumps(self.x[index], self.heading[index], self.mass[index], self.code[index], self.side,
+                     None if self.value is None else self.value[index])
+
+    def around(self, low: Tensor, high: Tensor) -> "Lumps":
+        """Those within two lengthscales of the box low … high (2,), which may span a tile and no more."""
+        first, last = (((v + s * self.side) / self.side).floor().long() for v, s in ((low, -1.0), (high, 1.0)))
+        rows = torch.arange(int(first[0]), int(last[0]) + 1, device=self.x.device)
+        ends = torch.stack([_code(torch.stack([rows, last[1].expand_as(rows)], 1)) + 1,
+                            _code(torch.stack([rows, first[1].expand_as(rows)], 1))])
+        stop, start = torch.searchsorted(self.code, ends).tolist()
+        parts = [torch.arange(a, b, device=self.x.device) for a, b in zip(start, stop) if b > a]
+        if not parts:
+            return self.take(torch.zeros(0, dtype=torch.long, device=self.x.device))
+        index = torch.cat(parts)
+        x = self.x[index]
+        return self.take(index[((x >= low - self.side) & (x <= high + self.side)).all(1)])
+
+
+def _code(tile: Tensor) -> Tensor:
+    return tile[:, 0] * (1 << 31) + tile[:, 1] + (1 << 30)
+
+
+def thinned(lumps: Lumps, side: float, which: Tensor | None = None) -> Lumps:
+    """Those of `which` (K,) merged on squares of `side` metres: masses add, places and headings average by mass."""
+    key = _code((lumps.x / side).floor().long())
+    if which is not None:  # the others stay: a key of their own, below every other
+        key = torch.where(which, key, -(1 << 62) + torch.arange(len(key), device=key.device))
+    _, owner = key.unique(return_inverse=True)
+    count = int(owner.max()) + 1 if len(owner) else 0
+    value = [] if lumps.value is None else [lumps.value]
+    total = torch.cat([torch.ones_like(lumps.x[:, :1]), lumps.x, lumps.heading, *value], 1) * lumps.mass[:, None]
+    sums = total.new_zeros((count, total.shape[1])).index_add_(0, owner, total)
+    mass = sums[:, :1]
+    return Lumps(sums[:, 1:3] / mass, sums[:, 3:5] / mass, mass[:, 0], key[:count], lumps.side,
+                 sums[:, 5:] / mass if value else None)
+
+
+def groups(lumps: Lumps, x: Tensor, lengthscale: float):
+    """(indices of x, lumps for them), so that each window is small enough to factor."""
+    if len(lumps) <= _WHOLE:
+        yield torch.arange(len(x), device=x.device), lumps
+        return
+    code, order = _code((x / lumps.side).floor().long()).sort(stable=True)
+    cuts = (code[1:] != code[:-1]).nonzero()[:, 0] + 1
+    for index in order.tensor_split(cuts.cpu()):
+        yield from _split(lumps, x, index, lengthscale)
+
+
+def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
+    if not len(index):
+        return
+    places = x[index]
+    low, high = places.min(0).values, places.max(0).values
+    near = lumps.around(low, high)
+    if len(near) > _FULL:
+        near = rim_thinned(near, low, high, lengthscale, 0.125 * lengthscale)
+    if len(near) > _MOST:
+        near = rim_thinned(near, low, high, 0.5 * lengthscale, 0.125 * lengthscale)
+    if len(near) > _MOST:
+        span, axis = (high - low).max(0)
+        if float(span) > 0.25 * lengthscale:
+            left = places[:, axis] <= 0.5 * (low[axis] + high[axis])
+            yield from _split(lumps, x, index[left], lengthscale)
+            yield from _split(lumps, x, index[~left], lengthscale)
+            return
+        for reach, side in ((0.5, 0.25), (0.25, 0.125), (0.25, 0.25), (0.125, 0.25), (0.125, 0.5), (0.0, 0.5)):
+            near = rim_thinned(near, low, high, reach * lengthscale, side * lengthscale)
+            if len(near) <= _MOST:
+                break
+    yield index, near
+
+
+def rim_thinned(lumps: Lumps, low: Tensor, high: Tensor, reach: float, side: float) -> Lumps:
+    """Merged on squares of `side` where they lie beyond `reach` of the box low … high."""
+    return thinned(lumps, side, ((lumps.x < low - reach) | (lumps.x > high + reach)).any(1))
+
+
+class Window:
+    """A dense GP on a few lumps."""
+
+    def __init__(self, kernel: Stationary, lumps: Lumps):
+        self.kernel, self.lumps = kernel, lumps
+        gram = kernel(lumps.x, lumps.x)
+        gram.diagonal().add_(1.0 / lumps.mass)
+        self.factor, _ = cholesky(gram)
+        phi = torch.cat([torch.ones_like(lumps.mass)[:, None], lumps.heading], 1)
+        self.white_phi = solve_lower(self.factor, phi)
+        self.white_value = None if lumps.value is None else solve_lower(self.factor, lumps.value)
+
+    def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """R⁻¹k(z, x) (K, N), and t(x) (N, 3)."""
+        white = solve_lower(self.factor, self.kernel(self.lumps.x, x))
+        return white, white.mT @ self.white_phi
+
+
+def feature_covariance(kernel: Stationary, lumps: Lumps, scatter: Tensor, prior: Tensor, lengthscale: float) -> Tensor:
+    """Σ of `feature_posterior`."""
+    return feature_posterior(kernel, lumps, scatter, None, prior, lengthscale)[0]
+
+
+def feature_posterior(kernel: Stationary, lumps: Lumps, scatter: Tensor, linear: Tensor | None, prior: Tensor,
+                      lengthscale: float) -> tuple[Tensor, Tensor | None]:
+    """Σ = (S⁻¹ + scatter + Φᵀ(k(z, z) + M⁻¹)⁻¹Φ)⁻¹, 0 where the prior variance (3,) is: (3, 3); of lumps with values
+    f = Σ (linear + Φᵀ(k(z, z) + M⁻¹)⁻¹ ȳ) as well: (3, C).
+
+    scatter (3, 3), linear (3, C): what the headings' spread within lumps says.  Of many lumps, coarser ones stand in:
+    the features are common to all of the map, and lumps that pretend to see single places make Σ a little too large.
+    """
+    side = 0.125 * lengthscale
+    while len(lumps) > _FEATURE_LUMPS:
+        lumps, side = thinned(lumps, side), 2.0 * side
+    use = (prior > 0).nonzero()[:, 0]
+    out, mean = torch.zeros((3, 3), dtype=torch.float64, device=prior.device), None
+    if linear is not None:
+        mean = torch.zeros_like(linear)
+    if not len(use):
+        return out, mean
+    precision, pull = torch.diag(1.0 / prior[use]) + scatter[use][:, use], None if mean is None else linear[use]
+    if len(lumps):
+        window = Window(kernel, lumps)
+        white = window.white_phi[:, use]
+        precision = precision + white.mT @ white
+        if mean is not None:
+            pull = pull + white.mT @ window.white_value
+    factor = cholesky(precision)[0]
+    out[use[:, None], use] = torch.cholesky_inverse(factor)
+    if mean is not None:
+        mean[use] = torch.cholesky_solve(pull, factor)
+    return out, mean

@@ -1,0 +1,208 @@
+"""The posterior of a matrix-free WISKI map at one moment: frozen, as scores, pictures and planners need it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.field_map import Snapshot
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
+from gp_mapping.core.models.wiski.lattice.sites import GridSites
+from gp_mapping.core.models.wiski.lattice.solver import Solution
+from gp_mapping.core.models.wiski.lattice.windows import Lumps, Window, feature_covariance, groups, thinned
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.types import Prediction
+
+__all__ = ["WiskiPosterior", "feature_prior"]
+
+_CHUNK = 1024
+_JOINT = 2000  # lumps that a joint covariance looks at
+
+
+def feature_prior(theta: Theta, device) -> Tensor:
+    """Variances of [1, ĥ]'s weights: (3,)."""
+    return torch.tensor([theta.constant**2, theta.heading**2, theta.heading**2], dtype=torch.float64, device=device)
+
+
+@dataclass(frozen=True)
+class WiskiPosterior(Snapshot):
+    """mean = w(x)ᵀu + φᵀf (Stanton et al. 2021, eq. 9, with features); variance: see lattice/windows.py.
+
+    spacing (m), shift (2,), low: the lattice's box.  u (C, H, W), held (n,) and p (n, C): nodes that samples touch and
+    their representer weights, u = K p; none before it is solved.  f (3, C).  lumps, covariance Σ (3, 3).  scatter:
+    (3, 3) of the headings within lumps.  noise_variance: of a measurement.
+    """
+
+    theta: Theta
+    scaling: Scaling
+    noise_variance: float
+    spacing: float
+    shift: Tensor
+    low: tuple[int, int]
+    u: Tensor
+    held: Tensor
+    p: Tensor
+    f: Tensor
+    lumps: Lumps
+    covariance_f: Tensor
+    scatter: Tensor
+    _cache: dict = field(default_factory=dict, compare=False, repr=False)
+
+    @staticmethod
+    def of(theta: Theta, scaling: Scaling, noise_variance: float, grid: GridSites,
+           points: dict[str, Tensor]) -> "WiskiPosterior":
+        """From the sums, without a mean yet. points: x (K, 2), beta (K,) that the lumps lack (fantasies)."""
+        # the slope's prior variance is about s²/ℓ²; a lump's spread that says less than a five-hundredth of that is
+        # left out: there are hundreds of lumps within a lengthscale
+        x, heading, mass = grid.split(0.002 * (theta.lengthscale / theta.signal) ** 2)
+        prior, kernel = feature_prior(theta, grid.device), theta.kernel()
+        phi = torch.cat([torch.ones_like(mass)[:, None], heading], 1)
+        scatter = grid.features - (phi.mT * mass) @ phi
+        scatter[0], scatter[:, 0] = 0.0, 0.0  # a constant does not vary within a lump
+        values, vectors = torch.linalg.eigh(scatter)
+        scatter = (vectors * values.clamp_min(0.0)) @ vectors.mT
+        if len(points["x"]):
+            x, mass = torch.cat([x, points["x"]]), torch.cat([mass, points["beta"]])
+            heading = torch.cat([heading, torch.zeros_like(points["x"])])
+        lumps = Lumps.of(x, heading, mass, theta.lengthscale)
+        none = mass.new_zeros((grid.channels, 0, 0))
+        return WiskiPosterior(theta, scaling, noise_variance, grid.spacing, grid.shift, grid.low, none,
+                              torch.zeros(0, dtype=torch.long, device=grid.device), mass.new_zeros((0, grid.channels)),
+                              mass.new_zeros((len(prior), grid.channels)), lumps,
+                              feature_covariance(kernel, lumps, scatter, prior, theta.lengthscale), scatter)
+
+    def fantasize(self, x: Tensor) -> "WiskiPosterior":
+        """With its own mean at x (N, 2) in metres as data: the mean stays, the variance shrinks; no solve."""
+        old, x = self.lumps, self.scaling.inner_x(x)
+        one = torch.full_like(x[:, 0], 1.0 / self.noise_variance)
+        lumps = Lumps.of(torch.cat([old.x, x]), torch.cat([old.heading, torch.zeros_like(x)]),
+                         torch.cat([old.mass, one]), self.theta.lengthscale)
+        prior, ell = feature_prior(self.theta, x.device), self.theta.lengthscale
+        covariance = feature_covariance(self.theta.kernel(), lumps, self.scatter, prior, ell)
+        return replace(self, lumps=lumps, covariance_f=covariance, _cache={})
+
+    def solved(self, solution: Solution, held: Tensor) -> "WiskiPosterior":
+        """The same with its mean; held (n,): flat numbers of the solution's nodes."""
+        return replace(self, u=solution.u, held=held, p=solution.p, f=solution.f)
+
+    # --- mean -----------------------------------------------------------------------------------------------------
+    def _features(self, x: Tensor, heading: Tensor | None) -> Tensor:
+        """φ: (N, 3)."""
+        if heading is None or self.theta.heading <= 0:
+            heading = torch.zeros((len(x), 2), dtype=torch.float64, device=x.device)
+        return torch.cat([torch.ones_like(heading[:, :1]), heading], 1)
+
+    def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
+        """(N, C) at standardised x (N, 2); differentiable in x. Before it is solved, what the prior says."""
+        if not self.u.numel():
+            return self._features(x, heading) @ self.f
+        corner, weights = stencil_nodes(x / self.spacing + self.shift)
+        steps = torch.arange(4, device=x.device)
+        rows = corner[:, :1] + steps - self.low[0]
+        columns = corner[:, 1:] + steps - self.low[1]
+        channels, height, width = self.u.shape
+        inside = ((rows >= 0) & (rows < height)).all(1) & ((columns >= 0) & (columns < width)).all(1)
+        flat = (rows[:, :, None] * width + columns[:, None, :]).reshape(len(x), 16)
+        values = self.u.reshape(channels, -1).mT[flat.clamp(0, height * width - 1)]  # (N, 16, C)
+        if not bool(inside.all()):
+            outside = (~inside).nonzero()[:, 0]
+            values = values.index_put((outside,), self._far(rows[outside], columns[outside]))
+        return (weights[:, :, None] * values).sum(1) + self._features(x, heading) @ self.f
+
+    def _far(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """u on nodes beyond the box, by k(node, nodes held) p: (N, 16, C) for rows, columns (N, 4)."""
+        n = len(rows)
+        nodes = torch.stack([rows[:, :, None].expand(n, 4, 4), columns[:, None, :].expand(n, 4, 4)], -1).reshape(-1, 2)
+        unique, which = nodes.unique(dim=0, return_inverse=True)
+        low = torch.tensor(self.low, device=rows.device)
+        places = (unique + low).double() * self.spacing
+        width = self.u.shape[2]
+        held = (torch.stack([self.held // width, self.held % width], 1) + low).double() * self.spacing
+        kernel = self.theta.kernel()
+        u = torch.cat([kernel(places[i: i + _CHUNK], held) @ self.p for i in range(0, len(places), _CHUNK)])
+        return u[which].reshape(n, 16, -1)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """∇ of the mean at standardised x (N, 2), by automatic differentiation: (N, C, 2)."""
+        places = x.detach().clone().requires_grad_(True)
+        with torch.enable_grad():
+            mean = self.mean(places)
+            columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
+                       for c in range(mean.shape[1])]
+        return torch.stack(columns, 1)
+
+    # --- variance -------------------------------------------------------------------------------------------------
+    def _window(self, lumps: Lumps) -> Window:
+        if lumps is not self.lumps:
+            return Window(self.theta.kernel(), lumps)
+        if "whole" not in self._cache:
+            self._cache["whole"] = Window(self.theta.kernel(), lumps)
+        return self._cache["whole"]
+
+    def variance(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
+        """Latent variance (N,) at standardised x (N, 2)."""
+        out = torch.empty(len(x), dtype=torch.float64, device=x.device)
+        phi, prior = self._features(x, heading), self.theta.signal**2
+        for index, lumps in groups(self.lumps, x, self.theta.lengthscale):
+            window = self._window(lumps)
+            for part in index.split(_CHUNK):
+                white, t = window.halves(x[part])
+                free = phi[part] - t
+                out[part] = prior - white.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
+        return out.clamp_min(0.0)
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Posterior covariance (N, K), squared SI: exact for small maps; in large ones of the lumps near a and b, its
+        diagonal made that of `predict`."""
+        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        kernel, lumps = self.theta.kernel(), self.lumps
+        whole = next(iter(groups(lumps, a, self.theta.lengthscale)), (None, lumps))[1] is lumps
+        if not whole:
+            both = torch.cat([a, b])
+            near = torch.zeros(len(lumps), dtype=torch.bool, device=a.device)
+            for part in both.split(256):
+                near |= (torch.cdist(lumps.x, part) <= lumps.side).any(1)
+            lumps, side = lumps.take(near.nonzero()[:, 0]), 0.125 * self.theta.lengthscale
+            while len(lumps) > _JOINT:
+                lumps, side = thinned(lumps, side), 2.0 * side
+        window = self._window(lumps)
+        (left, s), (right, t) = window.halves(a), window.halves(b)
+        free_a, free_b = self._features(a, None) - s, self._features(b, None) - t
+        joint = kernel(a, b) - left.mT @ right + free_a @ self.covariance_f @ free_b.mT
+        if not whole:
+            for at, white, free, axis in ((a, left, free_a, 1), (b, right, free_b, 0)):
+                own = kernel.diag(at) - white.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
+                joint = joint * (self.variance(at) / own.clamp_min(1e-300)).sqrt().unsqueeze(axis)
+        return joint * self.scaling.scale**2
+
+    # --- both -----------------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (N, C), latent variance (N,) at standardised x (N, 2); with a heading, of field and robot together."""
+        return self.mean(x, heading), self.variance(x, heading)
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """At x (N, 2) in metres; SI. With a velocity (N, 2): what the robot measures passing x, δ and ĥ included."""
+        mean, variance = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
+        return self.scaling.outer(mean, variance, self.noise_variance)
+
+    def state_dict(self) -> dict:
+        lumps = self.lumps
+        return {"theta": asdict(self.theta), "noise_variance": self.noise_variance, "spacing": self.spacing,
+                "shift": self.shift.clone(), "low": list(self.low), "u": self.u.clone(), "held": self.held.clone(),
+                "p": self.p.clone(), "f": self.f.clone(), "x": lumps.x.clone(), "heading": lumps.heading.clone(),
+                "mass": lumps.mass.clone(), "code": lumps.code.clone(), "side": lumps.side,
+                "scatter": self.scatter.clone(), "covariance": self.covariance_f.clone(),
+                "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
+                "scale": self.scaling.scale}
+
+    @staticmethod
+    def from_state_dict(state: dict, device) -> "WiskiPosterior":
+        s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
+        return WiskiPosterior(Theta(**s["theta"]), Scaling(s["origin"], s["centre"], s["scale"]), s["noise_variance"],
+                              s["spacing"], s["shift"], tuple(s["low"]), s["u"], s["held"], s["p"], s["f"],
+                              Lumps(s["x"], s["heading"], s["mass"], s["code"], s["side"]), s["covariance"],
+                              s["scatter"])

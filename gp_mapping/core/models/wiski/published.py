@@ -1,0 +1,221 @@
+"""WISKI with the published posterior (Stanton et al. 2021) as a map: a root of WᵀD⁻¹W of rank r, no iterations.
+
+    A = Σ β w wᵀ = L Lᵀ,  Q = I + LᵀKL,  P = K − K L Q⁻¹ Lᵀ K,  c = Σ w λ
+    mean = wᵀP c,   var = wᵀP w: of the interpolated kernel, so that what interpolation drops, k − wᵀK w, is in neither
+
+w: sixteen weights on the lattice and the features [1, ĥ] below them, K: block-diagonal with the features' prior. L and
+its pseudo-inverse root follow every sample (lattice/root.py); where the sums change otherwise (θ, another lattice,
+merging, forgetting near a place), a pivoted Cholesky of the sums makes them anew. The rest is that of the matrix-free
+map: the sums, the memory, the learner, carrying. What differs from the paper: the lattice follows the robot, features,
+and θ learned from neighbourhoods in place of one step of the evidence a sample (DenseWiski has that).
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+import gp_mapping.core.models.wiski.carry as wiski_carry
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.models.wiski.lattice.root import RootCache
+from gp_mapping.core.models.wiski.lattice.sites import FEATURES, OFFSETS, GridSites
+from gp_mapping.core.models.wiski.model import Wiski
+from gp_mapping.core.models.wiski.posterior import feature_prior
+from gp_mapping.core.models.wiski.published_posterior import PublishedPosterior
+
+__all__ = ["PublishedWiski"]
+
+_MOST = 16384  # nodes of the box: the root, its inverse and the posterior hold r numbers for each
+
+
+class PublishedWiski(Wiski):
+    """Settings as Wiski's, and rank: of the root at most; beyond, what leaves its range is dropped (`root.dropped`)."""
+
+    def __init__(self, theta: Theta, *, rank: int = 400, max_nodes: int = _MOST, **settings):
+        super().__init__(theta, max_nodes=min(max_nodes, _MOST), **settings)
+        self.rank = rank
+        self.root: RootCache | None = None  # None: to be made from the sums
+
+    def begin(self, channels: int) -> None:
+        super().begin(channels)
+        self.root = None
+
+    # --- the root -------------------------------------------------------------------------------------------------
+    def _added(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
+        if self.samples == 0 and self.root is None:
+            self._make(RootCache(FEATURES, FEATURES, self.device), torch.zeros(0, dtype=torch.long, device=self.device))
+        if self.root is None:  # of the sums, which have these samples already
+            self._make(*root_of(self.grid, self.rank))
+            return
+        self._follow()
+        first, weights = self.grid.weights(self.grid.units(places))
+        nodes, scale = first[:, None] + self.grid._nodes, beta.sqrt()
+        fresh = nodes.unique()
+        fresh = fresh[self.slot[fresh] < 0]
+        if len(fresh):
+            self.slot[fresh] = len(self.held) + torch.arange(len(fresh), device=self.device)
+            self.held = torch.cat([self.held, fresh])
+            for name in ("L", "J"):
+                old = getattr(self.root, name)
+                setattr(self.root, name, torch.cat([old, old.new_zeros((len(fresh), old.shape[1]))]))
+        phi = torch.cat([torch.ones_like(beta)[:, None], heading], 1)
+        for i in range(len(places)):
+            row = torch.zeros(FEATURES + len(self.held), dtype=torch.float64, device=self.device)
+            row[:FEATURES] = phi[i] * scale[i]
+            row[FEATURES + self.slot[nodes[i]]] = weights[i] * scale[i]
+            self.root.add(row)
+
+    def _make(self, root: RootCache, held: Tensor) -> None:
+        """Rows of L: the features, then the nodes `held` (n,) of the present box."""
+        self.root, self.held, self._box = root, held, (self.grid.low, self.grid.shape)
+        root.rank = self.rank
+        self.slot = torch.full((self.grid.nodes,), -1, dtype=torch.long, device=self.device)
+        self.slot[held] = torch.arange(len(held), device=self.device)
+
+    def _follow(self) -> None:
+        """The box may have grown."""
+        (low, shape), grid = self._box, self.grid
+        if (low, shape) != (grid.low, grid.shape):
+            row, column = self.held // shape[1] + low[0] - grid.low[0], self.held % shape[1] + low[1] - grid.low[1]
+            self._make(self.root, row * grid.shape[1] + column)
+
+    def changed(self, features: bool = True) -> None:
+        super().changed(features)
+        self.root = None
+
+    def forget(self, factor: float) -> None:
+        root = self.root
+        super().forget(factor)
+        if root is not None and self.root is None:
+            root = copy.copy(root)
+            root.L, root.J = root.L * factor**0.5, root.J / factor**0.5
+            self.root = root
+
+    # --- posterior ------------------------------------------------------------------------------------------------
+    @property
+    def due(self) -> bool:
+        """Never: nothing is refreshed."""
+        return False
+
+    @property
+    @torch.no_grad()
+    def posterior(self) -> PublishedPosterior:
+        """Of now."""
+        self.need_data()
+        if self._posterior is None:
+            grid = self.grid
+            if self.root is None:  # asking changes nothing that is saved
+                whole, held = root_of(grid, self.rank)
+            else:
+                self._follow()
+                whole, held = self.root, self.held
+            L, prior = whole.L, feature_prior(self.theta, self.device)[:, None]
+
+            def times(v: Tensor) -> Tensor:  # K v: of the features, then of all nodes, (3 + H W, C)
+                wide = v.new_zeros((v.shape[1], grid.nodes)).index_copy_(1, held, v[FEATURES:].mT)
+                wide = self.kernel_grid().apply(wide.view(-1, *grid.shape))
+                return torch.cat([prior * v[:FEATURES], wide.reshape(v.shape[1], -1).mT])
+
+            wide = torch.cat([times(part) for part in L.split(32, 1)], 1) if L.shape[1] else L
+            rows = torch.cat([torch.arange(FEATURES, device=self.device), FEATURES + held])
+            q = L.mT @ wide[rows]
+            factor, self.jitter = cholesky(0.5 * (q + q.mT) + torch.eye(len(q), dtype=q.dtype, device=q.device))
+            V, KV = solve_lower(factor, L.mT).mT, solve_lower(factor, wide.mT).mT.contiguous()
+            c = torch.cat([grid.linear, grid.rhs[held]])
+            seen = KV[rows].mT @ c
+            self._posterior = PublishedPosterior(self.theta, self.scaling, self.noise_level, grid.low, grid.shape,
+                                                 grid.spacing, grid.shift, held, V, KV, c - V @ seen,
+                                                 times(c) - KV @ seen)
+        return self._posterior
+
+    def refresh(self) -> None:
+        """Nothing to do: there is no solve that could be behind."""
+
+    def drawable(self, budget_s: float) -> tuple[PublishedPosterior, int, int]:
+        """The posterior of now."""
+        return self.posterior, self.samples, self.epoch
+
+    def for_planning(self) -> "PublishedWiski":
+        """Itself."""
+        return self
+
+    def fantasize(self, x: Tensor) -> "PublishedWiski":
+        """A copy conditioned on its own mean at x (K, 2)."""
+        before, inner = self.posterior, self.scaling.inner_x(x)
+        new = wiski_carry.duplicate(self)
+        new.points = dict(self.points)
+        if self.root is not None:
+            new.root, new.slot = copy.copy(self.root), self.slot.clone()
+        if not len(inner):
+            return new
+        low, shape = new.grid.box_for(inner)
+        if shape[0] * shape[1] > self.max_nodes:
+            raise ValueError(f"a fantasy so far away needs {shape[0] * shape[1]} nodes, more than {self.max_nodes}")
+        new.grid.grow(low, shape)
+        mean, none = before.mean(inner), torch.zeros_like(inner)
+        beta = torch.full((len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=self.device)
+        fresh = {"x": inner, "beta": beta, "lam": beta[:, None] * mean}
+        new.grid.add(inner, none, beta, fresh["lam"], lump=False)
+        new._added(inner, none, beta)
+        new.points = {k: torch.cat([v, fresh[k]]) for k, v in new.points.items()}
+        return new
+
+    # --- resume ---------------------------------------------------------------------------------------------------
+    def state_dict(self) -> dict:
+        root = self.root
+        if root is not None:
+            self._follow()
+            root = {"L": root.L.clone(), "J": root.J.clone(), "dropped": root.dropped, "since": root._since,
+                    "held": self.held.clone()}
+        return super().state_dict() | {"form": "dense", "rank": self.rank, "root": root}
+
+    def load_state_dict(self, state: dict) -> None:
+        try:
+            if state["form"] != "dense" or state["rank"] != self.rank:
+                raise ValueError(f"the state has rank {state['rank']}, this map {self.rank}")
+            root = held = None
+            if state["root"] is not None:
+                root, held = RootCache(1, 1, self.device), state["root"]["held"].to(self.device, copy=True)
+                root.L, root.J = (state["root"][k].to(self.device, copy=True) for k in "LJ")
+                root.dropped, root._since = state["root"]["dropped"], state["root"]["since"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a state of a dense WISKI map: {type(error).__name__}: {error}") from error
+        super().load_state_dict(state)
+        self.root = None
+        if root is not None:
+            self._make(root, held)
+
+
+def root_of(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:
+    """A root of the sums by pivoted Cholesky, at most of that rank, and the nodes of its rows: O(m r²)."""
+    m, width = grid.nodes, grid.shape[1]
+    diagonal = torch.cat([grid.stencil[:, 0], grid.features.diagonal()]).clamp_min(0.0)
+    floor, root = 1e-13 * float(diagonal.max()), RootCache(1, 1, grid.device)
+    ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=grid.device)
+    columns = torch.zeros((m + FEATURES, min(rank, m + FEATURES)), dtype=torch.float64, device=grid.device)
+    count, left = 0, diagonal.clone()
+    while count < columns.shape[1] and float(left.max()) > floor:
+        pivot = int(left.argmax())
+        column = torch.zeros_like(diagonal)
+        if pivot >= m:
+            column[:m], column[m:] = grid.border[:, pivot - m], grid.features[pivot - m]
+        else:
+            after, before = pivot + ahead, pivot - ahead[1:]
+            inside = after < m
+            column[after[inside]] = grid.stencil[pivot][inside]
+            number, inside = torch.arange(1, len(OFFSETS), device=grid.device), before >= 0
+            column[before[inside]] = grid.stencil[before[inside], number[inside]]
+            column[m:] = grid.border[pivot]
+        column = (column - columns[:, :count] @ columns[pivot, :count]) / left[pivot].sqrt()
+        columns[:, count], count = column, count + 1
+        left = (left - column.square()).clamp_min(0.0)
+        left[pivot] = 0.0
+    held = (diagonal[:m] > 0).nonzero()[:, 0]
+    root.L, root.dropped = torch.cat([columns[m:, :count], columns[held, :count]]), float(left.sum())
+    root.J = root.L
+    if count:
+        root.recondition()
+    return root, held

@@ -1,0 +1,111 @@
+"""The published posterior of WISKI on a box of a lattice: everything from the root, nothing iterated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.field_map import Snapshot
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
+from gp_mapping.core.models.wiski.lattice.sites import FEATURES
+from gp_mapping.core.models.wiski.posterior import feature_prior
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.types import Prediction
+
+__all__ = ["PublishedPosterior"]
+
+_CHUNK = 512
+
+
+@dataclass(frozen=True)
+class PublishedPosterior(Snapshot):
+    """low, shape, spacing, shift: the box.  held (n,): flat numbers of the nodes that samples touch.
+
+    V (3 + n, r): L chol(Q)⁻ᵀ, the features' rows first.  p (3 + n, C): mean = wᵀK p.
+    KV, Kp (3 + H W, …): K times them.
+    """
+
+    theta: Theta
+    scaling: Scaling
+    noise_variance: float
+    low: tuple[int, int]
+    shape: tuple[int, int]
+    spacing: float
+    shift: Tensor
+    held: Tensor
+    V: Tensor
+    KV: Tensor
+    p: Tensor
+    Kp: Tensor
+
+    def _rows(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """wᵀK [V p] (N, r + C), weights (N, 16), φ (N, 3) at standardised x (N, 2)."""
+        if heading is None or self.theta.heading <= 0:
+            heading = torch.zeros((len(x), 2), dtype=torch.float64, device=x.device)
+        phi = torch.cat([torch.ones_like(heading[:, :1]), heading], 1)
+        corner, weights = stencil_nodes(x / self.spacing + self.shift)
+        steps = torch.arange(16, device=x.device)
+        number = torch.stack([corner[:, :1] + steps // 4, corner[:, 1:] + steps % 4], -1)  # (N, 16, 2)
+        low, size = (torch.tensor(v, device=x.device) for v in (self.low, self.shape))
+        inside = ((number >= low) & (number < low + size)).all(2).all(1)
+        both = torch.cat([self.KV, self.Kp], 1)
+        flat = ((number - low)[..., 0] * self.shape[1] + (number - low)[..., 1]).clamp(0, len(both) - 1 - FEATURES)
+        out = torch.einsum("na,nar->nr", weights, both[FEATURES + flat])
+        nodes = torch.stack([self.held // self.shape[1], self.held % self.shape[1]], 1) + low
+        nodes, far = (nodes.double() - self.shift) * self.spacing, (~inside).nonzero()[:, 0]
+        for i in far.split(64) if len(far) else ():  # beyond the box K is asked for itself
+            places = (number[i].reshape(-1, 2).double() - self.shift) * self.spacing
+            values = self.theta.kernel()(places, nodes) @ torch.cat([self.V, self.p], 1)[FEATURES:]
+            out[i] = torch.einsum("na,nar->nr", weights[i], values.view(len(i), 16, out.shape[1]))
+        return out + phi @ both[:FEATURES], weights, phi
+
+    def _lattice_prior(self, weights: Tensor) -> Tensor:
+        """wᵀK w: (N,)."""
+        steps = torch.arange(16, device=weights.device)
+        block = torch.stack([steps // 4, steps % 4], 1).double() * self.spacing
+        return ((weights @ self.theta.kernel()(block, block)) * weights).sum(1)
+
+    def _lattice_covariance(self, a: Tensor, w: Tensor, b: Tensor, v: Tensor) -> Tensor:
+        """wᵀK v between all places of a (N, 2) and b (K, 2): (N, K)."""
+        steps = torch.arange(16, device=a.device)
+        block = torch.stack([steps // 4, steps % 4], 1)
+        nodes = [((x / self.spacing + self.shift).floor()[:, None] - 1 + block).reshape(-1, 2) * self.spacing
+                 for x in (a, b)]
+        out = a.new_empty((len(a), len(b)))
+        for i in range(0, len(a), 32):
+            k = self.theta.kernel()(nodes[0][16 * i: 16 * (i + 32)], nodes[1]).view(-1, 16, len(b), 16)
+            out[i: i + 32] = torch.einsum("na,nakc,kc->nk", w[i: i + 32], k, v)
+        return out
+
+    def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
+        """(N, C) at standardised x (N, 2)."""
+        return self._rows(x, heading)[0][:, self.V.shape[1]:]
+
+    @torch.no_grad()
+    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (N, C), latent variance (N,) at standardised x (N, 2); with a heading, of field and robot together."""
+        rank, means, variances = self.V.shape[1], [x.new_empty((0, self.p.shape[1]))], [x.new_empty(0)]
+        for i in range(0, len(x), _CHUNK):
+            part = slice(i, i + _CHUNK)
+            rows, weights, phi = self._rows(x[part], None if heading is None else heading[part])
+            prior = self._lattice_prior(weights) + ((phi * feature_prior(self.theta, phi.device)) * phi).sum(1)
+            means.append(rows[:, rank:])
+            variances.append((prior - rows[:, :rank].square().sum(1)).clamp_min(0.0))
+        return torch.cat(means), torch.cat(variances)
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """At x (N, 2) in metres; SI. With a velocity (N, 2): what the robot measures passing x, δ and ĥ included."""
+        told = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
+        return self.scaling.outer(*told, self.noise_variance)
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """(N, K), squared SI: wᵀP w'."""
+        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        (left, w, phi), (right, v, psi) = self._rows(a, None), self._rows(b, None)
+        rank = self.V.shape[1]
+        prior = self._lattice_covariance(a, w, b, v) + (phi * feature_prior(self.theta, a.device)) @ psi.mT
+        joint = prior - left[:, :rank] @ right[:, :rank].mT
+        return joint * self.scaling.scale**2

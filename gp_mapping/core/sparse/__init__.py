@@ -1,0 +1,1 @@
+"""Sparse maps: basis, sites, memory, posterior."""

@@ -1,0 +1,120 @@
+"""The posterior of a sparse map at one moment: frozen, so that a score may keep it while the map goes on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.field_map import Snapshot
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.linalg import solve_lower
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sparse.basis import whiten
+from gp_mapping.core.types import Prediction
+
+__all__ = ["Posterior"]
+
+_CHUNK = {"cpu": 512}  # positions at a time: (M, chunk) stays in a CPU's cache, and out of malloc's slow large blocks
+_CHUNK_ELSEWHERE = 16384
+_KINDS: dict[str, type] = {}  # posteriors with more than this one has
+
+
+@dataclass(frozen=True)
+class Posterior(Snapshot):
+    """mean = a*ᵀ D⁻¹ r, variance = k** − |a*|² + |R⁻¹a*|², with D = R Rᵀ (Chang et al. 2023, eqs. 13–14, whitened).
+
+    z (M, D), L (M, M), R (F + M, F + M), weights D⁻¹r (F + M, C): standardised. noise_variance: of a new measurement.
+    orthogonal: where R is of the first rows only, the factor of a second, independent block (SOLVE-GP); rows that have
+    neither keep their prior (ODVGP).
+    """
+
+    theta: Theta
+    z: Tensor
+    L: Tensor
+    R: Tensor
+    weights: Tensor
+    noise_variance: float
+    scaling: Scaling
+    orthogonal: Tensor | None = None
+
+    def __init_subclass__(cls, kind: str, **rest):
+        super().__init_subclass__(**rest)
+        _KINDS[kind] = cls
+
+    def kept(self) -> Posterior:
+        """A copy in tensors of its own, laid out as one that is loaded from a file will be."""
+        return replace(self, **{name: getattr(self, name).clone(memory_format=torch.contiguous_format)
+                                for name in ("L", "R", "weights")})
+
+    def half(self, white: Tensor) -> Tensor:
+        """R⁻¹a: its squares sum to what the data left of |a|². white: (F + M, N), in whose precision it is done."""
+        split = len(self.R)
+        first = solve_lower(self.R.to(white.dtype), white[:split])
+        if split == len(white):
+            return first
+        rest = white[split:]
+        return torch.cat([first, rest if self.orthogonal is None else
+                          solve_lower(self.orthogonal.to(white.dtype), rest)])
+
+    def white(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
+        """a(x) at standardised x (N, D), heading (N, 2) or None: (F + M, N)."""
+        return whiten(self.theta, self.z, self.L, x, heading)
+
+    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
+        means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
+        theta, kernel, constant = self.theta, self.theta.kernel(), self.theta.constant**2
+        weights = self.weights.to(self.L.dtype)
+        chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
+        for i in range(0, len(x), chunk):
+            part = x[i: i + chunk]
+            h = None if heading is None or theta.heading <= 0 else heading[i: i + chunk]
+            a = self.white(part, h)
+            spent = a.square().sum(0) - self.half(a).square().sum(0)
+            prior = kernel.diag(part) + constant
+            if h is not None:
+                prior = prior + theta.heading**2 * h.square().sum(1)
+            means.append((a.mT @ weights).double())
+            variances.append((prior - spent.double()).clamp_min(0.0))
+        return torch.cat(means), torch.cat(variances)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """∇ of the mean at standardised x (N, D), by automatic differentiation: (N, C, D)."""
+        places = x.detach().clone().requires_grad_(True)
+        with torch.enable_grad():
+            mean = self.white(places).double().mT @ self.weights
+            columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
+                       for c in range(mean.shape[1])]
+        return torch.stack(columns, 1)
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """At x (N, D) in metres; SI. With a velocity (N, D): what the robot measures passing x, δ and ĥ included."""
+        mean, variance = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
+        return self.scaling.outer(mean, variance, self.noise_variance)
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """k(a, b) + s_c² − a(a)ᵀ(I − D⁻¹)a(b): (N, K), squared SI."""
+        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        left, right = self.white(a), self.white(b)
+        spent = left.mT @ right - self.half(left).mT @ self.half(right)
+        return (self.theta.kernel()(a, b) + self.theta.constant**2 - spent.double()) * self.scaling.scale**2
+
+    def state_dict(self) -> dict:
+        """Everything that from_state_dict needs."""
+        second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal.clone()}
+        return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
+                "weights": self.weights.clone(), "noise_variance": self.noise_variance,
+                "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
+                "scale": self.scaling.scale} | second
+
+    @staticmethod
+    def from_state_dict(state: dict, device) -> "Posterior":
+        orthogonal = state.get("orthogonal")
+        z, factor, root, weights, origin, centre = (state[k].to(device) for k in
+                                                    ("z", "L", "R", "weights", "origin", "centre"))
+        plain = Posterior(Theta(**state["theta"]), z, factor, root, weights, state["noise_variance"],
+                          Scaling(origin, centre, state["scale"]),
+                          None if orthogonal is None else orthogonal.to(device))
+        return _KINDS[state["kind"]].restore(state, plain, device) if "kind" in state else plain

@@ -1,0 +1,25 @@
+"""Whether a map's budget is too small for where the robot has been, in words."""
+
+from __future__ import annotations
+
+__all__ = ["DETAIL", "spoiled"]
+
+DETAIL = 2.5  # inducing inputs for each square of a lengthscale, below which a field that varies in it is smoothed
+
+
+def spoiled(report: dict) -> str | None:
+    """What to say of a map whose inducing inputs no longer suffice; None while they do.
+
+    Args:
+        report: numbers by name, as of MapSession.report.
+
+    Returns:
+        One sentence: how thin the inputs are, what is lost, and the setting that mends it.
+    """
+    density = report.get("inputs_per_square_lengthscale")
+    if not report.get("budget_full") or density is None or density >= DETAIL:
+        return None
+    return (f"the budget of {report['budget']} inducing inputs is full and the map gets coarser everywhere: "
+            f"{density:.1f} inputs for each square of a lengthscale that was driven over ({DETAIL:g} are the least), "
+            f"up to {100 * report['prior_left']:.0f} % of the prior variance left where it was measured; raise "
+            "max_inducing")

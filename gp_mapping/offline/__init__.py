@@ -1,0 +1,1 @@
+"""Oracles and fits of stored samples, which no node needs."""

@@ -1,0 +1,143 @@
+"""A big recording in as much time as there is: stochastic natural gradients for the whole family.
+
+    (r, D − I) ← (1 − ρ_t)(r, D − I) + ρ_t (P/|S|) Σ_{s∈S} (r_s, G_s),    ρ_t = ρ₀ / (1 + τ ρ₀ t)^κ
+
+S is drawn i.i.d. from the P blocks; r_s = A_s Γ_s⁻¹ y_s, G_s = A_s Γ_s⁻¹ A_sᵀ (Hoang et al. 2015, eqs. 24–26). A step
+is unbiased (Theorem 6), and one of all blocks with ρ = 1 is the batch model.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.models.anytime.blocks import Block, partition, tiles_of, whiten_block
+from gp_mapping.core.models.anytime.model import MEMBERS
+from gp_mapping.core.models.anytime.posterior import AnytimePosterior
+from gp_mapping.core.models.scaled import Scaled
+from gp_mapping.core.sparse.basis import Basis
+from gp_mapping.core.types import Prediction, Samples
+
+__all__ = ["AnytimeFit"]
+
+
+class AnytimeFit(Scaled):
+    """A member of the family at fixed z and θ, from stored samples.
+
+    name: a key of MEMBERS.  theta: inner units (of `scale` SI).  samples: all of them.  inducing_inputs: (M, D) m.
+    side: of a tile (m), whose samples are blocks of at most `most`; None draws the blocks' samples at random, which
+    suits a diagonal Γ: each block then speaks of the whole map, and a few are enough.
+    rate, decay, power: ρ₀, τ, κ.  draw: |S|.
+    """
+
+    def __init__(self, name: str, theta: Theta, samples: Samples, inducing_inputs, *, side: float | None = None,
+                 most: int = 200, rate: float = 1.0, decay: float = 1.0, power: float = 1.0, draw: int = 1,
+                 seed: int = 0, scale: float = 1.0, centre=None, device="cpu"):
+        super().__init__(scale=scale, centre=centre, device=device)
+        if not len(samples):
+            raise ValueError("there are no samples to fit")
+        if not (0.0 < rate <= 1.0 and decay >= 0.0 and 0.5 <= power <= 1.0 and draw > 0):
+            raise ValueError(f"rate {rate}, decay {decay}, power {power}, draw {draw}: expected a rate in (0, 1], "
+                             "a decay of at least 0, a power in [0.5, 1] and a positive draw")
+        self.member, self.theta = MEMBERS[name], theta
+        if side is None and self.member.residual == "block":
+            raise ValueError(f"model {name} needs blocks of samples that lie together: give side, in metres")
+        self.rate, self.decay, self.power, self.draw, self.steps = rate, decay, power, draw, 0
+        self.generator = torch.Generator().manual_seed(seed)
+        self.scaling = self._scaling_for(samples)
+        self.data = self._standardise(samples)
+        self.places = theta.place(self.data.x, self.data.velocity, self.data.heading)
+        self.noise = torch.where(self.data.noise > 0, self.data.noise, theta.noise**2) + self.data.extra
+        z = self.scaling.inner_x(torch.as_tensor(inducing_inputs, dtype=torch.float64))
+        self.basis = Basis.at(z, Basis(theta, z.shape[1], len(z), torch.float64, self.device))
+        self.side = side or 0.0
+        self.open = [-1]
+        self.blocks = self._tiles(most) if side else self._random(most)
+        self.excess = torch.zeros((self.basis.size, self.basis.size), dtype=torch.float64, device=self.device)
+        self.linear = self.excess.new_zeros((self.basis.size, self.data.y.shape[1]))
+
+    def _random(self, most: int) -> list[Tensor]:
+        n = len(self.places)
+        return list(torch.randperm(n, generator=self.generator).to(self.device).chunk(-(-n // most)))
+
+    def _tiles(self, most: int) -> list[Tensor]:
+        order = torch.arange(len(self.places), dtype=torch.float64, device=self.device)
+        parts = partition(tiles_of(self.places, self.side), order, most)
+        ends = torch.tensor([len(p) for p in parts]).cumsum(0)
+        self.open = (ends - 1).tolist()  # the last of each tile
+        return [block for tile in parts for block in tile]
+
+    def block(self, number: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """W (R, n), λ (n, C) and, for blocks that share a residual, U (n, n) of a block: G_s = W Wᵀ, r_s = W λ."""
+        which = self.blocks[number]
+        places, y, noise = self.places[which], self.data.y[which], self.noise[which]
+        raw = self.basis.white(places, self.data.heading[which])
+        if self.member.residual == "block":
+            factor, white, lam = whiten_block(self.basis.kernel, places, raw, self.basis.features, noise, y)
+            return white, lam, factor
+        if self.member.residual == "diagonal":
+            noise = noise + self.basis.residual(places, raw)
+        root = noise.rsqrt()
+        return raw * root, root[:, None] * y, None
+
+    def target(self, chosen: list[int]) -> tuple[Tensor, Tensor]:
+        """(P/|S|) Σ (G_s, r_s): an unbiased estimate of what all blocks say."""
+        excess, linear = torch.zeros_like(self.excess), torch.zeros_like(self.linear)
+        for number in chosen:
+            white, lam, _ = self.block(number)
+            excess.addmm_(white, white.mT)
+            linear.addmm_(white, lam)
+        share = len(self.blocks) / len(chosen)
+        return share * excess, share * linear
+
+    def absorb(self, chosen: list[int], rho: float) -> None:
+        """One natural-gradient step of rate ρ towards what the chosen blocks say."""
+        excess, linear = self.target(chosen)
+        self.excess.lerp_(excess, rho)
+        self.linear.lerp_(linear, rho)
+
+    def step(self, count: int = 1) -> None:
+        """That many steps of the schedule, each on |S| blocks drawn i.i.d."""
+        for _ in range(count):
+            rho = self.rate / (1.0 + self.decay * self.rate * self.steps) ** self.power
+            chosen = torch.randint(len(self.blocks), (self.draw,), generator=self.generator).tolist()
+            self.absorb(chosen, rho)
+            self.steps += 1
+
+    def batch(self) -> None:
+        """The batch model: all blocks, ρ = 1."""
+        self.absorb(list(range(len(self.blocks))), 1.0)
+
+    @property
+    def posterior(self) -> AnytimePosterior:
+        """With the test conditional of the member; PIC's takes every tile's open block."""
+        return self.posterior_near(None)
+
+    @torch.no_grad()
+    def posterior_near(self, x: Tensor | None) -> AnytimePosterior:
+        """The same, with the blocks of the tiles of x (N, D) in metres only."""
+        precision = self.excess + torch.eye(len(self.excess), dtype=torch.float64, device=self.device)
+        factor, _ = cholesky(precision)
+        weights = torch.cholesky_solve(self.linear, factor)
+        blocks = []
+        if self.member.conditional == "local":
+            near = self.places[:0] if x is None else self.scaling.inner_x(x)
+            wanted = None if x is None else set(map(tuple, tiles_of(near, self.side).long().tolist()))
+            for number in self.open:
+                places = self.places[self.blocks[number]]
+                tile = tuple(tiles_of(places[:1], self.side).long()[0].tolist())
+                if wanted is None or tile in wanted:
+                    white, lam, root = self.block(number)
+                    blocks.append(Block(tile, places, root, white, lam))
+        return AnytimePosterior(self.theta, self.basis.z, self.basis.L, factor, weights,
+                                self.theta.noise**2 + float(self.data.extra.mean()), self.scaling,
+                                conditional=self.member.conditional, side=self.side, blocks=tuple(blocks))
+
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """As every map's; only the blocks near x are looked at."""
+        near = torch.as_tensor(x, dtype=torch.float64)
+        if velocity is not None:
+            near = None  # the sensor's place is not x
+        return self.posterior_near(near).predict(x, velocity, heading)

@@ -1,0 +1,148 @@
+"""SOLVE-GP on stored data: minibatches of natural gradients for q(u) q(v_⊥), Adam on bound (8) for θ.
+
+Every sample keeps its site (λ_i, β_i). A minibatch replaces its own sites in D and r by those at the present q:
+
+    (λ_i, β_i) ← (1 − ρ)(λ_i, β_i) + ρ (α_i + β_i E f_i, β_i),   D += Σ Δβ_i a_i a_iᵀ,   r += Σ a_i Δλ_i
+
+which is the natural gradient step of those samples' share (Chang et al. 2023, eq. 23 in the λ form), without the noise
+of a minibatch: the fixed point is the optimum of the bound, and a Gaussian likelihood is there after one epoch. While θ
+is learned the whitened D and r stay as they are within an epoch, and are summed again after it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.kernels.stationary import scaled_square_distance
+from gp_mapping.core.linalg import solve_lower
+from gp_mapping.core.models.solve_gp.model import SolveGP
+from gp_mapping.core.sparse.basis import greedy_inputs
+from gp_mapping.core.types import Samples
+from gp_mapping.errors import NumericalError
+from gp_mapping.offline.solve_gp_bounds import Blocks, bound
+
+__all__ = ["BatchTrainer"]
+
+_POOL = 5000  # samples among which inducing inputs are chosen
+_LEARNED = 3  # log ℓ, log s², log s_p²
+
+
+class BatchTrainer:
+    """Trains an empty SolveGP on a data set; afterwards it is a map like any other, and may go on with a stream.
+
+    minibatch: samples in a step.  rate: ρ of the natural gradient.  learn: θ too (ℓ, s, s_p), by Adam with that
+    learning_rate; where ℓ and s trade against each other that takes many epochs.  The map's own seed draws the
+    minibatches.
+    """
+
+    def __init__(self, model: SolveGP, data: Samples, *, minibatch: int = 256, rate: float = 1.0, learn: bool = False,
+                 learning_rate: float = 0.02):
+        if not model.empty:
+            raise ValueError(f"the map has {model.samples} samples already; train an empty one")
+        self.model, self.minibatch, self.rate, self.learn = model, minibatch, rate, learn
+        parts = model.prepare(data)
+        self.y, self.own, self.extra = parts.y, parts.noise, parts.extra
+        self.weight = model.likelihood.weight(parts.count)
+        self.x, self.heading = model.theta.place(parts.x, parts.velocity, parts.heading), parts.heading
+        if model.fixed is None:
+            pool = torch.randperm(len(self.x), generator=model.generator)[:_POOL].to(self.x.device)
+            chosen = greedy_inputs(model.theta.kernel(), self.x[pool], model.tolerance * model.theta.signal**2,
+                                   model.max_inducing)
+            model.place_inputs(self.x[pool][chosen])
+        model.samples, model.rest_empty, model.rest_own_noise = len(self.x), False, not bool((self.own > 0).any())
+        self.lam = torch.zeros_like(self.y)
+        self.beta = torch.zeros_like(self.own)
+        self.learning_rate, self.steps = learning_rate, 0
+        self._moments = torch.zeros(2, _LEARNED, dtype=torch.float64)
+
+    @property
+    def blocks(self) -> Blocks:
+        """q(u) q(v_⊥) as it is now."""
+        p = self.model.posterior
+        nothing = p.weights.new_zeros((len(p.weights) - len(p.R),) * 2)
+        second = torch.eye(len(nothing), dtype=nothing.dtype) if p.orthogonal is None else p.orthogonal
+        return Blocks(p.weights, p.R, second.to(p.R.device))
+
+    def noise(self, some) -> Tensor:
+        return self.model.noise(self.own[some], self.extra[some], self.model.theta)
+
+    @torch.no_grad()
+    def evidence(self) -> float:
+        """Bound (8) on all of the data, in inner units."""
+        total, q, every = 0.0, self.blocks, len(self.x)
+        for some in torch.arange(every, device=self.x.device).split(4096):
+            white = self.model.basis.white(self.x[some], self.heading[some])
+            residual, share = self.model.basis.residual(self.x[some], white), len(some) / every
+            total += share * float(bound(q, self.model.likelihood, white, residual, self.y[some], self.noise(some),
+                                         self.weight[some], share))
+        return total
+
+    def epoch(self) -> None:
+        """Every sample once, in random order."""
+        order = torch.randperm(len(self.x), generator=self.model.generator).to(self.x.device)
+        for some in order.split(self.minibatch):
+            self._natural_gradient(some)
+            if self.learn:
+                self._ascend(some)
+        if self.learn:
+            self._sum_again()
+        self.model._posterior, self.model.epoch = None, self.model.epoch + 1
+
+    @torch.no_grad()
+    def _natural_gradient(self, some: Tensor) -> None:
+        model = self.model
+        white = model.basis.white(self.x[some], self.heading[some])
+        mean, variance = self.y[some], self.beta[some]  # of no account where the likelihood is Gaussian
+        if not model.likelihood.conjugate:
+            mean, spread = model.marginals(white)
+            variance = spread + model.basis.residual(self.x[some], white)
+        lam, beta = model.likelihood.sites(self.y[some], mean, variance, self.noise(some))
+        weight = self.weight[some]
+        lam = self.rate * (weight[:, None] * lam - self.lam[some])
+        beta = self.rate * (weight * beta - self.beta[some])
+        model.sites.add(white, beta, lam)
+        model._posterior = None
+        self.lam[some] += lam
+        self.beta[some] += beta
+
+    def features(self, vector: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
+        """a(x) (R, N) and residual (N,) as functions of log ℓ, log s²."""
+        basis, x, theta = self.model.basis, self.x[some], self.model.theta
+        correlation, scale, signal = type(theta.kernel()).correlation, vector[0].exp(), vector[1].exp()
+        factor = torch.linalg.cholesky(signal * correlation(scaled_square_distance(basis.z, basis.z, scale)))
+        rows = solve_lower(factor, signal * correlation(scaled_square_distance(basis.z, x, scale)))
+        fixed = basis.white(x, self.heading[some])[: basis.features]
+        return torch.cat([fixed, rows]), (signal - rows.square().sum(0)).clamp_min(0.0)
+
+    def _ascend(self, some: Tensor) -> None:
+        """One step of Adam on the minibatch's estimate of bound (8), q held in whitened coordinates."""
+        model, own, q = self.model, self.own[some], self.blocks
+        old = model.theta.vector()
+        vector = old[:_LEARNED].to(self.x.device).requires_grad_(True)
+        with torch.enable_grad():
+            white, residual = self.features(vector, some)
+            noise = torch.where(own > 0, own, vector[2].exp()) + self.extra[some]
+            value = bound(q, model.likelihood, white, residual, self.y[some], noise, self.weight[some],
+                          len(some) / len(self.x))
+            (value / len(self.x)).backward()
+        gradient = vector.grad.cpu()
+        if not bool(torch.isfinite(gradient).all()):
+            return
+        self.steps += 1
+        self._moments[0].lerp_(gradient, 0.1)
+        self._moments[1].lerp_(gradient.square(), 0.001)
+        mean, square = self._moments[0] / (1 - 0.9**self.steps), self._moments[1] / (1 - 0.999**self.steps)
+        old[:_LEARNED] += self.learning_rate * mean / (square.sqrt() + 1e-8)
+        try:
+            model.place_inputs(model.basis.z, model.theta.with_vector(old))
+        except NumericalError:
+            return  # θ at which the inputs are collinear: this step is left out
+
+    @torch.no_grad()
+    def _sum_again(self) -> None:
+        """D and r from every sample's site, at θ as it is."""
+        sites = self.model.sites
+        sites.scale(0.0)
+        for some in torch.arange(len(self.x), device=self.x.device).split(4096):
+            sites.add(self.model.basis.white(self.x[some], self.heading[some]), self.beta[some], self.lam[some])

@@ -1,0 +1,157 @@
+"""A saved map is tried before it is handed out, whatever the file says of itself.
+
+Checksums say that a file is as it was written, not that what was written fits together. A map that is taken over and
+fails at the next measurement costs a survey, so each is used once, on a copy, before it is handed out.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gp_mapping.core.types import Samples
+from gp_mapping.errors import UserError, one_line
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.checkpoint import CheckpointError
+
+__all__ = ["blaming", "tried_session"]
+
+_TRIED = 20  # places along the path where a copy of the map predicts and learns
+_DEPTH = 100  # nested dicts and lists; a map has about six
+
+
+def tried_session(state: dict, path, **overrides) -> MapSession:
+    """The session in a checkpoint's state, with some settings changed.
+
+    Args:
+        state: what load_checkpoint gave.
+        path: where it came from, for the text of an error.
+        overrides: settings by name that count in place of the saved ones.
+
+    Returns:
+        A session that goes on exactly where the saved one was.
+
+    Raises:
+        CheckpointError: the content does not fit together, or not the settings.
+    """
+    try:
+        with np.errstate(all="ignore"):  # what overflows in the trial is found by its result
+            _try(state, overrides)
+        return MapSession.from_state_dict(state, **overrides)
+    except Exception as error:  # any part of a wrong state may be what its first user stumbles over
+        text = one_line(error, 300)
+        if type(error) is not ValueError:
+            text = f"its content does not fit together ({type(error).__name__}: {text}); use an older one"
+        raise CheckpointError(f"{Path(path)}: {text}") from error
+
+
+@contextmanager
+def blaming(path) -> Iterator[None]:
+    """What a map raises at its first uses is said of the file that it came from, not of the program.
+
+    The trial on opening is short: there are wrong contents that show only when a map learns on.
+    """
+    try:
+        yield
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{Path(path)}: the map in it cannot be used ({type(error).__name__}: "
+                              f"{one_line(error, 300)}); use an older one (--debug shows where it fails)") from error
+
+
+def _try(state: dict, overrides: dict) -> None:
+    """Use a copy of the map as the program will: report, predict, learn, draw. Any exception is a finding."""
+    _check_finite(state.get("map"), "map")
+    settings = MapSettings(**(state["settings"] | overrides))
+    _check_kinds(state, _template(settings, int(state["channels"] or 1)), "state")
+    trial = MapSession.from_state_dict(copy.deepcopy(state), **overrides)
+
+    json.dumps(trial.report(), allow_nan=False)
+    trial.flush()  # a map may hold nothing but its first cell, still open
+    path = trial.path
+    if not len(path) or not trial.cell_count:
+        return
+    x = path[:: max(1, len(path) // _TRIED)][:_TRIED].clone()
+    told = trial.predict(x)
+    _check_prediction(told)
+
+    last = 0.0 if state["last_stamp"] is None else float(state["last_stamp"])
+    stamp = last + 0.02 * torch.arange(1, len(x) + 1, dtype=torch.float64)
+    # a class or a count of 0 is a measurement of any such map
+    y = told.mean.cpu() if trial.settings.metric else torch.zeros(len(x), int(state["channels"]), dtype=torch.float64)
+    trial.ingest(Samples(x, y, stamp=stamp))
+    trial.flush()
+    _check_prediction(trial.predict(x))
+    json.dumps(trial.report(), allow_nan=False)
+
+
+def _template(settings: MapSettings, channels: int) -> dict:
+    """The state of a young session of these settings: what kind of value stands where."""
+    young = MapSession(settings)
+    x = torch.zeros(3, 2, dtype=torch.float64)
+    x[:, 0] = 10.0 * settings.cell_length * torch.arange(3)
+    young.ingest(Samples(x, torch.zeros(3, channels, dtype=torch.float64), stamp=torch.arange(3.0).double()))
+    return young.state_dict()
+
+
+def _check_kinds(value, like, where: str) -> None:
+    """ValueError where a value is of another kind than in the template; what the template lacks is not judged."""
+    if value is None or like is None:
+        return
+    if isinstance(like, Tensor):
+        if not isinstance(value, Tensor) or value.dtype != like.dtype or value.dim() != like.dim():
+            raise ValueError(f"{where} is {_named(value)}, expected {_named(like)}")
+    elif isinstance(like, dict):
+        if not isinstance(value, dict):
+            raise ValueError(f"{where} is {_named(value)}, expected a dict")
+        for key in like.keys() & value.keys():
+            _check_kinds(value[key], like[key], f"{where}.{key}")
+    elif isinstance(like, list):
+        if not isinstance(value, list):
+            raise ValueError(f"{where} is {_named(value)}, expected a list")
+        for i, item in enumerate(value if like else []):
+            _check_kinds(item, like[min(i, len(like) - 1)], f"{where}[{i}]")
+    elif isinstance(like, bool) or isinstance(like, str):
+        if type(value) is not type(like):
+            raise ValueError(f"{where} is {_named(value)}, expected {_named(like)}")
+    elif isinstance(value, bool) or not isinstance(value, int | float) or (
+            isinstance(like, int) and not isinstance(value, int)):
+        raise ValueError(f"{where} is {_named(value)}, expected a number as {like!r}")
+
+
+def _named(value) -> str:
+    """A value's kind in a few words."""
+    if isinstance(value, Tensor):
+        return f"a tensor {tuple(value.shape)} of {value.dtype}"
+    return f"a {type(value).__name__}"
+
+
+def _check_finite(value, where: str, depth: int = 0) -> None:
+    """ValueError where a number of the map's own state is NaN or infinite."""
+    if depth > _DEPTH:
+        raise ValueError(f"{where} is nested deeper than any map")
+    if isinstance(value, Tensor):
+        if value.is_floating_point() and not torch.isfinite(value).all():
+            raise ValueError(f"{where} holds values that are not finite; use an older checkpoint")
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            _check_finite(item, f"{where}.{key}", depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where} is {value}; use an older checkpoint")
+
+
+def _check_prediction(told) -> None:
+    """ValueError where the map says nothing usable at a place on its own path."""
+    good = torch.isfinite(told.mean).all() and torch.isfinite(told.variance).all() and (told.variance >= 0).all()
+    if not good:
+        raise ValueError("the map predicts values that are not finite along its own path; use an older checkpoint")

@@ -1,0 +1,86 @@
+"""Kernels against the formulas written in NumPy; gradients where they are delicate; near points far away."""
+
+import numpy as np
+import pytest
+import torch
+from core_data import correlation
+
+from gp_mapping.core.kernels.stationary import Constant, Kernel, Stationary, Sum, make_kernel, scaled_square_distance
+
+NAMES = ["rbf", "matern12", "matern32", "matern52"]
+A = torch.from_numpy(np.random.default_rng(0).uniform(-2, 2, (30, 2)))
+B = torch.from_numpy(np.random.default_rng(1).uniform(-2, 2, (20, 2)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lengthscale", [0.7, [0.3, 1.9]])
+def test_formula(name, lengthscale):
+    kernel = make_kernel(name, 4.0, torch.tensor(lengthscale, dtype=torch.float64))
+    r = np.sqrt((((A.numpy()[:, None] - B.numpy()[None]) / np.asarray(lengthscale)) ** 2).sum(-1))
+    expected = torch.from_numpy(4.0 * correlation(name, r))
+    assert torch.allclose(kernel(A, B), expected, rtol=1e-13, atol=1e-13)
+    assert torch.allclose(kernel.diag(A), kernel(A, A).diagonal(), rtol=1e-13)
+    assert kernel(A, B[:0]).shape == (30, 0) and kernel.diag(A[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_positive_definite_and_symmetric(name):
+    gram = make_kernel(name, 1.0, 0.5)(A, A)
+    assert torch.equal(gram, gram.mT) and float(torch.linalg.eigvalsh(gram)[0]) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_by_differences_and_finite_where_points_meet(name):
+    log_length = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
+    places = torch.cat([A[:6], A[:2]])  # two of them twice
+
+    def value(log_length):
+        kernel = type(make_kernel(name, 1.0, 1.0))
+        square = scaled_square_distance(places, places, torch.exp(log_length))
+        return kernel.correlation(square).square().sum()
+
+    value(log_length).backward()
+    step = 1e-6
+    up, down = (value(torch.tensor(0.1 + d, dtype=torch.float64)) for d in (step, -step))
+    numeric = (up - down) / (2 * step)
+    assert torch.isfinite(log_length.grad) and float(log_length.grad) == pytest.approx(float(numeric), rel=1e-4)
+
+
+def test_near_points_far_from_the_origin_keep_their_digits():
+    """|a|² + |b|² − 2ab would lose everything at 1e6 m."""
+    a = torch.tensor([[1e6, -1e6]], dtype=torch.float64)
+    b = a + 2.0**-10
+    assert float(scaled_square_distance(a, b, torch.tensor(0.5).double())) == 2 * (2.0**-10 / 0.5) ** 2
+
+
+def test_sums_and_constants():
+    kernel = make_kernel("rbf", 2.0, 1.0) + Constant(9.0)
+    assert isinstance(kernel, Sum)
+    assert torch.allclose(kernel(A, B), make_kernel("rbf", 2.0, 1.0)(A, B) + 9.0)
+    assert torch.equal(kernel.diag(A), torch.full((30,), 11.0, dtype=torch.float64))
+    three = kernel + Constant(1.0)
+    assert torch.allclose(three.diag(A), torch.full((30,), 12.0, dtype=torch.float64))
+    with pytest.raises(ValueError, match="at least one"):
+        Sum(())(A, B)
+
+
+def test_precision_follows_the_input():
+    for dtype in (torch.float32, torch.float64):
+        assert make_kernel("matern52", 2.0, 0.5)(A.to(dtype), B.to(dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("name, variance, lengthscale, words", [
+    ("cubic", 1.0, 1.0, "'cubic' is not one of rbf"), ("rbf", 0.0, 1.0, "variance"), ("rbf", np.nan, 1.0, "variance"),
+    ("rbf", 1.0, -1.0, "lengthscale"), ("rbf", 1.0, [1.0, np.inf], "lengthscale")])
+def test_bad_kernels_are_refused(name, variance, lengthscale, words):
+    with pytest.raises(ValueError, match=words):
+        make_kernel(name, variance, lengthscale)
+
+
+def test_the_abstract_ones_say_so():
+    with pytest.raises(TypeError, match="does not define"):
+        Kernel()(A, B)
+    with pytest.raises(TypeError, match="does not define"):
+        Kernel().diag(A)
+    with pytest.raises(TypeError, match="use RBF"):
+        Stationary(1.0, 1.0)(A, B)

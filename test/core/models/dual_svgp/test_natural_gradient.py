@@ -1,0 +1,81 @@
+"""Natural-gradient steps with likelihoods that are not conjugate: exact where they should be, and at their fixed point.
+
+That sweeps end at the batch variational optimum is in test_likelihoods_maps.py.
+"""
+
+import numpy as np
+import pytest
+import torch
+from core_data import close, drive, lattice
+
+from gp_mapping import Samples
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.likelihoods.base import NonGaussian
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.dual_svgp.natural_gradient import refresh
+
+X, Y = drive(150)
+Y = Y - 48.0
+Z = lattice(0.5)
+XS = torch.from_numpy(np.random.default_rng(1).uniform(0, 3, (40, 2)))
+
+
+class WrappedGaussian(NonGaussian):
+    """A Gaussian that does not say so: α = (y − f)/σ², β = 1/σ²; λ = α + βf is y/σ² wherever f is."""
+
+    name, metric = "wrapped", True
+
+    def __init__(self, rate=1.0):
+        self.rate = rate
+
+    def step(self, y, mean, variance, noise):
+        beta = 1.0 / noise
+        return (y - mean) * beta[:, None], beta, torch.full_like(beta, self.rate)
+
+    def encode(self, y):
+        return y
+
+    def noise_variance(self, variance):
+        return variance
+
+
+def built(**options):
+    return DualSVGP(Theta(0.5, 10.0, 1.0, 20.0), inducing_inputs=Z, centre=[0.0], **options)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_one_step_lands_exactly_where_the_likelihood_is_gaussian(steps):
+    conjugate, wrapped = built(), built(likelihood=WrappedGaussian(), steps=steps)
+    for i in range(0, 150, 30):
+        for field in (conjugate, wrapped):
+            field.update(Samples(X[i: i + 30], Y[i: i + 30]))
+    a, b = conjugate.predict(XS), wrapped.predict(XS)
+    close(b.mean, a.mean, 1e-9)
+    close(b.variance, a.variance, 1e-9)
+    close(wrapped.sites.precision, conjugate.sites.precision, 1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.7])
+def test_smaller_steps_converge_geometrically(rate):
+    """ρ damps the pull towards the target: after s steps the mean's error has shrunk by (1 − ρ)^s."""
+    exact = built()
+    exact.update(Samples(X, Y))
+    wanted = exact.sites.linear
+    for steps in (1, 2, 40):
+        field = built(likelihood=WrappedGaussian(rate), steps=steps)
+        field.update(Samples(X, Y))
+        close(field.sites.precision, exact.sites.precision, 1e-9)  # the precision is not damped
+        off = float((field.sites.linear - wanted).norm() / wanted.norm())
+        assert off < 2.0 * (1 - rate) ** steps + 1e-9
+
+
+def test_at_the_fixed_point_a_sweep_changes_nothing():
+    """λ = α + βf at the final q, and what is added is the difference to what a sample had."""
+    field = built(likelihood=WrappedGaussian())
+    field.update(Samples(X, Y))
+    before = field.sites.precision.clone(), field.sites.linear.clone()
+    assert refresh(field) < 1e-9
+    close(field.sites.precision, before[0], 1e-9)
+    close(field.sites.linear, before[1], 1e-9)
+    field.sites.subtract(field.memory.white(field.basis.size), field.memory.beta, field.memory.lam)
+    close(field.sites.precision, torch.eye(field.sites.size, dtype=torch.float64), 1e-7)

@@ -1,0 +1,235 @@
+"""SOLVE-GP against its formulas in NumPy, the dual SVGP and Titsias' SGPR: notes.md, "SOLVE-GP"."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from core_data import SETTINGS, THETA, UT, close, covariance, drive, feed, in_ut, lattice, samples, titsias
+from map_contract import PLACES, MapContract, same_state
+
+from gp_mapping import create_map
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.solve_gp.mean import solve_blocks
+from gp_mapping.core.models.solve_gp.model import SolveGP
+
+INNER = Theta(0.5, 10.0, 1.0, 20.0)
+Z, O = lattice(1.0), lattice(1.0, 2.0) + 0.5
+CONSTANT = 20.0
+
+
+def fixed(**settings) -> SolveGP:
+    return SolveGP(INNER, inducing_inputs=Z, orthogonal_inputs=O, scale=UT, centre=[48 * UT], **settings)
+
+
+def with_constant(left, right):
+    """K_u·: the constant beside k(z, ·)."""
+    return np.vstack([np.full((1, len(right)), CONSTANT**2), covariance(left, right, **THETA)])
+
+
+def by_the_notes(x, y, noise, xs, prior_v=False):
+    """Mean (K, C), covariance (K, K) by the unwhitened formulas of notes.md, term by term. u = [w, g(z)]."""
+    k_uu = np.zeros((len(Z) + 1, len(Z) + 1))
+    k_uu[0, 0], k_uu[1:, 1:] = CONSTANT**2, covariance(Z, Z, **THETA)
+
+    def c(left, right):
+        full = covariance(left, right, **THETA) + CONSTANT**2
+        return full - with_constant(Z, left).T @ np.linalg.solve(k_uu, with_constant(Z, right))
+
+    c_vv = c(O, O)
+    a, b = np.linalg.solve(k_uu, with_constant(Z, x)), np.linalg.solve(c_vv, c(O, x))
+    beta = np.diag(1 / noise)
+    s_u = np.linalg.inv(np.linalg.inv(k_uu) + a @ beta @ a.T)
+    s_v = c_vv if prior_v else np.linalg.inv(np.linalg.inv(c_vv) + b @ beta @ b.T)
+    system = np.block([[np.linalg.inv(k_uu) + a @ beta @ a.T, a @ beta @ b.T],
+                       [b @ beta @ a.T, np.linalg.inv(c_vv) + b @ beta @ b.T]])
+    m = np.linalg.solve(system, np.vstack([a, b]) @ beta @ y)
+    a_s, b_s = np.linalg.solve(k_uu, with_constant(Z, xs)), np.linalg.solve(c_vv, c(O, xs))
+    prior = covariance(xs, xs, **THETA) + CONSTANT**2
+    spent_u = with_constant(Z, xs).T @ np.linalg.solve(k_uu, with_constant(Z, xs))
+    spent_v = c(O, xs).T @ np.linalg.solve(c_vv, c(O, xs))
+    return np.vstack([a_s, b_s]).T @ m, prior - spent_u + a_s.T @ s_u @ a_s - spent_v + b_s.T @ s_v @ b_s
+
+
+@pytest.fixture(scope="module")
+def data():
+    x, y = drive(150)
+    noise = np.random.default_rng(4).uniform(0.5, 2.0, 150)
+    return x, y, noise, samples(x, y, noise_variance=noise)
+
+
+@pytest.mark.parametrize("exactly", [{}, {"direct": 0, "solve_tolerance": 1e-12}], ids=["direct", "iterated"])
+@pytest.mark.parametrize("prior_v", [False, True], ids=["SOLVE-GP", "ODVGP"])
+def test_mean_and_covariance_are_those_of_the_notes(data, exactly, prior_v):
+    x, y, noise, batch = data
+    field = fixed(orthogonal_covariance=not prior_v, **exactly)
+    feed(field, batch, 40)
+    mean, spread = by_the_notes(x, y - 48, noise, PLACES.numpy(), prior_v)
+    close(field.predict(PLACES).mean / UT - 48, mean, 1e-8, "mean")
+    close(field.covariance(PLACES, PLACES) / UT**2, spread, 1e-8, "covariance")
+    close(field.predict(PLACES).variance[:, 0] / UT**2, np.diag(spread), 1e-8, "variance")
+
+
+@pytest.mark.parametrize("exactly", [{}, {"direct": 0, "solve_tolerance": 1e-12}], ids=["direct", "iterated"])
+def test_the_mean_is_that_of_an_svgp_on_both_sets(data, exactly):
+    x, y, noise, batch = data
+    field = fixed(**exactly)
+    feed(field, batch, 40)
+    mean, variance = titsias(x, y - 48, noise, np.vstack([Z, O]), PLACES.numpy(), **THETA)
+    close(field.predict(PLACES).mean / UT - 48, mean, 1e-8, "mean")
+    assert np.abs(np.sqrt(in_ut(field.predict(PLACES))[1][:, 0] / variance) - 1).max() > 1e-3, "no difference at all"
+
+
+def test_without_orthogonal_inputs_it_is_titsias(data):
+    x, y, noise, batch = data
+    field = SolveGP(INNER, inducing_inputs=Z, scale=UT, centre=[48 * UT])
+    feed(field, batch, 40)
+    mean, variance = titsias(x, y - 48, noise, Z, PLACES.numpy(), **THETA)
+    close(field.predict(PLACES).mean / UT - 48, mean, 1e-8, "mean")
+    close(field.predict(PLACES).variance[:, 0] / UT**2, variance, 1e-8, "variance")
+
+
+def test_without_orthogonal_inputs_the_stream_is_the_dual_svgp_s():
+    """The budget overflows, the memory too, θ is learned: every path, bit for bit."""
+    x, y = drive(200)
+    settings = SETTINGS | {"max_inducing": 25, "memory_size": 60, "learn_hyperparameters": True}
+    maps = create_map("solve_gp", max_orthogonal=0, **settings), create_map("dual_svgp", **settings)
+    for field in maps:
+        for i in range(0, 200, 10):
+            field.update(samples(x[i: i + 10], y[i: i + 10]))
+            field.refine()
+    mine, its = (field.predict(PLACES) for field in maps)
+    assert torch.equal(mine.mean, its.mean) and torch.equal(mine.variance, its.variance)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_block_solution(channels):
+    g = torch.Generator().manual_seed(0)
+    a = torch.randn(60, 90, dtype=torch.float64, generator=g)
+    precision = torch.eye(60).double() + a @ a.mT
+    linear = torch.randn(60, channels, dtype=torch.float64, generator=g)
+    linear[:, 1:2] *= 1e-9  # a column that is as good as solved must not spoil the others
+    factors = [torch.linalg.cholesky(block) for block in (precision[:25, :25], precision[25:, 25:])]
+    expected = torch.linalg.solve(precision, linear)
+    nothing = torch.zeros_like(linear)
+    exact, steps = solve_blocks(precision, linear, *factors, nothing, 1e-12, 200)
+    close(exact, expected, 1e-10, "weights")
+    assert 0 < steps < 100 and solve_blocks(precision, linear, *factors, exact, 1e-9, 200)[1] == 0
+    assert solve_blocks(precision, linear, *factors, nothing, 1e-12, 3)[1] == -1
+    # the bound of the docstring, in the norm in which it is stated
+    cross = torch.linalg.solve_triangular(factors[0], precision[:25, 25:], upper=False)
+    largest = torch.linalg.svdvals(torch.linalg.solve_triangular(factors[1], cross.mT, upper=False))[0]
+    for tolerance in (1e-1, 1e-3):
+        error = solve_blocks(precision, linear, *factors, nothing, tolerance, 200)[0] - expected
+        norm = (error * (precision @ error)).sum(0).sqrt()
+        assert float(norm.max()) <= tolerance / float((1 - largest**2).sqrt())
+
+
+def streamed(n=200, every=10, orthogonal=40, **settings) -> SolveGP:
+    field = SolveGP(INNER, max_inducing=25, max_orthogonal=orthogonal, tolerance=1e-3, scale=UT, **settings)
+    x, y = drive(n, seed=2)
+    feed(field, samples(x, y), every)
+    return field
+
+
+def test_orthogonal_inputs_come_when_the_first_set_is_full_and_bring_the_map_nearer_to_the_whole():
+    both, alone = streamed(), streamed(orthogonal=0)
+    whole = create_map("dual_svgp", **(SETTINGS | {"max_inducing": 65, "inducing_tolerance": 1e-3,
+                                                   "inducing_information": 0.0}))
+    x, y = drive(200, seed=2)
+    feed(whole, samples(x, y), 10)
+    assert both.split == both.basis.features + 25 < both.basis.size and torch.equal(both.basis.z, whole.basis.z)
+    places = torch.from_numpy(x[::5])
+    expected = whole.predict(places)
+    assert torch.allclose(both.predict(places).mean, expected.mean, rtol=1e-9)
+    ratio = [float((f.predict(places).stddev / expected.stddev).log().abs().mean()) for f in (both, alone)]
+    assert ratio[0] < 0.1 < ratio[1], ratio
+
+
+def test_iterations_in_a_stream_stay_within_their_tolerance_and_begin_where_they_ended():
+    exact, quick = streamed(), streamed(direct=0, solve_tolerance=1e-3)
+    assert exact.solve_steps == 0 and 0 <= quick.solve_steps < 20
+    a, b = exact.predict(PLACES), quick.predict(PLACES)
+    assert float(((a.mean - b.mean).abs() / a.stddev).max()) < 0.01
+    assert torch.allclose(a.variance, b.variance, rtol=1e-9)
+
+
+def test_a_question_does_not_change_what_comes_after():
+    asked, silent = (SolveGP(INNER, max_inducing=25, max_orthogonal=40, tolerance=1e-3, scale=UT, direct=0,
+                             memory_size=50) for _ in range(2))
+    x, y = drive(200, seed=2)
+    for i in range(0, 200, 10):
+        for field in (asked, silent):
+            field.update(samples(x[i: i + 10], y[i: i + 10]))
+            if i == 120:
+                field.forget(0.9)
+        asked.predict(PLACES)
+        asked.fantasize(PLACES[:2])
+    assert same_state(asked.state_dict(), silent.state_dict())
+
+
+def test_a_fantasy_keeps_an_iterated_mean_too():
+    field = streamed(direct=0, solve_tolerance=1e-2)
+    before = field.predict(PLACES)
+    after = field.fantasize(PLACES[:4]).predict(PLACES)
+    assert float((after.mean - before.mean).abs().max()) < 1e-9 * float(before.mean.abs().max())
+    assert bool((after.variance <= before.variance * (1 + 1e-9)).all())
+
+
+def test_the_stream_resumes_bit_for_bit_while_it_iterates():
+    x, y = drive(200, seed=2)
+    settings = {"max_inducing": 25, "max_orthogonal": 40, "tolerance": 1e-3, "scale": UT, "direct": 0}
+    straight, resumed = SolveGP(INNER, **settings), SolveGP(INNER, **settings)
+    feed(straight, samples(x[:150], y[:150]), 10)
+    resumed.load_state_dict(copy.deepcopy(straight.state_dict()))
+    for field in (straight, resumed):
+        feed(field, samples(x[150:], y[150:]), 10)
+    assert straight._start is not None and same_state(straight.state_dict(), resumed.state_dict())
+    other = SolveGP(INNER, **(settings | {"max_inducing": 20, "max_orthogonal": 45}))
+    with pytest.raises(ValueError, match="first is 25 in the state and 20"):
+        other.load_state_dict(straight.state_dict())
+
+
+def test_orthogonal_inputs_alone_are_refused():
+    with pytest.raises(ValueError, match="give both"):
+        SolveGP(INNER, orthogonal_inputs=O)
+
+
+@pytest.mark.parametrize("model", ["direct", "iterated"])
+class TestContractWithOrthogonalInputs(MapContract):
+    """The contract of every map where the second set is in use, and most of what is known is in it."""
+
+    def build(self, model, device, **settings):
+        field = create_map("solve_gp", device=device,
+                           **(SETTINGS | {"max_inducing": 8, "max_orthogonal": 392} | settings))
+        if model == "iterated":
+            field.direct, field.solve_tolerance = 0, 1e-12
+        return field
+
+    def test_fantasy_keeps_the_mean_and_shrinks_the_variance(self, model, device):
+        """One measurement shrinks each of the two independent parts by itself: no more is promised by q(u) q(v_⊥)."""
+        field = self.built(model, device)
+        before, at = copy.deepcopy(field.state_dict()), PLACES[:3]
+        old, fantasy = field.predict(PLACES), field.fantasize(at)
+        new = fantasy.predict(PLACES)
+        assert float((new.mean - old.mean).abs().max()) < 1e-9 * float(old.mean.abs().max())
+        assert bool((new.variance <= old.variance * (1 + 1e-9)).all())
+        posterior, noise = field.posterior, old.noise_variance[0] / UT**2
+        half = posterior.half(posterior.white(field.scaling.inner_x(at)))
+        u = half[: field.split].square().sum(0)
+        v = old.variance[:3, 0] / UT**2 - u
+        limit = u * noise / (u + noise) + v * noise / (v + noise)
+        assert bool((new.variance[:3, 0] / UT**2 <= limit * (1 + 1e-6)).all())
+        assert same_state(before, field.state_dict()), "the original changed"
+
+    def test_merge_with_nothing_and_into_nothing(self, model, device):
+        """In another map the same inputs may fall into the other set: the mean is the same, the stddev about so."""
+        field, empty = (build(model, device, inducing_tolerance=1e-5,
+                              inducing_information=0.0) for build in (self.built, self.build))
+        before = copy.deepcopy(field.state_dict())
+        field.merge(self.build(model, device))
+        assert same_state(before, field.state_dict())
+        empty.merge(field)
+        got, expected = empty.predict(PLACES), field.predict(PLACES)
+        assert float((got.mean - expected.mean).abs().max()) < 0.05 * UT
+        assert float((got.stddev / expected.stddev).log().abs().max()) < 0.3

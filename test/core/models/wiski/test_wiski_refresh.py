@@ -1,0 +1,170 @@
+"""Refreshes of a WISKI map on their way: paid by samples, gone on with by drawings, never in anybody's way."""
+
+import copy
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from core_data import SETTINGS, UT, drive, feed, samples
+from map_contract import same_state
+
+import gp_mapping.core.models.wiski.model as wiski
+import gp_mapping.core.models.wiski.refresh as wiski_refresh
+from gp_mapping import create_map
+from gp_mapping.core.models.wiski.lattice.solver import MeanSolve
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.planning.suggest import suggest
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only as steps are done, and one second a million of what they are priced."""
+    class Clock:
+        now, longest = 0.0, 0.0
+
+    def step(self, original=MeanSolve.step):
+        took = 1e-6 * self.price
+        Clock.now, Clock.longest = Clock.now + took, max(Clock.longest, took)
+        original(self)
+
+    monkeypatch.setattr(MeanSolve, "step", step)
+    monkeypatch.setattr(wiski_refresh, "perf_counter", lambda: Clock.now)
+    return Clock
+
+
+def off(posterior, field, places) -> float:
+    """Error of a posterior's mean against a solution to 1e-8, in posterior sd."""
+    true = copy.copy(field)
+    true.tolerance = 1e-8
+    told = true._solution().result()[0]
+    inner = field.scaling.inner_x(places)
+    return float(((posterior.mean(inner) - told.mean(inner)).abs()[:, 0] / told.variance(inner).sqrt()).max())
+
+
+def test_drawings_of_a_stream_keep_to_their_budget_and_end_with_the_direct_solution(clock):
+    """No call goes on for longer than it may; together they arrive at the stopping rule; nothing saved changes."""
+    field, quiet = (create_map("wiski", **SETTINGS, refresh_samples=0) for _ in range(2))
+    x, y = drive(400)
+    batch, took, lags = samples(x, y), [], []
+    feed(field, batch[:100], 20)
+    feed(quiet, batch[:100], 20)
+    for each in (field, quiet):
+        each.refresh()
+    solve, field._solution = field._solution, None  # whoever waits for a solve now fails
+    for i in range(100, 400, 10):
+        for each in (field, quiet):
+            each.update(batch[i: i + 10])
+            each.refine(math.inf)
+        start = clock.now
+        _, seen, _ = field.drawable(0.2)
+        took.append(clock.now - start)
+        lags.append(field.samples - seen)
+    assert max(took) <= 0.2 + clock.longest and clock.longest < 0.2
+    assert max(lags) < 100, "the drawings saw nothing new for long"
+    for _ in range(100):  # the robot stands still: later drawings finish it
+        posterior, seen, _ = field.drawable(0.2)
+        if seen == field.samples:
+            break
+    field._solution = solve
+    places = torch.from_numpy(np.random.default_rng(1).uniform(-0.5, 3.5, (300, 2)))
+    assert seen == 400 and off(posterior, field, places) <= 1.1 * field.tolerance
+    assert same_state(field.state_dict(), quiet.state_dict()), "drawing changed the map"
+
+
+def test_steps_that_samples_have_paid_for_make_the_refresh_that_it_would_have_been(clock):
+    """One by one they go on where the last one stopped; what cells pay is a constant; a refresh is of its beginning."""
+    field = create_map("wiski", **SETTINGS, refresh_samples=0)
+    x, y = drive(200)
+    batch, paid, spent = samples(x, y), 0.0, clock.now
+    began, finished = [], []
+    for i in range(len(batch)):
+        field.update(batch[i: i + 1])
+        paid += wiski._PAID
+        before, base = field.ahead, field.base
+        assert field.refine(math.inf) is False
+        if field.base is not base:
+            finished.append(field.samples - field.lag)
+        if field.ahead is not None and field.ahead is not before:
+            began.append(field.ahead.samples)
+    assert 1e6 * (clock.now - spent) <= paid and len(finished) > 2
+    assert set(finished) <= {*began, *range(1, 20)}, "a refresh is of the sums with which it began"
+    fresh = create_map("wiski", **SETTINGS, refresh_samples=0)
+    count = finished[-1]
+    feed(fresh, batch[:count], 50)
+    places = torch.from_numpy(x[::5])
+    got, expected = field.base.predict(places), fresh.predict(places)
+    assert float(((got.mean - expected.mean).abs() / expected.stddev).max()) <= 0.1
+    assert torch.allclose(got.stddev, expected.stddev, rtol=1e-6)
+
+
+def test_a_refresh_on_its_way_is_saved_and_goes_on_to_the_same_digits():
+    field, resumed = (create_map("wiski", **SETTINGS, refresh_samples=0) for _ in range(2))
+    x, y = drive(200)
+    batch = samples(x, y)
+    i = 0
+    while field.ahead is None or not field.ahead.solve.channels:
+        field.update(batch[i: i + 1])
+        field.refine(math.inf)
+        i += 1
+    assert not field.ahead.solve.finished
+    resumed.load_state_dict(copy.deepcopy(field.state_dict()))
+    for each in (field, resumed):
+        for k in range(i, i + 40):
+            each.update(batch[k: k + 1])
+            each.refine(math.inf)
+    assert same_state(field.state_dict(), resumed.state_dict())
+
+
+def test_a_fork_goes_on_alone():
+    field = create_map("wiski", **SETTINGS)
+    x, y = drive(150)
+    feed(field, samples(x, y), 50)
+    one = wiski_refresh.Refresh.of(field)
+    for _ in range(5):
+        one.solve.step()
+    two = one.fork()
+    expected = two.solve.run()
+    assert one.solve.steps == 5 and torch.equal(one.solve.run().p, expected.p)
+
+
+def test_who_changes_the_map_meanwhile_is_heeded():
+    """What is forgotten near a place is gone from the next drawing that is finished; θ moves under a solve."""
+    field = create_map("wiski", **SETTINGS, refresh_samples=0)
+    x, y = drive(300)
+    feed(field, samples(x, y), 50)
+    field.refresh()
+    field.update(samples(x[:20], y[:20]))
+    field.drawable(0.0)
+    place = torch.from_numpy(x[100:101])
+    field.forget_near(place, 0.5, newest=0)
+    _, _, epoch = field.drawable(0.0)
+    assert epoch < field.epoch, "nothing of now is finished yet"
+    posterior, seen, epoch = field.drawable(math.inf)
+    assert (seen, epoch) == (field.samples, field.epoch)
+    assert off(posterior, field, torch.from_numpy(x[::10])) <= 1.1 * field.tolerance
+    field.update(samples(x[20:40], y[20:40]))
+    field.credit = 1e6 * 3
+    field.refine(0.0)
+    field.adopt(replace(field.theta, signal=12.0))
+    field.credit = math.inf
+    field.refine(math.inf)
+    assert not field.due and off(field.base, field, torch.from_numpy(x[::10])) <= 1.1 * field.tolerance
+
+
+def test_planning_asks_for_no_mean():
+    field, exact = (create_map(name, **SETTINGS) for name in ("wiski", "exact"))
+    x, y = drive(200)
+    for each in (field, exact):
+        feed(each, samples(x, y), 50)
+    field._solution = None  # whoever solves now fails
+    shape = (24, 24)
+    grid = FieldGrid((-1.0, -1.0), 0.2, torch.zeros(shape).double(), torch.ones(shape).double(),
+                     torch.ones(shape, dtype=torch.bool), 1 * UT, 1)
+    for kind in ("variance", "integrated_variance"):
+        a, b = (suggest(each, grid, k=3, kind=kind, min_distance=0.5) for each in (field, exact))
+        for mine, its in zip(a.items, b.items):
+            assert mine.score == pytest.approx(its.score, rel=0.02)
+    far = field.for_planning().fantasize(torch.tensor([[2.0, 2.0]]).double())
+    assert torch.equal(far.predict(grid.centres()).mean, field.for_planning().predict(grid.centres()).mean)

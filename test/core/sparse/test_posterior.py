@@ -1,0 +1,73 @@
+"""A posterior is a moment: what the map does later does not change it."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import torch
+from core_data import SETTINGS, UT, drive, feed, samples
+from map_contract import flat, same_state
+
+from gp_mapping import create_map
+from gp_mapping.core.sparse.posterior import Posterior
+
+X, Y = drive(300)
+PLACES = torch.from_numpy(np.random.default_rng(0).uniform(-1, 4, (1300, 2)))  # more than a chunk
+
+
+def test_frozen_while_the_map_goes_on():
+    for settings in ({}, {"max_inducing": 20}, {"dtype": "float32"}):
+        field = create_map("dual_svgp", **(SETTINGS | {"memory_size": 50, "inducing_tolerance": 0.01,
+                                                       "inducing_information": 0.0} | settings))
+        moments = []
+        for i in range(0, 300, 20):
+            field.update(samples(X[i: i + 20], Y[i: i + 20]))
+            moments.append((field.posterior, field.predict(PLACES)))
+            if i == 160:
+                field.forget(0.5)
+                assert field.adopt(replace(field.theta, lengthscale=0.55))
+        for posterior, prediction in moments:
+            again = posterior.predict(PLACES)
+            assert torch.equal(again.mean, prediction.mean) and torch.equal(again.variance, prediction.variance)
+
+
+def test_asked_twice_it_is_factored_once():
+    field = create_map("dual_svgp", **SETTINGS)
+    feed(field, samples(X, Y), 50)
+    assert field.posterior is field.posterior
+    before = field.posterior
+    field.update(samples(X[:1], Y[:1]))
+    assert field.posterior is not before
+
+
+def test_state_round_trip():
+    field = create_map("dual_svgp", **(SETTINGS | {"heading_stddev": 0.5 * UT, "time_offset": 0.1}))
+    feed(field, samples(X, Y, velocity=np.full((300, 2), 0.2)), 50)
+    state = field.posterior.state_dict()
+    kept = copy.deepcopy(state)
+    other = Posterior.from_state_dict(state, "cpu")
+    feed(field, samples(X, Y), 50)
+    assert same_state(state, kept) and all(leaf is not None for _, leaf in flat(state))
+    for velocity in (None, torch.full((1300, 2), 0.3, dtype=torch.float64)):
+        again = Posterior.from_state_dict(kept, "cpu")
+        assert torch.equal(other.predict(PLACES, velocity).mean, again.predict(PLACES, velocity).mean)
+        assert torch.equal(other.predict(PLACES, velocity).variance, again.predict(PLACES, velocity).variance)
+    with_robot = other.predict(PLACES, torch.full((1300, 2), 0.3, dtype=torch.float64))
+    assert not torch.equal(with_robot.mean, other.predict(PLACES).mean)
+
+
+def test_chunks_are_out_of_sight():
+    field = create_map("dual_svgp", **SETTINGS)
+    feed(field, samples(X, Y), 50)
+    whole = field.predict(PLACES)
+    parts = [field.predict(part) for part in PLACES.split(100)]
+    assert torch.allclose(whole.mean, torch.cat([p.mean for p in parts]), rtol=1e-12)
+    assert torch.allclose(whole.variance, torch.cat([p.variance for p in parts]), rtol=1e-9)
+
+
+def test_sensor_noise_counts_in_a_new_measurement():
+    for model in ("dual_svgp", "exact"):
+        field = create_map(model, **SETTINGS)
+        field.update(samples(X, Y, count=np.full(300, 4.0), sensor_variance=np.full(300, 2.0)))
+        noise = float(field.predict(PLACES[:1]).noise_variance) / UT**2
+        assert 1.0 < noise <= 3.0, noise

@@ -1,0 +1,98 @@
+"""Sites are sums: every operation against the sum written out."""
+
+import copy
+
+import pytest
+import torch
+from core_data import close
+
+from gp_mapping.core.sparse.sites import Sites
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def rand(*shape):
+    return torch.randn(shape, dtype=torch.float64, generator=GENERATOR)
+
+
+WHITE, LAM, BETA = rand(6, 40), rand(40, 2), rand(40).square() + 0.1
+
+
+def written_out(white, beta, lam):
+    d = torch.eye(len(white), dtype=torch.float64)
+    for i in range(white.shape[1]):
+        d = d + beta[i] * torch.outer(white[:, i], white[:, i])
+    return d, sum(torch.outer(white[:, i], lam[i]) for i in range(white.shape[1])), white @ beta[:, None]
+
+
+def filled(part=slice(None), capacity=10, size=6):
+    sites = Sites(size, 2, capacity, "cpu")
+    sites.add(WHITE[:size, part], BETA[part], LAM[part])
+    return sites
+
+
+def agrees(sites, expected, tolerance=1e-12):
+    for name, got, want in zip(("precision", "linear", "ones"), (sites.precision, sites.linear, sites.ones), expected):
+        close(got, want, tolerance, name)
+
+
+def test_empty_is_the_prior():
+    agrees(Sites(6, 2, 10, "cpu"), (torch.eye(6), torch.zeros(6, 2), torch.zeros(6, 1)))
+
+
+def test_add_and_subtract():
+    sites = filled()
+    agrees(sites, written_out(WHITE, BETA, LAM))
+    sites.subtract(WHITE[:, 10:], BETA[10:], LAM[10:])
+    agrees(sites, written_out(WHITE[:, :10], BETA[:10], LAM[:10]))
+
+
+def test_scale():
+    sites = filled()
+    sites.scale(0.3)
+    agrees(sites, written_out(WHITE, 0.3 * BETA, 0.3 * LAM))
+
+
+def test_pad_and_border_are_as_if_the_rows_had_always_been_there():
+    """What the border brings, for those of whom the new features are known."""
+    sites = filled(size=4)
+    sites.pad(2)
+    padded = WHITE.clone()
+    padded[4:] = 0.0
+    agrees(sites, written_out(padded, BETA, LAM))
+    sites.border(WHITE[4:, :25], WHITE[:4, :25], BETA[:25], LAM[:25])
+    padded[4:, :25] = WHITE[4:, :25]
+    agrees(sites, written_out(padded, BETA, LAM))
+    with pytest.raises(ValueError, match="capacity"):
+        sites.pad(5)
+
+
+def test_project():
+    transfer = rand(8, 6)
+    agrees(filled().project(transfer, 9), written_out(transfer @ WHITE, BETA, LAM))
+    assert torch.equal(filled().project(transfer, 9).precision, filled().project(transfer, 9).precision.mT)
+
+
+def test_merge():
+    sites = filled(slice(0, 15))
+    sites.merge(filled(slice(15, None), capacity=6))
+    agrees(sites, written_out(WHITE, BETA, LAM))
+
+
+def test_shift_is_what_moved_targets_would_have_added():
+    """λ = βy: every y grows by delta."""
+    delta = torch.tensor([3.0, -7.0], dtype=torch.float64)
+    sites = filled()
+    sites.shift(delta)
+    agrees(sites, written_out(WHITE, BETA, LAM + BETA[:, None] * delta))
+
+
+def test_clone_and_state_are_independent():
+    sites = filled()
+    clone, state = sites.clone(), copy.deepcopy(sites.state_dict())
+    sites.scale(0.1)
+    agrees(clone, written_out(WHITE, BETA, LAM))
+    again = Sites.from_state_dict(state, "cpu")
+    agrees(again, written_out(WHITE, BETA, LAM))
+    again.pad(4)
+    assert again.size == 10, "the capacity came back too"

@@ -1,0 +1,124 @@
+"""What an inducing input is worth: against brute force, and what a map does with it."""
+
+import math
+
+import pytest
+import torch
+
+from gp_mapping import create_map
+from gp_mapping.core.kernels import make_kernel
+from gp_mapping.core.sparse.worth import bits_of, dispensable, ratio_of
+from gp_mapping.core.types import Samples
+
+UT = 1e-6
+SETTINGS = {"lengthscale": 1.0, "signal_stddev": 10 * UT, "noise_stddev": 0.3 * UT, "heading_stddev": 0.0,
+            "learn_hyperparameters": False, "learn_time_offset": False, "max_inducing": 1000}
+
+
+def lanes(side, gap=0.4, step=0.1):
+    """(N, 2) positions of a lawnmower over a square."""
+    rows = []
+    for i, y in enumerate(torch.arange(0.0, side + 1e-9, gap).double()):
+        xs = torch.arange(0.0, side + 1e-9, step).double()
+        rows.append(torch.stack([xs if i % 2 == 0 else side - xs, y.expand(len(xs))], 1))
+    return torch.cat(rows)
+
+
+def field_at(x, lengthscale):
+    """A smooth field with that lengthscale, SI."""
+    g = torch.Generator().manual_seed(5)
+    w = torch.randn(200, 2, generator=g).double() / lengthscale
+    phase = 2 * math.pi * torch.rand(200, generator=g).double()
+    return 45 * UT + UT * (torch.cos(x @ w.mT + phase).sum(1, keepdim=True))
+
+
+def drive(lengthscale, side, passes=1, gap=0.4, step=0.1, **settings):
+    """A map of a drive, cell by cell, with white noise of .3 µT."""
+    field = create_map("dual_svgp", **(SETTINGS | {"lengthscale": lengthscale} | settings))
+    g = torch.Generator().manual_seed(1)
+    for _ in range(passes):
+        for x in lanes(side, gap, step).split(1):
+            field.update(Samples(x, field_at(x, lengthscale) + 0.3 * UT * torch.randn(len(x), 1, generator=g).double()))
+    return field
+
+
+def remaining(kernel, z, x, beta, j):
+    """w of input j by its definition: innovation variance times the precision of the samples on the innovation."""
+    rest = [i for i in range(len(z)) if i != j]
+    gain = torch.linalg.solve(kernel(z[rest], z[rest]), kernel(z[rest], z[j: j + 1]))
+    variance = float(kernel.diag(z[j: j + 1]) - (kernel(z[j: j + 1], z[rest]) @ gain).sum())
+    covariance = kernel(x, z[j: j + 1]) - kernel(x, z[rest]) @ gain
+    return float((beta[:, None] * covariance.square()).sum() / variance)
+
+
+def test_what_goes_is_what_brute_force_takes_away():
+    """One by one the input of least w, computed from its definition each time."""
+    g = torch.Generator().manual_seed(2)
+    kernel = make_kernel("matern52", 2.0, 0.7)
+    z, x = 2 * torch.rand(12, 2, generator=g).double(), 2 * torch.rand(60, 2, generator=g).double()
+    beta = 5 * torch.rand(60, generator=g).double()
+    factor = torch.linalg.cholesky(kernel(z, z))
+    white = torch.linalg.solve_triangular(factor, kernel(z, x), upper=False)
+
+    left, gone, least = list(range(12)), 0.0, 4.0
+    while True:
+        worth = [remaining(kernel, z[left], x, beta, i) for i in range(len(left))]
+        if min(worth) >= least:
+            break
+        gone = max(gone, min(worth))
+        left.pop(worth.index(min(worth)))
+    assert 2 < len(left) < 12
+
+    stay, worst = dispensable(factor, (white * beta) @ white.mT, least)
+    assert stay.tolist() == left
+    assert worst == pytest.approx(gone, rel=1e-8)
+    assert len(dispensable(factor, (white * beta) @ white.mT, 0.0, down_to=5)[0]) == 5
+    assert len(dispensable(factor, (white * beta) @ white.mT, 1e99, keep=3)[0]) == 3
+
+
+def test_a_bit_is_a_ratio():
+    assert ratio_of(1.0) == 3.0 and bits_of(3.0) == 1.0 and ratio_of(0.0) == 0.0
+
+
+def test_far_fewer_inputs_say_the_same():
+    """Against a map in which every residual counts: under two thirds of the inputs, the mean within a third of its sd,
+    which is what the information given up allows, and no interval that is too narrow for it."""
+    full, thin = drive(0.6, 4.0, inducing_information=0.0, inducing_tolerance=1e-3), drive(0.6, 4.0)
+    assert len(thin.basis) < 0.62 * len(full.basis)
+    x = 4 * torch.rand(500, 2, generator=torch.Generator().manual_seed(3)).double()
+    truth, a, b = field_at(x, 0.6), full.predict(x), thin.predict(x)
+    assert float(((a.mean - b.mean) / a.stddev).square().mean().sqrt()) < 0.35
+    rmse = [float((p.mean - truth).square().mean().sqrt()) for p in (a, b)]
+    assert rmse[1] < 1.05 * rmse[0]
+    assert float((b.stddev / a.stddev).median()) > 1.0 and float((b.stddev / a.stddev).min()) > 0.9
+
+
+def test_noise_decides_how_many():
+    """Ten times the noise, a hundredth of the precision: what could not be told anyway is not held."""
+    assert len(drive(1.0, 4.0, noise_stddev=3 * UT).basis) < 0.6 * len(drive(1.0, 4.0).basis)
+
+
+def test_it_is_the_lengthscale_that_counts():
+    """The same drive in lengthscales takes the same inputs: a 25th for each square metre at five times the length."""
+    one, other = drive(0.5, 4.0), drive(2.5, 20.0, gap=2.0, step=0.5)
+    assert len(other.basis) == pytest.approx(len(one.basis), rel=0.05)
+
+
+def test_a_smooth_field_takes_fewer():
+    """The same drive, so that there are 25 times as many samples in each square of a lengthscale, and edges."""
+    assert len(drive(2.5, 6.0).basis) < len(drive(0.5, 6.0).basis) / 4
+
+
+def test_more_passes_make_it_finer():
+    """What accumulates counts: each pass tells more of the same directions."""
+    once, often = drive(2.5, 4.0), drive(2.5, 4.0, passes=8)
+    assert len(often.basis) > len(once.basis)
+
+
+def test_a_full_budget_gives_up_what_is_worth_least_and_says_so():
+    tight = drive(0.5, 5.0, max_inducing=120)
+    assert tight.moves > 0 and tight.floor > 1.0
+    assert 100 <= len(tight.basis) <= 120
+    again = create_map("dual_svgp", **(SETTINGS | {"lengthscale": 0.5, "max_inducing": 120}))
+    again.load_state_dict(tight.state_dict())
+    assert (again.moves, again.floor, again.thinned) == (tight.moves, tight.floor, tight.thinned)

@@ -1,0 +1,123 @@
+"""Each mechanism of a session by its own effect: a wrong factor in any of them fails here, without a recording."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from mapping_data import UT
+
+from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.mapping.session import MapSession
+
+GIVEN = {"learn_hyperparameters": False, "learn_noise": False, "learn_time_offset": False, "heading_stddev": 0.0,
+         "lengthscale": 1.0, "signal_stddev": 8 * UT, "noise_stddev": 0.3 * UT, "constant_stddev": 20 * UT}
+
+
+def settings(**more) -> MapSettings:
+    return MapSettings(**(GIVEN | more))
+
+
+def lane(start: float, y: float = 0.0, length: float = 4.0, speed: float = 0.5, rate: float = 20.0, field=None,
+         backwards: bool = False) -> Samples:
+    """One straight pass from x = 0 (or back to it), stamps from `start` on; values 45 µT + field(x)."""
+    t = np.arange(0.0, length / speed, 1.0 / rate)
+    along = length - speed * t if backwards else speed * t
+    x = np.stack([along, np.full_like(along, y)], 1)
+    values = 45 * UT + (6 * UT * np.sin(along) if field is None else field(along))
+    return Samples(x, values[:, None], stamp=start + t)
+
+
+@pytest.mark.parametrize("robust", [True, False])
+def test_a_whole_wrong_cell_hardly_moves_a_map_that_knows_the_place(robust):
+    """Weight (ν + 1)/(ν + z²): 30 µT of error at .3 µT of noise move the map by far less than the noise."""
+    session = MapSession(settings(robust=robust))
+    for i in range(4):
+        session.ingest(lane(100.0 * i, backwards=i % 2 == 1))
+        session.break_pass()
+    place = torch.tensor([[2.0, 0.0]], dtype=torch.float64)
+    before = float(session.predict(place).mean)
+    # twenty samples of one place, all of them wrong by the same amount: no sample of the cell is unlike the others
+    at = np.tile([[2.0, 0.0]], (20, 1))
+    session.ingest(Samples(at, np.full((20, 1), before + 30 * UT), stamp=1000.0 + 0.02 * np.arange(20)))
+    session.break_pass()
+    moved = abs(float(session.predict(place).mean) - before)
+    if robust:
+        assert moved < 0.05 * UT and session.report()["weakened_cells"] == 1
+    else:
+        assert moved > 1.0 * UT and session.report()["weakened_cells"] == 0
+
+
+@pytest.mark.parametrize("speed", [0.4, 1.2])
+def test_a_known_delay_is_taken_out_by_the_velocity_as_it_is(speed):
+    """A sensor that is δ late says f(x − δ v); the map of it, asked for the field, says f(x): half a v would not."""
+    delay = 0.25
+
+    def late(along):
+        return 6 * UT * np.sin(2.0 * (along - delay * speed))
+
+    session = MapSession(settings(time_offset=delay, lengthscale=0.8))
+    session.ingest(lane(0.0, length=6.0, speed=speed, field=late))
+    session.flush()
+    x = torch.linspace(1.0, 5.0, 30, dtype=torch.float64)
+    told = session.predict(torch.stack([x, torch.zeros_like(x)], 1)).mean[:, 0]
+    wanted = 45 * UT + 6 * UT * torch.sin(2.0 * x)
+    assert float((told - wanted).abs().max()) < 0.15 * 12 * UT * delay * speed
+
+
+@pytest.mark.parametrize("elapsed", [20.0, 70.0, 300.0])
+def test_what_was_said_counts_exp_of_the_time_since(elapsed):
+    """One place measured once: its precision β becomes β exp(−Δt/τ), and the variance what that leaves of s²."""
+    tau, s, noise = 100.0, 8 * UT, 2.0 * UT
+    session = MapSession(settings(forgetting_time=tau, noise_stddev=noise, constant_stddev=1e-15, cells=False,
+                                  predictive_noise=False, follow_changes=False, lengthscale=0.5))
+    place, far = np.zeros((1, 2)), np.array([[60.0, 0.0]])
+    session.ingest(Samples(place, [[45 * UT]], stamp=[0.0]))
+    session.flush()
+    session.ingest(Samples(far, [[45 * UT]], stamp=[elapsed]))
+    session.flush()
+    weight = math.exp(-elapsed / tau)
+    expected = s**2 * (1 - s**2 / (s**2 + noise**2 / weight))
+    assert float(session.map.predict(torch.zeros((1, 2), dtype=torch.float64)).variance) == pytest.approx(
+        expected, rel=1e-6)
+
+
+def scored(spike: float) -> OneStepAhead:
+    """Scores of a lane that was driven before, of which two samples are wrong by `spike`."""
+    session = MapSession(settings(score_distance=0.5))
+    session.ingest(lane(0.0))
+    session.break_pass()
+    again = lane(100.0, backwards=True)
+    values = again.y.clone()
+    values[60:62] += spike  # of two samples one is scored
+    session.ingest(Samples(again.x, values, stamp=again.stamp))
+    session.flush()
+    return session.scores
+
+
+def test_a_surprise_counts_as_five_standard_deviations_and_no_more():
+    plain, spiked = scored(0.0), scored(5000 * UT)
+    assert len(plain.noise) == len(spiked.noise)
+    total = spiked.noise.latent + float(spiked.settings.noise_stddev) ** 2
+    worst = float((spiked.noise.residual_square / total).max())
+    assert worst <= 25.0 * 1.5  # the noise in use follows the scores a little
+    assert worst > 9.0 > float((plain.noise.residual_square / total).max())
+
+
+def changed(y: float) -> int:
+    """Changes reported of a lane at y, driven twice, that says 60 µT more than what y = 0 said twice before."""
+    session = MapSession(settings(score_distance=0.5, lengthscale=0.6, noise_stddev=1.0 * UT))
+    for i in range(2):
+        session.ingest(lane(100.0 * i, backwards=i % 2 == 1))
+        session.break_pass()
+    for i in range(2):
+        session.ingest(lane(1000.0 + 100.0 * i, y=y, field=lambda along: 60 * UT + 6 * UT * np.sin(along)))
+        session.break_pass()
+    return session.report()["changes"]
+
+
+def test_a_change_is_one_only_where_the_map_knew_better():
+    """On ground that was never driven the same error is a guess that was wrong, not a field that changed."""
+    assert changed(0.0) >= 1
+    assert changed(1.1) == 0

@@ -1,0 +1,97 @@
+"""The hull of the path: against a judge that measures distances, for lines and single places, and as the one policy."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial import Delaunay
+
+from gp_mapping import Samples
+from gp_mapping.commands.saved import next_places
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.planning.hull import grown_hull, inside_convex, within_hull
+from gp_mapping.planning.offer import offer
+from gp_mapping.runtime.suggester import Suggester
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import NodeSettings
+
+X, Y = np.arange(-1.0, 6.0, 0.1), np.arange(-2.0, 5.0, 0.1)
+CENTRES = np.stack(np.meshgrid(X, Y), -1)  # (H, W, 2)
+
+
+def distance_to_hull(places, points):
+    """Slow and sure: 0 inside, else the distance to the nearest of all segments between any two points."""
+    places = places.reshape(-1, 2)
+    best = np.linalg.norm(places[:, None] - points[None], axis=2).min(1)
+    for i in range(len(points)):
+        for j in range(i):
+            a, d = points[i], points[j] - points[i]
+            if not (d**2).sum():
+                continue
+            t = np.clip((places - a) @ d / (d @ d), 0, 1)
+            best = np.minimum(best, np.linalg.norm(places - a - t[:, None] * d, axis=1))
+    if np.linalg.matrix_rank(points - points.mean(0), tol=1e-9) == 2:
+        best[Delaunay(points).find_simplex(places) >= 0] = 0.0
+    return best
+
+
+PATHS = {"lanes": np.array([[0, 0], [4, 0], [4, 1], [0, 1], [0, 2], [4, 2.5]], float),
+         "line": np.stack([np.linspace(0, 3, 50), np.linspace(0, 1.5, 50)], 1), "place": np.array([[2.0, 1.0]] * 9),
+         "two": np.array([[0.0, 0.0], [3.0, 3.0]]), "level": np.stack([np.linspace(0, 3, 50), np.zeros(50)], 1),
+         "cloud": np.random.default_rng(0).normal(2.0, 1.0, (40, 2))}
+
+
+@pytest.mark.parametrize("beyond", [0.2, 1.0])
+@pytest.mark.parametrize("name", PATHS)
+def test_the_grown_hull_is_what_lies_near(name, beyond):
+    path = PATHS[name]
+    inside = inside_convex(grown_hull(path, beyond), X, Y)
+    away = distance_to_hull(CENTRES, path).reshape(inside.shape)
+    assert inside[away <= 0.99 * beyond].all() and not inside[away > beyond + 1e-9].any()
+
+
+def test_the_far_corner_of_the_world_keeps_its_digits():
+    path = PATHS["lanes"] + 1e6
+    assert np.array_equal(within_hull(path, X + 1e6, Y + 1e6, 0.37), within_hull(PATHS["lanes"], X, Y, 0.37))
+
+
+def test_a_pose_that_leapt_away_does_not_stretch_the_hull():
+    path = np.concatenate([PATHS["lanes"], [[1100.0, 900.0]]])
+    assert np.array_equal(within_hull(path, X, Y, 0.0), within_hull(PATHS["lanes"], X, Y, 0.0))
+    assert not within_hull([[1100.0, 900.0]], X, Y, 0.0).any()
+
+
+@pytest.mark.parametrize("path, beyond", [([[np.nan, 0.0]], 0.1), ([], 0.1), ([[0.0, 0.0]], 0.0),
+                                          ([[0.0, 0.0]], np.inf)])
+def test_what_has_no_hull_is_said(path, beyond):
+    with pytest.raises(ValueError, match="expected finite places"):
+        grown_hull(path, beyond)
+
+
+@pytest.fixture(scope="module")
+def driven():
+    """An L: the corner opposite to it was never seen, and lies in the drawn window."""
+    session = MapSession(MapSettings(resolution=0.1, margin=1.0, max_inducing=80))
+    t = torch.linspace(0, 1, 120, dtype=torch.float64)
+    x = torch.cat([torch.stack([4 * t, 0 * t], 1), torch.stack([4 + 0 * t, 3 * t], 1)])
+    session.ingest(Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, 0]), stamp=torch.arange(240.0).double() * 0.1))
+    session.flush()
+    return session, session.render()
+
+
+@pytest.mark.parametrize("beyond", [0.0, 0.5])
+def test_live_and_offline_are_one_policy(driven, beyond):
+    session, grid = driven
+    live = Suggester(NodeSettings(suggestion_count=5, suggestion_distance=0.5, suggestion_margin=beyond))
+    found = live(session, grid, (0.0, 0.0), None, "odom")
+    saved = next_places(session, grid, 5, beyond)
+    assert [(s.x, s.y) for s in found] == [(s.x, s.y) for s in saved] and len(found) == 5
+    away = distance_to_hull(found.positions.numpy(), session.path.numpy())
+    assert away.max() <= max(beyond, grid.resolution) + 1e-9
+    assert "hull of the path" in live.obstacles and live.note == ""
+    assert distance_to_hull(CENTRES, session.path.numpy()).max() > 1.0, "the judge itself sees places beyond"
+
+
+def test_more_is_allowed_further_out(driven):
+    session, grid = driven
+    near, far = (offer(session, grid, 1, beyond=b)[0].score for b in (0.0, 1.0))
+    assert far > near

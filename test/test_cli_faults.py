@@ -1,0 +1,207 @@
+"""Whatever is wrong with a file, an argument or the machine is one line and an exit code, never a traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from any_bag import header, make, write_bag
+from small_drive import lanes, write_drive
+
+from benchmark.faults.command import run_command
+from benchmark.faults.files import KINDS, trials
+from benchmark.faults.mutate import DAMAGE, mutated
+from gp_mapping import cli
+from gp_mapping.analysis.sensor_faults import sensor_faults
+from gp_mapping.core.types import Samples
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMAND = [sys.executable, "-m", "gp_mapping.cli"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory):
+    path = tmp_path_factory.mktemp("faults") / "drive"
+    write_drive(path, lanes(count=3))
+    return path
+
+
+def refused(*words):
+    """The one line that is said; exit code 2."""
+    ending = run_command([str(word) for word in words])
+    assert ending.refused and ending.code == 2, ending
+    return ending.said
+
+
+# ---- what the mechanism itself does --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("error, code, said", [
+    (RuntimeError("odd\nend"), 70, "a fault of this program, RuntimeError: odd end; please report"),
+    (ZeroDivisionError(), 70, "a fault of this program, ZeroDivisionError"),
+    (KeyboardInterrupt(), 130, "interrupted"), (MemoryError(), 2, "memory does not suffice"),
+    (OSError(28, "No space left on device", "/x"), 2, "/x: No space left on device"),
+    (BrokenPipeError(32, "Broken pipe"), 141, "")])
+def test_every_error_becomes_one_line(monkeypatch, capfd, error, code, said):
+    from gp_mapping.commands import bench
+
+    def fail(args):
+        raise error
+
+    monkeypatch.setattr(bench, "run", fail)
+    assert cli.main(["bench"]) == code
+    out, err = capfd.readouterr()
+    assert out == "" and said in err and len(err.splitlines()) == (1 if said else 0)
+    assert cli.main(["bench", "--debug"]) == code or code == 2
+    if code == 70:
+        assert "Traceback" in capfd.readouterr().err, "--debug shows where"
+
+
+def test_nobody_reads_the_output(bag, tmp_path):
+    """`gp-mapping map --json | head -c 1`."""
+    child = subprocess.Popen([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--json", "--suggest", "0"],
+                             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    child.stdout.close()
+    err = child.stderr.read()
+    assert child.wait(120) == 141 and "Error" not in err and "Traceback" not in err, err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_under_stdout(bag, tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0"], cwd=ROOT,
+                              stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=ENVIRONMENT)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and "No space left" in last and "Traceback" not in done.stderr
+
+
+def test_an_ascii_terminal_takes_a_microtesla(bag, tmp_path):
+    done = subprocess.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0"], cwd=ROOT,
+                          capture_output=True, timeout=120, env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0 and b"signal_stddev" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("after", [0.3, 1.5, 3.0])
+def test_ctrl_c_at_any_time(bag, tmp_path, after):
+    """While it imports, while it reads, while it writes."""
+    child = subprocess.Popen([*COMMAND, "check", str(bag), str(bag), "--output", str(tmp_path / "o")], cwd=ROOT,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    time.sleep(after)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=120)
+    assert child.returncode in (0, 130, -signal.SIGINT), err
+    assert "Traceback" not in err or after < 1.0, "before the program's own first line Python speaks for itself"
+
+
+# ---- what people do ------------------------------------------------------------------------------------------------
+
+def a_bag_of(path, *kinds):
+    stamps = [10**12 + i * 10**8 for i in range(40)]
+    made = {"temperature": lambda s: ("/t", "sensor_msgs/msg/Temperature", s, make(
+                "sensor_msgs/msg/Temperature", header=header(s, "nose"), temperature=20.0)),
+            "pose": lambda s: ("/p", "geometry_msgs/msg/PoseStamped", s, make(
+                "geometry_msgs/msg/PoseStamped", header=header(s, "map"), pose={"orientation": {"w": 1.0}})),
+            "field": lambda s: ("/m", "sensor_msgs/msg/MagneticField", s, make(
+                "sensor_msgs/msg/MagneticField", header=header(s, "nose"))),
+            "odometry": lambda s: ("/o", "nav_msgs/msg/Odometry", s, make(
+                "nav_msgs/msg/Odometry", header=header(s, "odom"), child_frame_id="base_link")),
+            "tf": lambda s: ("/tf", "tf2_msgs/msg/TFMessage", s, make("tf2_msgs/msg/TFMessage"))}
+    return write_bag(path, [made[kind](s) for s in stamps for kind in kinds])
+
+
+@pytest.mark.parametrize("kinds, options, mend", [
+    (("temperature", "odometry"), (), "--set sensor=temperature"),
+    (("field", "pose"), (), "--set pose_source=pose"),
+    (("field", "tf"), (), "--set pose_source=tf"),
+    (("field", "pose", "tf"), (), "--set pose_source=pose or --set pose_source=tf"),
+    (("field", "odometry"), ("--set", "sensor=temperature"), "--set sensor=magnetic_field"),
+    (("field", "odometry"), ("--set", "pose_source=tf"), "--set pose_source=odometry"),
+    (("temperature", "field", "odometry"), ("--field-topic", "/t"), "--set sensor=temperature")])
+def test_a_bag_of_another_kind_says_which_setting_mends_it(tmp_path, kinds, options, mend):
+    bag = a_bag_of(tmp_path / "bag", *kinds)
+    for command in ("map", "check"):
+        assert mend in refused(command, bag, "--output", tmp_path / "o", *options)
+
+
+def test_what_no_setting_mends_gets_no_advice(tmp_path):
+    assert "--set" not in refused("map", a_bag_of(tmp_path / "bag", "odometry"), "--output", tmp_path / "o")
+
+
+def test_a_dead_sensor_is_named(tmp_path):
+    """It told 0 all the time: `check` once divided by the error that such a map does not make."""
+    for name, value in (("zero", (0.0, 0.0, 0.0)), ("stuck", (1e-5, 2e-5, 3e-5))):
+        write_drive(tmp_path / name, lanes(), spoil=lambda i, v, p, value=value: (np.array(value), p))
+        for command, output in (("check", tmp_path / "o"), ("report", tmp_path / "o.html")):
+            ending = run_command([command, tmp_path / name, "--output", output, "--no-refits"])
+            assert ending.code == 0, ending
+        text = (tmp_path / "o.html").read_text()
+        assert "the sensor is dead" in text and "lanes closer" not in text
+
+
+def test_a_sensor_that_hangs_is_named_and_a_coarse_one_is_not():
+    t = np.arange(600) * 0.1
+    x = np.stack([0.4 * t, 0.0 * t], 1)
+    smooth = 20.0 + np.sin(t)[:, None]
+    assert not sensor_faults([Samples(x, smooth, stamp=t)], 1.0, "°C")
+    assert not sensor_faults([Samples(x, np.round(smooth), stamp=t)], 1.0, "°C"), "whole degrees repeat themselves"
+    hung = smooth.copy()
+    hung[200:320] = hung[200]
+    found = sensor_faults([Samples(x, hung, stamp=t)], 1.0, "°C")
+    assert len(found) == 1 and not found[0].dead and "11.9 s and 4.8 m from stamp 20.0" in found[0].text
+    still = np.where((np.arange(600) < 200)[:, None], x, x[200])
+    assert not sensor_faults([Samples(still, hung, stamp=t)], 1.0, "°C"), "it stood still"
+
+
+@pytest.mark.parametrize("text, said", [
+    ("/**:\n  ros__parameters:\n    lengthscale: 2001-99-99\n", "month must be"),
+    ("a: &a\n  b: *a\n", "an alias"), ("[" * 3000, "not a YAML file"), ("\x00\x01", "not a YAML file"),
+    ("/**:\n  ros__parameters:\n    seed: " + "9" * 500, "seed:"),
+    ("x: 1\n" * 250_000, "bytes, expected a parameter file")])
+def test_odd_parameter_files(bag, tmp_path, text, said):
+    (tmp_path / "p.yaml").write_text(text)
+    assert said in refused("map", bag, "--output", tmp_path / "o", "--params", tmp_path / "p.yaml")
+
+
+def test_pipes_and_devices_are_not_waited_for(bag, tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    os.mkfifo(tmp_path / "map.gpm")
+    started = time.monotonic()
+    for words in (["map", bag, "--output", tmp_path / "o", "--params", tmp_path / "pipe.yaml"],
+                  ["map", bag, "--output", tmp_path / "o", "--params", "/dev/zero"],
+                  ["plot", tmp_path / "map.gpm"], ["plot", "/dev/zero"]):
+        said = refused(*words)
+        assert "pipe, socket or device" in said or "not a regular file" in said
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("words, said", [
+    (["map"], "required"), (["mapp"], "unknown command"), (["map", "--output", "x"], "required"),
+    (["plot", "{bag}", "--suggest", "x"], "--suggest"), (["plot", "{bag}", "--suggest", "10**9"], "--suggest"),
+    (["map", "{bag}", "--output", "{bag}/metadata.yaml"], "is a file"), (["map", "x\0y", "--output", "o"], "zero byte"),
+    (["map", "{bag}", "--output", "{bag}/metadata.yaml/deeper"], ""),
+    (["map", "{bag}", "--output", "/proc/nowhere"], ""),
+    (["calibrate", "{bag}", "--output", "/proc/nowhere/x.yaml"], ""), (["map", "x" * 5000, "--output", "o"], "")])
+def test_odd_arguments(bag, words, said):
+    assert said in refused(*(word.replace("{bag}", str(bag)) for word in words))
+
+
+# ---- what nobody thought of ----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_done_and_repeats(kind):
+    data = bytes(range(256)) * 4
+    made = [mutated(data, kind, np.random.default_rng(seed)) for seed in range(20)]
+    assert made == [mutated(data, kind, np.random.default_rng(seed)) for seed in range(20)]
+    assert sum(one != data for one in made) >= 15 and mutated(b"", kind, np.random.default_rng(0)) == b""
+
+
+def test_mutated_files_and_bags_are_refused_or_mapped():
+    """The short form of `python -m benchmark faults --only files`."""
+    done = list(trials(60, seed=7))
+    wrong = [t for t in done if t.ending.wrong]
+    assert not wrong, wrong
+    assert len({t.kind for t in done}) >= len(KINDS) - 3 and sum(t.ending.refused for t in done) > 20
