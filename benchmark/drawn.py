@@ -18,13 +18,15 @@ _EXACT = 1500  # measurements of a drive that the exact GP takes, evenly chosen
 
 
 class DrawnField:
-    """A draw of a Matérn-5/2 process by random Fourier features: the spectrum is a Student-t's of 5 degrees of freedom.
+    """A draw of a Matérn-5/2 process by random Fourier features: the spectrum is a Student-t with 5 degrees of freedom.
+
+    Few waves have no tail: where noise is a hundredth of the field, some hundred waves look smoother than the process.
 
     length: m.  mean, spread: in the unit of the values.  least: where the field is lower, it has this value.
     """
 
     def __init__(self, length: float, seed: int, mean: float = 0.0, spread: float = 1.0, least: float | None = None,
-                 waves: int = 400):
+                 waves: int = 3000):
         g = torch.Generator().manual_seed(seed)
         normal = torch.randn(waves, 2, dtype=torch.float64, generator=g)
         chi = torch.randn(waves, 5, dtype=torch.float64, generator=g).square().sum(1, keepdim=True)

@@ -147,6 +147,7 @@ class MapSession:
             self._begin_again()
             return
         scoring = self.settings.predictive_noise or self.settings.follow_changes
+        self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         if scoring:
             self.scores.score(batch.velocity[-1], self.map)
         self._forget(batch)
@@ -180,6 +181,7 @@ class MapSession:
             self.scores = OneStepAhead(start.resolved)
         else:
             self.scores.begin_again(start.resolved)
+        self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         self.renderer = Renderer(self.settings)
         self._last_stamp, self.cell_count, self.left_out = None, 0, 0
         newest, refused = start.cells[-1], None
@@ -242,7 +244,8 @@ class MapSession:
             return replace(p, noise_variance=noise)
         scale = torch.from_numpy(self.scores.local.at(x.cpu())).to(p.mean)[:, None]
         joint = None if p.covariance is None else p.covariance * scale[:, :, None]
-        return replace(p, variance=p.variance * scale, noise_variance=noise * scale, covariance=joint)
+        own = (noise * scale).clamp_min(self.scores.white)  # no place is without the sensor's white noise
+        return replace(p, variance=p.variance * scale, noise_variance=own, covariance=joint)
 
     @torch.no_grad()
     def published(self, x) -> Prediction:

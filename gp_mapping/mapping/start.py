@@ -11,7 +11,7 @@ from dataclasses import asdict, fields, replace
 
 import torch
 
-from gp_mapping.core.first_guess import first_guess
+from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.scoring.change import student_weight
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings

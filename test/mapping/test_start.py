@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gp_mapping import MapSettings, Samples
-from gp_mapping.core.first_guess import first_guess
+from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.sensors import map_settings_for
 
