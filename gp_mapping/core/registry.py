@@ -1,4 +1,4 @@
-"""Name -> model; the only place that knows them all."""
+"""Settings -> map: what makes each of the built-in models, and the two ways to ask for one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.hyper import make_learner
+from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.rows import RowLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.hyper.vector_theta import VectorTheta
@@ -21,8 +22,31 @@ from gp_mapping.core.models.solve_gp.model import SolveGP
 from gp_mapping.core.models.wiski.model import Wiski
 from gp_mapping.core.models.wiski.published import PublishedWiski
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.parts import MODELS
 
 __all__ = ["build_map", "create_map", "model_names"]
+
+
+def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
+    """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned).
+
+    What the settings leave open, at 0, and no first cells have told (mapping.start): a field that varies by ten display
+    units over a metre.
+    """
+    s, unit = settings, settings.field_scale
+    signal = s.signal_stddev or 10.0 * unit
+    theta = Theta(s.lengthscale or 1.0, signal / unit, (s.noise_stddev or 0.7 * unit) / unit,
+                  (s.constant_stddev or 2.0 * signal) / unit, s.heading_stddev / unit, s.time_offset,
+                  kernel_name=s.kernel, anisotropy=s.anisotropy, long_share=s.long_share, long_ratio=s.long_ratio)
+    prior = replace(theta, lengthscale=s.lengthscale_prior or s.lengthscale or 0.6,
+                    signal=(s.signal_stddev_prior or s.signal_stddev or 14.0 * unit) / unit,
+                    noise=(s.noise_stddev_prior or s.noise_stddev or unit) / unit, heading=3**0.5 * theta.heading,
+                    offset=0.0)
+
+    learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
+    noise = noise and settings.metric  # classes and counts have none to learn
+    free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
+    return theta, make_learner(make_likelihood(settings), theta, prior, free)
 
 
 def _sparse(settings: MapSettings, learner) -> dict:
@@ -34,15 +58,25 @@ def _sparse(settings: MapSettings, learner) -> dict:
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
 
 
-def _dual_svgp(settings: MapSettings, theta: Theta, learner, extra: dict) -> DualSVGP:
+def _one_lengthscale(settings: MapSettings) -> None:
+    if settings.anisotropy != 1.0 or settings.long_share > 0.0:
+        raise ValueError(f"model: {settings.model!r} has one lengthscale, in all directions; write anisotropy: 1.0 and "
+                         "long_share: 0.0, or model: dual_svgp")
+
+
+def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
+    theta, learner = start_of(settings)
     return DualSVGP(theta, **_sparse(settings, learner), **extra)
 
 
-def _solve_gp(settings: MapSettings, theta: Theta, learner, extra: dict) -> SolveGP:
+def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
+    theta, learner = start_of(settings)
     return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
 
 
-def _wiski(settings: MapSettings, theta: Theta, learner, extra: dict) -> Wiski:
+def build_wiski(settings: MapSettings, **extra) -> Wiski:
+    theta, learner = start_of(settings)
+    _one_lengthscale(settings)
     dense = settings.wiski_form == "dense"
     return (PublishedWiski if dense else Wiski)(
         theta, density=settings.grid_density, max_nodes=settings.max_grid_nodes, learner=learner,
@@ -51,19 +85,23 @@ def _wiski(settings: MapSettings, theta: Theta, learner, extra: dict) -> Wiski:
         **extra)
 
 
-def _anytime(settings: MapSettings, theta: Theta, learner, extra: dict) -> AnytimeMap:
+def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
+    theta, learner = start_of(settings)
     if MEMBERS[settings.model].residual != "block":
         return AnytimeMap(settings.model, theta, **_sparse(settings, learner), **extra)
     return TileMap(settings.model, theta, tile_side=settings.tile_side, tile_samples=settings.tile_samples,
                    **_sparse(settings, learner), **extra)
 
 
-def _exact(settings: MapSettings, theta: Theta, learner, extra: dict) -> ExactGP:
+def build_exact(settings: MapSettings, **extra) -> ExactGP:
+    theta, learner = start_of(settings)
     return ExactGP(theta, max_samples=settings.max_exact_samples, learner=learner, seed=settings.seed,
                    scale=settings.field_scale, device=settings.device, **extra)
 
 
-def _curl_free(settings: MapSettings, theta: Theta, learner, extra: dict) -> CurlFree:
+def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
+    theta, learner = start_of(settings)
+    _one_lengthscale(settings)
     if "inducing_inputs" in extra:
         raise ValueError("model curl_free chooses its inducing inputs: places and components")
     sparse = _sparse(settings, None)
@@ -74,44 +112,20 @@ def _curl_free(settings: MapSettings, theta: Theta, learner, extra: dict) -> Cur
     return CurlFree(theta, **sparse | {"memory_size": 3 * settings.memory_size}, **extra)
 
 
-_MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "wiski": _wiski, "exact": _exact,
-           "curl_free": _curl_free, **dict.fromkeys(MEMBERS, _anytime)}
-
-
 def model_names() -> tuple[str, ...]:
     """The names that `model` may take."""
-    return tuple(_MODELS)
-
-
-def _starts(settings: MapSettings) -> tuple[Theta, Theta]:
-    """Starts and medians of the priors, in inner units. What the settings leave open, at 0, and no first cells have
-    told (mapping.start): a field that varies by ten display units over a metre."""
-    s, unit = settings, settings.field_scale
-    signal = s.signal_stddev or 10.0 * unit
-    theta = Theta(s.lengthscale or 1.0, signal / unit, (s.noise_stddev or 0.7 * unit) / unit,
-                  (s.constant_stddev or 2.0 * signal) / unit, s.heading_stddev / unit, s.time_offset,
-                  kernel_name=s.kernel)
-    prior = replace(theta, lengthscale=s.lengthscale_prior or s.lengthscale or 0.6,
-                    signal=(s.signal_stddev_prior or s.signal_stddev or 14.0 * unit) / unit,
-                    noise=(s.noise_stddev_prior or s.noise_stddev or unit) / unit, heading=3**0.5 * theta.heading,
-                    offset=0.0)
-    return theta, prior
+    return tuple(MODELS)
 
 
 def build_map(settings: MapSettings, **extra) -> FieldMap:
     """The map of those settings. extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI."""
-    theta, prior = _starts(settings)
-    learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
-    noise = noise and settings.likelihood in ("gaussian", "student_t")  # classes and counts have none to learn
-    free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
-    learner = make_learner(make_likelihood(settings), theta, prior, free)
     try:
         torch.device(settings.device)
     except RuntimeError as error:
         raise ValueError(f"device {settings.device!r} is not a torch device; write cpu or cuda") from error
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {settings.device!r}: no CUDA device here; write device: cpu")
-    return _MODELS[settings.model](settings, theta, learner, extra)
+    return MODELS[settings.model](settings, **extra)
 
 
 def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:
@@ -120,8 +134,8 @@ def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> 
     inducing_inputs: (M, D) metres, fixed (dual_svgp).  centre: (C,) SI, the prior mean; the first batch's mean if None.
     Raises ValueError for an unknown model or setting, or a value out of range.
     """
-    if model not in _MODELS:
-        raise ValueError(f"model {model!r} is not one of {', '.join(_MODELS)}")
+    if model not in MODELS:
+        raise ValueError(f"model {model!r} is not one of {', '.join(MODELS)}")
     known = MapSettings.__dataclass_fields__
     unknown = [name for name in settings if name not in known]
     if unknown:

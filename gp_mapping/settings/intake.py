@@ -18,7 +18,7 @@ class IntakeSettings:
 
     sensor: str = setting("magnetic_field", "what is mapped; with another sensor the settings of the map that are in "
                           "its unit, where they still are those of a magnetic field, become that sensor's",
-                          choices=tuple(SENSOR_TYPES))
+                          choices=SENSOR_TYPES)
     pose_source: str = setting("odometry", "where poses come from: nav_msgs/Odometry, geometry_msgs/PoseStamped, "
                                "PoseWithCovarianceStamped, or TF", choices=POSE_SOURCES)
     field_component: str = setting("norm", "what is mapped of a magnetic field: its norm, one axis in the map's "
