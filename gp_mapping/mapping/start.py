@@ -1,8 +1,9 @@
 """Starts from the data: what a map takes for lengthscale, signal and noise where the settings say 0.
 
-A map begins with its first cell, on little more than that cell's value. With 4, 8, … 128 cells its starts are found
-anew from all of them, and the map is made again from the same cells: afterwards it is the map that would have been, had
-the starts been known beforehand. The first cells are kept for that, and no more than those.
+A map begins with its first cell, on little more than that cell's value. With each of the first nine cells
+(first_values.py), and with 16, 32, 64 and 128, its starts are found anew from all of them, and the map is made again
+from the same cells: afterwards it is the map that would have been, had the starts been known beforehand. The first
+cells are kept for that, and no more than those.
 """
 
 from __future__ import annotations
@@ -36,6 +37,16 @@ class Start:
         self.cells: list[Samples] = []
         self._count, self._next = 0, 1
         self._open = any(getattr(settings, name) == 0.0 for name in AUTOMATIC)
+
+    def open_with(self, first: Samples) -> bool:
+        """The first cells, as one batch, in place of what was added; False where the settings leave nothing open."""
+        if not self._open:
+            return False
+        self.cells, self._count = [first], len(first)
+        self._guess()
+        while self._next <= self._count:
+            self._next = max(_FIRST, 2 * self._next)
+        return True
 
     def add(self, batch: Samples) -> bool:
         """One more batch of cells before the map takes it; True: the map is to be made anew, and `cells` replayed."""
@@ -80,7 +91,7 @@ class Start:
     def _guess(self) -> None:
         s, x = self.settings, torch.cat([c.x for c in self.cells])
         y = torch.cat([c.y for c in self.cells])
-        guess = first_guess(x, _values(y, s), s.kernel)
+        guess = first_guess(x, _values(y, s), s.kernel, s.field_scale)
         found = {"lengthscale": guess.lengthscale}
         if s.metric:
             self.centre = guess.centre

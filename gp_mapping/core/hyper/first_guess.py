@@ -44,13 +44,14 @@ def robust_stddev(y: Tensor) -> Tensor:
     return torch.where(typical > 0, typical, y.std(0, correction=0))
 
 
-def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52") -> FirstGuess:
+def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.0) -> FirstGuess:
     """Starts from the first cells of a stream.
 
     Args:
         x: (N, D) positions, m.
         y: (N, C) values in any unit; channels share lengthscale, signal and noise.
         kernel: name of the covariance function.
+        unit: spread of values that are all 0.
 
     Returns:
         The starts; from a single place those of the spread alone.
@@ -59,8 +60,9 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52") -> FirstGuess:
         even = torch.linspace(0, len(x) - 1, _MOST, dtype=torch.float64).round().long()
         x, y = x[even], y[even]
     centre, spread = y.median(0).values, robust_stddev(y)
-    if len(x) < _FEW:
-        size = max(_UNSEEN * float(y.abs().max()), 3.0 * float(spread.max()), 1e-300)
+    if len(x) < _FEW or float(spread.max()) == 0.0:
+        largest = float(y.abs().max())
+        size = max(_UNSEEN * largest, 3.0 * float(spread.max())) if largest > 0 else unit
         return FirstGuess(1.0, size, 0.3 * size, centre.tolist())
     limit = _BEYOND * spread
     inner = torch.minimum(torch.maximum(y - centre, -limit), limit)
