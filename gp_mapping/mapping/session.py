@@ -180,7 +180,7 @@ class MapSession:
         except _REFUSALS:
             if self._first.opening:  # too few yet to tell which of them is wild
                 return
-            self._update(first)
+            self._start.keep(self._update(first))
         self._pass_samples += len(batch)
         self.cell_count = self.last_report.samples if self.last_report else 0
         self.renderer.touch(batch.x, self.cell_count)
@@ -225,7 +225,9 @@ class MapSession:
             # the newest metres, of this pass, saw the field as it is now
             recent = min(self._pass_samples, round(self.settings.score_distance / self.settings.cell_length))
             self.scores.watch(batch, self._path.length, self.map, recent)
-        used = self._update(self.scores.weaken(batch, self.map))
+        taken = self._update(self.scores.weaken(batch, self.map))
+        self._start.keep(taken)
+        used = sum(map(len, taken))
         if not used:
             return
         self._pass_samples += used
@@ -249,20 +251,11 @@ class MapSession:
         self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         self.renderer = Renderer(self.settings)
 
-        self._last_stamp, self.cell_count, self.left_out = None, 0, 0
-        newest = start.cells[-1]
-        for kept, batch in zip(list(start.cells), start.credible()):
+        self._last_stamp, newest, taken = None, start.cells[-1], []
+        for batch in start.cells:
             self._forget(batch)
-            try:
-                self.last_report = self.map.update(batch)
-            except (MapFullError, *_REFUSALS) as error:
-                if not isinstance(error, MapFullError):
-                    start.cells = [cell for cell in start.cells if cell is not kept]
-                self._lose(batch, error)
-                continue
-            while self.map.refine(math.inf):
-                pass
-            self.cell_count += len(batch)
+            taken += self._update(batch)
+        start.cells, self.cell_count = taken, sum(map(len, taken))
         start.done()
 
         self._pass_samples += len(newest)
@@ -275,8 +268,8 @@ class MapSession:
         centre = {} if self._start.centre is None else {"centre": self._start.centre}
         return build_map(self._start.resolved, **centre)
 
-    def _update(self, batch: Samples) -> int:
-        """The map takes the batch in, and learns; how many rows it took. Of a batch that it refuses, halves."""
+    def _update(self, batch: Samples) -> list[Samples]:
+        """The map takes the batch in, and learns; the parts that it took. Of a batch that it refuses, halves."""
         try:
             self.last_report = self.map.update(batch)
         except (MapFullError, *_REFUSALS) as error:
@@ -284,10 +277,10 @@ class MapSession:
                 half = len(batch) // 2
                 return self._update(batch[:half]) + self._update(batch[half:])
             self._lose(batch, error)
-            return 0
+            return []
         while self.map.refine(math.inf):
             pass
-        return len(batch)
+        return [batch]
 
     def _lose(self, batch: Samples, error: Exception) -> None:
         """A robot's map must go on: what is known stays, what cannot be added is counted."""

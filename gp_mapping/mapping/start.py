@@ -14,7 +14,6 @@ import torch
 
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.scoring.change import student_weight
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
 __all__ = ["Start"]
@@ -62,26 +61,15 @@ class Start:
             self._next = max(_FIRST, 2 * self._next)
         return True
 
+    def keep(self, taken: list[Samples]) -> None:
+        """Of the newest batch the map took these parts; what it refused is not offered again."""
+        if self._open:
+            self.cells[-1:] = taken
+
     @property
     def rough(self) -> bool:
         """Whether the starts before these were little more than a guess: what a map said with them means nothing."""
         return self._count <= _ROUGH
-
-    def credible(self) -> list[Samples]:
-        """The cells, each with its weight: one far from all the others says little until later ones confirm it.
-
-        At z standard deviations of field and noise from the centre, z² > 25, its variance is theirs over the weight of
-        a Student-t.
-        """
-        spread = self.resolved.signal_stddev**2 + self.resolved.noise_stddev**2
-        if self.centre is None or not self.settings.robust or not self.settings.cells or spread == 0.0:
-            return list(self.cells)
-        centre, out = torch.tensor(self.centre, dtype=torch.float64), []
-        for cell in self.cells:
-            weight = student_weight(float((cell.y - centre).square().mean()) / spread)
-            doubt = {} if weight >= 1.0 else {"sensor_variance": cell.count * spread / weight}
-            out.append(replace(cell, **doubt))
-        return out
 
     def done(self) -> None:
         """The cells were replayed; past the last start nothing of them is kept."""
