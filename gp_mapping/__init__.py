@@ -10,12 +10,17 @@ if TYPE_CHECKING:
     from gp_mapping.core.registry import create_map
     from gp_mapping.core.types import Prediction, Samples, UpdateReport
     from gp_mapping.settings.mapping import MapSettings
+    from gp_mapping.settings.parts import register_kernel, register_likelihood, register_model
+    from gp_mapping.settings.sensors import register_sensor
 
 __version__ = "0.1.0"
-__all__ = ["FieldMap", "MapSettings", "Prediction", "Samples", "UpdateReport", "create_map"]
+__all__ = ["FieldMap", "MapSettings", "Prediction", "Samples", "UpdateReport", "create_map", "register_kernel",
+           "register_likelihood", "register_model", "register_sensor"]
 
 _HOME = {"FieldMap": "core.field_map", "MapSettings": "settings.mapping", "Prediction": "core.types",
-         "Samples": "core.types", "UpdateReport": "core.types", "create_map": "core.registry"}
+         "Samples": "core.types", "UpdateReport": "core.types", "create_map": "core.registry",
+         "register_kernel": "settings.parts", "register_likelihood": "settings.parts",
+         "register_model": "settings.parts", "register_sensor": "settings.sensors"}
 
 
 def __getattr__(name: str):

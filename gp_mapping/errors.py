@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["MapFullError", "NumericalError", "ParameterFileError", "UsageError", "UserError", "one_line"]
+__all__ = ["MapFullError", "NumericalError", "ParameterFileError", "UsageError", "UserError", "named", "one_line"]
 
+_NAME = 100  # characters of a name from outside: a topic, a frame, a file
 _LONGEST = 2000  # characters of a message; names inside it may come from a file that somebody else wrote
 
 
@@ -35,3 +36,8 @@ def one_line(error: object, longest: int = _LONGEST) -> str:
         return text
     half = longest // 2
     return f"{text[:half]} … {text[-half:]}"
+
+
+def named(name: object) -> str:
+    """A name from outside as it may stand in a sentence: in quotes, on one line, cut in the middle where it is long."""
+    return repr(one_line(name, _NAME) if str(name) else "")

@@ -62,6 +62,9 @@ def faults(tree: ast.AST) -> list[str]:
                 found.append(f"line {node.lineno}: {ast.unparse(node)}: a map is asked, not probed")
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gp_mapping.core.models"):
             found.append(f"line {node.lineno}: imports {node.module}: outside core/models no model has a name")
+        if isinstance(node, ast.Compare) and any(isinstance(part, ast.Attribute) and part.attr == "model"
+                                                 for part in (node.left, *node.comparators)):
+            found.append(f"line {node.lineno}: {ast.unparse(node)}: a model is asked what it can, not what its name is")
         for child in ast.iter_child_nodes(node):
             look(child, names)
 

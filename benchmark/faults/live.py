@@ -38,10 +38,12 @@ class LiveMapper:
 
     Args:
         folder: for its log and, as save_directory, its maps.
+        domain: of DDS; one of its own for each process where None.
+        confined: without root's right to write into any folder.
         parameters: of the node.
     """
 
-    def __init__(self, folder: Path, domain: int | None = None, **parameters):
+    def __init__(self, folder: Path, domain: int | None = None, confined: bool = False, **parameters):
         import rclpy
         from diagnostic_msgs.msg import DiagnosticArray
         from nav_msgs.msg import Odometry
@@ -71,6 +73,7 @@ class LiveMapper:
         self.clients: dict[str, object] = {}
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
         self.process: NodeProcess | None = None
+        self.confined = confined
 
     def __enter__(self) -> LiveMapper:
         self.start()
@@ -88,17 +91,20 @@ class LiveMapper:
         """A node process, which is waited for until it hears both inputs."""
         self.parameters |= changes
         self.values, self.texts = {}, []
-        self.process = NodeProcess("mapper", "gp_mapping.ros.mapping_node", ros_arguments(**self.parameters),
-                                   self.folder / "mapper.log", self.environment)
+        module, words = "gp_mapping.ros.mapping_node", ros_arguments(**self.parameters)
+        if self.confined:
+            module, words = "benchmark.faults.confined", [module, *words]
+        self.process = NodeProcess("mapper", module, words, self.folder / "mapper.log", self.environment)
         if self.parameters.get("autostart", True):
-            self.until(lambda: self.field.get_subscription_count() and self.odometry.get_subscription_count(), START)
-            self.spin(0.3)  # the other direction of discovery
+            # one that was killed is still announced for a while, so a subscription alone says little
+            self.until(lambda: "samples" in self.values and self.field.get_subscription_count()
+                       and self.odometry.get_subscription_count(), START)
+            self.spin(1.0)  # the other direction of discovery
 
     def kill(self) -> None:
-        """SIGKILL: no last words. Then until its absence has been noticed."""
+        """SIGKILL: no last words."""
         os.kill(self.process.pid, 9)
         self.process.__exit__()
-        self.until(lambda: not self.field.get_subscription_count(), START)
         self.process = None
 
     def spin(self, seconds: float) -> None:

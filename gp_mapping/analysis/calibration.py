@@ -140,7 +140,7 @@ def _seconds(value: float, stddev: float) -> str:
 def _systematic(theta, turning: float) -> float:
     """Metres by which an uneven body-fixed part (inner units) may mimic a shift along the way: over √E[(∂f)²]."""
     kernel = theta.kernel()
-    steepest = -2.0 * float(type(kernel).slope(torch.zeros(1, dtype=torch.float64))) * theta.signal**2
+    steepest = -2.0 * float(kernel.slope(torch.zeros(1, dtype=torch.float64))) * theta.signal**2
     return _UNEVEN * turning * theta.lengthscale / math.sqrt(steepest) if math.isfinite(steepest) else 0.0
 
 

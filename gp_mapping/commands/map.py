@@ -84,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{output} is a file; --output takes a folder")
     session, intake, positions = _session(args, parameters), Intake(parameters.intake), []
     before = session.report()["samples"]
+    if session.about.get("frame"):
+        intake.expect(session.about["frame"])
     with blaming(args.resume) if args.resume else nullcontext():
         for new_pass, samples in samples_of(plans, intake, "map"):
             if new_pass:
@@ -92,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
             if args.test:  # nothing else needs every position, and a recording may be long
                 positions.append(samples.x.numpy())
         session.flush()
+    session.about = {**intake.about, **session.about}
     if intake.samples == 0:
         raise UsageError(f"no measurement could be used: {_reasons(intake)}")
     mapped = time.perf_counter()

@@ -194,6 +194,18 @@ class FieldMap(ABC):
         """Who answers predict's variance, covariance and fantasize soonest; its mean may be a little behind."""
         return self
 
+    def explained(self, x: Tensor) -> Tensor | None:
+        """What was measured, as features b(x) (R, N), SI: covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b.
+
+        Its prior depends on a − b alone. None (the default) for a model without such a form; with it the value of a
+        measurement at every cell of a grid is a matter of convolutions.
+        """
+        return None
+
+    def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Covariance before anything was measured, of a model that has `explained`: (N, K), squared SI."""
+        raise NotImplementedError(f"a {type(self).__name__} has no `explained`, so its prior is not asked for")
+
     def noise_variance(self) -> Tensor:
         """Noise variance of one new measurement, of each channel: (C,), squared SI."""
         self.need_data()

@@ -1,14 +1,14 @@
-"""Name -> model; the only place that knows them all."""
+"""Settings -> map: what makes each of the built-in models, and the two ways to ask for one."""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import torch
 
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.hyper import make_learner
+from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.rows import RowLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.hyper.vector_theta import VectorTheta
@@ -23,8 +23,25 @@ from gp_mapping.core.models.tiled.model import TiledMap
 from gp_mapping.core.models.wiski.model import Wiski
 from gp_mapping.core.models.wiski.published import PublishedWiski
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.parts import MODELS
 
 __all__ = ["build_map", "create_map", "model_names"]
+
+
+def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
+    """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned)."""
+    unit = settings.field_scale
+    theta = Theta(settings.lengthscale, settings.signal_stddev / unit, settings.noise_stddev / unit,
+                  settings.constant_stddev / unit, settings.heading_stddev / unit, settings.time_offset,
+                  kernel_name=settings.kernel, anisotropy=settings.anisotropy, long_share=settings.long_share,
+                  long_ratio=settings.long_ratio)
+    prior = replace(theta, lengthscale=settings.lengthscale_prior, signal=settings.signal_stddev_prior / unit,
+                    noise=settings.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
+
+    learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
+    noise = noise and settings.metric  # classes and counts have none to learn
+    free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
+    return theta, make_learner(make_likelihood(settings), theta, prior, free)
 
 
 def _sparse(settings: MapSettings, learner) -> dict:
@@ -36,15 +53,25 @@ def _sparse(settings: MapSettings, learner) -> dict:
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
 
 
-def _dual_svgp(settings: MapSettings, theta: Theta, learner, extra: dict) -> DualSVGP:
+def _one_lengthscale(settings: MapSettings) -> None:
+    if settings.anisotropy != 1.0 or settings.long_share > 0.0:
+        raise ValueError(f"model: {settings.model!r} has one lengthscale, in all directions; write anisotropy: 1.0 and "
+                         "long_share: 0.0, or model: dual_svgp")
+
+
+def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
+    theta, learner = start_of(settings)
     return DualSVGP(theta, **_sparse(settings, learner), **extra)
 
 
-def _solve_gp(settings: MapSettings, theta: Theta, learner, extra: dict) -> SolveGP:
+def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
+    theta, learner = start_of(settings)
     return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
 
 
-def _wiski(settings: MapSettings, theta: Theta, learner, extra: dict) -> Wiski:
+def build_wiski(settings: MapSettings, **extra) -> Wiski:
+    theta, learner = start_of(settings)
+    _one_lengthscale(settings)
     dense = settings.wiski_form == "dense"
     return (PublishedWiski if dense else Wiski)(
         theta, density=settings.grid_density, max_nodes=settings.max_grid_nodes, learner=learner,
@@ -53,19 +80,23 @@ def _wiski(settings: MapSettings, theta: Theta, learner, extra: dict) -> Wiski:
         **extra)
 
 
-def _anytime(settings: MapSettings, theta: Theta, learner, extra: dict) -> AnytimeMap:
+def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
+    theta, learner = start_of(settings)
     if MEMBERS[settings.model].residual != "block":
         return AnytimeMap(settings.model, theta, **_sparse(settings, learner), **extra)
     return TileMap(settings.model, theta, tile_side=settings.tile_side, tile_samples=settings.tile_samples,
                    **_sparse(settings, learner), **extra)
 
 
-def _exact(settings: MapSettings, theta: Theta, learner, extra: dict) -> ExactGP:
+def build_exact(settings: MapSettings, **extra) -> ExactGP:
+    theta, learner = start_of(settings)
     return ExactGP(theta, max_samples=settings.max_exact_samples, learner=learner, seed=settings.seed,
                    scale=settings.field_scale, device=settings.device, **extra)
 
 
-def _curl_free(settings: MapSettings, theta: Theta, learner, extra: dict) -> CurlFree:
+def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
+    theta, learner = start_of(settings)
+    _one_lengthscale(settings)
     if "inducing_inputs" in extra:
         raise ValueError("model curl_free chooses its inducing inputs: places and components")
     sparse = _sparse(settings, None)
@@ -76,43 +107,29 @@ def _curl_free(settings: MapSettings, theta: Theta, learner, extra: dict) -> Cur
     return CurlFree(theta, **sparse | {"memory_size": 3 * settings.memory_size}, **extra)
 
 
-_MODELS = {"dual_svgp": _dual_svgp, "solve_gp": _solve_gp, "wiski": _wiski, "exact": _exact,
-           "curl_free": _curl_free, **dict.fromkeys(MEMBERS, _anytime)}
-
-
 TILED = ("dual_svgp", "solve_gp", "sor", "dtc", "fitc", "fic")  # of which a tile may be
 
 
 def model_names() -> tuple[str, ...]:
     """The names that `model` may take."""
-    return tuple(_MODELS)
+    return tuple(MODELS)
 
 
 def build_map(settings: MapSettings, **extra) -> FieldMap:
     """The map of those settings. extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI."""
-    unit = settings.field_scale
-    theta = Theta(settings.lengthscale, settings.signal_stddev / unit, settings.noise_stddev / unit,
-                  settings.constant_stddev / unit, settings.heading_stddev / unit, settings.time_offset,
-                  kernel_name=settings.kernel)
-    prior = replace(theta, lengthscale=settings.lengthscale_prior, signal=settings.signal_stddev_prior / unit,
-                    noise=settings.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
-    learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
-    noise = noise and settings.likelihood in ("gaussian", "student_t")  # classes and counts have none to learn
-    free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
-    learner = make_learner(make_likelihood(settings), theta, prior, free)
     try:
         torch.device(settings.device)
     except RuntimeError as error:
         raise ValueError(f"device {settings.device!r} is not a torch device; write cpu or cuda") from error
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {settings.device!r}: no CUDA device here; write device: cpu")
-    model = settings.model
-    if not (settings.tiles and model in TILED and "inducing_inputs" not in extra):
-        return _MODELS[model](settings, theta, learner, extra)
+    make = MODELS[settings.model]
+    if not (settings.tiles and settings.model in TILED and "inducing_inputs" not in extra):
+        return make(settings, **extra)
 
     def tile(centre):
         mean = {} if centre is None or not settings.metric else {"centre": centre}
-        return _MODELS[model](settings, theta, copy.deepcopy(learner), extra | mean)
+        return make(settings, **extra | mean)
 
     return TiledMap(tile, side=settings.map_tile_side, most=settings.tiles_in_memory, seed=settings.seed)
 
@@ -123,8 +140,8 @@ def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> 
     inducing_inputs: (M, D) metres, fixed (dual_svgp).  centre: (C,) SI, the prior mean; the first batch's mean if None.
     Raises ValueError for an unknown model or setting, or a value out of range.
     """
-    if model not in _MODELS:
-        raise ValueError(f"model {model!r} is not one of {', '.join(_MODELS)}")
+    if model not in MODELS:
+        raise ValueError(f"model {model!r} is not one of {', '.join(MODELS)}")
     known = MapSettings.__dataclass_fields__
     unknown = [name for name in settings if name not in known]
     if unknown:

@@ -114,6 +114,10 @@ class DropCounter:
         """Dropped measurements (a dropped pose is not a lost measurement)."""
         return sum(n for reason, n in self._counts.items() if not reason.of_pose)
 
+    def explanations(self) -> dict[str, str]:
+        """Reason name -> what to look at, of those that occurred."""
+        return {reason.value: reason.explanation for reason, n in self._counts.items() if n}
+
     def explain(self) -> list[str]:
         """One line for each reason that occurred: count, name, explanation."""
         return [f"{n} {reason.value}: {reason.explanation}" for reason, n in self._counts.items() if n]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
+from statistics import median_low
 from typing import NamedTuple
 
 from gp_mapping.core.types import Samples
+from gp_mapping.errors import named
 from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.intake.frames import LONGEST, FrameVote
 from gp_mapping.intake.messages import Reading, frame_of, has_header, stamp_ns
 from gp_mapping.intake.placing import Placed, Placer
 from gp_mapping.intake.poses.buffer import Bracket, PoseBuffer, read_numbers
@@ -28,6 +31,9 @@ _READY_FACTOR = 100  # samples that nobody takes, in units of queue_size
 _LARGE_VARIANCE = 1.0  # m²; a pose that is worse says little about where a field was measured
 _LOST_VARIANCE = 1e8  # m²; a pose that is worse says that it may be anywhere, and would take a whole cell's weight
 _TF_MAP = "map"
+_PERIODS = 4  # of a slow sensor, beyond which a pause is one
+_RECENT_STEPS = 15  # that its period is the median of
+_DECIDING = 500  # messages after which frames are settled, as far as what came until then can be taken in again
 
 
 def _ns(seconds: float) -> int:
@@ -38,6 +44,17 @@ class _Waiting(NamedTuple):
     epoch: int
     reading: Reading
     advance: int  # how far stamps had advanced in all when it came, ns
+    longest: int  # a longer pause before it begins a new pass, ns
+
+
+class _Unnamed:
+    """Stands for a message whose frame has a name of megabytes: it is counted again, and is not kept."""
+
+    class header:
+        frame_id = "x" * (LONGEST + 1)
+
+        class stamp:
+            sec = nanosec = 0
 
 
 class Intake:
@@ -48,17 +65,30 @@ class Intake:
     Use `for new_pass, samples in intake.batches()`: it says where a pass begins. `take` and `take_break` are the same
     in two calls: take() never hands out samples across a break, nor past one until take_break() was asked.
 
+    A frame that no setting names is that of the many. The first _DECIDING messages are kept: where another frame than
+    the first one's turns out to be that of the many, they are taken in again as if it had been named. What was handed
+    out until then is void, and `take_restart` says so: whoever got it begins an empty map.
+
     lookup: a TF look-up to use in place of the intake's own tree (which `add_tf` fills) where the settings ask for TF.
     """
 
     def __init__(self, settings: IntakeSettings | None = None, lookup: Lookup | None = None):
         self.settings = s = settings or IntakeSettings()
+        self._lookup = lookup
+        self._votes = {name: FrameVote(getattr(s, name)) for name in ("sensor_frame", "odometry_frame")}
+        self._first: list[tuple] | None = []  # messages as they came, until frames are settled
+        self._restarted = self._again = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing has come yet."""
+        s, lookup = self.settings, self._lookup
         self.drops = DropCounter()
         self.received = {s.sensor: 0, s.pose_source: 0}
         self.samples = 0  # handed out
+        self._void = 0  # of them, those that are not in the map any more
+        self.first_stamp: float | None = None
         self._warnings: list[str] = []
-        self._frames = {"sensor_frame": s.sensor_frame.lstrip("/"), "odometry_frame": s.odometry_frame.lstrip("/")}
-        self._frame_known = {name: bool(frame) for name, frame in self._frames.items()}
         self._max_wait, self._jump_back, self._pass_gap = map(_ns, (s.max_wait, s.jump_back, s.pass_gap))
         self._adaptor = make_adaptor(s)
         self._placer = Placer(s, self._adaptor)
@@ -71,16 +101,17 @@ class Intake:
         self._field_epoch = 0
         self._last_field: int | None = None
         self._advance = 0
+        self._steps: deque[int] = deque(maxlen=_RECENT_STEPS)  # between the newest measurements, ns
         self._oriented: bool | None = None  # the poses have orientations; the first says so
         self._base = s.base_frame.lstrip("/")
         self._tf: TfPoses | None = None
         if "tf" in (s.pose_source, s.mounting):
             if s.pose_source == "tf":
-                self._frames["odometry_frame"] = self._frames["odometry_frame"] or _TF_MAP
+                self._votes["odometry_frame"] = FrameVote(s.odometry_frame or _TF_MAP)
             else:
                 self.received["tf"] = 0
             self._tree = TfTree(self._new_buffer, self._jump_back, self.drops) if lookup is None else None
-            self._tf = TfPoses(self._frames["odometry_frame"], self._base, self._tree, lookup)
+            self._tf = TfPoses(self.frame, self._base, self._tree, lookup)
         self._poses = self._tf if s.pose_source == "tf" else PoseTrack(self._new_buffer, self._jump_back)
 
     def _new_buffer(self) -> PoseBuffer:
@@ -90,7 +121,76 @@ class Intake:
     @property
     def frame(self) -> str:
         """Frame of the samples; empty until the first pose has said it."""
-        return self._frames["odometry_frame"]
+        return self._votes["odometry_frame"].frame
+
+    @property
+    def about(self) -> dict:
+        """Where and of what the samples are, for the map that is made of them; plain values."""
+        s = self.settings
+        return {"frame": self.frame, "sensor": s.sensor, "sensor_frame": self._votes["sensor_frame"].frame,
+                "pose_source": s.pose_source, "began": self.first_stamp}
+
+    # ---- frames --------------------------------------------------------------------------------------------------
+
+    def expect(self, frame: str) -> None:
+        """The map is in that frame already: poses in another one are dropped, whatever their number."""
+        self._votes["odometry_frame"] = FrameVote(frame)
+        self.settle()
+
+    def forget_frames(self) -> None:
+        """The map has been emptied: frames that no setting names are to be learned again."""
+        for name, vote in self._votes.items():
+            if not (vote.held and (getattr(self.settings, name) or self._poses is self._tf)):
+                self._votes[name] = FrameVote(expected=vote.frame) if vote.known else FrameVote()
+        self.settle()
+        self._void = self.samples
+
+    def take_restart(self) -> bool:
+        """True once where all samples handed out so far are void, for they were in a frame of the few."""
+        restarted, self._restarted = self._restarted, False
+        return restarted
+
+    def settle(self) -> None:
+        """What was handed out stays, whatever comes: no message is kept any longer."""
+        self._first = None
+
+    def _keep(self, *message) -> None:
+        """Keep a message, as (name of the method that takes it, arguments), while frames may turn out to be others."""
+        if self._first is not None and not self._again:
+            self._first.append(message)
+            if len(self._first) > _DECIDING:
+                self.settle()
+
+    def _elect(self, which: str) -> None:
+        """Where the many are in another frame than was thought: take in all again, or go on in theirs."""
+        winner = self._votes[which].winner
+        if winner is None or self._again or (self._first is None and self.samples > self._void):
+            return
+        before, given = self._votes[which].frame, self.samples > 0
+        self._votes = {name: vote if vote.held else FrameVote(expected=vote.frame if vote.known else None)
+                       for name, vote in self._votes.items()}
+        self._votes[which] = FrameVote(expected=winner)
+
+        if self._first is None:
+            self.time_jump()  # what waits, and the poses, are of the other frame
+        else:
+            self._restarted |= given
+            self._begin()
+            self._again = True
+            for method, *arguments in self._first:
+                getattr(self, method)(*arguments)
+            self._again = False
+        self._warn(f"{which}: the first messages were in frame {named(before)} and most are in {named(winner)}, which "
+                   "is now expected")
+
+    def _frame_fits(self, which: str, msg) -> bool:
+        """Whether a message is in the expected frame."""
+        vote, frame = self._votes[which], frame_of(msg)
+        if vote.fits(frame):
+            return True
+        self._warn(f"{which}: a message is in frame {named(frame)}, expected {named(vote.frame)}; such messages are "
+                   "dropped")
+        return False
 
     @property
     def last_stamp(self) -> float | None:
@@ -117,9 +217,11 @@ class Intake:
     def add_pose_message(self, msg) -> None:
         """Take in a message of the type that pose_source names (Odometry, PoseStamped, PoseWithCovarianceStamped)."""
         s = self.settings
+        self._keep("add_pose_message", msg if len(frame_of(msg)) <= LONGEST else _Unnamed)
         self.received[s.pose_source] += 1
-        if not self._frame_fits("odometry_frame", frame_of(msg)):
-            return self.drops.count(DropReason.POSE_UNEXPECTED_FRAME)
+        if not self._frame_fits("odometry_frame", msg):
+            self.drops.count(DropReason.POSE_UNEXPECTED_FRAME)
+            return self._elect("odometry_frame")
         self._base = str(getattr(msg, "child_frame_id", "")).lstrip("/") or self._base
         pose = read_pose(msg, s.pose_source)
         variance = pose.variance if s.use_pose_covariance else 0.0
@@ -130,7 +232,7 @@ class Intake:
         if variance > _LARGE_VARIANCE:
             self._warn(f"poses are unsure by {math.sqrt(_LARGE_VARIANCE):g} m and more, so measurements count little; "
                        "if these covariances are placeholders, set use_pose_covariance to false")
-        self.add_pose(stamp_ns(msg), pose.position, pose.quaternion, 0.0 if math.isnan(variance) else variance)
+        self._pose_in(stamp_ns(msg), pose.position, pose.quaternion, 0.0 if math.isnan(variance) else variance)
 
     add_odometry = add_pose_message
 
@@ -139,6 +241,10 @@ class Intake:
 
         quaternion: x y z w; with orientation or without, as the first pose.  variance: of a coordinate, m².
         """
+        self._keep("add_pose", stamp, position, quaternion, variance)
+        self._pose_in(stamp, position, quaternion, variance)
+
+    def _pose_in(self, stamp: int, position, quaternion, variance: float) -> None:
         if self._oriented is None:
             self._oriented = quaternion is not None
         if self._oriented and quaternion is None:
@@ -167,6 +273,7 @@ class Intake:
         """Take in a tf2_msgs/TFMessage (static: of /tf_static). ValueError where nothing asks for TF."""
         if self._tf is None or self._tree is None:
             raise ValueError("a TF message came, but neither pose_source nor mounting is 'tf', or a look-up was given")
+        self._keep("add_tf", msg, static)
         self.received["tf"] += 1
         for stamp in self._tree.add(msg, static):
             if self._poses is self._tf:
@@ -189,11 +296,13 @@ class Intake:
 
         received_ns: when it was received or recorded; stands in for the stamp of messages that have none (Float64).
         """
+        self._keep("add_measurement", msg if len(frame_of(msg)) <= LONGEST else _Unnamed, received_ns)
         self.received[self.settings.sensor] += 1
         if has_header(msg):
             stamp = stamp_ns(msg)
-            if not self._frame_fits("sensor_frame", frame_of(msg)):
-                return self.drops.count(DropReason.UNEXPECTED_FRAME)
+            if not self._frame_fits("sensor_frame", msg):
+                self.drops.count(DropReason.UNEXPECTED_FRAME)
+                return self._elect("sensor_frame")
         elif received_ns is None:
             raise ValueError(f"a {type(msg).__name__} has no header; pass received_ns, when it was received")
         else:
@@ -218,13 +327,26 @@ class Intake:
             newest = self._poses.newest
             if self._field_epoch < self._poses.epoch and newest is not None and stamp <= newest + self._jump_back:
                 self._field_epoch = self._poses.epoch
-        self._advance += max(stamp - last, 0) if last is not None else 0
+        if last is not None and stamp > last:
+            self._advance += stamp - last
+            self._steps.append(stamp - last)
         self._last_field = stamp
-        self._waiting.append(_Waiting(self._field_epoch, reading, self._advance))
+        self._waiting.append(_Waiting(self._field_epoch, reading, self._advance, self._longest_pause()))
         self._resolve()
         self._give_up()
 
     add_field = add_measurement
+
+    def _longest_pause(self) -> int:
+        """A pause within a pass, ns: pass_gap, or some periods of a sensor that is slower; told by its stamps alone."""
+        slow = sum(_PERIODS * step > self._pass_gap for step in self._steps)
+        if 2 * slow <= len(self._steps):
+            return self._pass_gap
+        period = median_low(self._steps)
+        if period > self._pass_gap and len(self._steps) >= _RECENT_STEPS:
+            self._warn(f"the sensor is slower than pass_gap allows ({self.settings.pass_gap:g} s): a pass ends after a "
+                       "pause of four of its periods")
+        return _PERIODS * period
 
     # ---- samples out ---------------------------------------------------------------------------------------------
 
@@ -241,6 +363,8 @@ class Intake:
         samples = self._placer.place(batch, bool(self._oriented) or self._poses is self._tf)
         self.drops.count(DropReason.NOT_PLACEABLE, len(batch) - len(samples))
         self.samples += len(samples)
+        if self.first_stamp is None and len(samples):
+            self.first_stamp = float(samples.stamp[0])
         return samples
 
     def take_break(self) -> bool:
@@ -289,16 +413,6 @@ class Intake:
         self._last_field = None
         self._force_break = self._last_ready is not None
 
-    def _frame_fits(self, which: str, frame: str) -> bool:
-        """True for the frame that is expected, or for the first one where none is."""
-        if not self._frame_known[which]:
-            self._frames[which], self._frame_known[which] = frame, True
-        if frame == self._frames[which]:
-            return True
-        text = f"{which}: a message is in frame {frame!r}, expected {self._frames[which]!r}; such messages are dropped"
-        self._warn(text)
-        return False
-
     def _warn(self, text: str) -> None:
         if text not in self._warnings and len(self._warnings) < _MAX_WARNINGS:
             self._warnings.append(text)
@@ -306,10 +420,10 @@ class Intake:
     def _resolve(self, last_chance: bool = False) -> None:
         """Move measurements whose pose is known (or never will be) out of the queue, oldest first."""
         while self._waiting:
-            epoch, reading, _ = self._waiting[0]
+            epoch, reading, _, longest = self._waiting[0]
             found, mounting = self._poses.find(epoch, reading.stamp, last_chance), None
             if isinstance(found, Bracket) and self.settings.mounting == "tf":
-                frame = self._frames["sensor_frame"]
+                frame = self._votes["sensor_frame"].frame
                 mounting = self._tf.transform(self._base, frame, reading.stamp, last_chance=last_chance)
                 found = found if isinstance(mounting, Transform) else mounting
             if found is None:
@@ -318,14 +432,15 @@ class Intake:
             if isinstance(found, DropReason):
                 self.drops.count(found)
             else:
-                self._append_ready(epoch, reading, found, mounting)
+                self._append_ready(epoch, reading, found, mounting, longest)
 
-    def _append_ready(self, epoch: int, reading: Reading, bracket: Bracket, mounting: Transform | None) -> None:
+    def _append_ready(self, epoch: int, reading: Reading, bracket: Bracket, mounting: Transform | None,
+                      longest: int) -> None:
         if len(self._ready) >= _READY_FACTOR * self.settings.queue_size:
             return self.drops.count(DropReason.QUEUE_FULL)
         last = self._last_ready
         new_pass = self._force_break or (last is not None and (epoch != last[0] or
-                                                               reading.stamp - last[1] > self._pass_gap))
+                                                               reading.stamp - last[1] > longest))
         self._force_break, self._last_ready = False, (epoch, reading.stamp)
         self._ready.append(Placed(reading, bracket, mounting, new_pass))
 

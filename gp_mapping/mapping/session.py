@@ -52,6 +52,7 @@ class MapSession:
         self.revision += 1
         self.raw_count, self.cell_count, self.passes, self.left_out = 0, 0, 0, 0
         self._pass_open = False
+        self.about: dict = {}  # where and of what it is: frame, sensor, …, as the intake of its first sample says
         self.last_report: UpdateReport | None = None
 
     # --- samples in -----------------------------------------------------------------------------------------------
@@ -256,7 +257,8 @@ class MapSession:
     # --- resume ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict:
         """Everything that an exact resume needs; tensors, numbers, strings and nested dicts and lists of them."""
-        return {"settings": asdict(self.settings), "map": self.map.state_dict(), "cells": self.cells.state_dict(),
+        return {"settings": asdict(self.settings), "about": dict(self.about),
+                "map": self.map.state_dict(), "cells": self.cells.state_dict(),
                 "scores": self.scores.state_dict(), "path": self._path.state_dict(),
                 "track": self._track.state_dict(),
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
@@ -282,6 +284,7 @@ class MapSession:
                 setattr(session, f"_{name}", state[name])
             for name in ("revision", "raw_count", "cell_count", "passes"):
                 setattr(session, name, state[name])
+            session.about = dict(state.get("about", {}))  # maps saved before they knew where they are: empty
             session.left_out = state.get("left_out", 0)  # maps saved before it was counted
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"not the state of a mapping session: {type(error).__name__}: {error}") from error

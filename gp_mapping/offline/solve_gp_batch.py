@@ -109,9 +109,9 @@ class BatchTrainer:
     def features(self, vector: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
         """a(x) (R, N) and residual (N,) as functions of log ℓ, log s²."""
         basis, x, theta = self.model.basis, self.x[some], self.model.theta
-        correlation, scale, signal = type(theta.kernel()).correlation, vector[0].exp(), vector[1].exp()
-        factor = torch.linalg.cholesky(signal * correlation(scaled_square_distance(basis.z, basis.z, scale)))
-        rows = solve_lower(factor, signal * correlation(scaled_square_distance(basis.z, x, scale)))
+        correlation, scales, signal = theta.kernel().correlation, theta.lengthscales(vector[0].exp()), vector[1].exp()
+        factor = torch.linalg.cholesky(signal * correlation(scaled_square_distance(basis.z, basis.z, scales)))
+        rows = solve_lower(factor, signal * correlation(scaled_square_distance(basis.z, x, scales)))
         fixed = basis.white(x, self.heading[some])[: basis.features]
         return torch.cat([fixed, rows]), (signal - rows.square().sum(0)).clamp_min(0.0)
 

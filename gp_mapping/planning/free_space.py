@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 from scipy import ndimage
+from scipy.spatial import cKDTree
 from torch import Tensor
 
-__all__ = ["FreeSpace"]
+__all__ = ["FreeSpace", "along"]
+
+_NEAREST = 12  # obstacles' cells that are looked at where a grid's clearance alone does not decide
+_SLACK = math.sqrt(0.5) - 0.5  # cells by which clearance may be less than the distance
+_STEP = 0.01  # m between two looks at a line
+_ASIDE = 1e-6  # cells
+_AT_ONCE = 200_000  # places looked at together: bounds memory
 
 
 def _yaw(q) -> float:
@@ -32,8 +40,9 @@ class FreeSpace:
 
     origin: (x, y) metres of the grid's lower left corner.  yaw: radians.  resolution: metres.
     clearance: (H, W) metres, no more than the distance from a cell's centre to the nearest cell that may not be
-        entered; 0 in those.  radius: metres.  open: (H, W) bool, what is left to the robot's centre.
-    frame: the frame that all of it is in.
+        entered, and less than it by a fifth of a cell at most; 0 in those.  radius: metres.
+    open: (H, W) bool, what is left to the robot's centre.
+    frame: the frame that all of it is in.  walled: whether what lies outside the grid counts as occupied.
     """
 
     origin: tuple[float, float]
@@ -43,6 +52,7 @@ class FreeSpace:
     clearance: np.ndarray
     open: np.ndarray
     frame: str = ""
+    walled: bool = True
 
     @staticmethod
     def from_occupancy_grid(message, radius: float = 0.0, free_threshold: int = 25, occupied_threshold: int = 65,
@@ -81,15 +91,58 @@ class FreeSpace:
         framed = np.pad(passable, 1, constant_values=unknown == "free")
         away = ndimage.distance_transform_edt(framed)[1:-1, 1:-1] if not framed.all() else np.full(data.shape, np.inf)
         clearance = np.where(passable, np.maximum(away - math.sqrt(0.5), 0.0) * resolution, 0.0)
-        free = passable & (clearance >= radius) if radius > 0 else passable
         frame = str(getattr(getattr(message, "header", None), "frame_id", ""))
-        return FreeSpace(corner, _yaw(info.origin.orientation), resolution, float(radius), clearance, free, frame)
+        free = FreeSpace(corner, _yaw(info.origin.orientation), resolution, float(radius), clearance, passable, frame,
+                         unknown == "blocked")
+        if not radius > 0:
+            return free
+
+        # where the bound does not decide, the distance itself does: a robot fits where it fits
+        narrow = passable & (clearance < radius) & (clearance + _SLACK * resolution >= radius)
+        fits = clearance >= radius
+        fits[narrow] = free._room(free.centres(narrow), radius) >= radius - 1e-9
+        return replace(free, open=passable & fits)
+
+    def centres(self, mask=None) -> np.ndarray:
+        """Centres (N, 2) m of the cells in mask (H, W), of the open ones if None, row by row."""
+        rows, columns = np.nonzero(self.open if mask is None else mask)
+        u, v = (columns + 0.5) * self.resolution, (rows + 0.5) * self.resolution
+        cos, sin = math.cos(self.yaw), math.sin(self.yaw)
+        return np.stack([self.origin[0] + cos * u - sin * v, self.origin[1] + sin * u + cos * v], 1)
+
+    @cached_property
+    def _obstacles(self) -> cKDTree | None:
+        """Centres of the occupied cells at the border of the free ones, in cells; None where there is none."""
+        occupied = np.pad(self.clearance <= 0.0, 1, constant_values=self.walled)
+        border = occupied & ndimage.binary_dilation(~occupied, np.ones((3, 3)))
+        rows, columns = np.nonzero(border)
+        return cKDTree(np.stack([columns, rows], 1) - 0.5) if len(rows) else None
+
+    def _room(self, x: np.ndarray, enough: float) -> np.ndarray:
+        """No more than the distance (N,) m from x (N, 2) to the nearest occupied cell; exact, but among many cells.
+
+        enough: beyond it the distance does not matter.
+        """
+        if self._obstacles is None:
+            return np.full(len(x), np.inf)
+        limit = enough / self.resolution + 1.0
+        local = self._local(x)
+        away, index = self._obstacles.query(local, k=_NEAREST, distance_upper_bound=limit)
+        cells = np.vstack([self._obstacles.data, np.full(2, np.inf)])[np.minimum(index, self._obstacles.n)]
+        square = np.maximum(np.abs(cells - local[:, None]) - 0.5, 0.0)
+        nearest = np.hypot(square[..., 0], square[..., 1]).min(1)
+        # cells that were not asked for are at least as far as the last one, less half a diagonal
+        return np.minimum(nearest, np.maximum(away[:, -1] - math.sqrt(0.5), 0.0)) * self.resolution
+
+    def _local(self, x: np.ndarray) -> np.ndarray:
+        """Places (N, 2) m in cells from the grid's corner."""
+        cos, sin = math.cos(self.yaw), math.sin(self.yaw)
+        dx, dy = x[:, 0] - self.origin[0], x[:, 1] - self.origin[1]
+        return np.stack([cos * dx + sin * dy, cos * dy - sin * dx], 1) / self.resolution
 
     def _cells(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Row and column (N,) of places x (N, 2), and their distance in metres to the centre of that cell."""
-        cos, sin = math.cos(self.yaw), math.sin(self.yaw)
-        dx, dy = x[:, 0] - self.origin[0], x[:, 1] - self.origin[1]
-        local = np.stack([cos * dx + sin * dy, cos * dy - sin * dx]) / self.resolution
+        local = self._local(x).T
         cells = np.floor(local)
         off = np.hypot(*(local - cells - 0.5)) * self.resolution
         limit = np.array(self.open.shape)[::-1, None]
@@ -98,13 +151,93 @@ class FreeSpace:
 
     def allows(self, x: Tensor) -> Tensor:
         """Whether the robot's centre may be at x (N, 2) metres: (N,) bool. Outside the grid it may not."""
-        row, column, off = self._cells(x.cpu().numpy())
+        return torch.from_numpy(self._allows(x.cpu().numpy()))
+
+    def _allows(self, x: np.ndarray, margin: float = 0.0) -> np.ndarray:
+        """The same with so many metres to spare."""
+        row, column, off = self._cells(x)
         inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
         row, column = np.where(inside, row, 0), np.where(inside, column, 0)
         ok = inside & self.open[row, column]
-        if self.radius > 0:  # the place is not the cell's centre: its own clearance is smaller by that distance at most
-            ok &= self.clearance[row, column] - off >= self.radius - 1e-9
-        return torch.from_numpy(ok)
+        need = self.radius + margin
+        if need > 0:  # the place is not the cell's centre: its own distance differs by the way between them at most
+            clearance = self.clearance[row, column]
+            sure = clearance - off >= need - 1e-9
+            ask = ok & ~sure & (clearance + _SLACK * self.resolution + off >= need)
+            ok &= sure
+            ok[ask] = self._room(x[ask], need) >= need - 1e-9
+        return ok
+
+    @cached_property
+    def _roomy(self) -> np.ndarray:
+        """(H, W) bool: the robot may be anywhere in the cell and in the eight about it."""
+        corner = math.sqrt(0.5) * self.resolution
+        sure = self.open & (self.clearance - corner >= self.radius + 0.5 * _STEP)
+        return ndimage.binary_erosion(sure, np.ones((3, 3)))
+
+    def sees(self, a, b) -> np.ndarray:
+        """Whether the robot's centre may go straight from a (N, 2) to b (N, 2), metres: (N,) bool.
+
+        Exact to a centimetre: what is called passable is so in every point, what misses by less may be refused.
+        """
+        a, b = (np.asarray(end, dtype=np.float64).reshape(-1, 2) for end in (a, b))
+        length = np.hypot(*(b - a).T)
+        out = np.zeros(len(a), dtype=bool)
+        if not len(a):
+            return out
+
+        # coarse: half a cell between looks, and cells that have room all about them
+        step = 0.5 * self.resolution
+        count = np.maximum(2, np.ceil(length / step).astype(int) + 1)
+        for part in _groups(count):
+            x, owner = along(a[part], b[part], count[part])
+            row, column, _ = self._cells(x)
+            inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
+            row, column = np.where(inside, row, 0), np.where(inside, column, 0)
+            sure = inside & self._roomy[row, column]
+            never = ~(inside & self.open[row, column])
+            blocked = np.bincount(owner, never, len(part)) > 0
+            out[part] = np.bincount(owner, ~sure, len(part)) == 0
+            ask = part[~out[part] & ~blocked]
+
+            # fine: every centimetre, with half of one to spare
+            fine = np.maximum(2, np.ceil(length[ask] / _STEP).astype(int) + 1)
+            for few in _groups(fine):
+                x, owner = along(a[ask[few]], b[ask[few]], fine[few])
+                clear = np.bincount(owner, ~self._allows(x, 0.5 * _STEP), len(few)) == 0
+                clear[clear] = self._crosses_open_cells(a[ask[few]][clear], b[ask[few]][clear])
+                out[ask[few]] = clear
+        return out
+
+    def _crosses_open_cells(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Whether every cell that a line from a (N, 2) to b (N, 2) cuts is open, were it by a corner: (N,) bool.
+
+        A line along the border of two cells, or through a corner of four, is in all of them.
+        """
+        a, b = self._local(a), self._local(b)
+        aside = (b - a)[:, ::-1] * (-_ASIDE, _ASIDE) / np.maximum(np.hypot(*(b - a).T), 1e-12)[:, None]
+        return self._cells_are_open(a + aside, b + aside) & self._cells_are_open(a - aside, b - aside)
+
+    def _cells_are_open(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The same for lines in cells that meet no corner."""
+        owners, shares = [np.repeat(np.arange(len(a)), 2)], [np.tile([0.0, 1.0], len(a))]
+        for axis in (0, 1):
+            low, high = np.minimum(a, b)[:, axis], np.maximum(a, b)[:, axis]
+            first = np.floor(low) + 1
+            count = np.maximum(np.ceil(high) - first, 0).astype(int)
+            owner = np.repeat(np.arange(len(a)), count)
+            line = first[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+            owners.append(owner)
+            shares.append((line - a[owner, axis]) / (b - a)[owner, axis])
+        owner, share = np.concatenate(owners), np.concatenate(shares)
+        order = np.lexsort((share, owner))
+        owner, share = owner[order], share[order]
+        inner = owner[1:] == owner[:-1]
+        owner, middle = owner[1:][inner], 0.5 * (share[1:] + share[:-1])[inner]
+        column, row = np.floor(a[owner] + middle[:, None] * (b - a)[owner]).astype(int).T
+        height, width = self.open.shape
+        shut = ~self.open[row.clip(0, height - 1), column.clip(0, width - 1)]
+        return np.bincount(owner, shut, len(a)) == 0
 
     def reachable_from(self, position, search: float = 0.5) -> FreeSpace:
         """Only what is connected, over cells that share a side, to the open cell nearest to position (x, y) in metres.
@@ -123,3 +256,19 @@ class FreeSpace:
             if distance[nearest] <= search:
                 left = labels == labels[rows[nearest], columns[nearest]]
         return replace(self, open=left)
+
+
+def _groups(count: np.ndarray) -> list[np.ndarray]:
+    """Indices of lines in groups whose looks together are few enough."""
+    if not len(count):
+        return []
+    ends = np.cumsum(count) // _AT_ONCE
+    return np.split(np.arange(len(count)), np.flatnonzero(np.diff(ends)) + 1)
+
+
+def along(a: np.ndarray, b: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places (S, 2) evenly along each line, ends included, and the line (S,) of each."""
+    owner = np.repeat(np.arange(len(count)), count)
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    share = (np.arange(len(owner)) - first[owner]) / (count[owner] - 1)
+    return a[owner] + share[:, None] * (b - a)[owner], owner

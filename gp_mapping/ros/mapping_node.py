@@ -18,6 +18,7 @@ from nav_msgs.msg import OccupancyGrid
 from rclpy.clock import Clock, ClockType, JumpThreshold
 from rclpy.duration import Duration
 
+from gp_mapping.errors import named
 from gp_mapping.intake import Intake
 from gp_mapping.intake.messages import has_header
 from gp_mapping.mapping.session import MapSession
@@ -41,7 +42,7 @@ from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.store.resume import MapFiles
-from gp_mapping.store.sessions import Wanted, map_folder, open_session
+from gp_mapping.store.sessions import Wanted, map_folder, odometry_frame_of, open_session
 
 __all__ = ["MappingNode", "main"]
 
@@ -89,7 +90,8 @@ class MappingNode(ManagedNode):
         settings = self.parameters.configure()
         self.map_settings = settings[MapSettings]
         self.intake_settings = settings[IntakeSettings]
-        self.wanted = Wanted(self.map_settings, frozenset(self.parameters.given), self.intake_settings.channels)
+        self.wanted = Wanted(self.map_settings, frozenset(self.parameters.given), self.intake_settings.channels,
+                             _named_frame(self.intake_settings), self.settings.allow_frame_change)
 
     def _configure(self) -> None:
         self._read_parameters()
@@ -97,6 +99,13 @@ class MappingNode(ManagedNode):
         self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
                              reliable=self.settings.reliable_inputs, find=self._find_message)
         session, path = self._first_session()
+        self.place_warning = ""
+        if path is not None and (frame := odometry_frame_of(session.about)):
+            text = (f"this map goes on in frame {named(frame)} of an odometry, whose origin is mostly where the robot "
+                    "was switched on: what was mapped before is then in the wrong place; map in the frame of a "
+                    "localiser, or clear")
+            self.get_logger().warning(text)
+            self.place_warning = text
         self.map_settings = session.settings
         self.suggester, self._told_obstacles = Suggester(self.settings), ""
         self._done = self.create_guard_condition(self._publish_results)
@@ -257,6 +266,7 @@ class MappingNode(ManagedNode):
         return self.settings.map_frame or self.worker.frame
 
     def _on_autosave(self) -> None:
+        self.inputs.alive()
         self.saver.autosave(time.monotonic())
 
     def publish_health(self) -> None:
@@ -266,6 +276,7 @@ class MappingNode(ManagedNode):
         self.inputs.check_types()
         notes = [(WARN, text) for text in (
             *self.parameter_warnings, *self.inputs.problems, self.suggester.note, self.saver.problem,
+            self.place_warning,
             self.queries.problem if self.active else "") if text]
         if self.worker.revision and not self.frame:
             notes.append((WARN, "the frame of the loaded map is not known before the first pose; set map_frame to "
@@ -300,6 +311,11 @@ class MappingNode(ManagedNode):
             self.suggester.settings, self._health.silence_warning = self.settings, self.settings.silence_warning
         if self.active and self.settings.publish_rate != before.publish_rate:
             self._tick_timer.timer_period_ns = int(1e9 / self.settings.publish_rate)
+
+
+def _named_frame(intake: IntakeSettings) -> str:
+    """The frame that a parameter says poses are in; '' where the first ones say it."""
+    return intake.odometry_frame.lstrip("/") or ("map" if intake.pose_source == "tf" else "")
 
 
 def main(arguments: list[str] | None = None) -> int:

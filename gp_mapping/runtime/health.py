@@ -8,10 +8,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gp_mapping.mapping.fullness import spoiled
+from gp_mapping.runtime.stream import StreamWatch
 
 __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
 
 OK, WARN, ERROR = 0, 1, 2
+_SLOW = 2.0  # times the usual period: a rate far below the normal one
+_FEW, _MOST = 10, 0.9  # measurements in a report, and the share of them that must not be dropped for one reason
 
 
 @dataclass
@@ -37,11 +40,15 @@ class Area:
 class InputWatch:
     """Arrivals on one topic: a rate over the last report, and the silence since. Times are the caller's, in seconds.
 
-    steady: silence is a fault, as it is not on /tf_static.
+    steady: silence is a fault, as it is not on /tf_static.  label: the topic as a person knows it, resolved.
+    publishers: how many there are, None where nobody has looked.  listening: False while nothing is subscribed to.
+    stream: what its stamps say.
     """
 
-    def __init__(self, topic: str, steady: bool = True):
-        self.topic, self.steady = topic, steady
+    def __init__(self, topic: str, steady: bool = True, label: str = ""):
+        self.topic, self.steady, self.label = topic, steady, label or topic
+        self.publishers: int | None = None
+        self.listening, self.stream = True, StreamWatch()
         self.count = self.lost = 0
         self._since: tuple[float, int] | None = None
         self._last: float | None = None
@@ -78,6 +85,8 @@ class Health:
     def __init__(self, silence_warning: float):
         self.silence_warning = silence_warning
         self._drops_before: dict[str, int] = {}
+        self._lost_before: dict[str, int] = {}
+        self._received_before = 0
         self._started: float | None = None
 
     def areas(self, *, now, status, watches, paused, notes, limits, published, stamp_age, queue,
@@ -97,25 +106,24 @@ class Health:
             area.values[f"{watch.topic} rate (Hz)"] = watch.rate(now)
             area.values[f"{watch.topic} received"] = watch.count
             area.values[f"{watch.topic} lost by the middleware"] = watch.lost
-            silence = watch.silence(now)
-            if paused or not watch.steady:
-                continue
-            if silence is None and now - self._started > self.silence_warning:
-                area.warn(f"no {watch.topic} since the start {now - self._started:.1f} s ago: is the topic remapped, "
-                          "and does somebody publish it?")
-            elif silence is not None and silence > self.silence_warning:
-                area.warn(f"no {watch.topic} for {silence:.1f} s")
+            area.values[f"{watch.topic} lost before the node (about)"] = max(watch.lost, watch.stream.lost)
+            if watch.publishers is not None:
+                area.values[f"{watch.topic} publishers"] = watch.publishers
+            if not paused and watch.steady:
+                self._silence(area, watch, now)
+                self._stream(area, watch)
         if paused:
             area.warn("paused: measurements are not used")
         for level, text in notes:
             area.warn(text, level)
         others = {name: n for name, n in status.counts.items() if not name.startswith("error")}
+        self._refused(area, status)
         dropped = Counter(status.drops) + Counter(others)  # both the worker and the intake have a queue_full
         for reason, n in dropped.items():
             area.values[f"dropped: {reason}"] = n
             if n > self._drops_before.get(reason, 0):
-                explained = [line for line in status.explanations if f" {reason}:" in line]
-                area.warn(explained[0] if explained else f"{n} {reason}")
+                explained = status.explanations.get(reason, "")
+                area.warn(f"{n} {reason}: {explained}" if explained else f"{n} {reason}")
             self._drops_before[reason] = n
         for text in status.warnings:
             area.warn(text)
@@ -127,6 +135,48 @@ class Health:
                 area.warn(f"measurement stamps are {abs(stamp_age):.0f} s {side} the node's clock; for a recording, "
                           "play it with /clock and set use_sim_time: true")
         return area
+
+    def _silence(self, area: Area, watch: InputWatch, now: float) -> None:
+        """Nothing comes: whose fault is it?"""
+        silence, waited = watch.silence(now), now - self._started
+        if silence is not None and silence > self.silence_warning:
+            area.warn(f"no {watch.label} for {silence:.1f} s")
+        elif silence is None and waited > self.silence_warning:
+            if watch.publishers == 0:
+                area.warn(f"no {watch.label} since the start {waited:.1f} s ago: nobody publishes it; start its "
+                          "driver, or remap the topic")
+            elif not watch.listening:
+                area.warn(f"no {watch.label} since the start {waited:.1f} s ago: it is not subscribed to, for its "
+                          "publisher shows no type that can be read")
+            else:
+                area.warn(f"no {watch.label} since the start {waited:.1f} s ago, although it has a publisher: does "
+                          "that send, and over a network and with a quality of service that reach this node?")
+
+    def _stream(self, area: Area, watch: InputWatch) -> None:
+        """What the stamps say: losses while they grow, a slow stream and two clocks while they last."""
+        stream = watch.stream
+        lost = max(watch.lost, stream.lost)
+        if lost > self._lost_before.get(watch.topic, 0):
+            area.warn(f"{watch.label}: about {lost} messages lost before they reached the node; raise "
+                      "input_queue_depth, or look at the network")
+        self._lost_before[watch.topic] = lost
+        if stream.apart is not None:
+            area.warn(f"{watch.label}: stamps leap to and fro by {stream.apart:.3g} s, as of two publishers with "
+                      f"different clocks on one topic; it has {watch.publishers} now: remap one, or mend its clock")
+        if stream.period is not None and stream.period > _SLOW * stream.usual:
+            area.warn(f"{watch.label} comes at {1.0 / stream.period:.3g} Hz, and came at {1.0 / stream.usual:.3g} Hz "
+                      "before: is its driver or the network overloaded?")
+
+    def _refused(self, area: Area, status) -> None:
+        """Most of what came since the last report was dropped for one reason: that is the first thing to know."""
+        received = next(iter(status.received.values()), 0)
+        came, self._received_before = received - self._received_before, received
+        for reason, n in status.drops.items() if came >= _FEW else ():
+            new = n - self._drops_before.get(reason, 0)
+            if new > _MOST * came and (not reason.startswith("pose_") or reason == "pose_gap"):
+                share, why = round(100 * min(new / came, 1.0)), status.explanations.get(reason, "see the log")
+                area.warn(f"{share} % of the last {came} measurements were dropped as {reason}: {why}")
+                area.warnings.insert(0, area.warnings.pop())
 
     def _map(self, status, limits, published, obstacles) -> Area:
         area = Area("map")

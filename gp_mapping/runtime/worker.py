@@ -53,6 +53,7 @@ class MapWorker:
         self._whole: WholeMap | None = None  # the newest of them
         self.session_number = 0  # which session this is: a loaded map is another one
         self.drawing_time = 0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
+        self._expect_frame()
         self.revision = self._drawable_revision()
         self.results: Results | None = None
         self.status = self._make_status()
@@ -113,8 +114,24 @@ class MapWorker:
         def put(_):
             self._session, self.results = session, None
             self.session_number += 1
+            self._expect_frame()
             return self.session_number
         return self.call(put)
+
+    def clear(self) -> Future:
+        """Empty the map, and forget which frames it was in."""
+        def empty(session):
+            session.clear()
+            self._intake.forget_frames()
+        return self.call(empty)
+
+    def _expect_frame(self) -> None:
+        """The map of this session is in a frame already, or has no such thing written in it."""
+        frame = self._session.about.get("frame")
+        if frame:
+            self._intake.expect(frame)
+        elif self._session.cell_count:
+            self._intake.settle()
 
     def timed(self, stage: str, function, *arguments):
         """In a call(): its result; the time it took is told under that stage in diagnostics."""
@@ -242,6 +259,8 @@ class MapWorker:
             self.revision = self._drawable_revision()
 
     def _ingest(self, finish: bool = False) -> None:
+        if self._intake.take_restart():
+            self._session.clear()  # it was in a frame of the few, and is made again of the same messages
         for new_pass, samples in self._intake.batches(finish):
             start = time.monotonic()
             if new_pass:
@@ -253,6 +272,8 @@ class MapWorker:
                 raise
             finally:
                 self.revision = self._drawable_revision()
+            if "frame" not in self._session.about:
+                self._session.about = {**self._intake.about, **self._session.about}
             now = time.monotonic()
             self._timings["update"].add(now - start)
             self._position = tuple(samples.x[-1].tolist())

@@ -31,7 +31,7 @@ class Status:
     report: dict
     received: dict[str, int]
     drops: dict[str, int]
-    explanations: list[str]
+    explanations: dict[str, str]  # drop reason -> what to look at
     warnings: list[str]
     waiting: int
     last_stamp: float | None
@@ -43,7 +43,7 @@ class Status:
     def of(session, intake, queue: int, counts: dict[str, int], timings) -> Status:
         """As it is now; in the thread that owns session and intake."""
         return Status(made=time.monotonic(), report=dict(session.report()), received=dict(intake.received),
-                      drops=intake.drops.as_dict(), explanations=intake.drops.explain(), warnings=list(intake.warnings),
-                      waiting=intake.waiting, last_stamp=intake.last_stamp, queue=queue,
+                      drops=intake.drops.as_dict(), explanations=intake.drops.explanations(),
+                      warnings=list(intake.warnings), waiting=intake.waiting, last_stamp=intake.last_stamp, queue=queue,
                       counts={name: n for name, n in list(counts.items()) if n},
                       timings={name: timing.summary() for name, timing in timings.items()})

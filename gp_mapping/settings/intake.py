@@ -18,7 +18,7 @@ class IntakeSettings:
 
     sensor: str = setting("magnetic_field", "what is mapped; with another sensor the settings of the map that are in "
                           "its unit, where they still are those of a magnetic field, become that sensor's",
-                          choices=tuple(SENSOR_TYPES))
+                          choices=SENSOR_TYPES)
     pose_source: str = setting("odometry", "where poses come from: nav_msgs/Odometry, geometry_msgs/PoseStamped, "
                                "PoseWithCovarianceStamped, or TF", choices=POSE_SOURCES)
     field_component: str = setting("norm", "what is mapped of a magnetic field: its norm, one axis in the map's "
@@ -59,7 +59,8 @@ class IntakeSettings:
                                         "the field is steep; false where covariances are placeholders")
     use_heading: bool = setting(True, "the orientation of the poses says where the robot looks; false where it is a "
                                 "placeholder: the direction of travel then stands in")
-    pass_gap: float = setting(2.0, "a pause between samples after which a new pass begins", "s", 1e-3, 3600.0)
+    pass_gap: float = setting(2.0, "a pause between samples after which a new pass begins; of a sensor that is slower, "
+                              "four of its own periods", "s", 1e-3, 3600.0)
     jump_back: float = setting(1.0, "stamps that go back by more are a time jump (a bag that loops); by less, they are "
                                "dropped as out of order", "s", 1e-3, 3600.0)
     queue_size: int = setting(1000, "bound of the measurements waiting for a pose", "", 1, 1000000)

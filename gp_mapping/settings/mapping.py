@@ -5,23 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from gp_mapping.settings.fields import check_settings, setting
+from gp_mapping.settings.parts import ANY_LIKELIHOOD, KERNELS, LIKELIHOODS, METRIC, MODELS
 
 __all__ = ["MapSettings"]
-
-_ANY_LIKELIHOOD = ("dual_svgp", "solve_gp")
 
 
 @dataclass(frozen=True)
 class MapSettings:
     """All settings of model, noise, learning and grid. Standard deviations and lengths are SI (tesla, metres)."""
 
-    model: str = setting("dual_svgp", "the map's model",
-                         choices=("dual_svgp", "solve_gp", "wiski", "exact", "sor", "dtc", "fitc", "fic", "pitc", "pic",
-                                  "curl_free"))
-    kernel: str = setting("matern52", "covariance function", choices=("rbf", "matern12", "matern32", "matern52"))
+    model: str = setting("dual_svgp", "the map's model", choices=MODELS)
+    kernel: str = setting("matern52", "covariance function", choices=KERNELS)
+    anisotropy: float = setting(1.0, "how many times longer than `lengthscale` the field's lengthscale along y is; "
+                                "below 1: 1/this along x. Not with wiski and curl_free", "1", 0.01, 100.0)
+    long_share: float = setting(0.0, "share of the signal variance that a second kernel with a longer lengthscale has; "
+                                "0: there is none. Not with wiski and curl_free", "1", 0.0, 0.99)
+    long_ratio: float = setting(5.0, "how many times longer than `lengthscale` the second one is", "1", 1.0, 1000.0)
     likelihood: str = setting("gaussian", "what a measurement is: the field's value; the same with gross errors; "
                               "whether it lies above `threshold`; a count; one of `classes`",
-                              choices=("gaussian", "student_t", "bernoulli", "poisson", "softmax"))
+                              choices=LIKELIHOODS)
     potential: str = setting("harmonic", "model curl_free: what the field is the gradient of; harmonic: without "
                              "divergence as well, as where there is neither current nor iron; free: of `kernel`",
                              choices=("harmonic", "free"))
@@ -113,9 +115,10 @@ class MapSettings:
 
     def __post_init__(self):
         check_settings(self)
-        if self.likelihood != "gaussian" and self.model not in _ANY_LIKELIHOOD:
+        if self.likelihood != "gaussian" and not MODELS.has(self.model, ANY_LIKELIHOOD):
+            able = [name for name in MODELS if MODELS.has(name, ANY_LIKELIHOOD)]
             raise ValueError(f"model: {self.model!r} takes Gaussian measurements only, not likelihood "
-                             f"{self.likelihood!r}; write {' or '.join(_ANY_LIKELIHOOD)}")
+                             f"{self.likelihood!r}; write {' or '.join(able)}")
         defaults = {f.name: f.default for f in fields(self)}
         for name, value in latent_starts(self.likelihood).items():
             if getattr(self, name) == defaults[name]:
@@ -126,7 +129,7 @@ class MapSettings:
     @property
     def metric(self) -> bool:
         """Whether a measurement is a value of the field itself; else classes or counts, and f has no unit."""
-        return self.likelihood in ("gaussian", "student_t")
+        return LIKELIHOODS.has(self.likelihood, METRIC)
 
     @property
     def observes(self) -> bool:
@@ -140,7 +143,7 @@ def latent_starts(likelihood: str) -> dict[str, object]:
     Scores compare a measurement with the field itself, and gross errors are told from a median: neither means anything
     there, so both are off. Labels are not averaged into cells; counts are, and each cell weighs as many as it has.
     """
-    if likelihood not in ("bernoulli", "poisson", "softmax"):
+    if LIKELIHOODS.has(likelihood, METRIC):
         return {}
     spread = 1.0 if likelihood == "poisson" else 2.0
     starts = {"field_scale": 1.0, "signal_stddev": spread, "signal_stddev_prior": spread,

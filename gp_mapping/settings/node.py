@@ -61,6 +61,8 @@ class NodeSettings:
     torch_threads: int = setting(1, "threads of the map's matrix operations; more than one slows a busy machine of "
                                  "few cores down, and gains little below some thousand inducing inputs", "", 1, 1024)
     load_checkpoint: str = setting("", "checkpoint file to go on from; empty starts an empty map")
+    allow_frame_change: bool = setting(False, "go on with a map that was made in another frame as if it were in that "
+                                       "of the poses; false refuses it")
     save_directory: str = setting("gp_mapping_output", "folder of maps: the services save and load inside it only")
     map_name: str = setting("", "which map in save_directory ~/save writes and ~/load reads: a folder of its own, such "
                             "as hall/ground_floor; empty: save_directory itself", live=True)

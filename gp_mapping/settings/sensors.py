@@ -1,21 +1,23 @@
 """What is known of each kind of sensor before its first message: types, unit, range, starts.
 
 A sensor of your own: publish std_msgs/Float64 (or any message with `data` or `value`, better with a
-header, too) and set `sensor: scalar`, or add a line to SENSOR_TYPES.
+header, too) and set `sensor: scalar`, or register a SensorType.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.parts import LIKELIHOODS, METRIC, MODELS, VECTOR, Part, Parts
 
 if TYPE_CHECKING:
     from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["SENSOR_TYPES", "SensorType", "check_model", "map_settings_for"]
+__all__ = ["SENSOR_TYPES", "SensorType", "check_model", "map_settings_for", "register_sensor"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class SensorType:
     unit: of the messages, so of the map.  low, high: valid range in that unit, inclusive.
     scale, shown: one display unit in `unit`, and its name.
     signal, noise, constant: starts and prior medians of the map's standard deviations, in `unit`.
+    adaptor: what makes an Adaptor of IntakeSettings, or where it is ("module:name"); None: one number in a message.
     """
 
     messages: tuple[str, ...]
@@ -38,6 +41,7 @@ class SensorType:
     signal: float
     noise: float
     constant: float
+    adaptor: Callable | str | None = None
 
     def preset(self) -> dict[str, object]:
         """The fields of MapSettings that are in the sensor's unit. Scalars do not turn with the robot: no heading."""
@@ -47,10 +51,10 @@ class SensorType:
 
 
 _MAP = {f.name: f.default for f in fields(MapSettings)}
-SENSOR_TYPES: dict[str, SensorType] = {
+SENSOR_TYPES = Parts("sensor", {name: Part(kind) for name, kind in {
     "magnetic_field": SensorType(("sensor_msgs/msg/MagneticField",), None, "T", -math.inf, math.inf,
                                  _MAP["field_scale"], _MAP["field_unit"], _MAP["signal_stddev"], _MAP["noise_stddev"],
-                                 _MAP["constant_stddev"]),
+                                 _MAP["constant_stddev"], "gp_mapping.intake.sensors.magnetic:MagneticField"),
     "temperature": SensorType(("sensor_msgs/msg/Temperature",), "temperature", "°C", -273.15, 1e4,
                               1.0, "°C", 2.0, 0.2, 10.0),
     "fluid_pressure": SensorType(("sensor_msgs/msg/FluidPressure",), "fluid_pressure", "Pa", 0.0, 1e9,
@@ -62,14 +66,20 @@ SENSOR_TYPES: dict[str, SensorType] = {
     "range": SensorType(("sensor_msgs/msg/Range",), "range", "m", 0.0, 1e6, 1.0, "m", 1.0, 0.05, 3.0),
     "scalar": SensorType(("std_msgs/msg/Float64", "std_msgs/msg/Float32"), "data", "", -1e15, 1e15,
                          1.0, "units", 1.0, 0.1, 3.0),
-}
+}.items()})
+
+
+def register_sensor(name: str, kind: SensorType) -> None:
+    """A sensor of your own: the setting `sensor` then takes its name. ValueError where the name is taken."""
+    SENSOR_TYPES.register(name, Part(kind))
 
 
 def check_model(intake: IntakeSettings, settings: MapSettings) -> None:
     """ValueError where a model or likelihood cannot map what the intake delivers."""
-    if settings.model == "curl_free" and intake.channels != 3:
-        raise ValueError("model: 'curl_free' maps all three axes of a magnetic field; write field_component: xyz")
-    if settings.likelihood not in ("gaussian", "student_t") and intake.channels != 1:
+    if MODELS.has(settings.model, VECTOR) and intake.channels != 3:
+        raise ValueError(f"model: {settings.model!r} maps all three axes of a magnetic field; write field_component: "
+                         "xyz")
+    if not LIKELIHOODS.has(settings.likelihood, METRIC) and intake.channels != 1:
         raise ValueError(f"likelihood: {settings.likelihood!r} is of one number in a measurement, and field_component: "
                          "xyz gives three; write norm, x, y or z")
 

@@ -5,23 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from gp_mapping.errors import named
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import check_map_name
 
-__all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "map_folder", "open_session", "take_snapshot",
-           "write_snapshot"]
+__all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "frame_of_map", "map_folder", "odometry_frame_of",
+           "open_session", "take_snapshot", "write_snapshot"]
 
 CHECKPOINT = "map.gpm"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a map must be for a node: its settings, those of them that were given explicitly, numbers in a sample."""
+    """What a map must be for a node: its settings, those of them that were given explicitly, numbers in a sample.
+
+    frame: of the poses, '' while it is not known.  any_frame: a map in another one is taken as if it were in this.
+    """
 
     settings: MapSettings
     given: frozenset[str] = frozenset()
     channels: int = 1
+    frame: str = ""
+    any_frame: bool = False
 
     def check(self, state: dict) -> None:
         """ValueError where a checkpoint's map is of something else than this node measures."""
@@ -33,6 +39,24 @@ class Wanted:
         if channels not in (None, self.channels):
             raise ValueError(f"this map has {channels} numbers in a measurement, and the node maps {self.channels}; "
                              f"set field_component to {'xyz' if channels == 3 else 'norm, x, y or z'}")
+        frame = frame_of_map(state)
+        if self.frame and frame and frame != self.frame and not self.any_frame:
+            raise ValueError(f"this map is in frame {named(frame)}, and poses are in {named(self.frame)}; where both "
+                             "are the same place, set allow_frame_change: true")
+
+
+def frame_of_map(state: dict) -> str:
+    """The frame that a checkpoint's map is in; '' where it does not say."""
+    about = state.get("about")
+    return str(about.get("frame") or "") if isinstance(about, dict) else ""
+
+
+def odometry_frame_of(about: dict) -> str:
+    """The frame of a session.about where it is that of an odometry, whose origin is new with each start; else ''."""
+    frame = str(about.get("frame") or "")
+    name = frame.rpartition("/")[2].lower()
+    fixed = name in ("map", "earth", "world", "utm") or about.get("pose_source") != "odometry"
+    return frame if frame and ("odom" in name or not fixed) else ""
 
 
 def map_folder(directory: str, name: str) -> Path:
@@ -62,6 +86,8 @@ def open_session(wanted: Wanted, path) -> MapSession:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     session = tried_session(state, path, **overrides)
+    if wanted.any_frame:
+        session.about.pop("frame", None)  # that of the poses to come
     session.break_pass()  # whatever comes now does not go on from the last sample that was saved
     return session
 

@@ -121,7 +121,7 @@ def test_all_three_axes_are_the_axes_one_by_one(rotate):
 
 
 def test_every_sensor_has_a_type_a_preset_and_an_input():
-    assert tuple(SENSOR_TYPES) == IntakeSettings.__dataclass_fields__["sensor"].metadata["choices"]
+    assert SENSOR_TYPES is IntakeSettings.__dataclass_fields__["sensor"].metadata["choices"]
     for name, kind in SENSOR_TYPES.items():
         settings = map_settings_for(name, MapSettings())
         assert settings.field_scale == kind.scale and settings.field_unit == kind.shown

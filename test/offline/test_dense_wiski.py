@@ -33,7 +33,7 @@ def keys(s: float) -> float:
 
 def evidence(model, w, y, v, vector) -> torch.Tensor:
     """log N(y | 0, W K_uu Wᵀ + σ² V), densely, in O(n³)."""
-    gram = vector[1].exp() * type(model.kernel()).correlation(
+    gram = vector[1].exp() * model.kernel().correlation(
         ((model.nodes[:, None] - model.nodes[None]) / vector[0].exp()).square().sum(-1))
     noise = torch.ones(()) if model.fixed_noise else vector[2].exp()
     factor = torch.linalg.cholesky(w @ gram @ w.mT + noise * torch.diag(v))
@@ -43,7 +43,7 @@ def evidence(model, w, y, v, vector) -> torch.Tensor:
 
 def evidence_by_pairs(model, w, y, v, vector) -> torch.Tensor:
     """The same for many samples: the m × m system from sums over all samples at once, by LU."""
-    gram = vector[1].exp() * type(model.kernel()).correlation(
+    gram = vector[1].exp() * model.kernel().correlation(
         ((model.nodes[:, None] - model.nodes[None]) / vector[0].exp()).square().sum(-1))
     noise = torch.ones(()) if model.fixed_noise else vector[2].exp()
     a, c = w.mT @ (w / v[:, None]) / noise, w.mT @ (y / v) / noise

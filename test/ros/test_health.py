@@ -13,7 +13,7 @@ from gp_mapping.runtime.worker_results import Status
 
 def status_of(made=100.0, **changes) -> Status:
     values = {"report": {"samples": 10, "hyperparameters": {"lengthscale": 0.5}}, "received": {}, "drops": {},
-              "explanations": [], "warnings": [], "waiting": 0, "last_stamp": None, "queue": 0, "counts": {},
+              "explanations": {}, "warnings": [], "waiting": 0, "last_stamp": None, "queue": 0, "counts": {},
               "timings": {"update": {"count": 1, "p50_ms": 2.0}}} | changes
     return Status(made=made, **values)
 
@@ -45,7 +45,7 @@ def test_rate_is_per_second_since_the_last_report():
 
 def test_drops_warn_when_they_grow_and_stay_in_the_numbers():
     health = Health(2.0)
-    status = status_of(drops={"not_finite": 3}, explanations=["3 not_finite: NaN came"], counts={"queue_full": 2})
+    status = status_of(drops={"not_finite": 3}, explanations={"not_finite": "NaN came"}, counts={"queue_full": 2})
     first = areas_of(health, status=status)["input"]
     assert first.level == WARN and "3 not_finite: NaN came" in first.message and "2 queue_full" in first.message
     again = areas_of(health, status=status)["input"]

@@ -24,8 +24,8 @@ def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Ten
     """
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
     scale = torch.exp(vector[0])
-    square = scaled_square_distance(places, places, scale)
-    covariance = torch.exp(vector[1]) * type(theta.kernel()).correlation(square) + theta.constant**2
+    square = scaled_square_distance(places, places, theta.lengthscales(scale))
+    covariance = torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant**2
     if theta.heading > 0:
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
     factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
@@ -53,9 +53,10 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     n, channels = y.shape
     length, signal, noise, turn = (float(v) for v in torch.exp(vector[:4]))
     turn = turn if theta.heading > 0 else 0.0
-    kernel = type(theta.kernel())
+    kernel = theta.kernel()
     places = sensor_place(x, velocity, heading, *vector[4:])
-    square = scaled_square_distance(places, places, torch.as_tensor(length, dtype=x.dtype, device=x.device))
+    scales = theta.lengthscales(torch.as_tensor(length, dtype=x.dtype, device=x.device))
+    square = scaled_square_distance(places, places, scales)
     field = signal * kernel.correlation(square)
     beside = noise + extra
     covariance = field + theta.constant**2 + torch.diag(beside)
@@ -76,8 +77,10 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
             change = -2.0 * square * slope
         else:
             shift, change = shifts[k - 4], torch.zeros_like(square)
+            stretch = (scales.expand(x.shape[1]) / length).square()
             for d in range(x.shape[1]):
-                change.addcmul_(places[:, None, d] - places[None, :, d], shift[:, None, d] - shift[None, :, d])
+                apart = places[:, None, d] - places[None, :, d]
+                change.addcmul_(apart, shift[:, None, d] - shift[None, :, d], value=1.0 / float(stretch[d]))
             change.mul_(slope).mul_(2.0 / length**2)
         gradient[k] = 0.5 * (pull * change).sum()
         if fisher:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.kernels.stationary import make_kernel
+from gp_mapping.core.kernels.stationary import TwoScales, make_kernel
 
 __all__ = ["SLOWEST", "Theta", "heading_of", "sensor_place"]
 
@@ -30,9 +30,31 @@ class Theta:
     along: float = 0.0
     across: float = 0.0
     kernel_name: str = "matern52"
+    anisotropy: float = 1.0
+    long_share: float = 0.0
+    long_ratio: float = 1.0
 
     def kernel(self):
-        return make_kernel(self.kernel_name, self.signal**2, self.lengthscale)
+        """k(x, x'), without constant, robot and noise."""
+        if self.anisotropy == 1.0 and self.long_share == 0.0:
+            return make_kernel(self.kernel_name, self.signal**2, self.lengthscale)
+        shape = make_kernel(self.kernel_name, self.signal**2, self.lengthscales(self.lengthscale))
+        if self.long_share == 0.0:
+            return shape
+        return TwoScales(shape.variance, shape.lengthscale, shape, self.long_ratio, self.long_share)
+
+    def lengthscales(self, length):
+        """ℓ along x and along y, (2,), of which ℓ, a number or a 0-D tensor, is the shorter; ℓ itself where they agree.
+        """
+        if self.anisotropy == 1.0:
+            return length
+        axes = torch.tensor([max(1.0, 1.0 / self.anisotropy), max(1.0, self.anisotropy)], dtype=torch.float64)
+        return axes * length if not torch.is_tensor(length) else axes.to(length.device) * length
+
+    @property
+    def shape(self) -> tuple:
+        """What of the kernel is never learned."""
+        return self.kernel_name, self.anisotropy, self.long_share, self.long_ratio
 
     def vector(self) -> Tensor:
         """[log ℓ, log s², log s_p², log s_h², δ, along, across]: what may be learned."""

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["RBF", "Constant", "Kernel", "Matern12", "Matern32", "Matern52", "Stationary", "Sum", "make_kernel"]
+from gp_mapping.settings.parts import KERNELS
+
+__all__ = ["RBF", "Constant", "Kernel", "Matern12", "Matern32", "Matern52", "Stationary", "Sum",
+           "TwoScales", "make_kernel"]
 
 
 def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
@@ -61,25 +64,24 @@ class Stationary(Kernel):
             return self.variance * self.correlation(scaled_square_distance(a, b, lengthscale))
         # in place, by direct differences as well: no temporaries, which cost more than the arithmetic
         distance = torch.cdist(a / lengthscale, b / lengthscale, compute_mode="donot_use_mm_for_euclid_dist")
-        return self._from_distance(distance).mul_(self.variance)
+        return self.from_distance(distance).mul_(self.variance)
 
     def diag(self, a):
         return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
 
-    @staticmethod
-    def correlation(square: Tensor) -> Tensor:
-        """ρ as a function of r²."""
+    def correlation(self, square: Tensor) -> Tensor:
+        """ρ as a function of r²: what a kernel of your own defines."""
         raise TypeError("use RBF, Matern12, Matern32 or Matern52")
 
-    @staticmethod
-    def slope(square: Tensor) -> Tensor:
-        """∂ρ/∂(r²) as a function of r²."""
-        raise TypeError("use RBF, Matern12, Matern32 or Matern52")
+    def slope(self, square: Tensor) -> Tensor:
+        """∂ρ/∂(r²) as a function of r²; here by automatic differentiation."""
+        with torch.enable_grad():
+            at = square.detach().clone().requires_grad_(True)
+            return torch.autograd.grad(self.correlation(at).sum(), at)[0]
 
-    @staticmethod
-    def _from_distance(r: Tensor) -> Tensor:
-        """ρ(r) in the memory of r, without a gradient."""
-        raise TypeError("use RBF, Matern12, Matern32 or Matern52")
+    def from_distance(self, r: Tensor) -> Tensor:
+        """ρ(r), which may be in the memory of r, without a gradient."""
+        return self.correlation(r.square_())
 
 
 def _distance(square: Tensor, factor: float) -> Tensor:
@@ -99,7 +101,7 @@ class RBF(Stationary):
         return -0.5 * torch.exp(-0.5 * square)
 
     @staticmethod
-    def _from_distance(r):
+    def from_distance(r):
         return r.square_().mul_(-0.5).exp_()
 
 
@@ -116,7 +118,7 @@ class Matern12(Stationary):
         return -0.5 * torch.exp(-r) / r
 
     @staticmethod
-    def _from_distance(r):
+    def from_distance(r):
         return r.neg_().exp_()
 
 
@@ -133,7 +135,7 @@ class Matern32(Stationary):
         return -1.5 * torch.exp(-_distance(square, 3.0))
 
     @staticmethod
-    def _from_distance(r):
+    def from_distance(r):
         r.mul_(3.0**0.5)
         return torch.neg(r).exp_().mul_(r.add_(1.0))
 
@@ -152,10 +154,34 @@ class Matern52(Stationary):
         return (-5.0 / 6.0) * (1.0 + r) * torch.exp(-r)
 
     @staticmethod
-    def _from_distance(r):
+    def from_distance(r):
         r.mul_(5.0**0.5)
         decay = torch.neg(r).exp_()
         return decay.mul_(torch.mul(r, 1.0 / 3.0).add_(1.0).mul_(r).add_(1.0))
+
+
+@dataclass(frozen=True)
+class TwoScales(Stationary):
+    """ρ(r²) = (1 − w) ρ₁(r²) + w ρ₁(r²/q²): a short and a long lengthscale of one shape.
+
+    shape: the stationary kernel whose ρ₁ it is.  ratio: q, long over short.  share: w, of the variance.
+    """
+
+    shape: Stationary
+    ratio: float
+    share: float
+
+    def correlation(self, square):
+        return ((1.0 - self.share) * self.shape.correlation(square)
+                + self.share * self.shape.correlation(square / self.ratio**2))
+
+    def slope(self, square):
+        long = self.shape.slope(square / self.ratio**2)
+        return (1.0 - self.share) * self.shape.slope(square) + self.share / self.ratio**2 * long
+
+    def from_distance(self, r):
+        long = self.shape.from_distance(r / self.ratio).mul_(self.share)
+        return self.shape.from_distance(r).mul_(1.0 - self.share).add_(long)
 
 
 @dataclass(frozen=True)
@@ -180,15 +206,11 @@ def math_sum(terms) -> Tensor:
     return total
 
 
-_NAMES = {"rbf": RBF, "matern12": Matern12, "matern32": Matern32, "matern52": Matern52}
-
-
 def make_kernel(name: str, variance: float, lengthscale) -> Stationary:
     """The stationary kernel of that name; variance s², lengthscale ℓ in metres (a number or one per dimension)."""
-    if name not in _NAMES:
-        raise ValueError(f"kernel {name!r} is not one of {', '.join(_NAMES)}")
+    kind = KERNELS[name]
     for label, value in (("variance", variance), ("lengthscale", lengthscale)):
         values = torch.as_tensor(value, dtype=torch.float64).reshape(-1).tolist()
         if not all(math.isfinite(v) and v > 0 for v in values):
             raise ValueError(f"{label} must be positive and finite, not {value}")
-    return _NAMES[name](variance, lengthscale)
+    return kind(variance, lengthscale)

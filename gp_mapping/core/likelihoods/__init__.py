@@ -1,4 +1,4 @@
-"""What a measurement says of the field; `make_likelihood` is the only place that knows them all."""
+"""What a measurement says of the field; `make_likelihood` makes the one that the settings name."""
 
 from __future__ import annotations
 
@@ -6,13 +6,31 @@ from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
 from gp_mapping.core.likelihoods.discrete import Bernoulli, Poisson, Softmax
 from gp_mapping.core.likelihoods.student_t import StudentT
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.parts import LIKELIHOODS
 
 __all__ = ["make_likelihood"]
 
 
 def make_likelihood(settings: MapSettings) -> Likelihood:
-    """That of the settings `likelihood`, `threshold`, `degrees_of_freedom`, `count_duration`, `classes`."""
-    return {"gaussian": Gaussian, "student_t": lambda: StudentT(settings.degrees_of_freedom),
-            "bernoulli": lambda: Bernoulli(settings.threshold), "softmax": lambda: Softmax(settings.classes),
-            "poisson": lambda: Poisson(settings.count_duration),
-            }[settings.likelihood]()
+    """That of the setting `likelihood`, with the other settings that it takes."""
+    return LIKELIHOODS[settings.likelihood](settings)
+
+
+def make_gaussian(settings: MapSettings) -> Gaussian:
+    return Gaussian()
+
+
+def make_student_t(settings: MapSettings) -> StudentT:
+    return StudentT(settings.degrees_of_freedom)
+
+
+def make_bernoulli(settings: MapSettings) -> Bernoulli:
+    return Bernoulli(settings.threshold)
+
+
+def make_poisson(settings: MapSettings) -> Poisson:
+    return Poisson(settings.count_duration)
+
+
+def make_softmax(settings: MapSettings) -> Softmax:
+    return Softmax(settings.classes)

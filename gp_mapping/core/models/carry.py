@@ -215,7 +215,7 @@ def forget_near(model, x: Tensor, radius: float, newest: int) -> int:
 
 def check_alike(model, other) -> None:
     """ValueError where two maps cannot be merged: other units, kernels, features, dimensions or channels."""
-    pairs = {"field_scale": (model.scale, other.scale), "kernel": (model.theta.kernel_name, other.theta.kernel_name),
+    pairs = {"field_scale": (model.scale, other.scale), "kernel": (model.theta.shape, other.theta.shape),
              "constant": (model.theta.constant > 0, other.theta.constant > 0),
              "likelihood": tuple(getattr(m, "likelihood", Gaussian()).label for m in (model, other))}
     if model.scaling is not None and other.scaling is not None:

@@ -64,6 +64,14 @@ class ExactPosterior(Snapshot):
                        for c in range(mean.shape[1])]
         return torch.stack(columns, 1)
 
+    def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Before anything was measured: (N, K), squared SI."""
+        return self.cross(self.scaling.inner_x(a), self.scaling.inner_x(b)) * self.scaling.scale**2
+
+    def explained(self, x: Tensor) -> Tensor:
+        """C⁻¹k(X, x) (n, N), SI: covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b."""
+        return solve_lower(self.factor, self.cross(self.x, self.scaling.inner_x(x))) * self.scaling.scale
+
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """(N, K), squared SI."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
@@ -86,6 +94,10 @@ class ExactGP(ScaledMap):
     @property
     def empty(self) -> bool:
         return self.data is None
+
+    def explained(self, x: Tensor) -> Tensor | None:
+        """b(x) (n, N), SI, with covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b."""
+        return self.posterior.explained(x)
 
     @property
     def samples(self) -> int:

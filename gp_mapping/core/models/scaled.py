@@ -99,6 +99,10 @@ class Scaled:
         """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
         return self.posterior.covariance(a, b)
 
+    def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Covariance before anything was measured, for a model that has `explained`: (N, K), squared SI."""
+        return self.posterior.prior_covariance(a, b)
+
     def hyperparameters(self) -> dict[str, float]:
         """lengthscale (m), signal, noise, constant, heading stddev (SI), time_offset (s), lever arm (m)."""
         t = self.theta

@@ -101,6 +101,23 @@ class Posterior(Snapshot):
         spent = left.mT @ right - self.half(left).mT @ self.half(right)
         return (self.theta.kernel()(a, b) + self.theta.constant**2 - spent.double()) * self.scaling.scale**2
 
+    def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """k(a, b) + s_c² before anything was measured: (N, K), squared SI; depends on a − b alone."""
+        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        return (self.theta.kernel()(a, b) + self.theta.constant**2) * self.scaling.scale**2
+
+    def explained(self, x: Tensor) -> Tensor | None:
+        """b(x) (F + M, N), SI: what was measured, as features. covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b.
+
+        b = W ᵀa with WWᵀ = I − D⁻¹, block by block where D has blocks. None where there is no such form.
+        """
+        white = self.white(self.scaling.inner_x(x))
+        split = len(self.R)
+        parts = [_without_prior(self.R).to(white.dtype).mT @ white[:split]]
+        if self.orthogonal is not None and split < len(white):
+            parts.append(_without_prior(self.orthogonal).to(white.dtype).mT @ white[split:])
+        return torch.cat(parts).double() * self.scaling.scale
+
     def state_dict(self) -> dict:
         """Everything that from_state_dict needs."""
         second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal.clone()}
@@ -118,3 +135,9 @@ class Posterior(Snapshot):
                           Scaling(origin, centre, state["scale"]),
                           None if orthogonal is None else orthogonal.to(device))
         return _KINDS[state["kind"]].restore(state, plain, device) if "kind" in state else plain
+
+
+def _without_prior(R: Tensor) -> Tensor:
+    """W with WWᵀ = I − (RRᵀ)⁻¹, which is positive semidefinite: the data's precision only adds to I."""
+    values, vectors = torch.linalg.eigh(R.double() @ R.double().mT)
+    return vectors * (1.0 - 1.0 / values.clamp_min(1.0)).sqrt()

@@ -1,7 +1,7 @@
 """One small adaptor for each kind of sensor message: value, valid range, variance.
 
 A sensor of your own: publish std_msgs/Float64 (or any message with `data` or `value`, better with a header, too) and
-set `sensor: scalar`, or add a line to SENSOR_TYPES in settings/sensors.py.
+set `sensor: scalar`, or register a SensorType (docs/extending.md).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
-from gp_mapping.intake.sensors.magnetic import MagneticField
 from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.parts import Part
 from gp_mapping.settings.sensors import SENSOR_TYPES, SensorType
 
 __all__ = ["ScalarAdaptor", "make_adaptor"]
@@ -67,6 +67,5 @@ def _reader(name: str) -> Callable[[object], float]:
 
 def make_adaptor(settings: IntakeSettings) -> Adaptor:
     """The adaptor of `settings.sensor`."""
-    if settings.sensor == "magnetic_field":
-        return MagneticField(settings)
-    return ScalarAdaptor(SENSOR_TYPES[settings.sensor], settings)
+    kind = SENSOR_TYPES[settings.sensor]
+    return ScalarAdaptor(kind, settings) if kind.adaptor is None else Part(kind.adaptor).load()(settings)

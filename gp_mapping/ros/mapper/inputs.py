@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -19,6 +20,7 @@ from gp_mapping.settings.intake import IntakeSettings
 __all__ = ["InputPort", "Inputs"]
 
 TF_DEPTH = 100  # as tf2_ros listens
+STALL = 0.5  # s without a look at any input: what is missing afterwards was overwritten, nobody was silent
 BATCH = 64  # messages of one topic taken in one callback: one at a time, a busy interpreter would fall behind
 
 
@@ -45,6 +47,7 @@ class Inputs:
     def __init__(self, node, settings: IntakeSettings, on_message, *, depth: int, reliable: bool,
                  find: Callable[[str], type | None] = message_class):
         self._node, self._on_message, self._find = node, on_message, find
+        self._looked = time.monotonic()  # when the executor has last come by here
         self.ports: list[InputPort] = []
         for wanted in inputs_of(settings):
             classes = {name: found for name in wanted.messages if (found := find(name)) is not None}
@@ -53,6 +56,9 @@ class Inputs:
             # links that never move are not silent, and beside other poses TF may be all static
             steady = wanted.role in ("measurement", "pose") or (wanted.role, settings.pose_source) == ("tf", "tf")
             self.ports.append(InputPort(wanted, classes, _qos(wanted.role, depth, reliable), steady))
+            resolved, known = node.resolve_topic_name(wanted.topic), wanted.topic.lstrip("/")
+            if resolved != f"/{known}":
+                self.ports[-1].watch.label = f"{resolved} ({known})"
 
     @property
     def watches(self) -> list[InputWatch]:
@@ -93,6 +99,10 @@ class Inputs:
         """Take what the middleware holds and use nothing of it; how many there were."""
         return sum(1 for port in self.ports for _ in range(port.qos.depth) if self._take(port) is not None)
 
+    def alive(self) -> None:
+        """The executor comes by here several times a second: where it did not, it was the node that was silent."""
+        self._looked = time.monotonic()
+
     def look(self) -> None:
         """Subscribe where a publisher has shown the type by now. Cheap where nothing waits for one.
 
@@ -110,6 +120,8 @@ class Inputs:
         """Note where a topic is published with another type only: DDS connects nothing and says nothing."""
         for port in self.ports:
             there, port.wrong_type = self._published_types(port), ""
+            port.watch.publishers = self._node.count_publishers(port.topic)
+            port.watch.listening = port.subscription is not None
             if there and port.type not in there:
                 expected = port.type or " or ".join(port.classes)
                 port.wrong_type = (f"{self._node.resolve_topic_name(port.topic)} is published as {', '.join(there)}, "
@@ -134,7 +146,7 @@ class Inputs:
 
     def _on_arrival(self, port: InputPort, message, info) -> None:
         """rclpy has taken one message; the rest of what waits comes with it."""
-        self._hand_on(port, message)
+        self._hand_on(port, message, info)
         self._take_in(port, BATCH)
 
     def _take_in(self, port: InputPort, most: int) -> int:
@@ -142,7 +154,7 @@ class Inputs:
             taken = self._take(port)
             if taken is None:
                 return n
-            self._hand_on(port, taken[0])
+            self._hand_on(port, *taken)
         return most
 
     @staticmethod
@@ -154,7 +166,7 @@ class Inputs:
         with subscription.handle:
             return subscription.handle.take_message(subscription.msg_type, subscription.raw)
 
-    def _hand_on(self, port: InputPort, message) -> None:
+    def _hand_on(self, port: InputPort, message, info: dict) -> None:
         """To the node, a measurement after the poses up to its stamp that are there.
 
         Else, of two queues that are worked off in turn, the slower topic's would get ahead in time, and its
@@ -168,8 +180,12 @@ class Inputs:
                     taken = self._take(other) if behind else None
                     if taken is None:
                         break
-                    self._hand_on(other, taken[0])
-        port.newest = stamp
+                    self._hand_on(other, *taken)
+        now = time.monotonic()
+        if stamp is not None:
+            number, stalled = info.get("publication_sequence_number"), now - self._looked > STALL
+            port.watch.stream.add(stamp, now, number, stalled)
+        self._looked, port.newest = now, stamp
         self._on_message(port, message)
 
     def _on_incompatible(self, port: InputPort, event) -> None:

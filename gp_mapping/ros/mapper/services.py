@@ -7,6 +7,7 @@ out when that is done (late_services.py).
 from __future__ import annotations
 
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 
 from nav_msgs.msg import OccupancyGrid
 from nav_msgs.srv import GetMap
@@ -82,9 +83,10 @@ class MapServices:
         """
         node = self._node
         path = (map_folder(node.settings.save_directory, name) / CHECKPOINT).absolute()
+        wanted = replace(node.wanted, frame=node.worker.frame or node.wanted.frame)
 
         def job():
-            session = open_session(node.wanted, path)
+            session = open_session(wanted, path)
             revision, samples = session.revision, session.raw_count  # as it is in the file
             number = node.worker.replace_session(session).result()
             self._saver.mark_saved((number, revision, samples), path)
@@ -141,9 +143,10 @@ class MapServices:
 
     def _on_clear(self, request, response) -> Later:
         def finish(response, _) -> None:
+            self._node.place_warning = ""
             self._node.publishers_.publish_cleared(self._node.frame)
             response.success, response.message = True, "the map is empty"
-        return Later(self._node.worker.call(lambda session: session.clear()), finish)
+        return Later(self._node.worker.clear(), finish)
 
     def _on_pause(self, request, response) -> None:
         node = self._node

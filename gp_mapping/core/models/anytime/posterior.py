@@ -86,6 +86,10 @@ class AnytimePosterior(Posterior, kind="anytime"):
             out[part] = torch.stack(columns, 1)
         return out
 
+    def explained(self, x: Tensor) -> Tensor | None:
+        """Only where test points share their residual; else None."""
+        return super().explained(x) if self.conditional == "joint" else None
+
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Between a (N, D) and b (K, D): ãᵀD⁻¹b̃, and of the residual what the test conditional shares. Squared SI."""
         if self.conditional == "joint":

@@ -271,6 +271,10 @@ class DualSVGP(ObservingMap):
             self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling)
         return self._posterior
 
+    def explained(self, x: Tensor) -> Tensor | None:
+        """b(x) (F + M, N), SI; None where the model's test points share no residual (FIC, PIC)."""
+        return self.posterior.explained(x)
+
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Posterior:
         """The posterior now, in tensors of its own."""
         return self.posterior.kept()

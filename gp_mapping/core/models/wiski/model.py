@@ -197,7 +197,7 @@ class Wiski(ScaledMap):
     def kernel_grid(self) -> KernelGrid:
         """K_uu on the present box."""
         grid, t = self.grid, self.theta
-        key = (t.kernel_name, t.lengthscale, t.signal, grid.spacing, grid.shape)
+        key = (t.shape, t.lengthscale, t.signal, grid.spacing, grid.shape)
         if self._kernel is None or self._kernel[0] != key:
             self._kernel = key, KernelGrid(t.kernel(), grid.spacing, grid.shape, self.device)
         return self._kernel[1]

@@ -34,7 +34,7 @@ def fast_length(least: int) -> int:
 def kernel_reach(kernel: Stationary) -> float:
     """Distance (m) beyond which the correlation is below 1e-8."""
     r = torch.arange(1.0, 40.0, 0.25, dtype=torch.float64)
-    inside = (type(kernel).correlation(r.square()) > _NEGLIGIBLE).nonzero()
+    inside = (kernel.correlation(r.square()) > _NEGLIGIBLE).nonzero()
     return float(kernel.lengthscale) * float(r[int(inside[-1]) + 1] if int(inside[-1]) + 1 < len(r) else r[-1])
 
 
@@ -49,7 +49,7 @@ class KernelGrid:
         for length in self.torus:
             lag = torch.arange(length, dtype=torch.float64, device=device)
             squares.append([(d * spacing / float(kernel.lengthscale)).square() for d in (lag, length - lag)])
-        row = sum(type(kernel).correlation(a[:, None] + b[None, :]) for a in squares[0] for b in squares[1])
+        row = sum(kernel.correlation(a[:, None] + b[None, :]) for a in squares[0] for b in squares[1])
         self.spectrum = torch.fft.rfft2(kernel.variance * row).real.clamp_min(0.0)  # positive but for rounding
 
     def apply(self, p: Tensor) -> Tensor:

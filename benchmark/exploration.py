@@ -1,0 +1,106 @@
+"""Where to measure next, closed loop: the project's MapSession, learning online, in simulated worlds.
+
+Curves of RMSE and stddev over the whole reachable area, as shares of the field's own standard deviation there, by
+metres and by seconds (turns on the spot count); paired differences to good lanes and to gain per metre.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+from benchmark.exploration_policies import POLICIES, STUDIES, Situation
+from benchmark.exploration_worlds import KINDS, SPEED, TURN_RATE, Robot, World, make_world
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.planning import Travel
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["explore"]
+
+EVERY = 2.0  # m between two looks at the map
+BUDGETS = {"short": 0.9, "long": 0.6}  # metres: the area / so many m
+
+
+def explore(world: World, name: str, budget: float, seed: int = 0) -> dict:
+    """One drive: marks (m), rmse, stddev (shares of the field's), seconds, milliseconds of each decision."""
+    policy = (POLICIES | STUDIES)[name]
+    session = MapSession(MapSettings(seed=seed))
+    robot = Robot(world, seed)
+    situation = Situation(world, session, robot, budget, Travel(world.area.free, 0.27), np.random.default_rng(seed))
+    session.ingest(robot.stand(2.5))
+    session.flush()
+    out = {"marks": [0.0], "rmse": [1.0], "stddev": [1.0], "coverage": [], "seconds": [0.0], "decisions": []}
+    line, most = np.empty((0, 2)), 0.0
+    while situation.left > 0.05:
+        if len(line) < 2 or most <= 1e-6:
+            start = time.process_time()
+            line, most = policy(situation)
+            out["decisions"].append(1e3 * (time.process_time() - start))
+            if len(line) < 2:
+                break
+        go = min(most, situation.left, EVERY - robot.metres % EVERY)
+        before = robot.metres
+        session.ingest(robot.drive(line, go))
+        most -= robot.metres - before
+        line = _rest(line, robot.metres - before)
+        if robot.metres - before < 1e-6:
+            line = np.empty((0, 2))  # the end of it
+        if abs(robot.metres / EVERY - round(robot.metres / EVERY)) < 1e-6 or situation.left <= 0.05:
+            _look(world, session, robot, out)
+    if out["marks"][-1] < robot.metres - 0.1:
+        _look(world, session, robot, out)
+    return out | {"turned": robot.turned, "metres": robot.metres, "time": robot.time, "budget": budget}
+
+
+def _rest(line: np.ndarray, metres: float) -> np.ndarray:
+    ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+    if metres >= ends[-1] - 1e-9:
+        return np.empty((0, 2))
+    first = [np.interp(metres, ends, line[:, i]) for i in (0, 1)]
+    return np.vstack([[first], line[ends > metres + 1e-9]])
+
+
+def _look(world: World, session: MapSession, robot: Robot, out: dict) -> None:
+    told = session.predict(world.area.cells)
+    weights = world.area.areas.numpy() / world.area.size
+    error = told.mean[:, 0].numpy() - world.truth
+    out["marks"].append(robot.metres)
+    out["seconds"].append(robot.time)
+    out["rmse"].append(float(np.sqrt(weights @ error**2)) / world.spread)
+    out["stddev"].append(float(np.sqrt(weights @ told.variance[:, 0].numpy())) / world.spread)
+    out["coverage"].append(float(weights @ (np.abs(error) <= 1.96 * told.stddev[:, 0].numpy())))
+
+
+def scores(found: dict) -> dict:
+    """Numbers of one drive: at half, at the end, areas under the curves (over the whole budget), at equal time."""
+    budget = found["budget"]
+    marks, rmse, stddev = (np.array(found[k]) for k in ("marks", "rmse", "stddev"))
+    fine = np.linspace(0.0, budget, 400)
+    time_limit = budget * (1.0 / SPEED + 0.5 / TURN_RATE)
+    return {"half": float(np.interp(0.5 * budget, marks, rmse)), "end": float(rmse[-1]),
+            "auc": float(np.interp(fine, marks, rmse).mean()), "sd auc": float(np.interp(fine, marks, stddev).mean()),
+            "sd end": float(stddev[-1]), "time": float(np.interp(time_limit, found["seconds"], rmse)),
+            "coverage": found["coverage"][-1], "turns": found["turned"] / max(found["metres"], 1e-9),
+            "ms": float(np.mean(found["decisions"])), "p90": float(np.percentile(found["decisions"], 90)),
+            "budget used": found["metres"] / budget}
+
+
+if __name__ == "__main__":  # a study: python -m benchmark.exploration FILE SEEDS POLICIES [KINDS]
+    import json
+    import sys
+
+    torch.set_num_threads(1)
+    file, seeds, names = sys.argv[1], [int(s) for s in sys.argv[2].split(",")], sys.argv[3].split(",")
+    kinds = [KINDS[int(i)] for i in sys.argv[4].split(",")] if len(sys.argv) > 4 else KINDS
+    for seed in seeds:
+        for kind in kinds:
+            world = make_world(kind, seed)
+            for name in names:
+                start = time.process_time()
+                found = explore(world, name, world.size / BUDGETS["short"], seed)
+                row = {"kind": kind, "seed": seed, "policy": name, "cpu": time.process_time() - start} | scores(found)
+                print(kind, seed, name, {k: round(v, 3) for k, v in row.items() if isinstance(v, float)}, flush=True)
+                with open(file, "a") as f:
+                    f.write(json.dumps(row | {"curve": found}) + "\n")

@@ -1,0 +1,155 @@
+"""Who decides where the robot goes: this package's planners, and what they are held against.
+
+A policy is called with what a robot knows and answers with a line (K, 2) m, and how much of it to drive before it is
+asked again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from benchmark.exploration_worlds import SPEED, TURN_RATE, Robot, World
+from gp_mapping import Samples, create_map
+from gp_mapping.planning import Budget, PathValue, Problem, Travel, plan, suggest
+from gp_mapping.planning.plan import Plan
+
+__all__ = ["POLICIES", "Situation"]
+
+PRIOR = 0.8  # m, the lengthscale that baselines are told beforehand
+REPLAN = 2.0  # m driven between two decisions about a route
+
+
+@dataclass
+class Situation:
+    """What a robot knows: the session's map, where it is, what is left; travel is kept while the world stays."""
+
+    world: World
+    session: object
+    robot: Robot
+    budget: float
+    travel: Travel
+    rng: np.random.Generator
+    memory: dict = field(default_factory=dict)
+
+    @property
+    def left(self) -> float:
+        return self.budget - self.robot.metres
+
+    def problem(self, **settings) -> Problem:
+        """The question as the node would put it."""
+        value = PathValue.of(self.session.map, self.travel.xy, self.world.area.cells[::2], self.world.area.areas[::2],
+                             noise_variance=self.session.noise_variance)
+        return Problem(value, self.travel, self.robot.position, self.robot.heading,
+                       **{"budget": Budget(self.left, speed=SPEED, turn_rate=TURN_RATE)} | settings)
+
+    def to(self, place) -> np.ndarray:
+        """The way to anywhere (2,) m."""
+        start, goal = self.travel.locate(self.robot.position), self.travel.locate(place, 2.0)
+        leg = self.travel.leg_from(self.robot.position, start, goal)
+        return leg.line if leg is not None else np.vstack([self.robot.position] * 2)
+
+
+def prior_value(world: World, travel: Travel) -> PathValue:
+    """What is known before the drive: a lengthscale, nothing measured."""
+    blank = create_map("exact", lengthscale=PRIOR, signal_stddev=10e-6, noise_stddev=0.5e-6, constant_stddev=20e-6,
+                       learn_hyperparameters=False)
+    blank.update(Samples(torch.from_numpy(world.start[None]), torch.tensor([[45e-6]]).double()))
+    return PathValue.of(blank, travel.xy, world.area.cells[::2], world.area.areas[::2])
+
+
+def _once(situation: Situation, make) -> tuple[np.ndarray, float]:
+    if "line" not in situation.memory:
+        situation.memory["line"] = make()
+    line, situation.memory["line"] = situation.memory["line"], np.empty((0, 2))
+    return line, math.inf
+
+
+def good_lanes(s: Situation):
+    """Inset lanes: number, direction and inset chosen for the budget by predicted variance at the prior lengthscale."""
+    return _once(s, lambda: plan(Problem(prior_value(s.world, s.travel), s.travel, s.robot.position,
+                                         budget=Budget(s.left, speed=SPEED, turn_rate=TURN_RATE)), "lanes").line)
+
+
+def whole_prior(s: Situation):
+    """One route for the whole budget, planned beforehand at the prior lengthscale."""
+    return _once(s, lambda: plan(Problem(prior_value(s.world, s.travel), s.travel, s.robot.position,
+                                         budget=Budget(s.left, speed=SPEED, turn_rate=TURN_RATE)), "route").line)
+
+
+def border_lanes(s: Situation):
+    """Lanes on both borders, as many as the budget pays for."""
+    def make():
+        low, high = s.travel.nodes.min(0), s.travel.nodes.max(0)
+        across, along = high[1] - low[1], high[0] - low[0]
+        count = max(2, int((s.left - across) / along))
+        corners = []
+        for i, y in enumerate(np.linspace(low[1], high[1], count)):
+            ends = [(low[0], y), (high[0], y)]
+            corners += ends if i % 2 == 0 else ends[::-1]
+        if np.hypot(*(np.array(corners[0]) - s.robot.position)) > np.hypot(*(np.array(corners[-1]) - s.robot.position)):
+            corners = corners[::-1]
+        line, at = [s.robot.position], s.travel.locate(s.robot.position)
+        for corner in corners:
+            node = s.travel.locate(corner, 3.0)
+            leg = None if node is None else s.travel.leg(at, node)
+            if leg is not None:
+                line.extend(leg.line)
+                at = node
+        return np.array(line)
+    return _once(s, make)
+
+
+def random(s: Situation):
+    """Uniform places, one after the other."""
+    return s.to(s.travel.nodes[s.rng.integers(len(s.travel.nodes))]), math.inf
+
+
+def pypolo(s: Situation):
+    """Of 1,000 uniform places the one with the highest normalised entropy less normalised distance (pypolo's rule)."""
+    nodes = s.rng.integers(len(s.travel.nodes), size=1000)
+    x = s.travel.nodes[nodes]
+    entropy = 0.5 * torch.log(s.session.map.predict(torch.from_numpy(x)).variance.mean(1)).numpy()
+    away = s.travel.distances(s.travel.locate(s.robot.position))[nodes]
+
+    def normal(v):
+        return (v - v.min()) / max(np.ptp(v), 1e-12)
+    return s.to(x[np.argmax(normal(entropy) - normal(away))]), math.inf
+
+
+def suggester_010(s: Situation):
+    """`suggest` on the drawn window by variance, as the node of 0.1.0 did."""
+    found = suggest(s.session.map, s.session.render(), 1, "variance", s.world.free, s.robot.position)
+    return s.to([found[0].x, found[0].y] if len(found) else s.robot.position), math.inf
+
+
+def _by(kind: str, **settings):
+    def policy(s: Situation):
+        found = plan(s.problem(**settings), kind)
+        return found.line, math.inf
+    policy.__doc__ = f"planner {kind}"
+    return policy
+
+
+def _route(mix: float = 0.0, **settings):
+    def policy(s: Situation):
+        old: Plan | None = s.memory.get("plan")
+        stops = () if old is None else old.left(old.progress(s.robot.position, s.memory["driven"] - 0.3, 0.6))
+        problem = s.problem(mix=mix, old=stops, **{"seed": len(s.memory)} | settings)
+        found = plan(problem, "route")
+        s.memory["plan"], s.memory["driven"] = found, REPLAN
+        return found.line, REPLAN
+    policy.__doc__ = f"planner route, the whole budget, mix {mix}"
+    return policy
+
+
+POLICIES = {
+    "route": _route(), "gain_per_metre": _by("gain_per_metre"), "good lanes": good_lanes,
+    "border lanes": border_lanes, "greedy variance": _by("variance"), "suggester 0.1.0": suggester_010,
+    "pypolo's rule": pypolo, "random": random,
+}
+STUDIES = {"whole prior": whole_prior, "route mix .3": _route(0.3), "route mix .6": _route(0.6)}
+_ = replace

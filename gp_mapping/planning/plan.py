@@ -1,0 +1,157 @@
+"""A plan: the line to drive, what each part of it is worth, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from gp_mapping.planning.path_value import PathValue, Visits
+from gp_mapping.planning.problem import Problem
+from gp_mapping.planning.registry import find_planner
+from gp_mapping.planning.travel import Travel
+
+__all__ = ["Plan", "allot", "driven_by_others", "finished", "plan", "plan_steps"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to drive; empty, with a reason, where there is nothing to drive.
+
+    kind: the planner's name.  line: (N, 2) m, from the robot on.  stops: (k, 2) m, its goals in order, home included.
+    stop_marks: (k,) metres from the start to each.  nodes: (k,) of the travel that it was planned in, home left out.
+    visits: (m, 2) m, places that it measures, at marks (m,) metres, worth gains (m,) of the area's variance each.
+    metres, seconds: all of it.  stddev_now, stddev_then: SI, root of the mean variance over the area, before and after.
+    reason: in words, why there is none, or what was assumed.
+    """
+
+    kind: str
+    line: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+    stops: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+    stop_marks: np.ndarray = field(default_factory=lambda: np.empty(0))
+    nodes: tuple[int, ...] = ()
+    visits: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
+    marks: np.ndarray = field(default_factory=lambda: np.empty(0))
+    gains: np.ndarray = field(default_factory=lambda: np.empty(0))
+    metres: float = 0.0
+    seconds: float = 0.0
+    stddev_now: float = math.nan
+    stddev_then: float = math.nan
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return len(self.line) > 1
+
+    def progress(self, position, before: float = 0.0, ahead: float = 2.0) -> float:
+        """Metres along the line of its point nearest to position, looked for from before to ahead metres beyond.
+
+        A line that crosses itself is so not taken short cuts of.
+        """
+        if not self:
+            return 0.0
+        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
+        marks = np.append(np.arange(before, min(before + ahead, ends[-1]), 0.02), min(before + ahead, ends[-1]))
+        x = np.stack([np.interp(marks, ends, self.line[:, i]) for i in (0, 1)], 1)
+        return float(marks[int(np.hypot(*(x - np.asarray(position)).T).argmin())])
+
+    def left(self, metres: float) -> tuple[int, ...]:
+        """Stops (nodes) that are still ahead after so many metres."""
+        return tuple(n for n, mark in zip(self.nodes, self.stop_marks) if mark > metres + 1e-6)
+
+    def after(self, metres: float) -> np.ndarray:
+        """The line (N, 2) from so many metres on."""
+        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
+        metres = min(max(metres, 0.0), float(ends[-1])) if self else 0.0
+        first = [[np.interp(metres, ends, self.line[:, i]) for i in (0, 1)]] if self else np.empty((0, 2))
+        return np.vstack([first, self.line[ends > metres + 1e-9]]) if self else self.line
+
+    def poses(self, spacing: float) -> tuple[np.ndarray, np.ndarray]:
+        """Positions (n, 2) m at most so far apart along the line, corners kept, and headings of travel (n,) radians."""
+        if not self:
+            return np.empty((0, 2)), np.empty(0)
+        parts = []
+        for a, b in zip(self.line, self.line[1:]):
+            count = max(1, math.ceil(math.dist(a, b) / spacing - 1e-9))
+            parts.append(a + (b - a) * (np.arange(count)[:, None] / count))
+        x = np.vstack([*parts, self.line[-1:]])
+        ahead = np.diff(x, axis=0)
+        headings = np.arctan2(ahead[:, 1], ahead[:, 0])
+        return x, np.append(headings, headings[-1])
+
+
+def plan_steps(problem: Problem, kind: str) -> Iterator[Plan | None]:
+    """Plan in slices: yields None while it thinks, and the plan at the end. The problem itself is untouched.
+
+    Raises:
+        ValueError: there is no planner of that name.
+    """
+    planner = find_planner(kind)
+    refused = problem.obstacle()
+    if refused:
+        yield Plan(kind, reason=refused)
+        return
+    best: tuple[int, ...] = ()
+    for stops in planner(problem):
+        best = stops
+        yield None
+    yield finished(problem, kind, best)
+
+
+def plan(problem: Problem, kind: str = "route") -> Plan:
+    """The plan, at once."""
+    return deque(plan_steps(problem, kind), maxlen=1)[0]
+
+
+def finished(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
+    """The plan that drives through stops (nodes), with what it is worth."""
+    drive = problem.drive(stops)
+    if drive is None or not drive.legs or drive.metres <= 0.0:
+        return Plan(kind, reason="nothing is left to measure within the budget" if problem.budget.limited else
+                    "no place is worth a way any more")
+    value, size = problem.value, len(drive.legs)
+    gains = value.gains([drive.visits])[0].numpy()
+    area = max(value.mass, 1e-300)
+    reason = "" if stops else "nothing is left to measure within the budget: this is the way home"
+    return Plan(kind, drive.line, np.array([leg.line[-1] for leg in drive.legs]),
+                np.cumsum([leg.metres for leg in drive.legs])[:size], tuple(stops), drive.x,
+                drive.marks, gains, drive.metres, drive.seconds, math.sqrt(max(value.total, 0.0) / area),
+                math.sqrt(max(value.total - gains.sum(), 0.0) / area), reason)
+
+
+def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
+    """Plans of several robots, one after the other, each on what those before it leave (Singh et al. 2009).
+
+    All problems are of one area: the same value and places (travel), each with a position and budget of its own.
+
+    Raises:
+        ValueError: problems of different areas.
+    """
+    plans = []
+    value = problems[0].value if problems else None
+    for problem in problems:
+        if len(problem.value) != len(value) or not np.array_equal(problem.travel.xy, problems[0].travel.xy):
+            raise ValueError("robots that share an area need the same places: build one Travel and give it to all")
+        own = replace(problem, value=value, _known={})
+        plans.append(plan(own, kind))
+        if plans[-1]:
+            value = driven_by_others(value, problem.travel, [plans[-1].line])
+    return plans
+
+
+def driven_by_others(value: PathValue, travel: Travel, lines) -> PathValue:
+    """A PathValue after others have driven their lines (K, 2) m: what they will measure is not worth it twice.
+
+    Only what lies among the places counts.
+    """
+    for line in lines:
+        line = np.asarray(line, dtype=np.float64).reshape(-1, 2)
+        if len(line) < 2 or not len(travel):
+            continue
+        visits, x, _ = travel.visits([travel.along(line)])
+        near = torch.from_numpy(np.hypot(*(travel.xy[visits.places[:, 0]] - x).T) <= travel.spacing)
+        value = value.after(Visits(visits.places[near], visits.weights[near]))
+    return value

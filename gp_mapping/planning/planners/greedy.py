@@ -1,0 +1,40 @@
+"""A route made stop by stop, each the best gain per metre after those before it: a seed for better ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gp_mapping.planning.planners.point import NEAR
+from gp_mapping.planning.problem import Problem
+
+__all__ = ["greedy"]
+
+_STOPS = 60
+
+
+def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
+    """Gain per metre again and again, on what the way there has left, until the limit ends it."""
+    travel, limit = problem.travel, problem.limit
+    home = None if problem.home is None else travel.distances(problem.home)[travel.places]
+    value, stops, at, metres = problem.value, [], problem.start, 0.0
+    goals = problem.goals.copy()
+    for _ in range(_STOPS):
+        away = travel.distances(at)[travel.places]
+        back = 0.0 if home is None else home
+        worth = np.where(goals & (travel.places != at) & (metres + away + back <= limit.metres),
+                         value.at(range(len(value))).numpy() / (away + NEAR), -np.inf)
+        best = int(worth.argmax())
+        if not worth[best] > 0.0:
+            break
+        stop = int(travel.places[best])
+        if not problem.feasible(problem.drive((*stops, stop))):
+            goals[best] = False
+            continue
+        leg = problem.drive((stop,)).legs[0] if not stops else travel.leg(at, stop)
+        value = value.after(travel.visits([leg])[0])
+        stops.append(stop)
+        at, metres = stop, metres + leg.metres
+        yield tuple(stops)
+    yield tuple(stops)

@@ -1,0 +1,123 @@
+"""Polygons that a person draws: checked once, in words, and measured against many places at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Polygon"]
+
+_POINTS = 2000  # corners at most: the check for crossings compares every pair of sides
+
+
+@dataclass(frozen=True)
+class Polygon:
+    """A simple polygon; its last corner is joined to its first.
+
+    corners: (K, 2) metres.  frame: the frame that they are in; empty is the map's.
+    """
+
+    corners: np.ndarray
+    frame: str = ""
+
+    @staticmethod
+    def of(corners, frame: str = "", name: str = "polygon") -> Polygon:
+        """A checked polygon.
+
+        Args:
+            corners: (K, 2) metres, either way round; a last corner equal to the first is left out.
+            frame: frame of the corners.
+            name: what the polygon is, for the error.
+
+        Raises:
+            ValueError: too few or too many corners, one that is not finite, no area, sides that cross.
+        """
+        try:
+            x = np.array(corners, dtype=np.float64).reshape(-1, 2)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}: {corners!r} are not corners, expected x y pairs in metres") from None
+
+        if len(x) > 1 and np.array_equal(x[0], x[-1]):
+            x = x[:-1]
+        if not 3 <= len(x) <= _POINTS:
+            raise ValueError(f"{name}: it has {len(x)} corners, expected 3 to {_POINTS}")
+        if not np.isfinite(x).all():
+            bad = int((~np.isfinite(x)).any(1).argmax())
+            raise ValueError(f"{name}: corner {bad} is {x[bad].tolist()}, expected finite metres")
+
+        size = np.ptp(x, axis=0).max()
+        crossing = _crossing(x)
+        if crossing is not None:
+            i, j = crossing
+            raise ValueError(f"{name}: the side from corner {i} crosses or touches the side from corner {j}; give "
+                             "the corners in order around the area, each once")
+        if abs(_area(x)) <= 1e-9 * size * size:
+            raise ValueError(f"{name}: its {len(x)} corners enclose no area")
+        return Polygon(x, frame)
+
+    @property
+    def area(self) -> float:
+        """Square metres."""
+        return abs(_area(self.corners))
+
+    def contains(self, x) -> np.ndarray:
+        """Whether places (N, 2) m lie inside, by the parity of sides to their right: (N,) bool."""
+        x = np.asarray(x, dtype=np.float64).reshape(-1, 2)
+        inside = np.zeros(len(x), dtype=bool)
+        for (ax, ay), (bx, by) in zip(self.corners, np.roll(self.corners, -1, axis=0)):
+            spans = (ay > x[:, 1]) != (by > x[:, 1])
+            if spans.any():
+                at = ax + (x[:, 1] - ay) / (by - ay) * (bx - ax)
+                inside ^= spans & (x[:, 0] < at)
+        return inside
+
+    def away(self, x) -> np.ndarray:
+        """Distance of places (N, 2) m to the nearest side: (N,) metres."""
+        x = np.asarray(x, dtype=np.float64).reshape(-1, 2)
+        least = np.full(len(x), np.inf)
+        for a, b in zip(self.corners, np.roll(self.corners, -1, axis=0)):
+            side = b - a
+            share = np.clip((x - a) @ side / max(float(side @ side), 1e-300), 0.0, 1.0)
+            least = np.minimum(least, np.hypot(*(x - a - share[:, None] * side).T))
+        return least
+
+
+def _area(x: np.ndarray) -> float:
+    after = np.roll(x, -1, axis=0)
+    origin = x[0]
+    (ax, ay), (bx, by) = (x - origin).T, (after - origin).T
+    return 0.5 * float((ax * by - ay * bx).sum())
+
+
+def _crossing(x: np.ndarray) -> tuple[int, int] | None:
+    """The first two sides that meet elsewhere than at a corner that they share."""
+    a, b, n = x, np.roll(x, -1, axis=0), len(x)
+    tiny = 1e-12 * float(np.ptp(x, axis=0).max()) ** 2
+
+    def turn(p, q, r):
+        return (q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (q[..., 1] - p[..., 1]) * (r[..., 0] - p[..., 0])
+
+    def between(p, q, r):
+        low, high = np.minimum(p, q), np.maximum(p, q)
+        return ((r >= low) & (r <= high)).all(-1)
+
+    for i in range(n):
+        if (a[i] == b[i]).all():
+            return i, i
+        j = np.arange(i + 1, n)
+        apart = (j != i + 1) & ~((i == 0) & (j == n - 1))
+        p, q, c, d = a[i], b[i], a[j], b[j]
+        first, second, third, fourth = turn(p, q, c), turn(p, q, d), turn(c, d, p[None]), turn(c, d, q[None])
+        proper = (first * second < 0) & (third * fourth < 0)
+        touch = np.zeros(len(j), dtype=bool)
+        for value, inside in ((first, between(p, q, c)), (second, between(p, q, d)),
+                              (third, between(c, d, p[None])), (fourth, between(c, d, q[None]))):
+            touch |= (np.abs(value) <= tiny) & inside
+        # neighbours share a corner; only a side that turns straight back lies upon the one before
+        back = ~apart & (np.abs(np.where(j == i + 1, second, first)) <= tiny)
+        back &= np.where(j == i + 1, ((q - p) * (d - q)).sum(-1), ((q - p) * (p - c)).sum(-1)) < 0
+        bad = (apart & (proper | touch)) | back
+        if bad.any():
+            return i, int(j[bad.argmax()])
+    return None

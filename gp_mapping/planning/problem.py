@@ -1,0 +1,190 @@
+"""The question that every planner answers, and the one way in which answers are driven, costed and rated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gp_mapping.planning.budget import Budget
+from gp_mapping.planning.path_value import PathValue, Visits
+from gp_mapping.planning.travel import Leg, Travel, turn
+
+__all__ = ["Drive", "Problem"]
+
+
+@dataclass(frozen=True)
+class Drive:
+    """A way through stops, the way home included.
+
+    legs: the parts, one for each stop.  metres, seconds: all of it.  visits: m measurements, in order, at x (m, 2) m.
+    marks, times: (m,) metres and seconds from the start to each.
+    """
+
+    legs: tuple[Leg, ...]
+    metres: float
+    seconds: float
+    visits: Visits
+    x: np.ndarray
+    marks: np.ndarray
+    times: np.ndarray
+
+    @property
+    def line(self) -> np.ndarray:
+        """(K, 2) m, corners in order."""
+        if not self.legs:
+            return np.empty((0, 2))
+        return np.vstack([self.legs[0].line, *(leg.line[1:] for leg in self.legs[1:])])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Where to go from here.
+
+    value: what measuring is worth.  travel: ways between the places that value knows, in their order.
+    position: (2,) m, where the robot will be when it gets the plan.  heading: radians; NaN: not known.
+    horizon: metres that a plan looks ahead where the budget does not end it first.
+    mix: 0 rates what a whole route brings, 1 how soon it brings it (the area under the curve); between, both.
+    old: stops (nodes) of the plan that is being driven, those that were passed left out.
+    closed: (n,) bool, nodes that are left out for now as goals; None: none is.
+    mean, stddev: (P,) SI, what the map says of the places, for rules that seek high values.
+    seed: of random choices; the same seed and question give the same answer.  effort: routes rated at most.
+    gain: a new route must be better by this share to replace the old one.
+    """
+
+    value: PathValue
+    travel: Travel
+    position: np.ndarray
+    heading: float = math.nan
+    budget: Budget = field(default_factory=Budget)
+    horizon: float = 16.0
+    mix: float = 0.0
+    old: tuple[int, ...] = ()
+    closed: np.ndarray | None = None
+    mean: Tensor | None = None
+    stddev: Tensor | None = None
+    seed: int = 0
+    effort: int = 300
+    gain: float = 0.02
+    _known: dict = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self):
+        if len(self.value) != len(self.travel):
+            raise ValueError(f"value has {len(self.value)} places and travel {len(self.travel)}: expected the "
+                             "same ones")
+        if not (0.0 <= self.mix <= 1.0 and self.horizon > 0 and self.effort >= 1):
+            raise ValueError(f"mix={self.mix}, horizon={self.horizon} m, effort={self.effort}: expected 0 to 1, above "
+                             "0 m and 1 or more")
+
+    # ---- where it starts and ends --------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> int | None:
+        """The node at which ways begin; None where the robot sees none."""
+        return self._once("start", lambda: self.travel.locate(self.position))
+
+    @property
+    def home(self) -> int | None:
+        """The node nearest to the budget's home; None without one, or where it cannot be reached."""
+        def find():
+            home = None if self.budget.home is None else self.travel.locate(self.budget.home)
+            if home is None or self.start is None or not self.travel.reachable(self.start)[home]:
+                return None
+            return home
+        return self._once("home", find)
+
+    @property
+    def limit(self) -> Budget:
+        """The budget, ended by the horizon where it has no end of its own."""
+        b = self.budget
+        return b if b.limited else Budget(self.horizon, math.inf, b.speed, b.turn_rate, b.home)
+
+    @property
+    def goals(self) -> np.ndarray:
+        """(P,) bool: places that may be a stop: reached, not left out."""
+        def find():
+            reached = self.travel.reachable(self.start)[self.travel.places]
+            return reached if self.closed is None else reached & ~self.closed[self.travel.places]
+        return self._once("goals", find)
+
+    def obstacle(self) -> str:
+        """Why there cannot be a plan, in words; empty where there can."""
+        x, y = self.position
+        if not len(self.travel):
+            return "no place in the survey area can be reached"
+        if self.start is None:
+            return f"the robot at ({x:.2f}, {y:.2f}) m stands where the free space leaves it no room"
+        if self.budget.home is not None:
+            hx, hy = self.budget.home
+            if self.home is None:
+                return f"no way leads from the robot at ({x:.2f}, {y:.2f}) m to home at ({hx:.2f}, {hy:.2f}) m"
+            back = self.drive(())
+            if not self.budget.allows(back.metres, back.seconds):
+                return (f"the way home takes {back.metres:.1f} m and {back.seconds:.0f} s, and "
+                        f"{self.budget.metres:.1f} m and {self.budget.seconds:.0f} s are left")
+        return ""
+
+    def _once(self, name: str, find):
+        if name not in self._known:
+            self._known[name] = find()
+        return self._known[name]
+
+    # ---- what a route costs --------------------------------------------------------------------------------------
+
+    def prepare(self, routes: Sequence[Sequence[int]]) -> None:
+        """Have the ways between the stops of these routes ready."""
+        pairs = [pair for stops in routes for pair in pairwise(stops)]
+        if self.home is not None:
+            pairs += [(stops[-1], self.home) for stops in routes if stops]
+        self.travel.prepare(pairs)
+
+    def drive(self, stops: Sequence[int]) -> Drive | None:
+        """The way from the robot through stops (nodes), and home where there is one; None where no way leads."""
+        ends = [*stops] + ([self.home] if self.home is not None else [])
+        if not ends:
+            return Drive((), 0.0, 0.0, Visits.at([]), np.empty((0, 2)), np.empty(0), np.empty(0))
+        legs = [self._first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)]
+        if any(leg is None for leg in legs):
+            return None
+        speed, rate = self.budget.speed, self.budget.turn_rate
+        seconds, heading = 0.0, self.heading
+        ends, clock = [0.0], [0.0]
+        for leg in legs:
+            # turns at inner corners are spread over the leg: where they lie hardly matters to what a route is worth
+            seconds += (turn(heading, leg.first) + leg.turned) / rate + leg.metres / speed
+            ends.append(ends[-1] + leg.metres)
+            clock.append(seconds)
+            heading = heading if math.isnan(leg.last) else leg.last
+        visits, x, marks = self.travel.visits(legs)
+        return Drive(tuple(legs), ends[-1], seconds, visits, x, marks, np.interp(marks, ends, clock))
+
+    def _first_leg(self, to: int) -> Leg | None:
+        return self._once(("first", to), lambda: self.travel.leg_from(self.position, self.start, to))
+
+    # ---- what a route is worth -----------------------------------------------------------------------------------
+
+    def feasible(self, drive: Drive | None) -> bool:
+        """Whether it can be driven within the limit; then home is in reach all the way, since the route leads there."""
+        return drive is not None and self.limit.allows(drive.metres, drive.seconds)
+
+    def rate(self, routes: Sequence[Sequence[int]]) -> list[float]:
+        """Of each route (stops): the share of the area's variance that it takes, early gains weighted by mix.
+
+            Σ_i g_i (1 − mix · s_i) / total,   s_i the share of the limit that is spent when i is measured
+
+        −∞ for one that does not fit the limit.
+        """
+        self.prepare(routes)
+        drives = [self.drive(stops) for stops in routes]
+        good = [i for i, drive in enumerate(drives) if self.feasible(drive)]
+        out = [-math.inf] * len(routes)
+        limit, total = self.limit, max(self.value.total, 1e-300)
+        for i, gains in zip(good, self.value.gains([drives[i].visits for i in good])):
+            spent = limit.share(drives[i].marks, drives[i].times)
+            out[i] = float(gains @ torch.from_numpy(1.0 - self.mix * spent)) / total
+        return out

@@ -1,0 +1,57 @@
+"""Planners by name: those of this package, those that another one registers, and those of its entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+
+from gp_mapping.planning.problem import Problem
+
+__all__ = ["GROUP", "Planner", "find_planner", "planner_names", "register"]
+
+GROUP = "gp_mapping.planners"
+"""Entry point group: name = "package.module:planner"."""
+
+Planner = Callable[[Problem], Iterator[tuple[int, ...]]]
+"""Yields stops (nodes of problem.travel, in order), the best so far, and is asked again until it ends.
+
+What it yielded last is the plan. Between two answers at most some ten milliseconds should pass: the map waits.
+"""
+
+_known: dict[str, Planner] = {}
+
+
+def register(name: str, planner: Planner) -> None:
+    """Make a planner known under a name.
+
+    Raises:
+        ValueError: another planner has that name already, or it is not a name.
+    """
+    if not name.replace("_", "").isalnum():
+        raise ValueError(f"planner {name!r}: expected a name of letters, digits and underscores")
+    if _known.get(name, planner) is not planner:
+        raise ValueError(f"planner {name!r} is registered already")
+    _known[name] = planner
+
+
+def planner_names() -> tuple[str, ...]:
+    """All names, those of installed packages included."""
+    return tuple(sorted(_known.keys() | {point.name for point in entry_points(group=GROUP)}))
+
+
+def find_planner(name: str) -> Planner:
+    """The planner of that name.
+
+    Raises:
+        ValueError: there is none, or its package cannot be imported; the names that there are.
+    """
+    if name in _known:
+        return _known[name]
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            try:
+                register(name, point.load())
+            except (ImportError, AttributeError) as error:
+                raise ValueError(f"planner {name!r} of {point.value} cannot be loaded: {error}") from error
+            return _known[name]
+    raise ValueError(f"planner {name!r} is not one of {', '.join(planner_names())}")

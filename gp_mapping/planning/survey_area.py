@@ -1,0 +1,207 @@
+"""Where the robot can and may measure: reachable free space inside the wanted region."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.spatial import ConvexHull, QhullError
+from torch import Tensor
+
+from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.polygon import Polygon
+from gp_mapping.planning.suggest import thin
+
+__all__ = ["SurveyArea", "grown_hull"]
+
+_HULL_CELLS = 40_000  # of a grid that is made where no map of obstacles is there
+_FINEST = 0.05  # m
+_HALF_DIAGONAL = math.sqrt(0.5)
+_CORNERS = np.pi * (0.25 + 0.5 * np.arange(4))  # directions from a cell's centre
+
+
+@dataclass(frozen=True)
+class SurveyArea:
+    """The area, as a robot drives in it and as it is to become known.
+
+    free: what the robot may reach; its open cells are the area.  cells: (G, 2) m, places that stand for it.
+    areas: (G,) m² that each stands for.  reason: in words, what was assumed or why nothing is left; may be empty.
+    """
+
+    free: FreeSpace
+    cells: Tensor
+    areas: Tensor
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return len(self.cells) > 0
+
+    @property
+    def size(self) -> float:
+        """Square metres."""
+        return float(self.areas.sum())
+
+    @staticmethod
+    def of(free: FreeSpace | None, position, *, path=None, region=(), keep_out=(), reach: float = math.inf,
+           grow: float = 2.0, frame: str = "", max_cells: int = 1024, search: float = 0.5) -> SurveyArea:
+        """Reachable free space ∩ region − keep_out, within reach of the robot.
+
+        Args:
+            free: map of obstacles; None where there is none: then the region is taken to be free, or, without one,
+                the hull of the path grown by `grow` metres.
+            position: (2,) m, the robot.
+            path: (K, 2) m where it has been; asked for where neither free nor region is given.
+            region: polygons; the robot stays in them, cell by cell. None: wherever it is free.
+            keep_out: polygons that the robot's body stays out of.
+            reach: metres from the robot, as the crow flies, to the farthest place of the area.
+            grow: metres by which the hull of the path is grown.
+            frame: of the map; polygons and free must be in it where they name one.
+            max_cells: bound of G; larger areas are represented more coarsely.
+            search: metres to the open cell where the robot is taken to stand.
+
+        Returns:
+            The area; without a cell, and with a reason, where nothing is left.
+
+        Raises:
+            ValueError: a frame that is not the map's, a reach or bound out of range.
+        """
+        if not reach > 0 or not grow >= 0 or max_cells < 1:
+            raise ValueError(f"reach={reach}, grow={grow}, max_cells={max_cells}: expected a reach above 0 m, grow of "
+                             "0 m or more and 1 cell or more")
+        for name, polygons in (("region", region), ("keep_out", keep_out)):
+            for polygon in polygons:
+                _same_frame(name, polygon.frame, frame)
+
+        position = np.asarray(position, dtype=np.float64).reshape(2)
+        note = ""
+        if free is None:
+            free, note = _without_map(path, region, grow, position, reach)
+            if free is None:
+                return SurveyArea(_nowhere(), torch.empty((0, 2)).double(), torch.empty(0).double(), note)
+        else:
+            _same_frame("the free-space map", free.frame, frame)
+
+        wanted = _restricted(_cropped(free, position, reach), position, region, keep_out, reach)
+        reached = wanted.reachable_from(position, search)
+        if not reached.open.any():
+            return SurveyArea(reached, torch.empty((0, 2)).double(), torch.empty(0).double(),
+                              _why_not(free, wanted, position, region, search))
+
+        chosen, count = thin(torch.from_numpy(reached.open), max_cells)
+        mask = np.zeros(reached.open.size, dtype=bool)
+        mask[chosen.numpy()] = True
+        cells = torch.from_numpy(reached.centres(mask.reshape(reached.open.shape)))
+        order = torch.argsort(chosen)  # centres come row by row, blocks in their own order
+        return SurveyArea(reached, cells, count[order].double() * reached.resolution**2, note)
+
+
+def grown_hull(path, grow: float) -> FreeSpace | None:
+    """Convex hull of places (K, 2) m, grown by so many metres, as free space; None without a place.
+
+    A hull that is a line or a point is grown just so.
+    """
+    x = np.asarray(path, dtype=np.float64).reshape(-1, 2)
+    x = x[np.isfinite(x).all(1)]
+    if not len(x):
+        return None
+    try:
+        corners = x[ConvexHull(x).vertices]
+    except (QhullError, ValueError):
+        corners = x[[int(x[:, 0].argmin()), int(x[:, 0].argmax()), int(x[:, 1].argmin()), int(x[:, 1].argmax())]]
+    grow = max(grow, _FINEST)
+    hull = Polygon(corners)
+    return _made(corners, grow, lambda at: hull.contains(at) | (hull.away(at) <= grow))
+
+
+def _made(corners: np.ndarray, margin: float, inside) -> FreeSpace:
+    """A grid about corners (K, 2) whose cells are free where inside(centres) says so."""
+    low, high = corners.min(0) - margin, corners.max(0) + margin
+    resolution = max(_FINEST, math.sqrt(float((high - low).prod()) / _HULL_CELLS),
+                     float((high - low).max()) / _HULL_CELLS)
+    width, height = (max(1, math.ceil(v / resolution)) for v in high - low)
+    blank = FreeSpace(tuple(low.tolist()), 0.0, resolution, 0.0, np.zeros((height, width)),
+                      np.ones((height, width), dtype=bool))
+    free = inside(blank.centres()).reshape(height, width)
+    return replace(blank, clearance=np.where(free, resolution, 0.0), open=free)
+
+
+def _nowhere() -> FreeSpace:
+    return FreeSpace((0.0, 0.0), 0.0, 1.0, 0.0, np.zeros((1, 1)), np.zeros((1, 1), dtype=bool))
+
+
+def _without_map(path, region, grow: float, position, reach: float) -> tuple[FreeSpace | None, str]:
+    """Free space where no map of obstacles is there, and the sentence that says what was assumed."""
+    if region:
+        corners = np.concatenate([polygon.corners for polygon in region])
+        if math.isfinite(reach):
+            corners = np.clip(corners, position - reach, position + reach)
+        free = _made(corners, _FINEST, lambda at: np.any([polygon.contains(at) for polygon in region], axis=0))
+        return free, "no free-space map: the whole region is taken to be free of obstacles"
+    free = None if path is None else grown_hull(path, grow)
+    if free is None:
+        return None, "nothing has been measured yet, and there is no free-space map: where the robot may go is unknown"
+    return free, (f"no free-space map: the hull of the path, grown by {grow:g} m, is taken to be free of obstacles")
+
+
+def _same_frame(name: str, given: str, frame: str) -> None:
+    if given.lstrip("/") and frame and given.lstrip("/") != frame.lstrip("/"):
+        raise ValueError(f"{name} is in frame {given!r} and the map in {frame!r}; publish it in {frame!r}")
+
+
+def _cropped(free: FreeSpace, position: np.ndarray, reach: float) -> FreeSpace:
+    """The part of the grid within reach, so that a building costs no more than its next room."""
+    if not math.isfinite(reach):
+        return free
+    height, width = free.open.shape
+    cos, sin = math.cos(free.yaw), math.sin(free.yaw)
+    dx, dy = position - free.origin
+    column, row = (cos * dx + sin * dy) / free.resolution, (cos * dy - sin * dx) / free.resolution
+    extent = math.ceil((reach + free.radius) / free.resolution) + 2
+    left, right = (int(min(max(column + e, 0), width)) for e in (-extent, extent))
+    bottom, top = (int(min(max(row + e, 0), height)) for e in (-extent, extent))
+    if right <= left or top <= bottom or (right - left) * (top - bottom) == width * height:
+        return free
+    u, v = left * free.resolution, bottom * free.resolution
+    origin = (free.origin[0] + cos * u - sin * v, free.origin[1] + sin * u + cos * v)
+    return replace(free, origin=origin, clearance=free.clearance[bottom:top, left:right],
+                   open=free.open[bottom:top, left:right])
+
+
+def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: float) -> FreeSpace:
+    """Only the cells that lie within a region as a whole, out of keep_out's way, and in reach."""
+    x = free.centres()
+    half = _HALF_DIAGONAL * free.resolution
+    kept = np.hypot(*(x - position).T) <= reach
+    if region:
+        inside = np.zeros(len(x), dtype=bool)
+        for polygon in region:
+            inside |= polygon.contains(x) & (polygon.away(x) >= half)
+        # cells on a border may still lie in two regions that touch: each corner in one of them
+        ask = np.flatnonzero(kept & ~inside)
+        aside = (1.0 - 1e-6) * half * np.stack([np.cos(_CORNERS + free.yaw), np.sin(_CORNERS + free.yaw)], 1)
+        looks = (x[ask, None] + np.vstack([aside, np.zeros((1, 2))])).reshape(-1, 2)
+        within = np.zeros(len(looks), dtype=bool)
+        for polygon in region:
+            within |= polygon.contains(looks)
+        inside[ask] = within.reshape(-1, 5).all(1)
+        kept &= inside
+    for polygon in keep_out:
+        kept &= ~polygon.contains(x) & (polygon.away(x) > half + free.radius)
+    left = np.zeros_like(free.open)
+    left[free.open] = kept
+    return replace(free, open=left)
+
+
+def _why_not(free: FreeSpace, wanted: FreeSpace, position: np.ndarray, region, search: float) -> str:
+    here = f"({position[0]:.2f}, {position[1]:.2f}) m"
+    if not free.open.any():
+        return "the free-space map leaves no place that the robot may enter"
+    if not wanted.open.any():
+        return ("no free place lies inside the region, out of the keep-out areas and within reach of the robot at "
+                f"{here}")
+    if not free.reachable_from(position, search).open.any():
+        return f"the robot at {here} stands where the free-space map leaves it no room"
+    where = "outside the region" if region else "inside a keep-out area"
+    return f"the robot at {here} stands {where}, more than {search:g} m from the nearest place that it may enter"

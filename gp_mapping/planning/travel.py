@@ -1,0 +1,316 @@
+"""Ways through the survey area: how far from one place to another, along which line, and past which places."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.spatial import cKDTree
+
+from gp_mapping.planning.free_space import FreeSpace, along
+from gp_mapping.planning.path_value import Visits
+
+__all__ = ["Leg", "Travel", "turn", "turning"]
+
+_ROWS = 600  # sources whose distances to everywhere are kept
+_LEGS = 40_000  # ways that are kept
+_APART = 1.5  # spacings between two measurements of a way: half a lengthscale, over which they say little new
+_LOOKS = 4  # points of a way for each spacing
+_ABOUT = 4  # places between which a point is interpolated
+_SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
+_LONGEST = 2.3  # a knight's move, in cells
+_LONGEST_OF_BLOCKS = 2.9  # between cells that stand for blocks
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One way, straightened.
+
+    line: (K, 2) m, start and end included.  metres: its length.  turned: radians turned at its inner corners.
+    first, last: heading in radians of its first and last piece; NaN where start and end are one place.
+    points: (n, 2) m, evenly along it, both ends included.  places, weights: (n, k), between which places they lie.
+    """
+
+    line: np.ndarray
+    metres: float
+    turned: float
+    first: float
+    last: float
+    points: np.ndarray
+    places: np.ndarray
+    weights: np.ndarray
+
+
+def turning(a, b):
+    """Radians between headings a and b; 0 where one of them is NaN."""
+    return np.nan_to_num(np.abs(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi))
+
+
+def turn(a: float, b: float) -> float:
+    """The same of two numbers."""
+    return 0.0 if math.isnan(a) or math.isnan(b) else abs(math.remainder(b - a, math.tau))
+
+
+class Travel:
+    """Shortest ways over the free cells (knight's moves), straightened, never through a wall.
+
+    Nodes are free cells, or of a large area one of each small block and connected part of it. Places are nodes about
+    `spacing` apart, where measurements are valued.
+
+    Args:
+        free: reachable free space; its open cells are the area.
+        spacing: metres between places, about a third of a lengthscale; more where max_places would not do.
+        max_places: bound P of the places: a plan costs P².
+        max_nodes: bound of the nodes: a shortest way costs n log n.
+    """
+
+    def __init__(self, free: FreeSpace, spacing: float, max_places: int = 450, max_nodes: int = 8000):
+        if not spacing > 0 or max_places < 2 or max_nodes < 2:
+            raise ValueError(f"spacing={spacing} m, max_places={max_places}, max_nodes={max_nodes}: expected a spacing "
+                             "above 0 and 2 places and nodes or more")
+        self.free = free
+        self.nodes, self.block = _nodes(free, max_nodes)
+        self.graph = _graph(free, self.nodes, self.block)
+        self._tree = cKDTree(self.nodes) if len(self.nodes) else None
+        chosen, self.spacing = _spread(self.nodes, max(spacing, self.block * free.resolution), max_places)
+        self.places = chosen  # (P,) nodes
+        self.xy = self.nodes[chosen]  # (P, 2) m
+        self._places_tree = cKDTree(self.xy) if len(chosen) else None
+        self._rows: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()
+        self._legs: OrderedDict[tuple[int, int], Leg] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def locate(self, xy, search: float = 0.5) -> int | None:
+        """The node nearest to xy (2,) m that is in plain view of it, at most search away; None where there is none.
+
+        A place that the robot may not be at (a map that is a little off) gets the nearest node.
+        """
+        if self._tree is None:
+            return None
+        xy = np.asarray(xy, dtype=np.float64)
+        away, found = self._tree.query(xy, k=min(16, len(self.nodes)), distance_upper_bound=search)
+        found, away = np.atleast_1d(found), np.atleast_1d(away)
+        found = found[np.isfinite(away)]
+        if not len(found):
+            return None
+        seen = self.free.sees(np.broadcast_to(xy, (len(found), 2)), self.nodes[found])
+        return int(found[seen.argmax()]) if seen.any() else int(found[0])
+
+    def nearest(self, xy) -> np.ndarray:
+        """The place nearest to each of xy (N, 2): (N,)."""
+        return self._places_tree.query(np.asarray(xy, dtype=np.float64).reshape(-1, 2))[1]
+
+    def distances(self, node: int) -> np.ndarray:
+        """Length (n,) m of the shortest way over the grid from a node to every node; infinite where there is none."""
+        return self._row(node)[0]
+
+    def _row(self, node: int) -> tuple[np.ndarray, np.ndarray]:
+        if node in self._rows:
+            self._rows.move_to_end(node)
+            return self._rows[node]
+        distance, before = dijkstra(self.graph, indices=node, return_predecessors=True)
+        self._rows[node] = (distance, before)
+        if len(self._rows) > _ROWS:
+            self._rows.popitem(last=False)
+        return distance, before
+
+    def reachable(self, node: int) -> np.ndarray:
+        """(n,) bool: nodes to which a way leads."""
+        return np.isfinite(self.distances(node))
+
+    def leg(self, a: int, b: int) -> Leg | None:
+        """The way from node a to node b; None where there is none."""
+        key = (a, b)
+        if key not in self._legs:
+            chain = self._chain(a, b)
+            if chain is None:
+                return None
+            self._legs[key] = self.along(self.straightened(chain))
+            if len(self._legs) > _LEGS:
+                self._legs.popitem(last=False)
+        return self._legs[key]
+
+    def prepare(self, pairs) -> None:
+        """Have legs (a, b) ready, those over plain ground together: a search asks for hundreds."""
+        pairs = [pair for pair in dict.fromkeys(pairs) if pair not in self._legs and pair[0] != pair[1]]
+        if not pairs:
+            return
+        a, b = self.nodes[[p for p, _ in pairs]], self.nodes[[q for _, q in pairs]]
+        seen = np.flatnonzero(self.free.sees(a, b))
+        if not len(seen):
+            return
+        a, b = a[seen], b[seen]
+        length = np.hypot(*(b - a).T)
+        heading = np.arctan2(*(b - a).T[::-1])
+        count = np.maximum(2, np.ceil(_LOOKS * length / self.spacing).astype(int) + 1)
+        x, _ = along(a, b, count)
+        places, weights = self.between(x)
+        ends = np.cumsum(count)[:-1]
+        for i, parts in enumerate(zip(*(np.split(part, ends) for part in (x, places, weights)))):
+            total, angle = float(length[i]), float(heading[i])
+            self._legs[pairs[seen[i]]] = Leg(np.stack([a[i], b[i]]), total, 0.0, angle, angle, *parts)
+        while len(self._legs) > _LEGS:
+            self._legs.popitem(last=False)
+
+    def leg_from(self, xy, node: int, to: int) -> Leg | None:
+        """The way from anywhere, xy (2,) m, by the node that locate gave for it, to a node."""
+        chain = self._chain(node, to)
+        if chain is None:
+            return None
+        return self.along(self.straightened(np.vstack([np.asarray(xy, dtype=np.float64)[None], chain])))
+
+    def _chain(self, a: int, b: int) -> np.ndarray | None:
+        """Nodes of the shortest way (K, 2) m; of equally short ones always the same, from either end."""
+        if a == b:
+            return self.nodes[[a, b]]
+        source, target = min(a, b), max(a, b)
+        distance, before = self._row(source)
+        if not np.isfinite(distance[target]):
+            return None
+        chain = [target]
+        while chain[-1] != source:
+            chain.append(int(before[chain[-1]]))
+        return self.nodes[chain if source == b else chain[::-1]]
+
+    def straightened(self, chain: np.ndarray) -> np.ndarray:
+        """The same way with the fewest corners that plain view allows (string pulling): (K, 2) m."""
+        kept, at, last = [0], 0, len(chain) - 1
+        if last > 0 and self.free.sees(chain[:1], chain[last:])[0]:
+            return chain[[0, last]]
+        while at < last:
+            ahead = chain[at + 1:]
+            seen = self.free.sees(np.broadcast_to(chain[at], ahead.shape), ahead)
+            at += 1 + (int(np.flatnonzero(seen)[-1]) if seen.any() else 0)
+            kept.append(at)
+        return chain[kept]
+
+    def along(self, line: np.ndarray) -> Leg:
+        """What driving a line (K, 2) m means."""
+        pieces = np.diff(line, axis=0)
+        length = np.hypot(*pieces.T)
+        ends = np.concatenate([[0.0], np.cumsum(length)])
+        pieces = pieces[length > 0]
+        total = float(ends[-1])
+        headings = np.arctan2(pieces[:, 1], pieces[:, 0])
+        turned = float(turning(headings[:-1], headings[1:]).sum())
+
+        count = max(2, math.ceil(_LOOKS * total / self.spacing) + 1)
+        marks = np.linspace(0.0, total, count)
+        x = np.stack([np.interp(marks, ends, line[:, i]) for i in (0, 1)], 1)
+        first, last = (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
+        return Leg(line, total, turned, first, last, x, *self.between(x))
+
+    def between(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places (N, k) about each of x (N, 2) m and weights (N, k) that interpolate a smooth field there."""
+        count = min(_ABOUT, len(self.xy))
+        away, index = self._places_tree.query(x, k=np.arange(1, count + 1))
+        gram = self.xy[index]
+        gram = np.square(gram[:, :, None] - gram[:, None]).sum(-1)
+        width = 2.0 * (_SMOOTH * self.spacing) ** 2
+        weights = np.linalg.solve(np.exp(-gram / width) + 1e-6 * np.eye(count), np.exp(-away**2 / width)[..., None])
+        return index, weights[..., 0]
+
+    def visits(self, legs) -> tuple[Visits, np.ndarray, np.ndarray]:
+        """What driving legs one after the other measures: Visits of m, where (m, 2) m, and metres (m,) from the start.
+
+        One for each half lengthscale (1.5 `spacing`) of the way and one at its end, however the way winds.
+        """
+        parts, marks, before = [], [], 0.0
+        step = _APART * self.spacing
+        for leg in legs:
+            first = (math.floor(before / step + 1e-9) + 1) * step - before
+            at = np.arange(first, leg.metres + 1e-9, step)
+            if len(at):
+                take = np.rint(at * ((len(leg.points) - 1) / leg.metres)).astype(int)
+                parts.append((leg.points[take], leg.places[take], leg.weights[take]))
+                marks.append(before + at)
+            before += leg.metres
+        if legs and before > (marks[-1][-1] if marks else 0.0) + 0.25 * step:
+            last = legs[-1]
+            parts.append((last.points[-1:], last.places[-1:], last.weights[-1:]))
+            marks.append(np.array([before]))
+        if not parts:
+            return Visits.at([]), np.empty((0, 2)), np.empty(0)
+        x, places, weights = (np.concatenate([part[i] for part in parts]) for i in range(3))
+        return Visits(torch.from_numpy(places), torch.from_numpy(weights)), x, np.concatenate(marks)
+
+
+def _nodes(free: FreeSpace, most: int) -> tuple[np.ndarray, int]:
+    """Cells (n, 2) m that the ways lead over, and the side of the blocks that they stand for, in cells.
+
+    Of each block each connected part has one, the roomiest, nearest to its middle: a narrow passage is thinned, never
+    lost.
+    """
+    rows, columns = np.nonzero(free.open)
+    side = 1
+    while True:
+        chosen = _of_blocks(free, rows, columns, side)
+        if len(chosen) <= most:
+            break
+        side = max(side + 1, int(side * math.sqrt(len(chosen) / most)))
+    mask = np.zeros_like(free.open)
+    mask[rows[chosen], columns[chosen]] = True
+    return free.centres(mask), side
+
+
+def _of_blocks(free: FreeSpace, rows: np.ndarray, columns: np.ndarray, side: int) -> np.ndarray:
+    if side == 1 or not len(rows):
+        return np.arange(len(rows))
+    height, width = free.open.shape
+    number = np.full((height, width), -1)
+    number[rows, columns] = np.arange(len(rows))
+    pairs = []
+    for a, b, first, second in ((number[:, :-1], number[:, 1:], columns, 1), (number[:-1], number[1:], rows, 1)):
+        both = (a >= 0) & (b >= 0)
+        i, j = a[both], b[both]
+        same = first[i] // side == (first[i] + second) // side
+        pairs.append((i[same], j[same]))
+    i, j = (np.concatenate([p[k] for p in pairs]) for k in (0, 1))
+    _, part = connected_components(csr_matrix((np.ones(len(i), dtype=np.int8), (i, j)), (len(rows), len(rows))),
+                                   directed=False)
+    middle = (side - 1) / 2
+    off = np.hypot(rows % side - middle, columns % side - middle) * free.resolution
+    merit = np.minimum(free.clearance[rows, columns], free.radius + side * free.resolution) - off
+    order = np.lexsort((-merit, part))
+    first = np.concatenate([[True], np.diff(part[order]) > 0])
+    return np.sort(order[first])
+
+
+def _graph(free: FreeSpace, nodes: np.ndarray, side: int) -> csr_matrix:
+    """Lengths of the moves between nodes that see each other."""
+    if len(nodes) < 2:
+        return csr_matrix((len(nodes), len(nodes)))
+    reach = (_LONGEST if side == 1 else _LONGEST_OF_BLOCKS * side) * free.resolution
+    pairs = cKDTree(nodes).query_pairs(reach, output_type="ndarray")
+    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    length = np.hypot(*(nodes[pairs[:, 0]] - nodes[pairs[:, 1]]).T)
+    if side == 1:  # two cells straight on are two moves of one
+        step = length / free.resolution
+        keep = np.abs(step - 2.0) > 1e-3
+        pairs, length = pairs[keep], length[keep]
+    seen = free.sees(nodes[pairs[:, 0]], nodes[pairs[:, 1]])
+    pairs, length = pairs[seen], length[seen]
+    i, j = np.concatenate([pairs, pairs[:, ::-1]]).T
+    return csr_matrix((np.concatenate([length, length]), (i, j)), (len(nodes), len(nodes)))
+
+
+def _spread(nodes: np.ndarray, spacing: float, most: int) -> tuple[np.ndarray, float]:
+    """Nodes about spacing apart, one for each square of that side, nearest to its middle; more apart beyond most."""
+    if not len(nodes):
+        return np.empty(0, dtype=int), spacing
+    corner = nodes.min(0)
+    while True:
+        square = np.floor((nodes - corner) / spacing).astype(np.int64)
+        off = np.hypot(*((nodes - corner) / spacing - square - 0.5).T).round(9)
+        order = np.lexsort((np.arange(len(nodes)), off, square[:, 0], square[:, 1]))
+        new = np.concatenate([[True], (np.diff(square[order], axis=0) != 0).any(1)])
+        if new.sum() <= most:
+            return order[new], spacing
+        spacing *= max(1.02, math.sqrt(new.sum() / most))

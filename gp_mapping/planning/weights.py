@@ -1,0 +1,56 @@
+"""What is wanted to be known: a weight for each cell of the survey area. Each is a weight of the same S."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["OBJECTIVES", "cell_weights"]
+
+OBJECTIVES = ("area", "level_set", "hotspot", "local_scale")
+_FLOOR = 0.01  # share of its area that every cell keeps, so that what is surely elsewhere is not never looked at
+
+
+def _below(x: Tensor) -> Tensor:
+    return 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
+
+
+def cell_weights(objective: str, areas: Tensor, mean: Tensor, stddev: Tensor, *, level: float = 0.0,
+                 band: float | None = None, scale: Tensor | None = None) -> Tensor:
+    """Weights (G,) of cells.
+
+        area         w = a
+        level_set    w = a · P(|f − level| < band)
+        hotspot      w = a · P(f > level)
+        local_scale  w = a · κ
+
+    Args:
+        objective: one of OBJECTIVES.
+        areas: (G,) m², a.
+        mean, stddev: (G,) SI, what the map says of the cells.
+        level: SI.
+        band: SI; None: the mean stddev of the cells.
+        scale: (G,) κ, the local scale of the variance by one-step-ahead scores; None is 1.
+
+    Raises:
+        ValueError: an unknown objective, a level or band that is not finite.
+    """
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective is {objective!r}, expected one of {', '.join(map(repr, OBJECTIVES))}")
+    if not math.isfinite(level) or (band is not None and not (math.isfinite(band) and band > 0)):
+        raise ValueError(f"level={level}, band={band}: expected finite SI values and a band above 0")
+    if objective == "area":
+        return areas
+    if objective == "local_scale":
+        return areas if scale is None else areas * scale
+
+    stddev = stddev.clamp_min(1e-300)
+    away = (mean - level) / stddev
+    if objective == "hotspot":
+        share = _below(away)
+    else:
+        width = (float(stddev.mean()) if band is None else band) / stddev
+        share = _below(width - away) - _below(-width - away)
+    return areas * share.clamp_min(_FLOOR)

@@ -1,0 +1,96 @@
+"""A frame that nobody named is that of the many: a stray message first decides nothing."""
+
+import random
+
+import numpy as np
+import pytest
+from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message
+
+from gp_mapping.intake import DropReason, Intake
+from gp_mapping.settings.intake import IntakeSettings
+
+
+def strays_among(messages, share: float, seed: int, first: int = 1):
+    """Messages of both kinds in other frames: `first` of each in front, then a share of the stream."""
+    chance, out = random.Random(seed), []
+    for i in range(first):
+        out += [odometry_message(0.001 * i, (50.0, 50.0, 0.0), frame="elsewhere"),
+                field_message(0.001 * i, (0.0, 0.0, 90e-6), frame="")]
+    for message in messages:
+        out.append(message)
+        if chance.random() < share:
+            seconds = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec + 0.001
+            out += [odometry_message(seconds, (50.0, 50.0, 0.0), frame="elsewhere"),
+                    field_message(seconds, (0.0, 0.0, 90e-6), frame="")]
+    return out
+
+
+@pytest.mark.parametrize("first, share", [(1, 0.0), (1, 0.1), (12, 0.1), (40, 0.0)])
+def test_samples_are_those_of_the_many_alone(first, share):
+    good = by_stamp(*drive(start=10.0, seconds=8.0))
+    alone, mixed = Intake(), Intake()
+    feed(alone, good)
+    expected, breaks = drain(alone)
+    messages = strays_among(good, share, seed=first, first=first)
+    rows = []
+    for i in range(0, len(messages), 7):  # as live, where samples are taken as they come
+        feed(mixed, messages[i: i + 7])
+        if mixed.take_restart():
+            rows = []
+        rows += drain(mixed, finish=False)[0].tolist()
+    rows += drain(mixed)[0].tolist()
+    assert not mixed.take_restart()
+    np.testing.assert_array_equal(np.array(rows), expected)
+    strays = sum(m.header.frame_id in ("elsewhere", "") for m in messages)
+    assert sum(mixed.received.values()) == len(messages)
+    assert mixed.drops[DropReason.UNEXPECTED_FRAME] + mixed.drops[DropReason.POSE_UNEXPECTED_FRAME] == strays
+    assert mixed.frame == "odom" and mixed.samples == len(expected)
+    assert any("most are in 'odom'" in text for text in mixed.warnings) and breaks == []
+
+
+def test_a_named_frame_holds_and_so_does_that_of_a_map():
+    for intake in (Intake(IntakeSettings(odometry_frame="here")), Intake()):
+        intake.expect("here")
+        feed(intake, by_stamp(*drive()))
+        assert intake.frame == "here" and len(drain(intake)[0]) == 0
+        assert intake.drops[DropReason.POSE_UNEXPECTED_FRAME] == 41
+
+
+def test_a_late_majority_wins_while_nothing_is_mapped_and_after_clear():
+    """Poses of the one frame for a minute, then those of another with measurements."""
+    intake = Intake()
+    feed(intake, [odometry_message(0.1 * i, frame="elsewhere") for i in range(600)])
+    feed(intake, [odometry_message(100.0 + 0.05 * i) for i in range(1300)])
+    feed(intake, by_stamp(*drive(start=200.0)))
+    assert intake.frame == "odom" and len(drain(intake)[0]) == 100
+
+    other = [odometry_message(300.0 + 0.05 * i, frame="elsewhere") for i in range(30)]
+    feed(intake, other)
+    assert intake.frame == "odom"  # the map has samples in it
+    intake.forget_frames()
+    feed(intake, [odometry_message(310.0 + 0.05 * i, frame="elsewhere") for i in range(30)])
+    assert intake.frame == "elsewhere"
+
+
+def test_names_from_outside_are_cut_and_a_thousand_frames_are_counted():
+    intake = Intake()
+    feed(intake, [odometry_message(0.01 * i, frame=f"frame {i}") for i in range(1000)])
+    feed(intake, [odometry_message(20.0 + i, frame="x" * 10_000_000) for i in range(3)])
+    assert all(len(text) < 500 for text in intake.warnings) and len(intake.warnings) <= 20
+    assert intake.received["odometry"] == 1003 == intake.drops[DropReason.POSE_UNEXPECTED_FRAME] + 1
+
+
+@pytest.mark.parametrize("period, jitter", [(5.0, 0.0), (2.5, 0.3), (0.8, 0.1)])
+def test_a_slow_sensor_drives_one_pass_however_its_topics_interleave(period, jitter):
+    """Slower than pass_gap (2 s); a pause of an hour is one all the same."""
+    chance = random.Random(5)
+    stamps = [10.0 + period * (i + jitter * chance.random()) for i in range(30)]
+    stamps += [stamps[-1] + 3600.0 + period * i for i in range(20)]
+    fields = [field_message(t) for t in stamps]
+    poses = [odometry_message(t - 0.02 + 0.04 * k, (0.1 * t, 0.0, 0.0)) for t in stamps for k in range(2)]
+    together, apart = Intake(IntakeSettings(max_wait=3600.0)), Intake(IntakeSettings(max_wait=3600.0))
+    feed(together, by_stamp(fields, poses))
+    feed(apart, poses + fields)
+    rows, breaks = drain(together)
+    assert len(rows) == 50 and breaks == [30]
+    assert drain(apart)[1] == [30]

@@ -1,0 +1,279 @@
+"""Plans: within the budget with home in reach all the way, never through a wall, the same for the same question."""
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from rooms import every_two_centimetres, free_room, somewhere
+
+from gp_mapping import Samples, create_map
+from gp_mapping.planning import (
+    Budget,
+    PathValue,
+    Problem,
+    SurveyArea,
+    Travel,
+    allot,
+    driven_by_others,
+    plan,
+    plan_steps,
+    planner_names,
+    register,
+)
+from gp_mapping.planning.planners.greedy import greedy
+from gp_mapping.planning.planners.lanes import fitted, lane_routes
+from gp_mapping.planning.registry import GROUP, find_planner
+
+KINDS = ("gain_per_metre", "lanes", "route", "variance", "integrated_variance", "ucb", "expected_improvement")
+
+
+def problem_in(world: int, side: int = 50, places: int = 150, **settings) -> Problem:
+    """A robot in a random room that has measured where it stands."""
+    free = free_room(world, side=side)
+    here = somewhere(free, world)
+    area = SurveyArea.of(free, here, max_cells=400)
+    here = area.free.centres()[np.hypot(*(area.free.centres() - here).T).argmin()]
+    travel = Travel(area.free, 0.3, places)
+    field = create_map("exact", lengthscale=0.8, signal_stddev=10e-6, noise_stddev=0.5e-6, constant_stddev=5e-6,
+                       learn_hyperparameters=False)
+    field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
+    told = field.predict(torch.from_numpy(travel.xy))
+    value = PathValue.of(field, travel.xy, area.cells, area.areas)
+    return Problem(value, travel, here, **{"mean": told.mean[:, 0], "stddev": told.stddev[:, 0], "effort": 60}
+                   | settings)
+
+
+def check_drivable(problem: Problem, found) -> None:
+    """Through free space only, as long as it says, within the budget, with home in reach at every point."""
+    free, budget = problem.travel.free, problem.budget
+    np.testing.assert_allclose(found.line[0], problem.position)
+    assert bool(free.allows(torch.from_numpy(every_two_centimetres(found.line))).all())
+    pieces = np.hypot(*np.diff(found.line, axis=0).T)
+    assert found.metres == pytest.approx(pieces.sum())
+    assert budget.allows(found.metres, found.seconds)
+    if budget.home is None:
+        return
+    np.testing.assert_allclose(found.line[-1], problem.travel.nodes[problem.home])
+    away = problem.travel.distances(problem.home)
+    for corner, driven in zip(found.line, np.concatenate([[0.0], np.cumsum(pieces)])):
+        node = problem.travel.locate(corner)
+        # a way home is not longer than the rest of the plan, which is one: the hard constraint for every prefix
+        back = min(away[node], found.metres - driven)
+        assert driven + back <= budget.metres + 1e-9
+
+
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_home_is_in_reach_in_two_hundred_random_maps(first):
+    kinds = ("route", "lanes", "gain_per_metre", "integrated_variance")
+    planned = 0
+    for seed in range(first, first + 20):
+        rng = np.random.default_rng(seed)
+        problem = problem_in(seed, 32, 40, effort=16, seed=seed)
+        nodes = problem.travel.nodes
+        home = nodes[rng.integers(len(nodes))]
+        metres = rng.uniform(2.0, 8.0)
+        budget = Budget(metres, rng.choice([math.inf, 6.0 * metres]), home=tuple(home))
+        problem = replace(problem, budget=budget, heading=rng.uniform(-3, 3), _known={})
+        found = plan(problem, kinds[seed % 4])
+        if found:
+            planned += 1
+            check_drivable(problem, found)
+        else:
+            assert found.reason and (problem.obstacle() or "nothing is left" in found.reason)
+    assert planned >= 12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_planner_drives_through_free_space_and_is_repeatable(kind):
+    problem = problem_in(3, budget=Budget(14.0))
+    found, again = plan(problem, kind), plan(replace(problem_in(3, budget=Budget(14.0))), kind)
+    check_drivable(problem, found)
+    np.testing.assert_array_equal(found.line, again.line)
+    np.testing.assert_array_equal(found.gains, again.gains)
+    assert found.kind == kind and found.stddev_then < found.stddev_now
+    assert found.gains.min() > 0 and len(found.gains) == len(found.visits) == len(found.marks)
+
+
+def test_time_with_turns_is_a_budget_of_its_own():
+    slow = problem_in(4, budget=Budget(seconds=60.0, speed=0.3, turn_rate=0.5))
+    found = plan(slow, "route")
+    headings = np.arctan2(*np.diff(found.line, axis=0).T[::-1])
+    turned = np.abs(np.remainder(np.diff(headings) + np.pi, 2 * np.pi) - np.pi).sum()
+    assert found.seconds == pytest.approx(found.metres / 0.3 + turned / 0.5, rel=1e-6)
+    assert 45.0 < found.seconds <= 60.0 + 1e-9
+    quick = plan(problem_in(4, budget=Budget(seconds=60.0, speed=0.3, turn_rate=50.0)), "route")
+    assert quick.metres > found.metres
+
+
+@pytest.mark.parametrize("seed", [1, 5, 9, 13])
+def test_a_route_is_never_worse_than_its_seeds(seed):
+    problem = problem_in(seed, 60, 250, budget=Budget(20.0), effort=150)
+    stops = plan(problem, "route").nodes
+    *_, first = greedy(problem)
+    seeds = [fitted(problem, lanes) for lanes in lane_routes(problem)] + [first]
+    found, *others = problem.rate([stops, *seeds])
+    assert found >= max(others) and found > 1.02 * others[-1]
+
+
+def test_the_old_route_stays_unless_the_new_one_is_clearly_better():
+    problem = problem_in(2, budget=Budget(12.0), effort=200)
+    first = plan(problem, "route")
+    again = plan(replace(problem, old=first.nodes, seed=7, _known={}), "route")
+    assert again.nodes == first.nodes, "a plan that is hardly better is not worth a change of mind"
+    poor = tuple(problem.travel.places[:2].tolist())
+    better = plan(replace(problem, old=poor, _known={}), "route")
+    assert better.nodes != poor
+    unreachable = replace(problem, old=(10**6, -4, *first.nodes), _known={})
+    assert plan(unreachable, "route").nodes == first.nodes, "nodes of another area are left out"
+
+
+def test_passed_waypoints_are_dropped():
+    problem = problem_in(2, budget=Budget(12.0))
+    found = plan(problem, "route")
+    at = 0.0
+    for metres in np.arange(0.0, found.metres, 0.5):
+        place = found.after(metres)[0]
+        at = found.progress(place, at)
+        assert at == pytest.approx(metres, abs=0.05)
+        assert len(found.left(at)) == sum(mark > at + 1e-6 for mark in found.stop_marks[: len(found.nodes)])
+    assert found.left(found.metres) == () and len(found.after(found.metres)) == 1
+    here = found.after(5.0)[0]
+    value = problem.value.after(problem.travel.visits([problem.travel.along(
+        np.vstack([found.line[:1], found.after(0.0)[1:]]))])[0])
+    ahead = replace(problem, value=value, position=here, old=found.left(5.0), budget=Budget(7.0), _known={})
+    rest = plan(ahead, "route")
+    passed = found.stops[found.stop_marks < 5.0]
+    assert all(np.hypot(*(rest.stops - stop).T).min() > 0.05 for stop in passed)
+
+
+def test_closed_places_are_no_goals():
+    problem = problem_in(6, budget=Budget(10.0))
+    target = plan(problem, "gain_per_metre").stops[0]
+    closed = np.hypot(*(problem.travel.nodes - target).T) < 0.8
+    for kind in ("gain_per_metre", "route", "lanes"):
+        found = plan(replace(problem, closed=closed, _known={}), kind)
+        assert (np.hypot(*(found.stops - target).T) >= 0.8 - 1e-9).all()
+    everywhere = plan(replace(problem, closed=np.ones(len(closed), dtype=bool), _known={}), "gain_per_metre")
+    assert not everywhere and "nothing is left" in everywhere.reason
+
+
+def test_permuting_places_changes_no_single_choice():
+    problem = problem_in(8)
+    travel = Travel(problem.travel.free, 0.3, 150)
+    order = np.random.default_rng(0).permutation(len(travel))
+    travel.places, travel.xy = travel.places[order], travel.xy[order]
+    travel._places_tree = type(travel._places_tree)(travel.xy)
+    index = torch.from_numpy(order)
+    value = replace(problem.value, C=problem.value.C[index][:, index], S=problem.value.S[index][:, index],
+                    noise=problem.value.noise[index])
+    other = replace(problem, value=value, travel=travel, mean=problem.mean[index], stddev=problem.stddev[index],
+                    _known={})
+    for kind in ("gain_per_metre", "variance", "integrated_variance"):
+        np.testing.assert_allclose(plan(other, kind).line, plan(problem, kind).line)
+
+
+def test_robots_that_share_plans_drive_apart():
+    problem = problem_in(0, 60, 250)
+    starts = problem.travel.xy[[0, 1, 2]]
+    problems = [replace(problem, position=x, budget=Budget(9.0), _known={}) for x in starts]
+    together, alone = allot(problems), [plan(p, "route") for p in problems]
+
+    def left(plans):
+        return driven_by_others(problem.value, problem.travel, [p.line for p in plans]).total
+
+    def near(plans):
+        return np.mean([(np.hypot(*(a.visits[:, None] - b.visits).transpose(2, 0, 1)).min(1) < 0.4).mean()
+                        for i, a in enumerate(plans) for b in plans[i + 1:]])
+    assert near(together) < 0.6 * near(alone)
+    assert left(together) < 0.9 * left(alone)
+    with pytest.raises(ValueError, match="the same places"):
+        allot([problems[0], problem_in(1, 60, 200)])
+    assert allot([]) == []
+
+
+def test_horizon_ends_what_no_budget_does():
+    found = plan(problem_in(5, horizon=6.0, mix=1.0), "route")
+    assert 4.0 < found.metres <= 6.0
+    far = plan(problem_in(5, horizon=0.5), "variance")
+    assert far.metres > 0.5, "one stop may be farther than a route looks ahead"
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"position": np.array([40.0, 40.0])}, "(40.00, 40.00) m stands where the free space leaves it no room"),
+    ({"budget": Budget(10.0, home=(40.0, 40.0))}, "no way leads from the robot"),
+    ({"budget": Budget(0.1, home=None)}, "nothing is left to measure within the budget"),
+])
+def test_what_cannot_be_planned_is_said(changes, words):
+    found = plan(replace(problem_in(7), **changes, _known={}), "route")
+    assert not found and words in found.reason and len(found.line) == 0
+    assert found.poses(0.3)[0].shape == (0, 2) and found.left(0.0) == () and found.progress((0, 0)) == 0.0
+
+
+def test_a_budget_that_does_not_reach_home_is_said_with_its_length():
+    problem = problem_in(7)
+    far = problem.travel.nodes[problem.travel.distances(problem.start).argmax()]
+    found = plan(replace(problem, budget=Budget(1.0, home=tuple(far)), _known={}), "route")
+    assert not found and "the way home takes" in found.reason and "1.0 m and inf s are left" in found.reason
+
+
+def test_poses_are_dense_and_head_along_the_line():
+    found = plan(problem_in(5, budget=Budget(8.0)), "route")
+    x, headings = found.poses(0.25)
+    gaps = np.hypot(*np.diff(x, axis=0).T)
+    assert gaps.max() <= 0.25 + 1e-9 and gaps.sum() == pytest.approx(found.metres)
+    np.testing.assert_allclose(np.stack([np.cos(headings[:-1]), np.sin(headings[:-1])], 1) * gaps[:, None],
+                               np.diff(x, axis=0), atol=1e-9)
+
+
+def test_planners_of_others_by_name_and_by_entry_point(tmp_path, monkeypatch):
+    assert set(KINDS) <= set(planner_names())
+
+    def nearest(problem):
+        yield (int(problem.travel.places[np.hypot(*(problem.travel.xy - problem.position).T).argmax()]),)
+    register("farthest_test", nearest)
+    problem = problem_in(5)
+    assert plan(problem, "farthest_test").metres > 1.0
+    with pytest.raises(ValueError, match="registered already"):
+        register("route", nearest)
+    with pytest.raises(ValueError, match="expected a name of letters"):
+        register("my planner", nearest)
+    with pytest.raises(ValueError, match="'spiral' is not one of .*gain_per_metre"):
+        find_planner("spiral")
+
+    (tmp_path / "their_planner.py").write_text("def stay(problem):\n    yield (int(problem.travel.places[3]),)\n")
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nstay = their_planner:stay\nbroken = their_planner:absent\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert {"stay", "broken"} <= set(planner_names())
+    np.testing.assert_allclose(plan(problem, "stay").stops[0], problem.travel.xy[3])
+    with pytest.raises(ValueError, match=r"'broken' of their_planner:absent cannot be loaded"):
+        find_planner("broken")
+
+
+def test_planning_comes_in_slices():
+    problem = problem_in(10, 70, 450, budget=Budget(30.0), effort=100)
+    slices, start = [], time.process_time()
+    steps = plan_steps(problem, "route")
+    while (found := next(steps)) is None:
+        slices.append(time.process_time() - start)
+        start = time.process_time()
+    assert found and len(slices) > 8
+    assert np.median(slices) < 0.1
+
+
+@pytest.mark.parametrize("wrong", [{"mix": 2.0}, {"horizon": 0.0}, {"effort": 0}])
+def test_wrong_questions_are_refused(wrong):
+    with pytest.raises(ValueError, match="expected"):
+        problem_in(5, **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"metres": -1.0}, {"seconds": math.nan}, {"speed": 0.0}, {"turn_rate": -1.0},
+                                   {"home": (math.nan, 0.0)}])
+def test_wrong_budgets_are_refused(wrong):
+    with pytest.raises(ValueError, match="expected"):
+        Budget(**wrong)

@@ -1,0 +1,82 @@
+"""A map knows where it is: in another frame it is refused, taken when asked to, and warned of in an odometry's."""
+
+import pytest
+from rclpy.parameter import Parameter
+from ros_helpers import ask, field_at, fill, magnetic_field, odometry, place_at, settle, spin_until
+from std_srvs.srv import Trigger
+
+EPOCH = 1_700_000_000_000_000_000
+
+
+def fill_in(node, frame: str, seconds: float = 1.0, start: float = 100.0) -> None:
+    """As ros_helpers.fill, with poses in that frame."""
+    ports = {port.role: port for port in node.inputs.ports}
+    for i in range(round(seconds * 50) + 1):
+        stamp, (x, y) = EPOCH + round((start + i / 50) * 1e9), place_at(i / 50)
+        node._on_input(ports["measurement"], magnetic_field(stamp, field_at(x, y)))
+        node._on_input(ports["pose"], odometry(stamp, x, y, frame))
+
+
+@pytest.fixture
+def saved(node_of, tmp_path):
+    """A folder with a map in frame odom."""
+    node, peer = node_of(save_directory=str(tmp_path))
+    fill(node, 2.0)
+    settle(node, peer)
+    assert ask(node, peer, Trigger, "/mapping/save").success
+    node.cleanup()
+    return tmp_path
+
+
+def test_a_map_in_another_frame_is_refused_or_taken(node_of, saved):
+    node, peer = node_of(save_directory=str(saved))
+    fill_in(node, "another_world")
+    settle(node, peer)
+    answer = ask(node, peer, Trigger, "/mapping/load")
+    assert not answer.success and "in frame 'odom', and poses are in 'another_world'" in answer.message
+    assert node.worker.key[2] == 51
+    node.cleanup()
+
+    taking, peer = node_of(save_directory=str(saved), allow_frame_change=True)
+    fill_in(taking, "another_world")
+    settle(taking, peer)
+    assert ask(taking, peer, Trigger, "/mapping/load").success
+    fill_in(taking, "another_world", start=200.0)
+    settle(taking, peer)
+    assert taking.worker.key[2] == 101 + 51 and taking.frame == "another_world"
+
+
+def test_a_frame_that_a_parameter_names_is_compared_at_the_start(node_of, saved):
+    node, _ = node_of(started=False, save_directory=str(saved), resume=True, map_frame="map")
+    node.configure()  # what does not fit is named and left out
+    assert node.worker.key[2] == 0
+    node.cleanup()
+    node.set_parameters([Parameter("resume", value=False),
+                         Parameter("load_checkpoint", value=str(saved / "map.gpm"))])
+    with pytest.raises(ValueError, match="allow_frame_change"):
+        node.configure()
+
+
+def test_a_loaded_map_waits_for_poses_in_its_frame_and_an_odometry_frame_is_warned_of(node_of, saved, capfd):
+    node, peer = node_of(save_directory=str(saved), resume=True)
+    assert node.frame == "odom"  # it can be shown before the first pose
+    assert "goes on in frame 'odom' of an odometry" in capfd.readouterr().err
+    spin_until(node, peer, lambda: any("of an odometry, whose origin" in text for text in peer.messages))
+    fill_in(node, "another_world")
+    settle(node, peer)
+    assert node.worker.key[2] == 101 and node.worker.status.drops["pose_unexpected_frame"] == 51
+    assert ask(node, peer, Trigger, "/mapping/clear").success
+    fill_in(node, "another_world", start=300.0)
+    settle(node, peer)
+    assert node.frame == "another_world" and node.worker.key[2] > 30
+
+
+def test_a_stray_first_message_costs_nothing_live(node_of):
+    node, peer = node_of()
+    fill_in(node, "stray", 0.1, start=0.0)
+    settle(node, peer)
+    assert node.worker.key[2] == 6
+    fill(node, 3.0, start=1.0)
+    settle(node, peer)
+    assert node.frame == "odom" and node.worker.key[2] == 151
+    assert node.worker.status.report["samples"] == 151

@@ -1,0 +1,82 @@
+"""What stamps alone say of a stream: its losses to the message, and nothing where nothing is lost."""
+
+import random
+
+import pytest
+
+from gp_mapping.runtime.stream import StreamWatch
+
+NS = 1_000_000_000
+
+
+def watched(stamps, arrivals=None, numbers=None, stalled=()):
+    """stamps, arrivals in s."""
+    watch = StreamWatch()
+    for i, stamp in enumerate(stamps):
+        now = stamp if arrivals is None else arrivals[i]
+        watch.add(round(stamp * NS), now, None if numbers is None else numbers[i], i in stalled)
+    return watch
+
+
+def steady(count: int, period: float = 0.01, jitter: float = 0.0, seed: int = 0):
+    chance = random.Random(seed)
+    return [1e9 + i * period + chance.uniform(-jitter, jitter) * period for i in range(count)]
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.2])
+@pytest.mark.parametrize("period", [0.0025, 0.01, 2.0])
+def test_lost_messages_are_counted_to_within_a_few_percent(jitter, period):
+    stamps, chance = steady(3000, period, jitter), random.Random(1)
+    kept = [i for i in range(3000) if i < 300 or chance.random() > 0.05]
+    kept = [i for i in kept if not 1000 <= i < 1100]
+    watch = watched([stamps[i] for i in kept])
+    # for longer than a steady stream is ever silent nobody sent, as far as can be seen
+    expected = 3000 - len(kept) - (100 if 100 * period > watch.silence else 0)
+    assert abs(watch.missing - expected) <= 0.05 * expected + 3, (watch.missing, expected)
+    assert watch.period == pytest.approx(period, rel=0.05)
+
+
+def test_a_whole_stream_lacks_nothing_also_with_jitter_pauses_and_loops():
+    pause = [*steady(500), *(1e9 + 3600.0 + i * 0.01 for i in range(500))]
+    assert watched(pause).lost == 0
+    loop, wall = steady(500) * 3, [i * 0.01 for i in range(1500)]
+    assert watched(loop, wall).lost == 0 and watched(loop, wall).apart is None
+    assert watched(steady(2000, jitter=0.25)).lost == 0
+    chance, t, event_driven = random.Random(2), 1e9, []
+    for _ in range(500):
+        t += chance.expovariate(1.0)
+        event_driven.append(t)
+    assert watched(event_driven).lost == 0 and watched(event_driven).period is None
+
+
+def test_what_was_overwritten_while_the_node_stood_is_counted():
+    """Ten seconds of 100 Hz; the middleware kept the last 200."""
+    stamps = [*(1e9 + i * 0.01 for i in range(500)), *(1e9 + i * 0.01 for i in range(1300, 1500))]
+    arrivals = [*(i * 0.01 for i in range(500)), *(15.0 + i * 1e-4 for i in range(200))]
+    assert watched(stamps, arrivals, stalled={500}).missing == 800
+    assert watched(stamps, arrivals).missing == 0  # nobody sent, as far as can be seen
+
+
+def test_a_recording_at_twenty_times_its_speed_lacks_as_much():
+    kept = [i for i in range(2000) if not 1000 <= i < 1010]
+    stamps, arrivals = [1e9 + 0.01 * i for i in kept], [0.0005 * i for i in kept]
+    assert watched(stamps, arrivals).missing == 10
+
+
+def test_numbers_of_the_middleware_are_exact_and_a_new_publisher_is_no_loss():
+    kept = [i for i in range(1000) if not 500 <= i < 507]
+    assert watched([1e9 + 0.01 * i for i in kept], numbers=kept).skipped == 7
+    again = [*range(1, 501), *range(1, 501)]
+    assert watched(steady(1000), numbers=again).lost == 0
+    assert watched(steady(1000), numbers=[i + (10**6 if i > 500 else 0) for i in range(1000)]).skipped <= 2
+
+
+def test_two_clocks_on_one_topic_are_two_publishers():
+    chance, stamps = random.Random(3), []
+    for i in range(400):
+        stamps.append(1e9 + 0.01 * i + (100.0 if chance.random() < 0.5 else 0.0))
+    watch = watched(stamps, [0.01 * i for i in range(400)])
+    assert watch.apart == pytest.approx(100.0, abs=1.0) and watch.missing == 0
+    single = steady(400)
+    single[200] += 50.0
+    assert watched(single, [0.01 * i for i in range(400)]).apart is None
