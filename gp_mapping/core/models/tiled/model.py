@@ -1,14 +1,15 @@
 """A map of any extent at constant cost: tiles, each a map of its own, opened where the robot goes on.
 
     one room     one tile, which is the map that there would be without tiles, bit for bit
-    going on     where that map's budget fills and the robot has left a square of `side`, the plane is laid out in tiles
-                 (layout.py). Where the map's ground is one tile, it is that tile. Else it is split: each tile takes in
-                 what the map remembers of its ground, slice by slice, and the map answers until that is done. From
-                 then on a sample outside all tiles opens the next one, which starts with what its neighbours remember
+    going on     where that map's budget fills and the robot has left a square of 1.25 `side`, the plane is laid out in
+                 tiles (layout.py). While all samples are remembered the map is split: each tile takes in those of its
+                 ground, slice by slice, and the map answers until that is done. Else it becomes the first tile as it
+                 is. From then on a sample outside all tiles opens the next one, which starts with what its neighbours
+                 remember
     everywhere   a sample goes to the tiles in whose core or halo it lies, four at most; θ is one for all, learned in
                  the tile where the robot is and, every other step, in one beside it
     far away     beyond `most` tiles, those that were not needed for longest are put on the shelf, and come back when
-                 the robot or a question does
+                 the robot does; a question looks at a copy, so that the map depends on its samples alone
 
 What a tile does, it does as every map here: sites, memory and basis are its own. Nothing in this file knows them.
 """
@@ -38,7 +39,7 @@ __all__ = ["TiledMap"]
 _HOME: Key = (0, 0)
 _FULL = 0.9  # share of a budget from which a tile that has left its square takes no more ground
 _SEEDS = 100  # samples of a neighbour that a new tile takes in with one update
-_LARGEST_FIRST = 1.25  # tiles' sides that the first map's ground may have and be one tile
+_LARGEST_FIRST = 1.25  # sides of a tile that the ground of one map may have in any case
 _LEAST_SIDE, _OWN_STEPS = 5.0, 0.5  # lengthscales; share of learning steps in the tile where the robot is
 HALO, BLEND = 1.5, 1.0  # lengthscales
 
@@ -77,9 +78,10 @@ class TiledMap(Revertible, FieldMap):
         self.current: Key = _HOME
         self.learner = None  # once there are several tiles; before, the first one's
         self.generator = torch.Generator().manual_seed(seed)
+        self._visited: dict[Key, DualSVGP] = {}  # copies of tiles on the shelf that a question was about
         self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]  # of all samples, m
         self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
-        self.loads, self.opened, self.merged_without, self.left_behind = 0, 0, 0, 0
+        self.loads, self.opened, self.merged_without = 0, 0, 0
 
     # --- samples in -----------------------------------------------------------------------------------------------
     @property
@@ -144,13 +146,13 @@ class TiledMap(Revertible, FieldMap):
         """Whether one map no longer suffices: it is full, and the robot has left a square of `side` lengthscales."""
         first = self.home
         extent = max(b - a for a, b in zip(self.low, self.high))
-        if extent <= self.side * first.theta.lengthscale:
+        if extent <= _LARGEST_FIRST * self.side * first.theta.lengthscale:
             return False
         return (len(first.inducing_inputs()) >= _FULL * first.max_inducing
                 or len(first.remembered_places()) >= _FULL * first.memory_size)
 
     def _settle(self) -> None:
-        """The first map becomes the first tile: its ground, half a lengthscale beyond the samples, is the core."""
+        """The plane is laid out in tiles, and the first map is split, or becomes the first of them."""
         first = self.home
         length = first.theta.lengthscale
         low, high = ([v + s * 0.5 * length for v in corner] for corner, s in ((self.low, -1.0), (self.high, 1.0)))
@@ -161,7 +163,7 @@ class TiledMap(Revertible, FieldMap):
         side = min(self.side, max(_LEAST_SIDE, side)) * length
         self.learner, first.learner = first.learner, None
         self.own_epoch += first.epoch
-        if max(b - a for a, b in zip(low, high)) <= _LARGEST_FIRST * side:
+        if not first.rest_empty:  # what is not remembered knows no place: the whole ground is one core
             self.layout = Layout(tuple(low), tuple(high), side, HALO * length, BLEND * length)
             return
 
@@ -170,7 +172,6 @@ class TiledMap(Revertible, FieldMap):
                              HALO * length, BLEND * length)
         self.former, self.tiles = first, {}
         places = first.remembered_places()
-        self.left_behind = max(0, first.samples - len(places))
         for key, _ in self.layout.keys(places):
             self._open(key)
 
@@ -235,12 +236,16 @@ class TiledMap(Revertible, FieldMap):
             tile.map.forget(math.exp(self.forgot - tile.forgot))
             tile.forgot = self.forgot
         if self.learner is not None and self.learner.theta.distance(tile.map.theta) > self.learner.adopt_change:
-            tile.map.adopt(self.learner.theta)
+            if tile.map.started:
+                tile.map.adopt(self.learner.theta)
+            else:
+                tile.map.theta = self.learner.theta
 
     def _tile(self, key: Key) -> _Tile:
         """A tile, from the shelf if need be."""
         if key not in self.tiles:
             state = self.shelf.take(key)
+            self._visited.pop(key, None)
             tile = _Tile(self._restored(state["map"]), forgot=state["forgot"], touched=self.turn)
             self.tiles[key] = tile
             self.loads += 1
@@ -272,11 +277,13 @@ class TiledMap(Revertible, FieldMap):
 
     def _step(self) -> None:
         where, which = torch.rand(2, dtype=torch.float64, generator=self.generator).tolist()
-        keys = [k for k in self.layout.near(self.current) if k in self.tiles and self.tiles[k].map.samples]
-        key = self.current if where < _OWN_STEPS else keys[int(which * len(keys))]
-        self.learner.step(self.tiles[key].map.learning_data(), self.generator)
+        data = self.home
+        beside = [k for k in self.layout.near(self.current) if k in self.tiles and self.tiles[k].map.samples]
+        if self.former is None and where >= _OWN_STEPS:
+            data = self.tiles[beside[int(which * len(beside))]].map
+        self.learner.step(data.learning_data(), self.generator)
         if self.learner.theta.distance(self.home.theta) > self.learner.adopt_change:
-            with transaction(self.tiles[self.current]):
+            with transaction(self.home):
                 self.own_epoch += int(self.home.adopt(self.learner.theta))
 
     # --- the map out ----------------------------------------------------------------------------------------------
@@ -307,17 +314,23 @@ class TiledMap(Revertible, FieldMap):
                 part = Prediction(told.mean.expand(len(which), -1), told.variance.expand(len(which), -1),
                                   told.noise_variance)
             else:
-                tile = self._tile(key)
-                part = tile.map.predict(x[which], None if velocity is None else velocity[which],
+                part = self._asked(key).predict(x[which], None if velocity is None else velocity[which],
                                         None if heading is None else heading[which])
             said.append((which.to(part.mean.device), weight.to(part.mean), part))
-        self._settle_down()
         return blend(said, len(x)) if said else self.home.predict(x)
 
-    def _settle_down(self) -> None:
-        """After a question that brought tiles back."""
-        if len(self.tiles) > self.most:
-            self._put_away()
+    def _asked(self, key: Key) -> DualSVGP:
+        """A tile's map to be asked: of one on the shelf a copy, which the map itself does not depend on."""
+        if key in self.tiles:
+            return self.tiles[key].map
+        if key not in self._visited:
+            while len(self._visited) >= self.most:
+                self._visited.pop(next(iter(self._visited)))
+            state = self.shelf.peek(key)
+            self._visited[key] = self._restored(state["map"])
+            if self.forgot < state["forgot"]:
+                self._visited[key].forget(math.exp(self.forgot - state["forgot"]))
+        return self._visited[key]
 
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -326,11 +339,10 @@ class TiledMap(Revertible, FieldMap):
             return self.home.covariance(a, b)
 
         def of(key: Key, rows: Tensor, columns: Tensor) -> Tensor:
-            return self._tile(key).map.covariance(a[rows], b[columns])
+            return self._asked(key).covariance(a[rows], b[columns])
 
         left, right = (sayings(self.layout, self._answers, x) for x in (a, b))
         total = blend_covariance(left, right, of, (len(a), len(b)), self.centre)
-        self._settle_down()
         return total
 
     def noise_variance(self) -> Tensor:
@@ -376,8 +388,7 @@ class TiledMap(Revertible, FieldMap):
         if self.learner is not None:
             told = told | {"learning_rejected": self.learner.rejected}
         return told | {"tiles": len(self.tiles) + len(self.shelf), "tiles_in_memory": len(self.tiles),
-                       "tiles_loaded": self.loads, "merged_without": self.merged_without,
-                       "left_behind": self.left_behind}
+                       "tiles_loaded": self.loads, "merged_without": self.merged_without}
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
         """Posteriors of the tiles within reach (m) of `near`; without it, of those in memory."""
@@ -405,6 +416,7 @@ class TiledMap(Revertible, FieldMap):
         if not 0.0 < factor <= 1.0:
             raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
         self.forgot += math.log(factor)
+        self._visited.clear()
         if self.former is not None:
             self.former.forget(factor)
         for tile in self.tiles.values():
@@ -433,11 +445,9 @@ class TiledMap(Revertible, FieldMap):
         if self.former is not None:
             new.former = self.former.fantasize(x)
             return new
-        new.shelf = self.shelf.view()
+        new._visited = {}
         for key in self._near(x):
-            tile = self._tile(key)
-            here = self.layout.takes(key, x)
-            new.tiles[key] = _Tile(tile.map.fantasize(x[here]), tile.seeds, tile.forgot, tile.touched)
+            new.tiles[key] = _Tile(self._asked(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot)
         return new
 
     def merge(self, other: FieldMap) -> None:
@@ -502,13 +512,16 @@ class TiledMap(Revertible, FieldMap):
         return {"map": state, "forgot": tile.forgot, "seeds": [seed.state_dict() for seed in tile.seeds]}
 
     def state_dict(self) -> dict:
-        """Everything needed for exact resume; while there is one tile, beside its own state a few numbers."""
-        return {"model": self.name, "layout": None if self.layout is None else self.layout.state_dict(),
+        """Everything needed for exact resume; while there is one map, its own state and where it was."""
+        if self.layout is None:
+            corners = {"low": self.low, "high": self.high} if self.started else {"low": None, "high": None}
+            return self.home.state_dict() | {"ground": corners | {"generator": self.generator.get_state()}}
+        return {"model": self.name, "layout": self.layout.state_dict(),
                 "tiles": {_name(k): self._state_of(t) | {"touched": t.touched} for k, t in self.tiles.items()},
                 "shelf": self.shelf.state_dict(), "current": list(self.current), "low": self.low, "high": self.high,
-                "samples": self.samples, "turn": self.turn, "own_epoch": self.own_epoch, "forgot": self.forgot,
+                "samples": self.samples, "turn": self.turn, "forgot": self.forgot,
                 "generator": self.generator.get_state(), "opened": self.opened, "loads": self.loads,
-                "merged_without": self.merged_without, "left_behind": self.left_behind,
+                "merged_without": self.merged_without,
                 "former": None if self.former is None else self.former.state_dict(), "side": self.side,
                 "learner": None if self.learner is None else self.learner.state_dict()}
 
@@ -518,10 +531,10 @@ class TiledMap(Revertible, FieldMap):
             return self._load_one(state)
         try:
             tiles, learner = {}, None
-            layout = None if state["layout"] is None else Layout.from_state_dict(state["layout"])
+            layout = Layout.from_state_dict(state["layout"])
             for name, part in state["tiles"].items():
                 seeds = tuple(self._restored(seed) for seed in part["seeds"])
-                tiles[_key(name)] = _Tile(self._restored(part["map"], layout is None), seeds, part["forgot"],
+                tiles[_key(name)] = _Tile(self._restored(part["map"]), seeds, part["forgot"],
                                           part["touched"])
             former = None if state["former"] is None else self._restored(state["former"])
             if state["learner"] is not None:
@@ -529,8 +542,8 @@ class TiledMap(Revertible, FieldMap):
                 learner.load_state_dict(state["learner"])
             generator = torch.Generator()
             generator.set_state(state["generator"])
-            numbers = {n: state[n] for n in ("samples", "turn", "own_epoch", "forgot", "opened", "loads",
-                                             "merged_without", "left_behind")}
+            numbers = {n: state[n] for n in ("samples", "turn", "forgot", "opened", "loads",
+                                             "merged_without")}
             current, low, high = tuple(state["current"]), list(state["low"]), list(state["high"])
             shelf = self.shelf.restored(state["shelf"])
         except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
@@ -538,14 +551,14 @@ class TiledMap(Revertible, FieldMap):
         self.__dict__.update(numbers)
         self.tiles, self.layout, self.learner, self.generator = tiles, layout, learner, generator
         self.current, self.low, self.high, self.shelf, self.former = current, low, high, shelf, former
+        self._visited = {}
         self.own_epoch += 1
 
 
-    def _restored(self, state: dict, learns: bool = False) -> DualSVGP:
+    def _restored(self, state: dict) -> DualSVGP:
         """One tile's map from its state."""
         new = self.make(None)
-        if not learns:
-            new.learner = None
+        new.learner = None
         new.load_state_dict(state)
         return new
 
@@ -554,9 +567,14 @@ class TiledMap(Revertible, FieldMap):
         first.load_state_dict(state)
         new = TiledMap(self.make, side=self.side, most=self.most, shelf=self.shelf.restored({}))
         new.tiles[_HOME].map, new.samples = first, first.samples
-        if first.started and len(first.remembered_places()):
+        ground = state.get("ground")
+        if ground is not None:
+            if ground["low"] is not None:
+                new.low, new.high = list(ground["low"]), list(ground["high"])
+            new.generator.set_state(ground["generator"])
+        elif first.started and len(first.remembered_places()):
             new._reach(torch.cat([first.remembered_places(), first.inducing_inputs()]).cpu())
-        self.__dict__.update(new.__dict__ | {"generator": self.generator, "own_epoch": self.own_epoch + 1})
+        self.__dict__.update(new.__dict__ | {"own_epoch": self.own_epoch + 1})
 
 
 def _name(key: Key) -> str:

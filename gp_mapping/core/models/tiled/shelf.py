@@ -25,8 +25,8 @@ class Shelf(Protocol):
     def take(self, key: Key) -> dict:
         """The state, which leaves the shelf. KeyError where there is none."""
 
-    def view(self) -> Shelf:
-        """A shelf of its own with the same states: for a copy of a map."""
+    def peek(self, key: Key) -> dict:
+        """The state, which stays."""
 
     def state_dict(self) -> dict:
         """What a checkpoint keeps of it."""
@@ -56,8 +56,8 @@ class MemoryShelf:
     def take(self, key: Key) -> dict:
         return self._states.pop(key)
 
-    def view(self) -> MemoryShelf:
-        return MemoryShelf(self._states)
+    def peek(self, key: Key) -> dict:
+        return self._states[key]
 
     def state_dict(self) -> dict:
         return {f"{column} {row}": state for (column, row), state in self._states.items()}

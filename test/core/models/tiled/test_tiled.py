@@ -100,6 +100,35 @@ def test_fewer_in_memory_says_the_same(survey):
     assert few.counters()["tiles_loaded"] > 0
 
 
+def test_questions_leave_no_trace(survey):
+    """The map depends on its samples alone, whoever asks what in between."""
+    samples = survey[2]
+    silent, asked = (build(tiles=True, **SMALL, tiles_in_memory=9) for _ in range(2))
+    silent.most = asked.most = 4
+    x = torch.cartesian_prod(torch.linspace(0.0, 8.0, 10), torch.linspace(0.0, 4.0, 8)).double()
+    for start in range(0, len(samples), 20):
+        for field in (silent, asked):
+            field.forget(0.999)
+            drive(field, samples[start: start + 20], 4)
+        asked.predict(x)
+        asked.covariance(x[:3], x)
+        asked.fantasize(x[:2])
+    assert torch.equal(asked.predict(x).mean, silent.predict(x).mean)
+    assert sorted(asked.tiles) == sorted(silent.tiles) and len(asked.shelf) > 0
+
+
+def test_what_is_not_remembered_is_not_lost():
+    """A room long driven over, then on: the first map stays whole, as a tile."""
+    few = SMALL | {"memory_size": 150, "max_inducing": 400}
+    room, out = measured(lanes(3.0, 3.0)), measured(lanes(5.0, 0.8) + torch.tensor([3.2, 0.0]), seed=2)
+    field = drive(build(tiles=True, **few), room)
+    x = torch.cartesian_prod(torch.linspace(0.2, 2.4, 12), torch.linspace(1.6, 2.8, 8)).double()
+    before = field.predict(x)
+    drive(field, out)
+    assert field.counters()["tiles"] > 1
+    assert float(((field.predict(x).mean - before.mean) / before.stddev).abs().max()) < 0.5
+
+
 def test_resume_is_bit_for_bit(survey):
     tiled, _, samples = survey
     state = copy.deepcopy(tiled.state_dict())
