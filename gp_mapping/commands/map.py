@@ -15,13 +15,14 @@ from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import DropReason, Intake
+from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.mapping.fullness import spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
-from gp_mapping.store.checkpoint import save_checkpoint
+from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all, write_atomic
 from gp_mapping.store.picture import unit_text
 from gp_mapping.store.trial import blaming
@@ -87,15 +88,12 @@ def run(args: argparse.Namespace) -> int:
     if session.about.get("frame"):
         intake.expect(session.about["frame"])
     with blaming(args.resume) if args.resume else nullcontext():
-        for new_pass, samples in samples_of(plans, intake, "map"):
-            if new_pass:
-                session.break_pass()
-            session.ingest(samples)
+        for samples in pour(samples_of(plans, intake, "map"), session, intake.drops):
             if args.test:  # nothing else needs every position, and a recording may be long
                 positions.append(samples.x.numpy())
-        session.flush()
+        pour_rest(session, intake.drops)
     session.about = {**intake.about, **session.about}
-    if intake.samples == 0:
+    if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {_reasons(intake)}")
     mapped = time.perf_counter()
     result = {"samples": session.report()["samples"] - before, "dropped": intake.drops.as_dict(),
@@ -139,7 +137,8 @@ def _test(plans, parameters: Parameters, session: MapSession, trained: np.ndarra
 def _write(output: Path, session: MapSession, suggestions, result: dict, started: float) -> dict[str, Path]:
     try:
         paths = {"checkpoint": save_checkpoint(output / "map.gpm", session.state_dict())}
-        paths.update(export_all(session, output, suggestions=suggestions))
+        map_id = about_checkpoint(paths["checkpoint"])["id"]
+        paths.update(export_all(session, output, suggestions=suggestions, map_id=map_id))
         paths["report"] = output / "report.json"
         result["files"] = {name: str(path) for name, path in paths.items()}
         result["total_seconds"] = time.perf_counter() - started

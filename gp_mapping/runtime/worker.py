@@ -9,6 +9,7 @@ from collections import Counter, deque
 from concurrent.futures import Future
 
 from gp_mapping.intake.messages import has_header, stamp_ns
+from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.drawing.levels import field_limits
 from gp_mapping.runtime.timing import Durations
@@ -28,30 +29,33 @@ class MapWorker:
 
     session: MapSession.  intake: Intake.
     suggest: callable(session, grid, position, free message, frame) -> planning.Suggestions.
+    survey: runtime.survey.Survey, which plans in slices between messages, or None.
     on_result: called in the worker's thread when a request was worked on (new Results, or an error).
     on_error: called with a text for the log.
     An exception in the worker is counted by stage and logged with its traceback; the thread lives on.
     """
 
-    def __init__(self, session, intake, *, queue_size: int, draw_budget: int | None = None, suggest=None,
+    def __init__(self, session, intake, *, queue_size: int, draw_budget: int | None = None, suggest=None, survey=None,
                  on_result=lambda: None, on_error=print):
         self._session, self._intake = session, intake
         self._queue: deque = deque()
         self._queue_size, self._draw_budget = queue_size, draw_budget
         self._suggest, self._on_result, self._on_error = suggest, on_result, on_error
+        self._survey, self._planning = survey, False
         self._wake, self._lock = threading.Event(), threading.Lock()
         self._after = threading.RLock()  # one at a time, also when the thread has ended
         self._wanted: set[str] = set()
         self._stopping = self._abandon = False
         self._counts: Counter = Counter()
         self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)  # of measurements: stamp, monotonic time
-        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "snapshot")}
+        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "plan", "snapshot")}
         self._last_error = ("", 0.0)
         self._position = None
         self._free = None
         self._wholes: deque[WholeMap] = deque()
         self._whole: WholeMap | None = None  # the newest of them
         self.session_number = 0  # which session this is: a loaded map is another one
+        self.suggesting_time = 0.0  # s, running mean
         self.drawing_time = 0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
         self._expect_frame()
         self.revision = self._drawable_revision()
@@ -178,8 +182,11 @@ class MapWorker:
         self._queue.append(("break", None, time.monotonic()))
 
     def set_free(self, message) -> None:
-        """The newest free-space map (nav_msgs/OccupancyGrid)."""
-        self._free = message
+        """The newest free-space map (nav_msgs/OccupancyGrid). The same one again is the one that was read already."""
+        before = self._free
+        if before is None or before.header.frame_id != message.header.frame_id or before.info != message.info \
+                or bytes(before.data) != bytes(message.data):
+            self._free = message
 
     def request(self, wanted) -> None:
         """Ask for Results with 'grid', and with 'markers' or 'suggestions' where named."""
@@ -199,7 +206,7 @@ class MapWorker:
 
     def _run(self) -> None:
         while not (self._stopping and (self._abandon or not self._queue)):
-            hurried = self._stopping or self._wholes or len(self._queue) >= CHUNK
+            hurried = self._stopping or self._wholes or self._planning or len(self._queue) >= CHUNK
             self._wake.wait(0.0 if hurried else POLL)
             self._wake.clear()
             self._guard("update", self._absorb)
@@ -210,6 +217,8 @@ class MapWorker:
                 self._on_result()  # also where it failed: the node may ask again
             if self._wholes:
                 self._guard("render", self._draw_whole)
+            if self._survey is not None and not self._stopping:
+                self._guard("plan", self._plan)
             if time.monotonic() - self.status.made > STATUS_PERIOD:
                 self._guard("status", lambda: setattr(self, "status", self._make_status()))
         self._guard("finish", self._finish)
@@ -223,12 +232,16 @@ class MapWorker:
         try:
             function(*arguments)
         except Exception:  # whatever it is, a robot's map must go on; nothing is hidden, it is logged and counted
-            self._counts[f"error_{stage}"] += 1
-            text, now = traceback.format_exc(), time.monotonic()
-            if text != self._last_error[0] or now - self._last_error[1] > 5.0:
-                self._last_error = (text, now)
-                self._on_error(f"{stage} failed ({self._counts[f'error_{stage}']} times so far); the map goes on "
-                               f"without it:\n{text}")
+            self._failed(stage)
+
+    def _failed(self, stage: str) -> None:
+        """Count the exception that is being handled, and log it."""
+        self._counts[f"error_{stage}"] += 1
+        text, now = traceback.format_exc(), time.monotonic()
+        if text != self._last_error[0] or now - self._last_error[1] > 5.0:
+            self._last_error = (text, now)
+            self._on_error(f"{stage} failed ({self._counts[f'error_{stage}']} times so far); the map goes on "
+                           f"without it:\n{text}")
 
     def _absorb(self) -> None:
         """At most CHUNK entries of the queue; samples go to the map in as few calls as passes allow."""
@@ -261,17 +274,9 @@ class MapWorker:
     def _ingest(self, finish: bool = False) -> None:
         if self._intake.take_restart():
             self._session.clear()  # it was in a frame of the few, and is made again of the same messages
-        for new_pass, samples in self._intake.batches(finish):
-            start = time.monotonic()
-            if new_pass:
-                self._session.break_pass()
-            try:
-                self._session.ingest(samples)
-            except Exception:
-                self._counts["lost_by_error"] += len(samples)
-                raise
-            finally:
-                self.revision = self._drawable_revision()
+        start = time.monotonic()
+        for samples in pour(self._intake.batches(finish), self._session, self._intake.drops, self._lost):
+            self.revision = self._drawable_revision()
             if "frame" not in self._session.about:
                 self._session.about = {**self._intake.about, **self._session.about}
             now = time.monotonic()
@@ -282,6 +287,12 @@ class MapWorker:
                 stamp, arrived = self._arrivals.popleft()
                 if stamp <= newest + 1e-6:
                     self._timings["latency"].add(now - arrived)
+            start = time.monotonic()
+
+    def _lost(self, error: Exception, count: int) -> None:
+        """An update that raised what no message should make it raise; the rest of its batch goes on."""
+        self._counts["lost_by_error"] += count
+        self._failed("update")
 
     def draw_last(self, wanted) -> None:
         """After stop(): Results of the finished map."""
@@ -301,7 +312,9 @@ class MapWorker:
                      for name in ("inducing", "memory", "path", "path_starts")}
         if "suggestions" in wanted and self._suggest is not None:
             parts["suggestions"] = self._suggest(session, grid, self._position, self._free, self.frame)
-            self._timings["suggest"].add(time.monotonic() - middle)
+            spent = time.monotonic() - middle
+            self._timings["suggest"].add(spent)
+            self.suggesting_time += 0.5 * (spent - self.suggesting_time)
         # a drawing that left points for later is not yet of this revision: the next tick asks for another
         revision = session.revision - (1 if session.renderer.points_stale else 0)
         self.results = Results(revision, grid, field_limits(grid), position=self._position, **parts)
@@ -313,6 +326,18 @@ class MapWorker:
         if self._wholes and self._wholes[0].go_on(self._session):
             self._wholes.popleft()
 
+    def _plan(self) -> None:
+        """A slice of planning, where there is something to plan."""
+        start, self._planning = time.monotonic(), False
+        try:
+            self._planning = self._survey.step(self._session, self._position, self._free, self.frame,
+                                               self._intake.last_stamp)
+        except Exception:
+            self._survey.drop()
+            raise
+        if self._planning:
+            self._timings["plan"].add(time.monotonic() - start)
+
     def _finish(self) -> None:
         """The end: everything that can still be placed is in the map, everything else is counted."""
         self._counts["abandoned"] += sum(kind in ROLES for kind, *_ in self._queue)
@@ -321,7 +346,7 @@ class MapWorker:
                 content[1].cancel()
         self._queue.clear()
         self._ingest(finish=True)
-        self._session.flush()
+        pour_rest(self._session, self._intake.drops)
         for whole in self._wholes:
             whole.future.cancel()
         self._wholes.clear()
