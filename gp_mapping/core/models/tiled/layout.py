@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Key", "Layout"]
+__all__ = ["Key", "Layout", "key_of", "name_of"]
 
 Key = tuple[int, int]  # column and row; (0, 0) is the first tile
 
@@ -104,3 +104,14 @@ class Layout:
     @staticmethod
     def from_state_dict(state: dict) -> Layout:
         return Layout(tuple(state["low"]), tuple(state["high"]), state["side"], state["halo"], state["blend"])
+
+
+def name_of(key: Key) -> str:
+    """As files name a tile."""
+    return f"{key[0]} {key[1]}"
+
+
+def key_of(name: str) -> Key:
+    """The tile of that name."""
+    column, row = name.split()
+    return int(column), int(row)

@@ -28,8 +28,9 @@ from torch import Tensor
 from gp_mapping.core.field_map import CalibrationData, FieldMap, Snapshot
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.blended import blend, blend_covariance, sayings
-from gp_mapping.core.models.tiled.layout import Key, Layout
+from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
 from gp_mapping.core.models.tiled.shelf import MemoryShelf, Shelf
+from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import NumericalError
@@ -405,8 +406,8 @@ class TiledMap(Revertible, FieldMap):
         if "layout" not in state:
             return self.home.load_snapshot(state)
         told = Prediction(*(state["prior"][name] for name in ("mean", "variance", "noise_variance")))
-        return TiledSnapshot(Layout.from_state_dict(state["layout"]),
-                             {_key(name): self.home.load_snapshot(part) for name, part in state["tiles"].items()}, told)
+        tiles = {key_of(name): self.home.load_snapshot(part) for name, part in state["tiles"].items()}
+        return TiledSnapshot(Layout.from_state_dict(state["layout"]), tiles, told)
 
     # --- forget, fantasize, merge, save ---------------------------------------------------------------------------
     def forget(self, factor: float) -> None:
@@ -517,7 +518,7 @@ class TiledMap(Revertible, FieldMap):
             corners = {"low": self.low, "high": self.high} if self.started else {"low": None, "high": None}
             return self.home.state_dict() | {"ground": corners | {"generator": self.generator.get_state()}}
         return {"model": self.name, "layout": self.layout.state_dict(),
-                "tiles": {_name(k): self._state_of(t) | {"touched": t.touched} for k, t in self.tiles.items()},
+                "tiles": {name_of(k): self._state_of(t) | {"touched": t.touched} for k, t in self.tiles.items()},
                 "shelf": self.shelf.state_dict(), "current": list(self.current), "low": self.low, "high": self.high,
                 "samples": self.samples, "turn": self.turn, "forgot": self.forgot,
                 "generator": self.generator.get_state(), "opened": self.opened, "loads": self.loads,
@@ -534,7 +535,7 @@ class TiledMap(Revertible, FieldMap):
             layout = Layout.from_state_dict(state["layout"])
             for name, part in state["tiles"].items():
                 seeds = tuple(self._restored(seed) for seed in part["seeds"])
-                tiles[_key(name)] = _Tile(self._restored(part["map"]), seeds, part["forgot"],
+                tiles[key_of(name)] = _Tile(self._restored(part["map"]), seeds, part["forgot"],
                                           part["touched"])
             former = None if state["former"] is None else self._restored(state["former"])
             if state["learner"] is not None:
@@ -575,36 +576,3 @@ class TiledMap(Revertible, FieldMap):
         elif first.started and len(first.remembered_places()):
             new._reach(torch.cat([first.remembered_places(), first.inducing_inputs()]).cpu())
         self.__dict__.update(new.__dict__ | {"own_epoch": self.own_epoch + 1})
-
-
-def _name(key: Key) -> str:
-    return f"{key[0]} {key[1]}"
-
-
-def _key(name: str) -> Key:
-    column, row = name.split()
-    return int(column), int(row)
-
-
-class TiledSnapshot(Snapshot):
-    """What some tiles said at one moment."""
-
-    def __init__(self, layout: Layout, tiles: dict[Key, Snapshot], prior: Prediction):
-        self.layout, self.tiles, self.prior = layout, tiles, prior
-
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        said = []
-        for key, which, weight in sayings(self.layout, self.tiles.__contains__, x):
-            if key is None:
-                part = Prediction(self.prior.mean.expand(len(which), -1), self.prior.variance.expand(len(which), -1),
-                                  self.prior.noise_variance)
-            else:
-                part = self.tiles[key].predict(x[which], None if velocity is None else velocity[which],
-                                               None if heading is None else heading[which])
-            said.append((which.to(part.mean.device), weight.to(part.mean), part))
-        return blend(said, len(x))
-
-    def state_dict(self) -> dict | None:
-        parts = {_name(key): told.state_dict() for key, told in self.tiles.items()}
-        return {"layout": self.layout.state_dict(), "tiles": parts,
-                "prior": {name: getattr(self.prior, name) for name in ("mean", "variance", "noise_variance")}}
