@@ -17,6 +17,7 @@ __all__ = ["Ground"]
 _PER_LENGTHSCALE = 3.0  # places
 _MOVED = 0.2  # of the reach: after that the area is looked at again
 _GROWN = 0.5  # m that the hull of a path may grow before it is made anew
+_LEFT = 0.1  # m from where the area was made, below which it is not made again for a robot that has left it
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,10 @@ class Ground:
         moved = math.dist(position, self._centre) > _MOVED * reach
         grown = free is None and not region and (bounds < self._bounds - _GROWN).any()
         refined = not 0.7 < spacing / max(self._spacing, 1e-9) < 1.4
-        if key != self._key or moved or grown or refined or not self.area:
+        # a robot that leaves what was its path's hull is where nobody has looked for a way yet
+        outside = (free is None and self.travel is not None and math.dist(position, self._centre) > _LEFT
+                   and self.travel.locate(position) is None)
+        if key != self._key or moved or grown or refined or outside or not self.area:
             self.area = SurveyArea.of(free, position, path=path, region=region, keep_out=keep_out, reach=reach,
                                       grow=margin, frame=frame)
             self.travel = Travel(self.area.free, spacing, places) if self.area else None
