@@ -53,6 +53,7 @@ class MapWorker:
         self._wholes: deque[WholeMap] = deque()
         self._whole: WholeMap | None = None  # the newest of them
         self.session_number = 0  # which session this is: a loaded map is another one
+        self.suggesting_time = 0.0  # s, running mean
         self.drawing_time = 0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
         self._expect_frame()
         self.revision = self._drawable_revision()
@@ -179,8 +180,11 @@ class MapWorker:
         self._queue.append(("break", None, time.monotonic()))
 
     def set_free(self, message) -> None:
-        """The newest free-space map (nav_msgs/OccupancyGrid)."""
-        self._free = message
+        """The newest free-space map (nav_msgs/OccupancyGrid). The same one again is the one that was read already."""
+        before = self._free
+        if before is None or before.header.frame_id != message.header.frame_id or before.info != message.info \
+                or bytes(before.data) != bytes(message.data):
+            self._free = message
 
     def request(self, wanted) -> None:
         """Ask for Results with 'grid', and with 'markers' or 'suggestions' where named."""
@@ -304,7 +308,9 @@ class MapWorker:
                      for name in ("inducing", "memory", "path", "path_starts")}
         if "suggestions" in wanted and self._suggest is not None:
             parts["suggestions"] = self._suggest(session, grid, self._position, self._free, self.frame)
-            self._timings["suggest"].add(time.monotonic() - middle)
+            spent = time.monotonic() - middle
+            self._timings["suggest"].add(spent)
+            self.suggesting_time += 0.5 * (spent - self.suggesting_time)
         # a drawing that left points for later is not yet of this revision: the next tick asks for another
         revision = session.revision - (1 if session.renderer.points_stale else 0)
         self.results = Results(revision, grid, field_limits(grid), position=self._position, **parts)
