@@ -24,10 +24,8 @@ def drawing_notes(chosen: list[Area], others: list[Area], fits, settings: MapSet
                      "resolution, or max_grid_cells, to draw all of it")
     for area in others[:_NAMED]:
         (x, y), away = area.place, _gap(area, chosen[0])
-        one = area.samples == 1
-        notes.append(f"{'a sample' if one else f'{area.samples} samples'} at ({x:.6g}, {y:.6g}) m "
-                     f"{'lies' if one else 'lie'} {_metres(away)} from the rest and {'is' if one else 'are'} not "
-                     "drawn: a glitch of the pose, or ground that has hardly been driven yet")
+        notes.append(f"a sample at ({x:.6g}, {y:.6g}) m lies {_metres(away)} from the rest and is not drawn ("
+                     f"{area.samples} there): a glitch of the pose, or ground that has hardly been driven yet")
     if len(others) > _NAMED:
         notes.append(f"{len(others) - _NAMED} more places that far from the rest are not drawn")
     return notes

@@ -73,7 +73,7 @@ def test_a_robot_that_is_carried_and_stays_is_drawn():
     session.ingest(_samples(x[5:], 101.0))
     grid = session.render()
     assert grid.resolution == 0.1 and grid.origin[0] > 290.0 and grid.known.any()
-    assert "600 samples" in " ".join(session.warnings)  # both do not fit, and that is said
+    assert "(600 there)" in " ".join(session.warnings)  # both do not fit, and that is said
 
 
 def test_two_rooms_that_fit_are_both_drawn():
