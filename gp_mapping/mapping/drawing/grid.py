@@ -51,7 +51,8 @@ class GridWindow:
         first = []
         for start, whole, part, place in ((left, width, across, about[0]), (bottom, height, down, about[1])):
             middle = math.floor(place / resolution) - part // 2
-            first.append(min(max(middle, start), start + whole - part))
+            beyond = part // 4 if part < whole else 0  # room to drive on into before the window has to move
+            first.append(min(max(middle, start - beyond), start + whole - part + beyond))
         return GridWindow(*first, across, down, resolution)
 
     def contains(self, low, high, margin: float) -> bool:
