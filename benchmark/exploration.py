@@ -32,7 +32,7 @@ def explore(world: World, name: str, budget: float, seed: int = 0) -> dict:
     session.ingest(robot.stand(2.5))
     session.flush()
     out = {"marks": [0.0], "rmse": [1.0], "stddev": [1.0], "coverage": [], "seconds": [0.0], "decisions": []}
-    line, most = np.empty((0, 2)), 0.0
+    line, most, look = np.empty((0, 2)), 0.0, EVERY
     while situation.left > 0.05:
         if len(line) < 2 or most <= 1e-6:
             start = time.process_time()
@@ -40,15 +40,16 @@ def explore(world: World, name: str, budget: float, seed: int = 0) -> dict:
             out["decisions"].append(1e3 * (time.process_time() - start))
             if len(line) < 2:
                 break
-        go = min(most, situation.left, EVERY - robot.metres % EVERY)
+        go = min(most, situation.left, look - robot.metres)
         before = robot.metres
         session.ingest(robot.drive(line, go))
         most -= robot.metres - before
         line = _rest(line, robot.metres - before)
         if robot.metres - before < 1e-6:
             line = np.empty((0, 2))  # the end of it
-        if abs(robot.metres / EVERY - round(robot.metres / EVERY)) < 1e-6 or situation.left <= 0.05:
+        if robot.metres >= look - 1e-6 or situation.left <= 0.05:
             _look(world, session, robot, out)
+            look += EVERY
     if out["marks"][-1] < robot.metres - 0.1:
         _look(world, session, robot, out)
     return out | {"turned": robot.turned, "metres": robot.metres, "time": robot.time, "budget": budget}
