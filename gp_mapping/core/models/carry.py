@@ -74,7 +74,8 @@ def basis_at(model, theta: Theta, budget: int) -> tuple[Basis, Tensor]:
     worth = ratio_of(model.information)
     if len(old) < budget:
         basis = Basis.at(old, empty)
-        if float(basis.L.diagonal().min()) ** 2 < tolerance / 4:  # the lengthscale grew: some are needed no more
+        # the lengthscale grew: some are needed no more
+        if len(old) and float(basis.L.diagonal().min()) ** 2 < tolerance / 4:
             basis = Basis.at(old[sorted(greedy_inputs(empty.kernel, old, tolerance / 4, len(old)))], empty)
         white, precision = basis.white(places, heading), None
         if worth:
