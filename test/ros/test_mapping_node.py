@@ -214,11 +214,12 @@ def test_sigint_saves_and_the_next_node_goes_on_from_it(tmp_path):
     assert session.report()["samples"] == 151  # the end of the stream takes in the last one, too
     with NodeProcess(tmp_path, load_checkpoint=str(folder / "map.gpm"), silence_warning=0.1) as node, Peer() as peer:
         mean = peer.listen(OccupancyGrid, "/mapping/mean")
-        peer.until(lambda: any("set map_frame" in text for text in peer.messages), what="no word about the frame")
+        peer.until(lambda: mean, what="the loaded map, whose frame is known, was not published")
+        assert mean[-1].header.frame_id == "odom"
+        peer.until(lambda: any("of an odometry, whose origin" in text for text in peer.messages),
+                   what="no word about the frame")
         peer.wait_for_node()
         peer.drive(0.0, 0.1)
-        peer.until(lambda: mean, what="the loaded map was not published")
-        assert mean[-1].header.frame_id == "odom"
         peer.settle()
         assert 151 < peer.number("samples") <= 157 and peer.number("passes") == 2
         assert node.stop() == 0
