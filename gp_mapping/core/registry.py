@@ -19,6 +19,7 @@ from gp_mapping.core.models.curl_free.model import CurlFree
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp.model import SolveGP
+from gp_mapping.core.models.tiled.model import TiledMap
 from gp_mapping.core.models.wiski.model import Wiski
 from gp_mapping.core.models.wiski.published import PublishedWiski
 from gp_mapping.settings.mapping import MapSettings
@@ -112,6 +113,9 @@ def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
     return CurlFree(theta, **sparse | {"memory_size": 3 * settings.memory_size}, **extra)
 
 
+TILED = ("dual_svgp", "solve_gp", "sor", "dtc", "fitc", "fic")  # of which a tile may be
+
+
 def model_names() -> tuple[str, ...]:
     """The names that `model` may take."""
     return tuple(MODELS)
@@ -125,11 +129,19 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
         raise ValueError(f"device {settings.device!r} is not a torch device; write cpu or cuda") from error
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {settings.device!r}: no CUDA device here; write device: cpu")
-    return MODELS[settings.model](settings, **extra)
+    make = MODELS[settings.model]
+    if not (settings.tiles and settings.model in TILED and "inducing_inputs" not in extra):
+        return make(settings, **extra)
+
+    def tile(centre):
+        mean = {} if centre is None or not settings.metric else {"centre": centre}
+        return make(settings, **extra | mean)
+
+    return TiledMap(tile, side=settings.map_tile_side, most=settings.tiles_in_memory, seed=settings.seed)
 
 
 def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:
-    """Any of the models by its name; settings are those of MapSettings, in SI.
+    """Any of the models by its name, as one map; settings are those of MapSettings, in SI. tiles=True: of tiles.
 
     inducing_inputs: (M, D) metres, fixed (dual_svgp).  centre: (C,) SI, the prior mean; the first batch's mean if None.
     Raises ValueError for an unknown model or setting, or a value out of range.
@@ -144,4 +156,4 @@ def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> 
              if value is not None}
     if model in ("exact", "wiski") and "inducing_inputs" in extra:
         raise ValueError(f"model {model} has no inducing inputs")
-    return build_map(MapSettings(model=model, **settings), **extra)
+    return build_map(MapSettings(model=model, **{"tiles": False} | settings), **extra)

@@ -21,8 +21,10 @@ from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.sites import Sites
 from gp_mapping.core.sparse.worth import bits_of, dispensable, ratio_of
 
-__all__ = ["Carried", "Share", "fantasize", "forget_near", "load", "merge", "save", "to_theta"]
+__all__ = ["Carried", "Share", "excerpt", "fantasize", "forget_near", "load", "merge", "save", "to_theta"]
 
+_SLICE = 25  # samples of another map that come in together
+_SURE = 1e300  # β of an input that pays whatever it tells
 _CHUNK = 500  # candidates for inducing inputs looked at together
 
 
@@ -151,6 +153,24 @@ def duplicate(model, rows: int = 0):
 
 
 @torch.no_grad()
+def excerpt(model, which: Tensor, theta: Theta):
+    """A map that has seen some of the remembered samples and nothing else, without a basis: to be merged elsewhere."""
+    new = copy.copy(model)
+    new.theta, new.basis = theta, model.new_basis(theta, model.memory.x.shape[1])
+    new.sites = Sites(new.basis.size, model.sites.channels, new.basis.features + model.max_inducing, model.device)
+    state = model.memory.state_dict()
+    if model.likelihood.conjugate:
+        beta = model.remembered_precision(theta)
+        state |= {"beta": beta, "lam": beta[:, None] * model.memory.y}
+    kept = {name: state[name][which] for name in type(model.memory).COLUMNS}
+    new.memory = type(model.memory).from_state_dict(
+        state | kept | {"white": kept["x"].new_zeros((len(kept["x"]), new.basis.size))}, model.device)
+    new.samples, new.rest_empty, new.learner, new._posterior = len(kept["x"]), True, None, None
+    new.generator = torch.Generator().manual_seed(0)
+    return new
+
+
+@torch.no_grad()
 def fantasize(model, x: Tensor):
     """Sites with the target a(x)ᵀD⁻¹r: D grows, and the mean stays, exactly (Alg. 2 of Chang et al. 2023)."""
     model.need_data()
@@ -233,9 +253,8 @@ def merge(model, other) -> None:
         rest.shift(delta)
         transfer = model.basis.transfer_from(z, other.basis.L, other.theta)
         model.sites.merge(rest.project(transfer, len(model.sites._d)))
-    white = model.basis.white(model.theta.place(memory["x"], memory["velocity"], memory["heading"]), memory["heading"])
     memory["order"] = memory["order"] + model.memory.arrivals
-    fell = model.take_in(memory, white, other.memory.arrivals)
+    fell = _take_in(model, other, memory)
     model.rest_empty = model.rest_empty and other.rest_empty and not fell
     model.rest_own_noise = model.rest_own_noise and other.rest_own_noise
     model.samples += other.samples
@@ -245,13 +264,28 @@ def merge(model, other) -> None:
 def _welcome(model, other, z: Tensor, memory: dict[str, Tensor]) -> None:
     """Inducing inputs for another map's z (K, D) and remembered samples, in this map's coordinates.
 
-    Its z were worth theirs there; what is not here any more goes when z are next thinned.
+    Its z were worth theirs there; what is not here any more goes when z are next thinned. Where worth decides, a sample
+    comes with its site (_take_in): without it nothing would tell what its input is worth.
     """
     places = model.theta.place(memory["x"], memory["velocity"], memory["heading"])
-    known = other.remembered_precision(model.theta)
-    sure = torch.full((len(z),), 1e300, dtype=torch.float64, device=z.device)
-    for part, precision in zip(torch.cat([z, places]).split(_CHUNK), torch.cat([sure, known]).split(_CHUNK)):
-        model.append(part, model.basis.white(part), precision)
+    wanting = z if model.worth else torch.cat([z, places])
+    for part in wanting.split(_CHUNK):
+        model.append(part, model.basis.white(part), torch.full((len(part),), _SURE, dtype=torch.float64,
+                                                               device=z.device))
+
+
+def _take_in(model, other, memory: dict[str, Tensor]) -> int:
+    """Add another map's remembered samples; how many, here or there, fell out of the memory."""
+    places = model.theta.place(memory["x"], memory["velocity"], memory["heading"])
+    if not model.worth or model.fixed is not None:
+        return model.take_in(memory, model.basis.white(places, memory["heading"]), other.memory.arrivals)
+    fell, arrivals, precision = 0, other.memory.arrivals, other.remembered_precision(model.theta)
+    for part in torch.arange(len(places), device=model.device).split(_SLICE):
+        x, heading = places[part], memory["heading"][part]
+        white, _, _ = model.grow(x, heading, model.basis.white(x, heading), precision[part])
+        fell += model.take_in({name: column[part] for name, column in memory.items()}, white, arrivals)
+        arrivals = 0
+    return fell
 
 
 def save(model) -> dict:

@@ -72,7 +72,7 @@ class ObservingMap(ScaledMap):
             return inner
         return inner - mean.shape[1] * torch.log(torch.tensor(self.scaling.scale, dtype=torch.float64))
 
-    def _learning_data(self) -> dict:
+    def learning_data(self) -> dict:
         """What a hyper-parameter step looks at: the memory's columns, and its marginals when asked for."""
         memory = self.memory
 

@@ -173,7 +173,11 @@ class DualSVGP(ObservingMap):
         white = self.basis.white(x, heading)
         if self.fixed is not None:
             return white, 0, 0
-        removed, precision = 0, self._precision(white, x, noise, weight)
+        return self.grow(x, heading, white, self._precision(white, x, noise, weight))
+
+    def grow(self, x: Tensor, heading: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, int, int]:
+        """As _grow, of samples whose a(x) (R, N) and β (N,) are known; where the budget is full, room is made."""
+        removed = 0
         if len(self.basis) == self.max_inducing and self._wanted(x, white, precision):
             removed = self._move()
             white = self.basis.white(x, heading) if removed else white
@@ -318,7 +322,7 @@ class DualSVGP(ObservingMap):
         return self.learner.owed >= 1.0
 
     def _step(self) -> None:
-        self.learner.step(self._learning_data(), self.generator)
+        self.learner.step(self.learning_data(), self.generator)
         if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
             refresh(self, self.likelihood.refreshed)
 
@@ -358,6 +362,10 @@ class DualSVGP(ObservingMap):
             self.sites.scale(factor)
             self.memory.scale(factor)
             self._posterior, self.epoch = None, self.epoch + 1
+
+    def excerpt(self, which: Tensor, theta: Theta | None = None) -> "DualSVGP":
+        """A map of some of the remembered samples alone, at θ: to be merged into another. which: indices (k,)."""
+        return carry.excerpt(self, which, theta or self.theta)
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
         """Forget what was known within radius (m) of x (K, D), but for the newest samples; how many went."""

@@ -1,0 +1,70 @@
+"""Answers of several tiles as one: what a map of tiles and a snapshot of one have in common.
+
+    mean = Σ_t w_t(x) mean_t(x),    variance = Σ_t w_t(x) variance_t(x),
+    cov(a, b) = Σ_t √w_t(a) cov_t(a, b) √w_t(b)
+
+The weights sum to one (layout.py). Of two places that no tile answers for together nothing is said to be in common:
+cov is positive semi-definite as a sum of such, and equals the variance where a = b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.models.tiled.layout import Key, Layout
+from gp_mapping.core.types import Prediction
+
+__all__ = ["blend", "blend_covariance", "sayings"]
+
+Saying = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places and its weights there
+
+_SILENT = 1e-4  # weight below which a tile is not asked
+
+
+def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Saying]:
+    """Who answers at x (N, 2): tiles, each with indices (n,) and its weights there (n,); None: nobody is near.
+
+    A tile that exists answers for its core and for the eight around it.
+    """
+    told: dict[Key | None, list[tuple[Tensor, Tensor]]] = {}
+    for key, which in layout.keys(x):
+        there = [k for k in layout.near(key) if exists(k)]
+        if not there:
+            told.setdefault(None, []).append((which, torch.ones(len(which), dtype=x.dtype, device=x.device)))
+            continue
+        weights = layout.weights(there, x[which])
+        weights = torch.where(weights < _SILENT, 0.0, weights)
+        weights = weights / weights.sum(0)
+        for one, weight in zip(there, weights):
+            asked = weight > 0
+            if bool(asked.any()):
+                told.setdefault(one, []).append((which[asked], weight[asked]))
+    return [(key, torch.cat([w for w, _ in parts]), torch.cat([v for _, v in parts])) for key, parts in told.items()]
+
+
+def blend(said: list[tuple[Tensor, Tensor, Prediction]], count: int) -> Prediction:
+    """One prediction of `count` places from parts: indices (n,), weights (n,) and what was predicted there."""
+    first = said[0][2]
+    mean = first.mean.new_zeros((count, first.mean.shape[1]))
+    variance = torch.zeros_like(mean)
+    for which, weight, told in said:
+        mean.index_add_(0, which, weight[:, None] * told.mean)
+        variance.index_add_(0, which, weight[:, None] * told.variance)
+    return Prediction(mean, variance, first.noise_variance)
+
+
+def blend_covariance(rows: list[Saying], columns: list[Saying], covariance: Callable[[Key, Tensor, Tensor], Tensor],
+                     shape: tuple[int, int], like: Tensor) -> Tensor:
+    """Between places a and b: (N, K). rows, columns: `sayings` at a and b; covariance: of a tile, between indices."""
+    total = torch.zeros(shape, dtype=like.dtype, device=like.device)
+    second = {key: (which, weight) for key, which, weight in columns}
+    for key, which, weight in rows:
+        if key is None or key not in second:
+            continue
+        other, beside = second[key]
+        part = weight.sqrt()[:, None] * covariance(key, which, other) * beside.sqrt()[None, :]
+        total[which[:, None], other[None, :]] += part
+    return total

@@ -1,0 +1,117 @@
+"""Where tiles lie, and how their answers are blended: rectangles that share the plane, and weights that sum to one.
+
+The first tile is the ground that was driven over while one map sufficed; its sides, continued, are the first lines of
+a grid whose other columns and rows are `side` wide. Beyond its core a tile knows the samples of a halo. Across a border
+answers go over from one tile to the other along `blend` metres.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Key", "Layout", "key_of", "name_of"]
+
+Key = tuple[int, int]  # column and row; (0, 0) is the first tile
+
+_FADE = 8.0  # how fast, per `blend`, a tile's say falls outside all cores: the nearest of the tiles that exist decides
+_FAINT = 1e-9  # its weight beside that of a tile whose core is near
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The grid, in metres of the map's frame.
+
+    Attributes:
+        low, high: corners of the first tile's core.
+        side: of every other core.
+        halo: how far beyond its core a tile takes samples.
+        blend: width of the strip along a border in which two tiles answer together.
+    """
+
+    low: tuple[float, float]
+    high: tuple[float, float]
+    side: float
+    halo: float
+    blend: float
+
+    def key(self, x) -> Key:
+        """The tile whose core holds x (2,)."""
+        return self._index(float(x[0]), 0), self._index(float(x[1]), 1)
+
+    def _index(self, x: float, axis: int) -> int:
+        low, high = self.low[axis], self.high[axis]
+        if x < low:
+            return -1 - math.floor((low - x) / self.side) if x != low else 0
+        return 0 if x < high else 1 + math.floor((x - high) / self.side)
+
+    def core(self, key: Key) -> tuple[list[float], list[float]]:
+        """Lower and upper corner of a tile's core."""
+        low, high = [], []
+        for axis, index in enumerate(key):
+            first, last = self.low[axis], self.high[axis]
+            if index > 0:
+                first, last = last + (index - 1) * self.side, last + index * self.side
+            elif index < 0:
+                first, last = first + index * self.side, first + (index + 1) * self.side
+            low.append(first)
+            high.append(last)
+        return low, high
+
+    def keys(self, x: Tensor) -> list[tuple[Key, Tensor]]:
+        """The tiles whose cores hold x (N, 2), each with the indices of its places."""
+        columns = []
+        for axis in range(2):
+            value, low, high = x[:, axis], self.low[axis], self.high[axis]
+            above = 1 + ((value - high) / self.side).floor()
+            below = -1 - ((low - value) / self.side).floor()
+            columns.append(torch.where(value < low, below, torch.where(value < high, 0.0, above)))
+        places, which = torch.stack(columns, 1).long().unique(dim=0, return_inverse=True)
+        return [(tuple(place), (which == i).nonzero()[:, 0]) for i, place in enumerate(places.tolist())]
+
+    def outside(self, key: Key, x: Tensor) -> Tensor:
+        """How far x (N, 2) lies outside a tile's core along the worse axis: (N,) m, negative inside."""
+        low, high = (torch.tensor(corner, dtype=x.dtype, device=x.device) for corner in self.core(key))
+        return torch.maximum(low - x, x - high).amax(1)
+
+    def takes(self, key: Key, x: Tensor) -> Tensor:
+        """Which samples at x (N, 2) a tile knows: those in its core or halo."""
+        return self.outside(key, x) <= self.halo
+
+    def near(self, key: Key) -> list[Key]:
+        """The tile and its eight neighbours."""
+        return [(key[0] + i, key[1] + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+
+    def weights(self, keys: list[Key], x: Tensor) -> Tensor:
+        """How much each of the tiles says at x (N, 2): (K, N), columns sum to one, continuous in x."""
+        raw = []
+        for key in keys:
+            low, high = (torch.tensor(corner, dtype=x.dtype, device=x.device) for corner in self.core(key))
+            inside = torch.minimum(x - low, high - x)  # (N, 2)
+            ramp = (inside / self.blend + 0.5).clamp(0.0, 1.0).prod(1)
+            away = (-inside).clamp_min(0.0).square().sum(1).sqrt()
+            raw.append(ramp + _FAINT * torch.exp(-_FADE * away / self.blend))
+        total = torch.stack(raw).clamp_min(1e-300)
+        return total / total.sum(0)
+
+    def state_dict(self) -> dict:
+        return {"low": list(self.low), "high": list(self.high), "side": self.side, "halo": self.halo,
+                "blend": self.blend}
+
+    @staticmethod
+    def from_state_dict(state: dict) -> Layout:
+        return Layout(tuple(state["low"]), tuple(state["high"]), state["side"], state["halo"], state["blend"])
+
+
+def name_of(key: Key) -> str:
+    """As files name a tile."""
+    return f"{key[0]} {key[1]}"
+
+
+def key_of(name: str) -> Key:
+    """The tile of that name."""
+    column, row = name.split()
+    return int(column), int(row)

@@ -1,0 +1,578 @@
+"""A map of any extent at constant cost: tiles, each a map of its own, opened where the robot goes on.
+
+    one room     one tile, which is the map that there would be without tiles, bit for bit
+    going on     where that map's budget fills and the robot has left a square of 1.25 `side`, the plane is laid out in
+                 tiles (layout.py). While all samples are remembered the map is split: each tile takes in those of its
+                 ground, slice by slice, and the map answers until that is done. Else it becomes the first tile as it
+                 is. From then on a sample outside all tiles opens the next one, which starts with what its neighbours
+                 remember
+    everywhere   a sample goes to the tiles in whose core or halo it lies, four at most; θ is one for all, learned in
+                 the tile where the robot is and, every other step, in one beside it
+    far away     beyond `most` tiles, those that were not needed for longest are put on the shelf, and come back when
+                 the robot does; a question looks at a copy, so that the map depends on its samples alone
+
+What a tile does, it does as every map here: sites, memory and basis are its own. Nothing in this file knows them.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.field_map import CalibrationData, FieldMap, Snapshot
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.tiled.blended import blend, blend_covariance, sayings
+from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
+from gp_mapping.core.models.tiled.shelf import MemoryShelf, Shelf
+from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
+from gp_mapping.core.transaction import Revertible, require_finite, transaction
+from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.errors import NumericalError
+
+__all__ = ["TiledMap"]
+
+_HOME: Key = (0, 0)
+_FULL = 0.9  # share of a budget from which a tile that has left its square takes no more ground
+_SEEDS = 100  # samples of a neighbour that a new tile takes in with one update
+_LARGEST_FIRST = 1.25  # sides of a tile that the ground of one map may have in any case
+_LEAST_SIDE, _OWN_STEPS = 5.0, 0.5  # lengthscales; share of learning steps in the tile where the robot is
+HALO, BLEND = 1.5, 1.0  # lengthscales
+
+
+class _Tile(Revertible):
+    """One tile in memory.
+
+    seeds: what its neighbours remembered of its ground and it has not taken in yet.  forgot: log of what has been
+    forgotten of it.  touched: number of the update that needed it last, or before the last question that did.
+    """
+
+    def __init__(self, map_: DualSVGP, seeds: tuple[DualSVGP, ...] = (), forgot: float = 0.0, touched: int = 0):
+        self.map, self.seeds, self.forgot, self.touched = map_, seeds, forgot, touched
+
+
+class TiledMap(Revertible, FieldMap):
+    """Many maps as one; see above.
+
+    Args:
+        make: a new, empty tile: called with the prior mean (C,) SI, or None for the first batch's.
+        side: of a tile, in lengthscales; less where the field takes more inputs than a budget has for it.
+        most: tiles kept in memory.
+        shelf: where the others are; in memory if None.
+        seed: of random choices.
+    """
+
+    name = "tiled"
+
+    def __init__(self, make: Callable[[Tensor | None], DualSVGP], *, side: float = 8.0, most: int = 12,
+                 shelf: Shelf | None = None, seed: int = 0):
+        self.make, self.side, self.most = make, side, max(most, 9)
+        self.shelf = MemoryShelf() if shelf is None else shelf
+        self.layout: Layout | None = None  # None: the first tile is everything
+        self.former: DualSVGP | None = None  # the one map, while it is being split
+        self.tiles: dict[Key, _Tile] = {_HOME: _Tile(make(None))}
+        self.current: Key = _HOME
+        self.learner = None  # once there are several tiles; before, the first one's
+        self.generator = torch.Generator().manual_seed(seed)
+        self._visited: dict[Key, DualSVGP] = {}  # copies of tiles on the shelf that a question was about
+        self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]  # of all samples, m
+        self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
+        self.loads, self.opened, self.merged_without = 0, 0, 0
+
+    # --- samples in -----------------------------------------------------------------------------------------------
+    @property
+    def home(self) -> DualSVGP:
+        """The map of the tile where the robot is, or the one that is being split."""
+        return self.tiles[self.current].map if self.former is None else self.former
+
+    def update(self, batch: Samples) -> UpdateReport:
+        """Absorb each sample once in every tile that knows its place, or none of the batch anywhere."""
+        if not len(batch):
+            return self.home.update(batch)
+        if self.layout is None:
+            report = self.home.update(batch)
+            self._reach(batch.x)
+            self.samples += len(batch)
+            if self._leaves():
+                self._settle()
+            return report
+
+        self.turn += 1
+        for key, _ in self.layout.keys(batch.x):  # from the shelf now: it takes part in no transaction
+            for near in self.layout.near(key):
+                if self._exists(near):
+                    self._tile(near).touched = self.turn
+        with transaction(self), ExitStack() as stack:
+            if self.former is not None:
+                self.former.update(batch)
+            for key, _ in self.layout.keys(batch.x):
+                if not self._exists(key):
+                    self._open(key)
+            self.current = self.layout.key(batch.x[-1])
+            reports = []
+            for key in self._near(batch.x):
+                tile = self.tiles[key]
+                stack.enter_context(transaction(tile))
+                before = tile.map.epoch
+                self._catch_up(tile)
+                self._sow(tile)
+                reports.append(tile.map.update(batch[self.layout.takes(key, batch.x)]))
+                self.own_epoch += tile.map.epoch - before
+            self._split_on(stack)
+            self._reach(batch.x)
+            self.samples += len(batch)
+            if self.learner is not None:
+                self.learner.owe(len(batch))
+        self._put_away()
+        return self._report(len(batch), reports)
+
+    def _report(self, used: int, reports: list[UpdateReport]) -> UpdateReport:
+        maps = [tile.map for tile in self.tiles.values()]
+        return UpdateReport(used, self.samples, sum(len(m.inducing_inputs()) for m in maps),
+                            sum(len(m.remembered_places()) for m in maps), sum(r.added for r in reports),
+                            sum(r.removed for r in reports), max((r.jitter for r in reports), default=0.0),
+                            any(r.everywhere for r in reports))
+
+    def _reach(self, x: Tensor) -> None:
+        """The box of all samples grows."""
+        self.low = [min(a, b) for a, b in zip(self.low, x.amin(0).tolist())]
+        self.high = [max(a, b) for a, b in zip(self.high, x.amax(0).tolist())]
+
+    def _leaves(self) -> bool:
+        """Whether one map no longer suffices: it is full, and the robot has left a square of `side` lengthscales."""
+        first = self.home
+        extent = max(b - a for a, b in zip(self.low, self.high))
+        if extent <= _LARGEST_FIRST * self.side * first.theta.lengthscale:
+            return False
+        return (len(first.inducing_inputs()) >= _FULL * first.max_inducing
+                or len(first.remembered_places()) >= _FULL * first.memory_size)
+
+    def _settle(self) -> None:
+        """The plane is laid out in tiles, and the first map is split, or becomes the first of them."""
+        first = self.home
+        length = first.theta.lengthscale
+        low, high = ([v + s * 0.5 * length for v in corner] for corner, s in ((self.low, -1.0), (self.high, 1.0)))
+        # as many inputs as this ground took, the others take; a tile with its halo is to hold them within its budget
+        squares = torch.cat([first.remembered_places(), first.inducing_inputs()]).div(length).floor().unique(dim=0)
+        density = len(first.inducing_inputs()) / max(1, len(squares))
+        side = math.sqrt(_FULL * first.max_inducing / max(density, 1e-9)) - 2.0 * HALO
+        side = min(self.side, max(_LEAST_SIDE, side)) * length
+        self.learner, first.learner = first.learner, None
+        self.own_epoch += first.epoch
+        if not first.rest_empty:  # what is not remembered knows no place: the whole ground is one core
+            self.layout = Layout(tuple(low), tuple(high), side, HALO * length, BLEND * length)
+            return
+
+        middle = [0.5 * (a + b) for a, b in zip(low, high)]
+        self.layout = Layout(tuple(m - 0.5 * side for m in middle), tuple(m + 0.5 * side for m in middle), side,
+                             HALO * length, BLEND * length)
+        self.former, self.tiles = first, {}
+        places = first.remembered_places()
+        for key, _ in self.layout.keys(places):
+            self._open(key)
+
+    def _split_on(self, stack: ExitStack) -> None:
+        """One slice more for the tiles that the former map is split into; when they have all, it goes."""
+        if self.former is None:
+            return
+        waiting = [tile for _, tile in sorted(self.tiles.items()) if tile.seeds]
+        if waiting:
+            stack.enter_context(transaction(waiting[0]))
+            self._sow(waiting[0])
+        if not any(tile.seeds for tile in self.tiles.values()):
+            self.former, self.own_epoch = None, self.own_epoch + 1
+
+    def _drain(self) -> None:
+        """All that waits, at once."""
+        for _, tile in sorted(self.tiles.items()):
+            while tile.seeds:
+                self._sow(tile)
+        self.former = None
+
+    def _exists(self, key: Key) -> bool:
+        return key in self.tiles or key in self.shelf
+
+    def _near(self, x: Tensor) -> list[Key]:
+        """Tiles that know at least one of x (N, 2), in a fixed order."""
+        around = {k for key, _ in self.layout.keys(x) for k in self.layout.near(key)}
+        return [k for k in sorted(around) if self._exists(k) and bool(self.layout.takes(k, x).any())]
+
+    def _open(self, key: Key) -> None:
+        """A new tile at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
+        new = _Tile(self.make(self.centre), touched=self.turn)
+        new.map.theta, new.map.learner = self.home.theta, None
+        if self.former is not None:
+            sources = [(self.former, self.former.remembered_places(), None)]
+        else:
+            keys = sorted(k for k in self.layout.near(key) if k != key and self._exists(k))
+            sources = [(self._tile(k).map, self._tile(k).map.remembered_places(), k) for k in keys]
+        for source, places, other in sources:
+            wanted = self.layout.takes(key, places)
+            if other is not None:  # a sample is in the memory of up to four tiles: that of its core hands it on
+                wanted &= self.layout.outside(other, places) < 0
+            indices = wanted.nonzero()[:, 0]
+            if len(indices):
+                near = indices[self.layout.outside(key, places[indices]).argsort()]
+                new.seeds += tuple(source.excerpt(part) for part in near.split(_SEEDS))
+        new.forgot = self.forgot
+        self.tiles[key] = new
+        self.opened += 1
+
+    def _sow(self, tile: _Tile) -> None:
+        """One slice of what the neighbours remembered."""
+        if tile.seeds:
+            seed, tile.seeds = tile.seeds[0], tile.seeds[1:]
+            if seed.theta != tile.map.theta:
+                seed = seed.excerpt(torch.arange(seed.samples, device=seed.device), tile.map.theta)
+            tile.map.merge(seed)
+
+    def _catch_up(self, tile: _Tile) -> None:
+        """What was forgotten, and learned, since the tile was needed last."""
+        if self.forgot < tile.forgot:
+            tile.map.forget(math.exp(self.forgot - tile.forgot))
+            tile.forgot = self.forgot
+        if self.learner is not None and self.learner.theta.distance(tile.map.theta) > self.learner.adopt_change:
+            if tile.map.started:
+                tile.map.adopt(self.learner.theta)
+            else:
+                tile.map.theta = self.learner.theta
+
+    def _tile(self, key: Key) -> _Tile:
+        """A tile, from the shelf if need be."""
+        if key not in self.tiles:
+            state = self.shelf.take(key)
+            self._visited.pop(key, None)
+            tile = _Tile(self._restored(state["map"]), forgot=state["forgot"], touched=self.turn)
+            self.tiles[key] = tile
+            self.loads += 1
+        return self.tiles[key]
+
+    def _put_away(self) -> None:
+        """Those that were not needed for longest go to the shelf; never what the robot is near to."""
+        if len(self.tiles) <= self.most:
+            return
+        held = set(self.layout.near(self.current))
+        order = sorted((t.touched, k) for k, t in self.tiles.items() if k not in held and not t.seeds)
+        for _, key in order[: len(self.tiles) - self.most]:
+            self.shelf.put(key, self._state_of(self.tiles.pop(key)))
+
+    def refine(self, budget_s: float = math.inf) -> bool:
+        """Steps of hyper-parameters that are owed: half of them where the robot is, half in any tile in memory."""
+        if self.learner is None:
+            return self.layout is None and self.home.refine(budget_s)
+        end = perf_counter() + budget_s
+        while self.learner.owed >= 1.0 and perf_counter() < end:
+            try:
+                with transaction(self):
+                    self._step()
+                    require_finite("hyper-parameters", self.learner.vector)
+            except (NumericalError, torch.linalg.LinAlgError):
+                self.learner.owed -= 1.0
+                self.learner.rejected += 1
+        return self.learner.owed >= 1.0
+
+    def _step(self) -> None:
+        where, which = torch.rand(2, dtype=torch.float64, generator=self.generator).tolist()
+        data = self.home
+        beside = [k for k in self.layout.near(self.current) if k in self.tiles and self.tiles[k].map.samples]
+        if self.former is None and where >= _OWN_STEPS:
+            data = self.tiles[beside[int(which * len(beside))]].map
+        self.learner.step(data.learning_data(), self.generator)
+        if self.learner.theta.distance(self.home.theta) > self.learner.adopt_change:
+            with transaction(self.home):
+                self.own_epoch += int(self.home.adopt(self.learner.theta))
+
+    # --- the map out ----------------------------------------------------------------------------------------------
+    centre = property(lambda self: self.home.centre)
+    capabilities = property(lambda self: self.home.capabilities if self.learner is None
+                            else self.home.capabilities | {"learns"})
+    epoch = property(lambda self: self.own_epoch + (self.home.epoch if self.layout is None else 0))
+
+    @property
+    def learning_steps(self) -> int | None:
+        return self.home.learning_steps if self.learner is None else self.learner.steps
+
+    def _answers(self, key: Key) -> bool:
+        """Whether a tile says anything: not while it waits for what its neighbours remember."""
+        return not self.tiles[key].seeds if key in self.tiles else key in self.shelf
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """Mean and latent variance at x (N, 2), blended; the prior where no tile is near."""
+        if self.layout is None or self.former is not None:
+            return self.home.predict(x, velocity, heading)
+        self.need_data()
+        x = torch.as_tensor(x, dtype=torch.float64)
+        said = []
+        for key, which, weight in sayings(self.layout, self._answers, x):
+            if key is None:
+                told = self.prior()
+                part = Prediction(told.mean.expand(len(which), -1), told.variance.expand(len(which), -1),
+                                  told.noise_variance)
+            else:
+                part = self._asked(key).predict(x[which], None if velocity is None else velocity[which],
+                                        None if heading is None else heading[which])
+            said.append((which.to(part.mean.device), weight.to(part.mean), part))
+        return blend(said, len(x)) if said else self.home.predict(x)
+
+    def _asked(self, key: Key) -> DualSVGP:
+        """A tile's map to be asked: of one on the shelf a copy, which the map itself does not depend on."""
+        if key in self.tiles:
+            return self.tiles[key].map
+        if key not in self._visited:
+            while len(self._visited) >= self.most:
+                self._visited.pop(next(iter(self._visited)))
+            state = self.shelf.peek(key)
+            self._visited[key] = self._restored(state["map"])
+            if self.forgot < state["forgot"]:
+                self._visited[key].forget(math.exp(self.forgot - state["forgot"]))
+        return self._visited[key]
+
+    @torch.no_grad()
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Between a (N, 2) and b (K, 2) within a tile's reach of each other; 0 where no tile answers for both."""
+        if self.layout is None or self.former is not None:
+            return self.home.covariance(a, b)
+
+        def of(key: Key, rows: Tensor, columns: Tensor) -> Tensor:
+            return self._asked(key).covariance(a[rows], b[columns])
+
+        left, right = (sayings(self.layout, self._answers, x) for x in (a, b))
+        total = blend_covariance(left, right, of, (len(a), len(b)), self.centre)
+        return total
+
+    def noise_variance(self) -> Tensor:
+        return self.home.noise_variance()
+
+    def observed(self, p: Prediction) -> Prediction:
+        return self.home.observed(p)
+
+    def outcome(self, y: Tensor) -> Tensor:
+        return self.home.outcome(y)
+
+    def log_predictive(self, batch: Samples) -> Tensor:
+        return self.home.log_predictive(batch) if self.layout is None else super().log_predictive(batch)
+
+    def hyperparameters(self) -> dict[str, float]:
+        """Of the tile where the robot is."""
+        return self.home.hyperparameters()
+
+    def body_field(self) -> tuple[Tensor, Tensor] | None:
+        return self.home.body_field()
+
+    def calibration_data(self) -> CalibrationData | None:
+        """What the tile remembers where the robot is."""
+        return self.home.calibration_data()
+
+    def inducing_inputs(self) -> Tensor:
+        """Of the tiles in memory, each in its own core."""
+        return self._places(lambda m: m.inducing_inputs())
+
+    def remembered_places(self) -> Tensor:
+        """Of the tiles in memory, each in its own core."""
+        return self._places(lambda m: m.remembered_places())
+
+    def _places(self, of) -> Tensor:
+        if self.layout is None or self.former is not None:
+            return of(self.home)
+        parts = [(key, of(self.tiles[key].map)) for key in sorted(self.tiles)]
+        return torch.cat([x[self.layout.outside(key, x) < 0] for key, x in parts if len(x)] or [self._no_places()])
+
+    def counters(self) -> dict[str, int | float]:
+        """Of the tile where the robot is; and how many tiles there are, in memory, and came back from the shelf."""
+        told = self.home.counters()
+        if self.learner is not None:
+            told = told | {"learning_rejected": self.learner.rejected}
+        return told | {"tiles": len(self.tiles) + len(self.shelf), "tiles_in_memory": len(self.tiles),
+                       "tiles_loaded": self.loads, "merged_without": self.merged_without}
+
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
+        """Posteriors of the tiles within reach (m) of `near`; without it, of those in memory."""
+        if self.layout is None or self.former is not None:
+            return self.home.snapshot(near, reach)
+        self.need_data()
+        keys = [k for k in sorted(self.tiles) if self._answers(k)]
+        if near is not None:
+            half = 0.5 * self.layout.blend
+            keys = [k for k in keys if bool((self.layout.outside(k, near) <= reach + half).any())] or [self.current]
+        return TiledSnapshot(self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior())
+
+    def load_snapshot(self, state: dict) -> Snapshot:
+        if "layout" not in state:
+            return self.home.load_snapshot(state)
+        told = Prediction(*(state["prior"][name] for name in ("mean", "variance", "noise_variance")))
+        tiles = {key_of(name): self.home.load_snapshot(part) for name, part in state["tiles"].items()}
+        return TiledSnapshot(Layout.from_state_dict(state["layout"]), tiles, told)
+
+    # --- forget, fantasize, merge, save ---------------------------------------------------------------------------
+    def forget(self, factor: float) -> None:
+        """Scale what the data said by factor in (0, 1]; of tiles that are not needed now, when they are."""
+        if self.layout is None:
+            return self.home.forget(factor)
+        if not 0.0 < factor <= 1.0:
+            raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+        self.forgot += math.log(factor)
+        self._visited.clear()
+        if self.former is not None:
+            self.former.forget(factor)
+        for tile in self.tiles.values():
+            tile.map.forget(factor)
+            tile.forgot = self.forgot
+        self.own_epoch += 1
+        return None
+
+    def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
+        """In every tile that knows the place; how many samples went, counted in the tile that knows it best."""
+        if self.layout is None:
+            return self.home.forget_near(x, radius, newest)
+        self.own_epoch += 1
+        if self.former is not None:  # what waits knows the old field still
+            self._drain()
+        return max((self._tile(k).map.forget_near(x, radius, newest) for k in self._near(x)), default=0)
+
+    def fantasize(self, x: Tensor) -> TiledMap:
+        """A copy conditioned on its own mean at x (K, 2): tiles that know a place are copied, the others shared."""
+        new = copy.copy(self)
+        new.forget_mark()
+        new.tiles = dict(self.tiles)
+        if self.layout is None:
+            new.tiles[_HOME] = _Tile(self.home.fantasize(x))
+            return new
+        if self.former is not None:
+            new.former = self.former.fantasize(x)
+            return new
+        new._visited = {}
+        for key in self._near(x):
+            new.tiles[key] = _Tile(self._asked(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot)
+        return new
+
+    def merge(self, other: FieldMap) -> None:
+        """Add another map, of tiles or not. While both are one tile, as that model merges; else by remembered samples.
+
+        What the other no longer remembers cannot be told apart by place: it is left out, and counted in
+        `merged_without` (samples).
+        """
+        if not isinstance(other, TiledMap):
+            raise ValueError(f"cannot merge a {type(other).__name__} into a map of tiles; make both with the same "
+                             "setting tiles")
+        if not other.started:
+            return
+        if self.layout is None and other.layout is None:
+            self.home.merge(other.home)
+            if other.samples:
+                self._reach(torch.tensor([other.low, other.high], dtype=torch.float64))
+            self.samples += other.samples
+            if self._leaves():
+                self._settle()
+            return
+        if not self.started:
+            raise ValueError("a map of several tiles cannot be merged into an empty one; load it in its place")
+        self._merge_tiles(other)
+
+    def _merge_tiles(self, other: TiledMap) -> None:
+        if self.layout is None:
+            self._settle()
+        self._drain()
+        other = copy.deepcopy(other)
+        other._drain()
+        keys = sorted([*other.tiles, *other.shelf.keys()])
+        for key in keys:
+            source = other._tile(key).map
+            places = source.remembered_places()
+            own = torch.ones(len(places), dtype=torch.bool) if other.layout is None else \
+                other.layout.outside(key, places) < 0
+            self.merged_without += max(0, source.samples - len(places))
+            cores = self.layout.keys(places[own]) if bool(own.any()) else []
+            for mine, _ in cores:
+                if not self._exists(mine):
+                    self._open(mine)
+            for mine, which in cores:
+                indices = own.nonzero()[:, 0][which]
+                for near in self.layout.near(mine):
+                    if self._exists(near):
+                        here = indices[self.layout.takes(near, places[indices])]
+                        self._give(near, source, here)
+        self._reach(torch.tensor([other.low, other.high], dtype=torch.float64))
+        self.samples += other.samples
+        self._put_away()
+
+    def _give(self, key: Key, source: DualSVGP, indices: Tensor) -> None:
+        tile = self._tile(key)
+        while tile.seeds:
+            self._sow(tile)
+        for part in indices.split(_SEEDS):
+            tile.map.merge(source.excerpt(part, tile.map.theta))
+
+    def _state_of(self, tile: _Tile) -> dict:
+        state = tile.map.state_dict()
+        return {"map": state, "forgot": tile.forgot, "seeds": [seed.state_dict() for seed in tile.seeds]}
+
+    def state_dict(self) -> dict:
+        """Everything needed for exact resume; while there is one map, its own state and where it was."""
+        if self.layout is None:
+            corners = {"low": self.low, "high": self.high} if self.started else {"low": None, "high": None}
+            return self.home.state_dict() | {"ground": corners | {"generator": self.generator.get_state()}}
+        return {"model": self.name, "layout": self.layout.state_dict(),
+                "tiles": {name_of(k): self._state_of(t) | {"touched": t.touched} for k, t in self.tiles.items()},
+                "shelf": self.shelf.state_dict(), "current": list(self.current), "low": self.low, "high": self.high,
+                "samples": self.samples, "turn": self.turn, "forgot": self.forgot,
+                "generator": self.generator.get_state(), "opened": self.opened, "loads": self.loads,
+                "merged_without": self.merged_without,
+                "former": None if self.former is None else self.former.state_dict(), "side": self.side,
+                "learner": None if self.learner is None else self.learner.state_dict()}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continue exactly; ValueError, and the map as it was, where the state does not fit."""
+        if state.get("model") != self.name:  # of one map, as `tiles: false` makes it
+            return self._load_one(state)
+        try:
+            tiles, learner = {}, None
+            layout = Layout.from_state_dict(state["layout"])
+            for name, part in state["tiles"].items():
+                seeds = tuple(self._restored(seed) for seed in part["seeds"])
+                tiles[key_of(name)] = _Tile(self._restored(part["map"]), seeds, part["forgot"],
+                                          part["touched"])
+            former = None if state["former"] is None else self._restored(state["former"])
+            if state["learner"] is not None:
+                learner = self.make(None).learner
+                learner.load_state_dict(state["learner"])
+            generator = torch.Generator()
+            generator.set_state(state["generator"])
+            numbers = {n: state[n] for n in ("samples", "turn", "forgot", "opened", "loads",
+                                             "merged_without")}
+            current, low, high = tuple(state["current"]), list(state["low"]), list(state["high"])
+            shelf = self.shelf.restored(state["shelf"])
+        except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
+            raise ValueError(f"not a state of a map of tiles: {type(error).__name__}: {error}") from error
+        self.__dict__.update(numbers)
+        self.tiles, self.layout, self.learner, self.generator = tiles, layout, learner, generator
+        self.current, self.low, self.high, self.shelf, self.former = current, low, high, shelf, former
+        self._visited = {}
+        self.own_epoch += 1
+
+
+    def _restored(self, state: dict) -> DualSVGP:
+        """One tile's map from its state."""
+        new = self.make(None)
+        new.learner = None
+        new.load_state_dict(state)
+        return new
+
+    def _load_one(self, state: dict) -> None:
+        first = self.make(None)
+        first.load_state_dict(state)
+        new = TiledMap(self.make, side=self.side, most=self.most, shelf=self.shelf.restored({}))
+        new.tiles[_HOME].map, new.samples = first, first.samples
+        ground = state.get("ground")
+        if ground is not None:
+            if ground["low"] is not None:
+                new.low, new.high = list(ground["low"]), list(ground["high"])
+            new.generator.set_state(ground["generator"])
+        elif first.started and len(first.remembered_places()):
+            new._reach(torch.cat([first.remembered_places(), first.inducing_inputs()]).cpu())
+        self.__dict__.update(new.__dict__ | {"own_epoch": self.own_epoch + 1})

@@ -1,0 +1,43 @@
+"""Tiles cover the plane once, and their weights are continuous and sum to one."""
+
+import torch
+
+from gp_mapping.core.models.tiled.blended import sayings
+from gp_mapping.core.models.tiled.layout import Layout
+
+LAYOUT = Layout((-1.0, 2.0), (4.0, 4.5), 3.0, 1.2, 0.6)
+PLACES = torch.rand(4000, 2, generator=torch.Generator().manual_seed(0)).double() * 40 - 20
+
+
+def test_every_place_has_one_core():
+    seen = torch.zeros(len(PLACES))
+    for key, which in LAYOUT.keys(PLACES):
+        seen[which] += 1
+        low, high = LAYOUT.core(key)
+        assert bool((PLACES[which] >= torch.tensor(low)).all() and (PLACES[which] <= torch.tensor(high)).all())
+        assert {LAYOUT.key(PLACES[i]) for i in which[:20].tolist()} == {key}
+    assert bool((seen == 1).all())
+    assert LAYOUT.core((0, 0)) == ([-1.0, 2.0], [4.0, 4.5])
+    assert LAYOUT.core((1, -1)) == ([4.0, -1.0], [7.0, 2.0])
+
+
+def test_weights_are_one_inside_and_go_over_without_a_step():
+    line = torch.stack([torch.linspace(0.0, 8.0, 4001).double(), torch.full((4001,), 3.0).double()], 1)
+    keys = [(0, 0), (1, 0), (2, 0)]
+    weights = LAYOUT.weights(keys, line)
+    assert torch.allclose(weights.sum(0), torch.ones(4001).double())
+    assert float((weights[:, 1:] - weights[:, :-1]).abs().max()) < 0.005
+    assert float(weights[0, line[:, 0] < 3.6].min()) > 1 - 1e-6
+    assert float(weights[1, (line[:, 0] > 4.4) & (line[:, 0] < 6.6)].min()) > 1 - 1e-6
+    at = int((line[:, 0] - 4.0).abs().argmin())
+    assert abs(float(weights[0, at]) - 0.5) < 0.01
+
+
+def test_all_that_exist_answer_for_their_surroundings_and_nobody_far_away():
+    there = {(0, 0), (1, 0)}
+    total = torch.zeros(len(PLACES)).double()
+    for key, which, weight in sayings(LAYOUT, there.__contains__, PLACES):
+        total.index_add_(0, which, weight)
+        far = torch.stack([LAYOUT.outside(k, PLACES[which]) for k in there]).amin(0)
+        assert float(far.min()) > LAYOUT.side - 1e-9 if key is None else float(far.max()) <= 5.0
+    assert torch.allclose(total, torch.ones(len(PLACES)).double())

@@ -1,0 +1,220 @@
+"""A map of tiles: one room is the map that it was, a larger area has no seams, and what goes away comes back."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from gp_mapping import create_map
+from gp_mapping.core.types import Samples
+
+UT = 1e-6
+SETTINGS = {"lengthscale": 0.6, "signal_stddev": 10 * UT, "noise_stddev": 0.3 * UT, "heading_stddev": 0.0,
+            "learn_hyperparameters": False, "learn_time_offset": False, "centre": [45 * UT]}
+SMALL = {"max_inducing": 110, "memory_size": 600, "map_tile_side": 5.0}
+
+
+def field_at(x):
+    g = torch.Generator().manual_seed(5)
+    w = torch.randn(200, 2, generator=g).double() / 0.6
+    phase = 2 * math.pi * torch.rand(200, generator=g).double()
+    return 45 * UT + UT * torch.cos(x @ w.mT + phase).sum(1, keepdim=True)
+
+
+def lanes(width, height, gap=0.4, step=0.1):
+    rows = []
+    for i, y in enumerate(torch.arange(0.0, height + 1e-9, gap).double()):
+        xs = torch.arange(0.0, width + 1e-9, step).double()
+        rows.append(torch.stack([xs if i % 2 == 0 else width - xs, y.expand(len(xs))], 1))
+    return torch.cat(rows)
+
+
+def measured(x, seed=1):
+    g = torch.Generator().manual_seed(seed)
+    return Samples(x, field_at(x) + 0.3 * UT * torch.randn(len(x), 1, generator=g).double())
+
+
+def build(**settings):
+    return create_map("dual_svgp", **(SETTINGS | settings))
+
+
+def drive(field, samples, size=1):
+    for start in range(0, len(samples), size):
+        field.update(samples[start: start + size])
+    return field
+
+
+@pytest.fixture(scope="module")
+def survey():
+    """8 × 4 m in tiles, and in one map that is large enough."""
+    samples = measured(lanes(8.0, 4.0))
+    return drive(build(tiles=True, **SMALL), samples), drive(build(max_inducing=900), samples, 4), samples
+
+
+def test_one_room_is_the_map_without_tiles_bit_for_bit():
+    samples, x = measured(lanes(2.0, 2.0)), 2.5 * torch.rand(50, 2).double()
+    one, tiled = drive(build(), samples), drive(build(tiles=True), samples)
+    assert tiled.counters()["tiles"] == 1
+    a, b = one.predict(x), tiled.predict(x)
+    assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
+    assert torch.equal(one.covariance(x, x[:5]), tiled.covariance(x, x[:5]))
+
+
+def test_no_seam(survey):
+    """Along every border, and everywhere else: as one large map within a tenth of its sd."""
+    tiled, large, _ = survey
+    assert tiled.counters()["tiles"] >= 4
+    assert all(len(t.map.inducing_inputs()) <= SMALL["max_inducing"] for t in tiled.tiles.values())
+    where = torch.cartesian_prod(torch.linspace(0.1, 7.9, 80), torch.linspace(0.1, 3.9, 40)).double()
+    near = torch.zeros(len(where), dtype=torch.bool)
+    for key in tiled.tiles:
+        near |= tiled.layout.outside(key, where).abs() < 0.3
+    assert int(near.sum()) > 200
+    a, b = tiled.predict(where), large.predict(where)
+    deviation, spread = (a.mean - b.mean) / b.stddev, a.stddev / b.stddev
+    inner = float(deviation[~near].square().mean().sqrt())
+    assert float(deviation[near].square().mean().sqrt()) < max(0.1, 1.5 * inner)
+    assert abs(float(spread[near].median()) - float(spread[~near].median())) < 0.1
+    error = [float((p.mean - field_at(where)).square().mean().sqrt()) for p in (a, b)]
+    assert error[0] < 1.1 * error[1]
+
+
+def test_nothing_jumps_at_a_border(survey):
+    tiled, large, _ = survey
+    x = torch.stack([torch.linspace(0.2, 7.8, 3000).double(), torch.full((3000,), 2.05).double()], 1)
+    steps = [(p.mean[1:] - p.mean[:-1]).abs().max() for p in (tiled.predict(x), large.predict(x))]
+    assert float(steps[0]) < 1.3 * float(steps[1])
+
+
+def test_fewer_in_memory_says_the_same(survey):
+    """Tiles that were put away, and came back, answer as before."""
+    tiled, _, samples = survey
+    few = build(tiles=True, **SMALL, tiles_in_memory=9)
+    few.most = 4  # fewer than a setting allows: so that something is put away
+    drive(few, samples)
+    assert len(few.shelf) > 0 and len(few.tiles) <= 9
+    x = torch.cartesian_prod(torch.linspace(0.0, 8.0, 30), torch.linspace(0.0, 4.0, 15)).double()
+    a, b = tiled.predict(x), few.predict(x)
+    assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
+    assert few.counters()["tiles_loaded"] > 0
+
+
+def test_questions_leave_no_trace(survey):
+    """The map depends on its samples alone, whoever asks what in between."""
+    samples = survey[2]
+    silent, asked = (build(tiles=True, **SMALL, tiles_in_memory=9) for _ in range(2))
+    silent.most = asked.most = 4
+    x = torch.cartesian_prod(torch.linspace(0.0, 8.0, 10), torch.linspace(0.0, 4.0, 8)).double()
+    for start in range(0, len(samples), 20):
+        for field in (silent, asked):
+            field.forget(0.999)
+            drive(field, samples[start: start + 20], 4)
+        asked.predict(x)
+        asked.covariance(x[:3], x)
+        asked.fantasize(x[:2])
+    assert torch.equal(asked.predict(x).mean, silent.predict(x).mean)
+    assert sorted(asked.tiles) == sorted(silent.tiles) and len(asked.shelf) > 0
+
+
+def test_what_is_not_remembered_is_not_lost():
+    """A room long driven over, then on: the first map stays whole, as a tile."""
+    few = SMALL | {"memory_size": 150, "max_inducing": 400}
+    room, out = measured(lanes(3.0, 3.0)), measured(lanes(5.0, 0.8) + torch.tensor([3.2, 0.0]), seed=2)
+    field = drive(build(tiles=True, **few), room)
+    x = torch.cartesian_prod(torch.linspace(0.2, 2.4, 12), torch.linspace(1.6, 2.8, 8)).double()
+    before = field.predict(x)
+    drive(field, out)
+    assert field.counters()["tiles"] > 1
+    assert float(((field.predict(x).mean - before.mean) / before.stddev).abs().max()) < 0.5
+
+
+def test_resume_is_bit_for_bit(survey):
+    tiled, _, samples = survey
+    state = copy.deepcopy(tiled.state_dict())
+    again = build(tiles=True, **SMALL)
+    again.load_state_dict(state)
+    more = measured(lanes(3.0, 1.0) + torch.tensor([7.0, 3.0]), seed=2)
+    other = build(tiles=True, **SMALL)
+    other.load_state_dict(copy.deepcopy(state))
+    drive(again, more)
+    drive(other, more)
+    x = torch.cartesian_prod(torch.linspace(0.0, 10.0, 30), torch.linspace(0.0, 4.0, 15)).double()
+    assert torch.equal(again.predict(x).mean, other.predict(x).mean)
+    assert again.samples == len(samples) + len(more)
+
+
+def test_an_old_file_of_one_map_goes_on_in_tiles():
+    samples = measured(lanes(3.0, 2.0))
+    one = drive(build(**SMALL), samples)
+    tiled = build(tiles=True, **SMALL)
+    tiled.load_state_dict(one.state_dict())
+    x = 2 * torch.rand(20, 2).double()
+    assert torch.equal(one.predict(x).mean, tiled.predict(x).mean)
+    drive(tiled, measured(lanes(3.0, 2.0) + torch.tensor([3.2, 0.0])))
+    assert tiled.counters()["tiles"] > 1
+
+
+def test_a_covariance_is_one(survey):
+    tiled, _, _ = survey
+    x = torch.cartesian_prod(torch.linspace(1.0, 7.0, 20), torch.linspace(0.5, 3.5, 8)).double()
+    c = tiled.covariance(x, x) / UT**2
+    assert torch.allclose(c, c.mT, atol=1e-9)
+    assert float(torch.linalg.eigvalsh(c).min()) > -1e-8
+    assert torch.allclose(c.diagonal(), tiled.predict(x).variance[:, 0] / UT**2, rtol=1e-6)
+
+
+def test_a_fantasy_keeps_the_mean_narrows_and_leaves_the_map(survey):
+    tiled, _, _ = survey
+    x = torch.tensor([[4.0, 4.6], [8.5, 2.0]]).double()
+    before = tiled.predict(x)
+    new = tiled.fantasize(x)
+    after = new.predict(x)
+    assert torch.allclose(after.mean, before.mean, rtol=1e-9)
+    assert bool((after.variance < 0.2 * before.variance).all())
+    assert torch.equal(tiled.predict(x).variance, before.variance)
+
+
+def test_what_changed_is_forgotten_in_every_tile(survey):
+    tiled = copy.deepcopy(survey[0])
+    x = torch.tensor([[tiled.layout.high[0], 2.0]]).double()
+    before = tiled.predict(x).variance
+    assert tiled.forget_near(x, 0.5, 0) > 5
+    assert float(tiled.predict(x).variance) > 5 * float(before)
+
+
+def test_merging_two_surveys_is_the_survey_of_both():
+    left, right = measured(lanes(3.0, 3.0)), measured(lanes(5.0, 3.0) + torch.tensor([3.2, 0.0]), seed=2)
+    a, b = drive(build(tiles=True, **SMALL), left), drive(build(tiles=True, **SMALL), right)
+    assert b.counters()["tiles"] > 1
+    a.merge(b)
+    x = torch.cartesian_prod(torch.linspace(0.2, 8.0, 40), torch.linspace(0.2, 2.8, 15)).double()
+    p = a.predict(x)
+    assert float((p.mean - field_at(x)).square().mean().sqrt()) < 1.3 * float(p.stddev.square().mean().sqrt())
+    assert float(p.stddev.max()) < 5 * UT  # no ground is missing
+    assert a.samples == len(left) + len(right)
+
+
+def test_a_batch_that_is_refused_changes_no_tile(survey):
+    tiled = copy.deepcopy(survey[0])
+    x = torch.cartesian_prod(torch.linspace(0.0, 9.0, 30), torch.linspace(0.0, 4.0, 15)).double()
+    before, count = tiled.predict(x), tiled.samples
+    border = tiled.layout.high[0]
+    bad = Samples(torch.tensor([[border, 1.0], [border + 0.01, 1.0], [9.9, 1.0]]).double(),
+                  torch.tensor([[45e-6], [1e15], [45e-6]]).double())
+    with pytest.raises(Exception, match="credible"):
+        tiled.update(bad)
+    after = tiled.predict(x)
+    assert torch.equal(after.mean, before.mean) and tiled.samples == count
+
+
+def test_cost_and_memory_stay_as_they_are():
+    """A road of 60 m in tiles: no tile grows over its budget, and no more than so many are in memory."""
+    field = build(tiles=True, **SMALL, tiles_in_memory=9)
+    x = torch.stack([torch.arange(0, 60, 0.1).double(), torch.zeros(600).double()], 1)
+    drive(field, measured(x), 2)
+    told = field.counters()
+    assert told["tiles"] > 9 >= told["tiles_in_memory"]
+    p = field.predict(x)
+    assert float((p.mean - field_at(x)).square().mean().sqrt()) < 0.5 * UT
+    assert float(p.stddev.max()) < UT
