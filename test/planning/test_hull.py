@@ -81,7 +81,8 @@ def driven():
 @pytest.mark.parametrize("beyond", [0.0, 0.5])
 def test_live_and_offline_are_one_policy(driven, beyond):
     session, grid = driven
-    live = Suggester(NodeSettings(suggestion_kind="variance", suggestion_count=5, suggestion_distance=0.5, suggestion_margin=beyond))
+    live = Suggester(NodeSettings(suggestion_kind="variance", suggestion_count=5, suggestion_distance=0.5,
+                                  suggestion_margin=beyond))
     found = live(session, grid, (0.0, 0.0), None, "odom")
     saved = next_places(session, grid, 5, beyond)
     assert [(s.x, s.y) for s in found] == [(s.x, s.y) for s in saved] and len(found) == 5
