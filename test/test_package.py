@@ -86,7 +86,7 @@ def test_commands_say_when_rosbags_is_missing():
 OPTIONAL = {"grid_map_msgs", "nav2_msgs"}  # used where installed; package.xml says so
 ROSDEP = {"torch": "python3-torch", "numpy": "python3-numpy", "scipy": "python3-scipy", "yaml": "python3-yaml",
           "matplotlib": "python3-matplotlib", "mpl_toolkits": "python3-matplotlib", "tqdm": "python3-tqdm",
-          "pytest": "python3-pytest", "hypothesis": "python3-hypothesis"}
+          "pytest": "python3-pytest", "hypothesis": "python3-hypothesis", "mpmath": "python3-mpmath"}
 PIP_ONLY = {"rosbags", "gpytorch"}  # no apt package: README.md and requirements/ name them
 
 
