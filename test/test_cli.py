@@ -202,7 +202,7 @@ def test_import_then_map_the_real_recordings(tmp_path):
     (["map", "{bags}/a", "--output", "{bags}/a/a.mcap"], "is a file"),
     (["map", "{bags}/a", "--output", "{tmp}/o", "--field-topic", "/odometry"], "/odometry is a nav_msgs/msg/Odometry"),
     (["map", "{bags}/a", "--output", "{tmp}/o", "--set", "odometry_frame=map"], "no measurement could be .*'odom'"),
-    (["map", "{bags}/a", "--output", "{tmp}/o", "--suggest", "-1"], "expected 0 or more"),
+    (["map", "{bags}/a", "--output", "{tmp}/o", "--suggest", "-1"], "expected 0 to 100"),
     (["map", "{bags}/a", "--output", "{tmp}/o", "--set", "sensor=smell"], "sensor: 'smell' is not one of"),
     (["map", "{bags}/a", "--output", "{tmp}/o", "--set", "sensor=range"], "no messages of type sensor_msgs/msg/Range"),
     (["calibrate", "{bags}/absent"], "absent: no such bag"),
@@ -241,7 +241,7 @@ def test_a_corrupt_checkpoint_leaves_the_output_as_it_was(mapped, bags, tmp_path
 
 def test_a_checkpoint_of_something_else(tmp_path, capfd):
     save_checkpoint(tmp_path / "x.gpm", {"settings": {}, "map": 3})
-    assert "x.gpm: not " in wrong(capfd, "plot", tmp_path / "x.gpm")
+    assert "x.gpm: its content does not fit together" in wrong(capfd, "plot", tmp_path / "x.gpm")
 
 
 def test_the_checkpoint_is_the_map(mapped):

@@ -171,7 +171,7 @@ def test_hyperparameters_climb_the_evidence_bound(kind):
     x, y = data(kind, 14, seed=6, noise=0.15)
     field = stream(build(kind, inducing_inputs=x, learn_hyperparameters=True), x, y)
     settle(field)
-    gradient, information = field.learner.score(field.learner.vector, field._learning_data(), torch.arange(14))
+    gradient, information = field.learner.score(field.learner.vector, field.learning_data(), torch.arange(14))
     like, x, coded = field.likelihood, torch.from_numpy(x), field.likelihood.encode(torch.from_numpy(y))
     mean, spread = field.predict(x).mean, field.covariance(x, x)
     channels = mean.shape[1]

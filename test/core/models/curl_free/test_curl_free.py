@@ -75,7 +75,7 @@ def test_equal_to_the_exact_gp_of_three_components(kind):
     field = create_map("curl_free", potential=kind, inducing_information=0.0, **SETTINGS)
     field.rows.tolerance = 1e-12
     feed(field, samples(x, y), 10)
-    theta, centre = field.theta, y[:10].mean(0)
+    theta, centre = field.theta, np.sort(y[:10], 0)[4]  # the median of ten, the lower one
     at, there = to_rows(torch.from_numpy(x)), to_rows(PLACES)
     kernel, same = theta.kernel(), lambda p, q: (p[:, -1:] == q[:, -1]).double() * theta.constant**2
     gram = kernel(at, at) + same(at, at) + torch.eye(120, dtype=torch.float64) * theta.noise**2
@@ -162,7 +162,7 @@ def test_what_turns_with_the_robot_is_told_apart():
 def test_the_learner_follows_the_evidence(kind):
     field = built(kind, n=30, heading_stddev=UT, learn_hyperparameters=True, learn_time_offset=True,
                   learn_lever_arm=True, kernel="rbf")
-    learner, data = field.learner, field.rows._learning_data()
+    learner, data = field.learner, field.rows.learning_data()
     rng, n = torch.Generator().manual_seed(0), len(data["x"])
     velocity = torch.nn.functional.pad(torch.rand(n, 2, generator=rng).double(), (0, 1))
     data |= {"velocity": velocity, "heading": velocity[:, :2] / velocity[:, :2].norm(dim=1, keepdim=True)}
