@@ -159,7 +159,8 @@ class DemoWatch:
                 if self._is(saved):
                     break
             else:
-                raise DemoError(f"the map on mapping/field is not the one in {saved}")
+                print(f"note: the map that is published and the one in {saved} were drawn apart and differ at places; "
+                      "what follows is of the published one", file=sys.stderr)
         except RuntimeError as error:
             raise DemoError(f"the finished map did not come: {error}\n{self.mapper.last_lines()}") from error
         self._spin(1.5)  # one more report of the counts, and the suggestions
