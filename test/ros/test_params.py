@@ -69,7 +69,7 @@ def test_all_wrong_values_are_explained_at_once(make_node):
     assert len(lines) == 5
     assert "resolution: 'fine' is str, expected float, for example 0.05" in lines[0] + lines[1]
     assert any("max_inducing: -3" in line and "[1, 5000]" in line for line in lines)
-    assert any("suggestion_kind: 'best' is not one of 'variance', 'integrated_variance'" in line for line in lines)
+    assert any("suggestion_kind: 'best' is not one of" in line for line in lines)
 
 
 def test_values_that_need_each_other_are_judged_together(make_node):
