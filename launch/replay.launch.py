@@ -1,39 +1,51 @@
-"""A recording into the live node: ros2 launch gp_mapping replay.launch.py bag:=/data/drive odometry_topic:=/odom"""
+"""A recording into the live node: ros2 launch gp_mapping replay.launch.py bag:=/data/drive odometry_topic:=/odom
+
+The player waits until the mapper listens to the sensor and the poses that were chosen; whatever else is in the bag is
+played beside them.
+"""
 
 from pathlib import Path
 
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from gp_mapping.ros.tools.launching import argument, flag, mapping_actions, our_node, value
+from gp_mapping.ros.tools.launching import (
+    argument,
+    common_arguments,
+    ends_the_launch,
+    existing,
+    flag,
+    input_topics,
+    mapping_actions,
+    number,
+    our_node,
+    patience,
+    tf_remappings,
+)
 
 SHARE = Path(__file__).resolve().parent.parent
 LOSSLESS = {"reliable_inputs": True, "input_queue_depth": 20000}  # also faster than real time
 
 
 def _setup(context):
-    player = our_node("bag_player_node", parameters=[{
-        "path": value(context, "bag"), "rate": float(value(context, "rate")), "loop": flag(context, "loop"),
-        "publish_clock": True, "wait_for_subscribers": 30.0}])
-    return [player, *mapping_actions(context, SHARE, use_sim_time=True, extra=LOSSLESS)]
+    rate = number(context, "rate", 1e-3, 1000.0)
+    player = our_node("bag_player_node", remappings=tf_remappings(context), parameters=[{
+        "path": existing(context, "bag"), "rate": rate, "loop": flag(context, "loop"), "publish_clock": True,
+        "wait_for_subscribers": 30.0, "wait_for": ",".join(input_topics(context, SHARE))}])
+    return [*ends_the_launch(player, "the player of the bag"),
+            *mapping_actions(context, SHARE, use_sim_time=True, extra=LOSSLESS | patience(context, SHARE, rate),
+                             required=True)]
 
 
 def generate_launch_description():
     return LaunchDescription([
-        argument("bag", "", "rosbag2 folder, .mcap or .db3 file; it gives the time (/clock)"),
+        argument("bag", None, "rosbag2 folder, .mcap or .db3 file; it gives the time (/clock)"),
         argument("rate", "1.0", "recorded seconds per second"),
-        argument("loop", "false", "begin again at the end; the map stays and grows surer"),
-        argument("params", "", "parameter file; empty: config/mapping.yaml of this package"),
-        argument("model", "", "the map's model, over what params says; its file in config/models comes before params"),
-        argument("namespace", "", "namespace of the mapper"),
-        argument("sensor", "", "what is mapped (magnetic_field, temperature, range, scalar, ...); empty: as in params"),
-        argument("sensor_topic", "", "topic of the bag with that sensor; empty: the sensor's name"),
+        argument("loop", "false", "begin again at the end; the map stays and grows surer", ("true", "false")),
+        *common_arguments(SHARE),
         argument("magnetic_field_topic", "/magnetic_field", "topic of the bag with the magnetic field"),
-        argument("pose_source", "", "odometry, pose, pose_with_covariance or tf; empty: as in params"),
-        argument("pose_topic", "", "topic of the bag with the poses; empty: pose"),
         argument("odometry_topic", "/odometry", "topic of the bag with the odometry"),
-        argument("map_topic", "", "topic with the free space, for suggestions; empty: map"),
-        argument("autostart", "", "false leaves configure and activate to a lifecycle manager; empty: as in params"),
+        argument("save_directory", "", "folder of saved maps; empty: as in params"),
         argument("rviz", "auto", "start RViz: true, false, auto (where it is installed)"),
         OpaqueFunction(function=_setup),
     ])

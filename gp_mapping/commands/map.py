@@ -15,6 +15,7 @@ from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import DropReason, Intake
+from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.mapping.fullness import spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
@@ -87,15 +88,12 @@ def run(args: argparse.Namespace) -> int:
     if session.about.get("frame"):
         intake.expect(session.about["frame"])
     with blaming(args.resume) if args.resume else nullcontext():
-        for new_pass, samples in samples_of(plans, intake, "map"):
-            if new_pass:
-                session.break_pass()
-            session.ingest(samples)
+        for samples in pour(samples_of(plans, intake, "map"), session, intake.drops):
             if args.test:  # nothing else needs every position, and a recording may be long
                 positions.append(samples.x.numpy())
-        session.flush()
+        pour_rest(session, intake.drops)
     session.about = {**intake.about, **session.about}
-    if intake.samples == 0:
+    if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {_reasons(intake)}")
     mapped = time.perf_counter()
     result = {"samples": session.report()["samples"] - before, "dropped": intake.drops.as_dict(),

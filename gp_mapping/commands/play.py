@@ -15,6 +15,8 @@ from gp_mapping.errors import UsageError
 
 __all__ = ["add_arguments", "run"]
 
+_MOST = 1000.0  # of rate, and s
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
@@ -27,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--remap", nargs="+", default=[], metavar="OLD:=NEW", help="play topics under other names")
     parser.add_argument("--wait", type=float, default=0.0, metavar="S",
                         help="wait at most so long for a subscriber before starting (default: start at once)")
+    parser.add_argument("--wait-for", nargs="+", default=[], metavar="TOPIC", help="with --wait: until each of these "
+                        "has one (default: any topic of the bag)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,8 +41,14 @@ def run(args: argparse.Namespace) -> int:
     wrong = [r for r in args.remap if ":=" not in r]
     if wrong:
         raise UsageError(f"--remap {wrong[0]}: expected OLD:=NEW, for example /mag:=/magnetic_field")
+    for name, value, low in (("--rate", args.rate, 1e-3), ("--wait", args.wait, 0.0)):
+        if not low <= value <= _MOST:
+            raise UsageError(f"{name} {value}: expected {low:g} to {_MOST:g}")
+    if args.wait_for and not args.wait:
+        raise UsageError("--wait-for says for whom to wait; write how long, too: --wait 30")
     arguments = ros_arguments(path=str(args.bag), rate=args.rate, loop=args.loop, publish_clock=not args.no_clock,
-                              topics=",".join(args.topics), wait_for_subscribers=args.wait)
+                              topics=",".join(args.topics), wait_for_subscribers=args.wait,
+                              wait_for=",".join(args.wait_for))
     arguments += [word for r in args.remap for word in ("-r", r)]
     source = str(Path(__file__).resolve().parents[2])  # works without an installation, too
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
@@ -49,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
     previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return child.wait()
+        code = child.wait()
+        return code if code >= 0 else 128 - code  # ended by a signal: as a shell says it
     finally:
         for number, old in previous.items():
             signal.signal(number, old)

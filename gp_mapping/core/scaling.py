@@ -26,12 +26,15 @@ class Scaling:
 
     @staticmethod
     def from_first(x: Tensor, y: Tensor, scale: float, centre=None) -> "Scaling":
-        """Origin at the first position, centre at the first values' mean unless it is given."""
-        centre = y.mean(0) if centre is None else torch.as_tensor(centre, dtype=torch.float64).reshape(-1)
+        """Origin at the median of the first positions, centre at that of the first values unless it is given.
+
+        A median is where most of them are, however far a wild one lies.
+        """
+        centre = y.median(0).values if centre is None else torch.as_tensor(centre, dtype=torch.float64).reshape(-1)
         if centre.shape != y.shape[1:]:
             raise ValueError(f"centre has {len(centre)} channels, y has {y.shape[1]}")
         # whole metres: differences of coordinates stay exact
-        return Scaling(x[0].round(), centre.clone(), float(scale))
+        return Scaling(x.median(0).values.round(), centre.clone(), float(scale))
 
     def inner_x(self, x: Tensor) -> Tensor:
         return torch.as_tensor(x, dtype=torch.float64).to(self.origin.device) - self.origin

@@ -34,6 +34,7 @@ class DropReason(Enum):
     POSE_STRAY_STAMP = "pose_stray_stamp"
     POSE_UNEXPECTED_FRAME = "pose_unexpected_frame"
     POSE_BAD_COVARIANCE = "pose_bad_covariance"
+    POSE_FRAMES_FULL = "pose_frames_full"
     POSE_LOST = "pose_lost"
 
     @property
@@ -78,6 +79,7 @@ _EXPLANATIONS = {
     DropReason.POSE_STRAY_STAMP: "pose whose stamp leaps away from those before it while the next ones go on as "
                                  "before; do two publishers with different clocks share the topic?",
     DropReason.POSE_UNEXPECTED_FRAME: "pose in another frame than odometry_frame (or than the first pose)",
+    DropReason.POSE_FRAMES_FULL: "transform of a frame beyond the number that is kept, or with a name that is too long",
     DropReason.POSE_BAD_COVARIANCE: "pose whose covariance is NaN, infinite or negative; the pose is used, its "
                                     "uncertainty counts as unknown",
     DropReason.POSE_LOST: "pose whose covariance says that the robot may be anywhere (10 km and more); if covariances "

@@ -17,6 +17,9 @@ from gp_mapping.core.types import Samples
 __all__ = ["CellAverager"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one goes
+_FEW = 5  # samples of a cell below which none of them is judged by the others
+_WILD = 25.0  # squared differences, of the typical one, beyond which it is an error (five standard deviations)
+_MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
 
 
@@ -33,6 +36,7 @@ class CellAverager:
         self.length, self.duration, self.robust = length, duration, robust
         self.open: dict | None = None
         self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
+        self._early: list[float] = []  # the first squared differences of cells with few samples
 
     @property
     def white_variance(self) -> float:
@@ -72,8 +76,7 @@ class CellAverager:
         self.gross += int((~good).sum()) * cell["stride"]
         kept = [r for r, g in zip(rows, good.tolist()) if g]
         y, n = y[good], max(1, round(cell["count"] * len(kept) / len(rows)))
-        for step in (y[1:] - y[:-1]).square().mean(1).tolist():
-            self.white_sum, self.white_count = 0.999 * self.white_sum + step, 0.999 * self.white_count + 1.0
+        self._learn_white((y[1:] - y[:-1]).square().mean(1).tolist(), len(y) < _FEW and self.robust)
         first, elapsed = rows[0], rows[-1]["t"] - rows[0]["t"]
 
         def mean(name: str) -> Tensor:
@@ -95,13 +98,31 @@ class CellAverager:
                        heading=mean("heading") if known("heading") else None,
                        position_variance=mean("position") if known("position") else None)
 
+    def _learn_white(self, steps: list[float], few: bool) -> None:
+        """Squared differences of successive samples. few: nothing in their cell could tell a wild one from the others.
+
+        Then what is beyond _WILD times the typical one counts as that, or as a fifth of all so far: one spike must not
+        be the sensor's noise, and what is usual after a quiet start must become it.
+        """
+        if few and self.white_count < 10:
+            self._early += steps
+            if len(self._early) < 10:
+                return
+            middle = sorted(self._early)[len(self._early) // 2] / _MEDIAN_OF_SQUARE
+            steps, self._early = [min(step, _WILD * middle) if middle > 0 else step for step in self._early], []
+        elif few and self.white_sum > 0:
+            most = max(_WILD, 0.2 * self.white_count) * self.white_sum / self.white_count
+            steps = [min(step, most) for step in steps]
+        for step in steps:
+            self.white_sum, self.white_count = 0.999 * self.white_sum + step, 0.999 * self.white_count + 1.0
+
     def _good(self, y: Tensor) -> Tensor:
         """Which samples are within _GROSS robust standard deviations of two medians, in every channel. (n,)
 
         Of the cell, whose spread holds the field's own change along it: several large errors together are seen.  And of
         five neighbours, with the sensor's white spread: an error smaller than the field's change is seen, too.
         """
-        if len(y) < 5:
+        if len(y) < _FEW:
             return torch.ones(len(y), dtype=torch.bool)
         least = max(self.white_variance**0.5, 1e-12 * float(y.abs().max()))
         away = (y - y.median(0).values).abs()
@@ -117,10 +138,11 @@ class CellAverager:
 
     def state_dict(self) -> dict:
         opened = None if self.open is None else self.open | {"rows": [dict(r) for r in self.open["rows"]]}
-        return {"open": opened, "white_sum": self.white_sum, "white_count": self.white_count, "gross": self.gross}
+        return {"open": opened, "white_sum": self.white_sum, "white_count": self.white_count, "gross": self.gross,
+                "early": list(self._early)}
 
     def load_state_dict(self, state: dict) -> None:
         opened = state["open"]
         self.open = None if opened is None else dict(opened) | {"rows": [dict(r) for r in opened["rows"]]}
         self.white_sum, self.white_count = float(state["white_sum"]), float(state["white_count"])
-        self.gross = int(state["gross"])
+        self.gross, self._early = int(state["gross"]), list(state.get("early", []))

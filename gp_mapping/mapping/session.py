@@ -12,13 +12,14 @@ from dataclasses import asdict, fields, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import VECTOR
+from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
-from gp_mapping.errors import MapFullError
+from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.renderer import Renderer
+from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
@@ -27,6 +28,9 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["MapSession"]
 
 _RAW_BATCH = 25  # without cells: raw samples in one update
+_REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
+_FARTHEST = 1e8  # m; largest coordinate that still has its millimetres
+_FORGOTTEN = 1e-12  # share of what was known that is left when all of it is forgotten
 
 
 class MapSession:
@@ -41,6 +45,7 @@ class MapSession:
         s = self.settings
         self.map = build_map(s)
         self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust)
+        self._first, self._blank = FirstValues(s), None  # the state of the map before it has seen anything
         self.scores = OneStepAhead(s)
         self._pass_samples = 0
         self._channels: int | None = None
@@ -51,6 +56,7 @@ class MapSession:
         self._last_stamp: float | None = None
         self.revision += 1
         self.raw_count, self.cell_count, self.passes, self.left_out = 0, 0, 0, 0
+        self.refused, self.last_refusal = 0, ""
         self._pass_open = False
         self.about: dict = {}  # where and of what it is: frame, sensor, …, as the intake of its first sample says
         self.last_report: UpdateReport | None = None
@@ -58,7 +64,11 @@ class MapSession:
     # --- samples in -----------------------------------------------------------------------------------------------
     @torch.no_grad()
     def ingest(self, samples: Samples) -> UpdateReport | None:
-        """Absorb raw samples; the last update's report, or None while a cell is still open."""
+        """Absorb raw samples; the last update's report, or None while a cell is still open.
+
+        A sample that no map can take, or whose cell the map refuses, is counted in `refused`; the others go on. So of
+        n samples, raw_count and refused grow by n together.
+        """
         if samples.x.shape[1] != 2:
             raise ValueError(f"a session maps the plane: positions are {samples.x.shape[1]}-D, expected 2-D")
         channels = samples.y.shape[1]
@@ -72,6 +82,10 @@ class MapSession:
         sensors, headings, poses = ([None] * n if column is None else column.tolist() for column in
                                     (samples.sensor_variance, samples.heading, samples.position_variance))
         for i, (x, y) in enumerate(zip(samples.x.tolist(), samples.y.tolist())):
+            if not self._first.credible(y) or max(map(abs, x)) > _FARTHEST:
+                self._refuse(1, f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
+                                "field, or at no place of this earth")
+                continue
             stamp = stamps[i] if math.isfinite(stamps[i]) else float(self.raw_count) * 0.02
             if not self._pass_open:
                 self._pass_open, self.passes, self._pass_samples = True, self.passes + 1, 0
@@ -90,8 +104,12 @@ class MapSession:
                 closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
             if closed is not None:
                 self._raw = []
-                self._absorb(closed)
+                self._admit(closed)
         return self.last_report
+
+    def _refuse(self, count: int, why: str) -> None:
+        self.refused += count
+        self.last_refusal = why
 
     @property
     def turns(self) -> bool:
@@ -123,7 +141,7 @@ class MapSession:
         if rest is None and self._raw:
             rest, self._raw = self._raw_batch(), []
         if rest is not None:
-            self._absorb(rest)
+            self._admit(rest)
 
     def _raw_batch(self) -> Samples:
         """The pending raw samples, with one velocity from the first to the last of them."""
@@ -138,37 +156,111 @@ class MapSession:
     def break_pass(self) -> None:
         """A gap or a time jump: the open cell is closed, the next sample starts a new pass; the map stays."""
         self.flush()
+        self._first.drop_held()  # what comes now is elsewhere, or later: it confirms nothing
         self.scores.break_pass()
-        self._pass_open, self._last_stamp = False, None
+        self._pass_open = False
+
+    def _admit(self, batch: Samples) -> None:
+        """A finished cell: into the map, or first held against those before it (first_values.py)."""
+        if self._first.opening:
+            return self._open_with(batch)
+        for cell in self._first.admit(batch, self.scores.settled(self.map)):
+            self._absorb(cell)
+
+    def _open_with(self, batch: Samples) -> None:
+        """The first few cells enter together, with each of them anew, so that none of them decides by itself."""
+        first = self._first.first(batch)
+        try:
+            self._begin_again(first)
+        except MapFullError:
+            self.left_out += len(batch)
+            return
+        except _REFUSALS:
+            if self._first.opening:  # too few yet to tell which of them is wild
+                return
+            self._update(first)
+        self._pass_samples += len(batch)
+        self.cell_count = self.last_report.samples if self.last_report else 0
+        self.renderer.touch(batch.x, self.cell_count)
+        if not self._first.opening and self._scoring:
+            self.scores.keep(self._path.length, self.map, batch.x[-1:])
+        self._last_stamp = self._stamp_of(batch)
+        self.revision += 1
+
+    def _begin_again(self, first: Samples) -> None:
+        """The map of the first cells alone."""
+        s, before = self.settings, None
+        self._blank = self._blank or self.map.state_dict()
+        self.map.load_state_dict(self._blank)
+        parts = [first]
+        if s.forgetting_time > 0 and first.stamp is not None:  # each has its age; of one alone the median is itself
+            parts = [first[i] for i in range(len(first))]
+            self.map = build_map(s, **({"centre": first.y.median(0).values} if s.metric else {}))
+        for part in parts:
+            before = self._fade(self.map, before, part)
+            self.last_report = self.map.update(part)
+            while self.map.refine(math.inf):
+                pass
+
+    @property
+    def _scoring(self) -> bool:
+        return self.settings.predictive_noise or self.settings.follow_changes
 
     def _absorb(self, batch: Samples) -> None:
-        scoring = self.settings.predictive_noise or self.settings.follow_changes
-        if scoring:
+        if self._scoring:
             self.scores.score(batch.velocity[-1], self.map)
         self._forget(batch)
-        if scoring:
+        if self._scoring:
             # the newest metres, of this pass, saw the field as it is now
             recent = min(self._pass_samples, round(self.settings.score_distance / self.settings.cell_length))
             self.scores.watch(batch, self._path.length, self.map, recent)
-        try:
-            self.last_report = self.map.update(self.scores.weaken(batch, self.map))
-        except MapFullError:  # a robot's map must go on: what is known stays, what comes is counted
-            self.left_out += len(batch)
+        used = self._update(self.scores.weaken(batch, self.map))
+        if not used:
             return
-        while self.map.refine(float("inf")):
-            pass
-        self._pass_samples += len(batch)
-        self.cell_count += len(batch)
+        self._pass_samples += used
+        self.cell_count += used
         self.renderer.touch(batch.x, self.last_report.samples)
-        if scoring:
+        if self._scoring:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
         self.revision += 1
 
+    def _update(self, batch: Samples) -> int:
+        """The map takes the batch in, and learns; how many rows it took. Of a batch that it refuses, halves."""
+        try:
+            self.last_report = self.map.update(batch)
+        except (MapFullError, *_REFUSALS) as error:
+            if len(batch) > 1 and not isinstance(error, MapFullError):
+                half = len(batch) // 2
+                return self._update(batch[:half]) + self._update(batch[half:])
+            self._lose(batch, error)
+            return 0
+        while self.map.refine(math.inf):
+            pass
+        return len(batch)
+
+    def _lose(self, batch: Samples, error: Exception) -> None:
+        """A robot's map must go on: what is known stays, what cannot be added is counted."""
+        if isinstance(error, MapFullError):
+            self.left_out += len(batch)
+            return
+        count = len(batch) if batch.count is None else round(float(batch.count.sum()))
+        self.raw_count -= count
+        self._refuse(count, one_line(error))
+
     def _forget(self, batch: Samples) -> None:
-        tau, stamp = self.settings.forgetting_time, None if batch.stamp is None else float(batch.stamp[-1])
-        if tau > 0 and stamp is not None and self._last_stamp is not None and stamp > self._last_stamp:
-            self.map.forget(math.exp(-(stamp - self._last_stamp) / tau))
-        self._last_stamp = stamp
+        """What was known fades with the time since the last cell, whatever lay between: a pause, a pass, a file."""
+        self._last_stamp = self._fade(self.map, self._last_stamp, batch)
+
+    def _fade(self, field: FieldMap, before: float | None, batch: Samples) -> float | None:
+        """Let a map forget for the time from `before` (s) to the batch; the stamp to count on from."""
+        tau, stamp = self.settings.forgetting_time, self._stamp_of(batch)
+        if tau > 0 and stamp is not None and before is not None and stamp > before:
+            field.forget(max(math.exp(-(stamp - before) / tau), _FORGOTTEN))
+        return before if stamp is None else stamp
+
+    @staticmethod
+    def _stamp_of(batch: Samples) -> float | None:
+        return None if batch.stamp is None else float(batch.stamp[-1])
 
     @property
     def noise_variance(self) -> float:
@@ -248,8 +340,9 @@ class MapSession:
         return {"samples": self.raw_count, "cells": self.cell_count, "passes": self.passes,
                 "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
                 "path_length": self._path.length, "scores": len(self.scores.noise),
-                "gross_errors": self.cells.gross, "weakened_cells": self.scores.weakened,
+                "gross_errors": self.cells.gross + self._first.gross, "weakened_cells": self.scores.weakened,
                 "changes": self.scores.change_count, "left_out": self.left_out,
+                "refused_samples": self.refused, "last_refusal": self.last_refusal,
                 "noise_stddev": math.sqrt(self.noise_variance) if self.map.started else None,
                 "learning_steps": self.map.learning_steps or 0, "learning_rejected": 0,
                 "attitude_lag": self.scores.lag.seconds, "hyperparameters": self.map.hyperparameters(), **counted}
@@ -259,11 +352,13 @@ class MapSession:
         """Everything that an exact resume needs; tensors, numbers, strings and nested dicts and lists of them."""
         return {"settings": asdict(self.settings), "about": dict(self.about),
                 "map": self.map.state_dict(), "cells": self.cells.state_dict(),
-                "scores": self.scores.state_dict(), "path": self._path.state_dict(),
+                "first_values": self._first.state_dict(), "scores": self.scores.state_dict(),
+                "path": self._path.state_dict(),
                 "track": self._track.state_dict(),
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
                 "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
-                "cell_count": self.cell_count, "left_out": self.left_out, "passes": self.passes,
+                "cell_count": self.cell_count, "left_out": self.left_out, "refused": self.refused,
+                "passes": self.passes,
                 "pass_open": self._pass_open, "pass_samples": self._pass_samples, "channels": self._channels}
 
     @staticmethod
@@ -274,6 +369,7 @@ class MapSession:
         """
         try:
             session = MapSession(MapSettings(**(state["settings"] | overrides)))
+            session._blank = session.map.state_dict()
             session.map.load_state_dict(state["map"])
             session.cells.load_state_dict(state["cells"])
             session.scores.load_state_dict(state["scores"], session.map)
@@ -285,7 +381,12 @@ class MapSession:
             for name in ("revision", "raw_count", "cell_count", "passes"):
                 setattr(session, name, state[name])
             session.about = dict(state.get("about", {}))  # maps saved before they knew where they are: empty
-            session.left_out = state.get("left_out", 0)  # maps saved before it was counted
+            for name in ("left_out", "refused"):
+                setattr(session, name, state.get(name, 0))  # maps saved before it was counted
+            if "first_values" in state:  # in older maps the first cell has decided
+                session._first.load_state_dict(state["first_values"])
+            else:
+                session._first.seen = session.cell_count
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"not the state of a mapping session: {type(error).__name__}: {error}") from error
         return session

@@ -244,18 +244,42 @@ class FreeSpace:
 
         search: how far that cell may be, in metres; with none so near nothing is left.
         """
-        labels, _ = ndimage.label(self.open)
-        rows, columns = np.nonzero(self.open)
-        left = np.zeros_like(self.open)
-        if len(rows):
-            cos, sin = math.cos(self.yaw), math.sin(self.yaw)
-            u, v = (columns + 0.5) * self.resolution, (rows + 0.5) * self.resolution
-            distance = np.hypot(self.origin[0] + cos * u - sin * v - float(position[0]),
-                                self.origin[1] + sin * u + cos * v - float(position[1]))
-            nearest = int(distance.argmin())
-            if distance[nearest] <= search:
-                left = labels == labels[rows[nearest], columns[nearest]]
-        return replace(self, open=left)
+        label = self._label_near(position, search)
+        if label not in self._components:
+            self._components.clear()  # one is enough: a robot stays in its own
+            left = self._labels == label if label else np.zeros_like(self.open)
+            self._components[label] = replace(self, open=left)
+        return self._components[label]
+
+    @cached_property
+    def _labels(self) -> np.ndarray:
+        """(H, W) the number of each open cell's component, 0 elsewhere; found once, however often a robot asks."""
+        return ndimage.label(self.open)[0]
+
+    @cached_property
+    def _components(self) -> dict[int, FreeSpace]:
+        """The component that was asked for last, by its number."""
+        return {}
+
+    def _label_near(self, position, search: float) -> int:
+        """The component of the open cell nearest to position, among those that are no farther than search; else 0."""
+        x = np.asarray(position, dtype=np.float64).reshape(1, 2)
+        if not np.isfinite(x).all():
+            return 0
+        column, row = np.floor(self._local(x)[0])
+        reach = math.ceil(search / self.resolution) + 1
+        height, width = self.open.shape
+        top, left = (int(np.clip(at - reach, 0, most)) for at, most in ((row, height), (column, width)))
+        bottom, right = (int(np.clip(at + reach + 1, 0, most)) for at, most in ((row, height), (column, width)))
+        rows, columns = np.nonzero(self.open[top:bottom, left:right])
+        if not len(rows):
+            return 0
+
+        away = np.hypot(*(np.stack([columns + left, rows + top], 1) + 0.5 - self._local(x)).T) * self.resolution
+        nearest = int(away.argmin())
+        if away[nearest] > search:
+            return 0
+        return int(self._labels[rows[nearest] + top, columns[nearest] + left])
 
 
 def _groups(count: np.ndarray) -> list[np.ndarray]:

@@ -19,7 +19,7 @@ from rclpy.qos import DurabilityPolicy
 from rosbags.interfaces import QosDurability
 from rosbags.rosbag2 import Reader
 
-from gp_mapping.recording.bag import MAGNETIC_FIELD, ODOMETRY, BagError, bag_topics, read_raw
+from gp_mapping.recording.bag import BagError, bag_topics, read_raw
 from gp_mapping.ros.mapper.descriptors import ParameterError
 from gp_mapping.ros.tools.playback import (
     ClockPublisher,
@@ -27,12 +27,15 @@ from gp_mapping.ros.tools.playback import (
     declare_groups,
     lossless,
     run_node,
+    wait_for_any_subscriber,
     wait_for_subscribers,
 )
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.settings.fields import check_settings, setting
 
 __all__ = ["BagPlayerNode", "PlayerSettings", "main"]
+
+CLOCK = "/clock"
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,20 @@ class PlayerSettings:
     publish_clock: bool = setting(True, "publish the recorded time as /clock")
     clock_rate: float = setting(50.0, "most /clock messages per recorded second", "Hz", 0.1, 10000.0)
     topics: str = setting("", "topics to play, separated by commas; empty plays all")
-    wait_for_subscribers: float = setting(0.0, "wait this long for subscribers to the magnetic field and odometry (or, "
-                                          "where the bag has neither, to every topic); 0 starts at once",
-                                          "s", 0.0, 3600.0)
+    wait_for_subscribers: float = setting(0.0, "wait this long for subscribers to the topics of wait_for; 0 starts at "
+                                          "once", "s", 0.0, 3600.0)
+    wait_for: str = setting("", "topics of the bag that must have a subscriber, separated by commas; empty: any one, "
+                            "and then until no more of them come")
     linger: float = setting(0.5, "wall time after the last message in which /clock goes on, so that timers fire", "s",
                             0.0, 3600.0)
 
     def __post_init__(self):
         check_settings(self)
+
+
+def _names(text: str) -> list[str]:
+    """Topics as a bag names them, from a list with commas."""
+    return ["/" + t.strip().lstrip("/") for t in text.split(",") if t.strip()]
 
 
 def latched_topics(path: str) -> set[str]:
@@ -78,11 +87,20 @@ class BagPlayerNode(Node):
     def _chosen_topics(self) -> dict[str, str]:
         """Topic -> type of what is to be played."""
         path, there = self.settings.path, bag_topics(self.settings.path)
-        wanted = ["/" + t.strip().lstrip("/") for t in self.settings.topics.split(",") if t.strip()]
-        missing = [t for t in wanted if t not in there]
+        wanted, waited = _names(self.settings.topics), _names(self.settings.wait_for)
+        missing = [t for t in (*wanted, *waited) if t not in there]
         if missing:
-            raise BagError(f"{path}: there is no topic {', '.join(missing)}; the bag has {', '.join(there)}")
-        return {t: kind for t, (kind, n) in there.items() if n and (t in wanted or not wanted)}
+            raise BagError(f"{path}: there is no topic {', '.join(missing)}; the bag has "
+                           + ", ".join(f"{t} ({kind}, {n} messages)" for t, (kind, n) in there.items()))
+        chosen = {t: kind for t, (kind, n) in there.items() if n and (t in wanted or not wanted)}
+        if self.settings.publish_clock and chosen.pop(CLOCK, None):  # two clocks on one topic: time would jump
+            self.get_logger().info(f"the recorded {CLOCK} is not played: this player's own gives the time at which the "
+                                   "messages were recorded; publish_clock:=false plays the recorded one in its place")
+        unheard = [t for t in waited if t not in chosen]
+        if unheard:
+            raise BagError(f"{path}: wait_for names {', '.join(unheard)}, which is not played (no messages, or not "
+                           "among topics)")
+        return chosen
 
     def _create_publishers(self, chosen: dict[str, str]) -> dict[str, object]:
         out, latched, absent = {}, latched_topics(self.settings.path), []
@@ -98,16 +116,13 @@ class BagPlayerNode(Node):
             out[topic] = self.create_publisher(cls, topic, qos)
         if not out:
             raise BagError(f"{self.settings.path}: nothing can be played; these types are not installed: "
-                           f"{', '.join(absent)}")
-        self._kinds = {topic: chosen[topic] for topic in out}
+                           f"{', '.join(absent) or 'none is left'}")
         return out
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
         """Play; 0 at the end, BagError where the bag turns out to be cut off on the way."""
         s, log = self.settings, self.get_logger()
-        inputs = [p for t, p in self._outputs.items() if self._kinds[t] in (MAGNETIC_FIELD, ODOMETRY)]
-        if s.wait_for_subscribers and not wait_for_subscribers(inputs or list(self._outputs.values()),
-                                                               s.wait_for_subscribers, executor, stop):
+        if s.wait_for_subscribers and not self._wait(executor, stop):
             return 0  # asked to stop
         log.info(f"playing {s.path} at {s.rate:g} times its speed: {', '.join(sorted(self._outputs))}")
         pacer, started = Pacer(s.rate, executor, stop), time.monotonic()
@@ -124,6 +139,17 @@ class BagPlayerNode(Node):
         if pacer.stalls:
             log.warning(f"fell behind by more than a second {pacer.stalls} times; use a smaller rate")
         return 0 if stop.is_set() or self._delivered() else 1
+
+    def _wait(self, executor: SingleThreadedExecutor, stop: threading.Event) -> bool:
+        """Wait for who shall listen, and say who does not; False when asked to stop."""
+        needed = [self._outputs[t] for t in _names(self.settings.wait_for) if t in self._outputs]
+        wait = wait_for_subscribers if needed else wait_for_any_subscriber
+        if not wait(needed or list(self._outputs.values()), self.settings.wait_for_subscribers, executor, stop):
+            return False
+        alone = [t for t, p in self._outputs.items() if not p.get_subscription_count()]
+        if alone:
+            self.get_logger().info(f"nobody listens to {', '.join(sorted(alone))}; played all the same")
+        return True
 
     def _play_once(self, pacer: Pacer) -> int:
         """All messages in record order; the last stamp."""

@@ -83,7 +83,7 @@ class MappingNode(ManagedNode):
 
     def _read_parameters(self) -> None:
         warnings = self.parameters.unknown + params.unmatched_files(
-            sys.argv, self.get_fully_qualified_name(), bool(self.parameters.given))
+            sys.argv, self.get_fully_qualified_name())
         for text in warnings:
             self.get_logger().warning(text)
         self.parameter_warnings = warnings
@@ -231,8 +231,9 @@ class MappingNode(ManagedNode):
 
     def _periods(self) -> dict[str, float]:
         s, drawing = self.settings, self.worker.drawing_time
+        choosing = max(1.0 / s.suggestion_rate, 4.0 * self.worker.suggesting_time) if s.suggestion_rate else 0.0
         return {"grid": max(1.0 / s.publish_rate, 2.0 * drawing), "markers": 1.0 / s.marker_rate,
-                "suggestions": 1.0 / s.suggestion_rate if s.suggestion_rate else 0.0}
+                "suggestions": choosing}
 
     def _on_tick(self, last: bool = False) -> None:
         """Ask the worker for what somebody waits for, unless it is still at it."""

@@ -27,6 +27,7 @@ from gp_mapping.ros.tools.playback import (
     time_message,
     wait_for_subscribers,
 )
+from gp_mapping.ros.tools.transforms import RobotTransforms
 from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.sim.magnetometer import MagnetometerSettings
@@ -51,6 +52,9 @@ class SimulatorSettings:
                                           "starts at once", "s", 0.0, 3600.0)
     linger: float = setting(0.5, "wall time after the last message in which /clock goes on, so that timers fire", "s",
                             0.0, 3600.0)
+    publish_tf: bool = setting(True, "publish TF, as a robot's driver does: odometry_frame to base_frame with each "
+                               "odometry, base_frame to sensor_frame once; where tf2_msgs is installed")
+    frame_prefix: str = setting("", "in front of all three frames, for several robots on one /tf: robot1/")
     odometry_frame: str = setting("odom", "frame of the poses")
     base_frame: str = setting("base_link", "frame of the robot")
     sensor_frame: str = setting("magnetometer", "frame of the measurements")
@@ -106,19 +110,32 @@ class SimulatorNode(Node):
         if self.settings.publish_map:
             room = self.simulation.world.settings
             self._map_publisher = self.create_publisher(OccupancyGrid, "map", LATCHED)
-            self._map_publisher.publish(floor_plan(room.width, room.depth, self.settings.odometry_frame))
+            self._map_publisher.publish(floor_plan(room.width, room.depth, self._framed(self.settings.odometry_frame)))
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._clock_publisher = ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
         self.sent = {"magnetic_field": 0, "odometry": 0}
         self._field, self._odometry = self._empty_messages(groups["magnetometer."])
+        self._transforms = self._transform_publisher()
+
+    def _framed(self, name: str) -> str:
+        return self.settings.frame_prefix + name
+
+    def _transform_publisher(self) -> RobotTransforms | None:
+        if not self.settings.publish_tf:
+            return None
+        made = RobotTransforms(self, self._framed(self.settings.sensor_frame), self.settings.reliable)
+        if not made.available:
+            self.get_logger().info("tf2_msgs is not installed: no TF is published")
+        return made
 
     def _empty_messages(self, sensor: MagnetometerSettings) -> tuple[MagneticField, Odometry]:
         """Messages with everything that stays the same; filled again for each reading."""
         field, odometry = MagneticField(), Odometry()
-        field.header.frame_id = self.settings.sensor_frame
+        field.header.frame_id = self._framed(self.settings.sensor_frame)
         # only the white part is stated, as by real drivers; zero means unknown
         field.magnetic_field_covariance = (np.eye(3) * sensor.noise_stddev**2).ravel()
-        odometry.header.frame_id, odometry.child_frame_id = self.settings.odometry_frame, self.settings.base_frame
+        odometry.header.frame_id = self._framed(self.settings.odometry_frame)
+        odometry.child_frame_id = self._framed(self.settings.base_frame)
         return field, odometry
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
@@ -175,6 +192,8 @@ class SimulatorNode(Node):
         covariance[np.ix_((0, 1, 5), (0, 1, 5))] = r.covariance
         m.pose.covariance = covariance.ravel()
         self._odometry_publisher.publish(m)
+        if self._transforms is not None:
+            self._transforms.publish(m, stamp_ns)
         self.sent["odometry"] += 1
 
     def _linger(self, pacer: Pacer, stop: threading.Event, offset: int) -> None:

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from concurrent.futures import Future
 
 from gp_mapping.intake.messages import has_header, stamp_ns
+from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.drawing.levels import field_limits
 from gp_mapping.runtime.timing import Durations
@@ -52,6 +53,7 @@ class MapWorker:
         self._wholes: deque[WholeMap] = deque()
         self._whole: WholeMap | None = None  # the newest of them
         self.session_number = 0  # which session this is: a loaded map is another one
+        self.suggesting_time = 0.0  # s, running mean
         self.drawing_time = 0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
         self._expect_frame()
         self.revision = self._drawable_revision()
@@ -178,8 +180,11 @@ class MapWorker:
         self._queue.append(("break", None, time.monotonic()))
 
     def set_free(self, message) -> None:
-        """The newest free-space map (nav_msgs/OccupancyGrid)."""
-        self._free = message
+        """The newest free-space map (nav_msgs/OccupancyGrid). The same one again is the one that was read already."""
+        before = self._free
+        if before is None or before.header.frame_id != message.header.frame_id or before.info != message.info \
+                or bytes(before.data) != bytes(message.data):
+            self._free = message
 
     def request(self, wanted) -> None:
         """Ask for Results with 'grid', and with 'markers' or 'suggestions' where named."""
@@ -223,12 +228,16 @@ class MapWorker:
         try:
             function(*arguments)
         except Exception:  # whatever it is, a robot's map must go on; nothing is hidden, it is logged and counted
-            self._counts[f"error_{stage}"] += 1
-            text, now = traceback.format_exc(), time.monotonic()
-            if text != self._last_error[0] or now - self._last_error[1] > 5.0:
-                self._last_error = (text, now)
-                self._on_error(f"{stage} failed ({self._counts[f'error_{stage}']} times so far); the map goes on "
-                               f"without it:\n{text}")
+            self._failed(stage)
+
+    def _failed(self, stage: str) -> None:
+        """Count the exception that is being handled, and log it."""
+        self._counts[f"error_{stage}"] += 1
+        text, now = traceback.format_exc(), time.monotonic()
+        if text != self._last_error[0] or now - self._last_error[1] > 5.0:
+            self._last_error = (text, now)
+            self._on_error(f"{stage} failed ({self._counts[f'error_{stage}']} times so far); the map goes on "
+                           f"without it:\n{text}")
 
     def _absorb(self) -> None:
         """At most CHUNK entries of the queue; samples go to the map in as few calls as passes allow."""
@@ -261,17 +270,9 @@ class MapWorker:
     def _ingest(self, finish: bool = False) -> None:
         if self._intake.take_restart():
             self._session.clear()  # it was in a frame of the few, and is made again of the same messages
-        for new_pass, samples in self._intake.batches(finish):
-            start = time.monotonic()
-            if new_pass:
-                self._session.break_pass()
-            try:
-                self._session.ingest(samples)
-            except Exception:
-                self._counts["lost_by_error"] += len(samples)
-                raise
-            finally:
-                self.revision = self._drawable_revision()
+        start = time.monotonic()
+        for samples in pour(self._intake.batches(finish), self._session, self._intake.drops, self._lost):
+            self.revision = self._drawable_revision()
             if "frame" not in self._session.about:
                 self._session.about = {**self._intake.about, **self._session.about}
             now = time.monotonic()
@@ -282,6 +283,12 @@ class MapWorker:
                 stamp, arrived = self._arrivals.popleft()
                 if stamp <= newest + 1e-6:
                     self._timings["latency"].add(now - arrived)
+            start = time.monotonic()
+
+    def _lost(self, error: Exception, count: int) -> None:
+        """An update that raised what no message should make it raise; the rest of its batch goes on."""
+        self._counts["lost_by_error"] += count
+        self._failed("update")
 
     def draw_last(self, wanted) -> None:
         """After stop(): Results of the finished map."""
@@ -301,7 +308,9 @@ class MapWorker:
                      for name in ("inducing", "memory", "path", "path_starts")}
         if "suggestions" in wanted and self._suggest is not None:
             parts["suggestions"] = self._suggest(session, grid, self._position, self._free, self.frame)
-            self._timings["suggest"].add(time.monotonic() - middle)
+            spent = time.monotonic() - middle
+            self._timings["suggest"].add(spent)
+            self.suggesting_time += 0.5 * (spent - self.suggesting_time)
         # a drawing that left points for later is not yet of this revision: the next tick asks for another
         revision = session.revision - (1 if session.renderer.points_stale else 0)
         self.results = Results(revision, grid, field_limits(grid), position=self._position, **parts)
@@ -321,7 +330,7 @@ class MapWorker:
                 content[1].cancel()
         self._queue.clear()
         self._ingest(finish=True)
-        self._session.flush()
+        pour_rest(self._session, self._intake.drops)
         for whole in self._wholes:
             whole.future.cancel()
         self._wholes.clear()

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message
+from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message, tf_message
 
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.settings.intake import IntakeSettings
@@ -94,3 +94,14 @@ def test_a_slow_sensor_drives_one_pass_however_its_topics_interleave(period, jit
     rows, breaks = drain(together)
     assert len(rows) == 50 and breaks == [30]
     assert drain(apart)[1] == [30]
+
+
+def test_frames_of_tf_are_bounded_and_those_that_were_there_go_on():
+    intake = Intake(IntakeSettings(pose_source="tf"))
+    for i in range(3000):
+        t = 10.0 + 0.01 * i
+        intake.add_tf(tf_message((t, "map", "base_link", (0.01 * i, 0.0, 0.0)), (t, "base_link", f"joint {i}")))
+        intake.add_measurement(field_message(t))
+    intake.add_tf(tf_message((50.0, "base_link", "x" * 1_000_000)))
+    assert intake.drops[DropReason.POSE_FRAMES_FULL] == 3000 - 1999 + 1
+    assert len(drain(intake)[0]) == 3000 and all(len(text) < 3000 for text in intake.warnings)

@@ -117,3 +117,16 @@ def test_contradicting_messages_are_refused(message, words):
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match="expected"):
         FreeSpace.from_occupancy_grid(occupancy(np.zeros((2, 2))), **wrong)
+
+
+def test_components_are_found_once_and_a_robot_in_the_same_one_costs_nothing():
+    data = np.zeros((60, 80), np.int8)
+    data[:, 40] = 100
+    free = FreeSpace.from_occupancy_grid(SimpleNamespace(
+        header=SimpleNamespace(frame_id="map"), data=data.ravel(), info=SimpleNamespace(
+            width=80, height=60, resolution=0.1, origin=SimpleNamespace(
+                position=SimpleNamespace(x=-1.0, y=2.0), orientation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)))))
+    left, right = free.reachable_from((0.0, 3.0)), free.reachable_from((5.0, 3.0))
+    assert free.reachable_from((6.0, 7.0)) is right and left is not right
+    assert left.open.sum() == 60 * 40 and right.open.sum() == 60 * 39 and not (left.open & right.open).any()
+    assert not free.reachable_from((-3.0, 3.0)).open.any() and not free.reachable_from((math.nan, 1.0)).open.any()

@@ -10,12 +10,17 @@ import time
 
 import pytest
 import yaml
+from any_bag import NS, header, make, transform, write_bag
 from lifecycle_msgs.srv import GetState
 from nav_msgs.msg import OccupancyGrid
 from rcl_interfaces.srv import GetParameters
 from ros_helpers import QUICK, ROOT, Peer, grid_array, parameter_file
+from rosgraph_msgs.msg import Clock
 from small_drive import lanes, write_drive
 from std_srvs.srv import Trigger
+
+from gp_mapping.recording.bag import STORE
+from gp_mapping.ros.wire.qos import LATCHED
 
 FILES = sorted((ROOT / "launch").glob("*.launch.py"))
 # `ros2 launch FILE name:=value` without ros2cli
@@ -31,10 +36,12 @@ sys.exit(service.run())
 """
 
 
-EVERYWHERE = {"params", "model", "autostart", "rviz", "magnetic_field_topic", "odometry_topic", "map_topic"}
-OTHER_INPUTS = {"sensor", "sensor_topic", "pose_source", "pose_topic"}
-EXPECTED = {"mapping": {"namespace", "use_sim_time"} | OTHER_INPUTS, "replay": {"bag", "rate", "loop", "namespace"} |
-            OTHER_INPUTS, "demo": {"namespace", "speed", "seed"}, "robots": {"robots", "use_sim_time"} | OTHER_INPUTS}
+EVERYWHERE = {"params", "model", "autostart", "rviz", "magnetic_field_topic", "odometry_topic", "map_topic", "sensor",
+              "sensor_topic", "pose_source", "pose_topic", "map_frame", "base_frame", "namespaced_tf", "save_directory",
+              "save_on_exit", "load_checkpoint", "resume", "respawn"}
+EXPECTED = {"mapping": {"namespace", "use_sim_time"}, "replay": {"bag", "rate", "loop", "namespace"},
+            "demo": {"namespace", "speed", "seed", "frame_prefix"}, "robots": {"robots", "simulate", "use_sim_time"}}
+SHARED = ROOT / "gp_mapping" / "ros" / "tools" / "launching.py"
 
 
 def calls_of(path):
@@ -49,16 +56,26 @@ def test_launch_files_start_nodes_of_ours_and_explain_their_arguments(path):
         if call.func.id == "our_node":
             assert (ROOT / "gp_mapping" / "ros" / f"{call.args[0].value}.py").is_file()
         if call.func.id == "argument":
-            assert len(call.args) == 3 and len(call.args[2].value) > 5
-    declared = {call.args[0].value for call in calls if call.func.id == "argument"}
+            assert len(call.args) in (3, 4) and len(call.args[2].value) > 5
+    declared = declared_in(path)
     assert declared >= EVERYWHERE | EXPECTED[path.name.partition(".")[0]]
-    read = {call.args[1].value for call in calls if call.func.id in ("value", "flag", "names")}
+    read = {call.args[1].value for call in calls if call.func.id in ("value", "flag", "names", "number", "existing")}
     assert read <= declared, f"{sorted(read - declared)} is read and not declared"
 
 
+def declared_in(path):
+    """Names of the arguments of a launch file: its own, and those of all."""
+    def own(tree):
+        return {call.args[0].value for call in calls_of(tree) if call.func.id == "argument"}
+
+    assert any(call.func.id == "common_arguments" for call in calls_of(path))
+    several = any(k.arg == "several" for call in calls_of(path) for k in call.keywords)
+    return own(path) | (own(SHARED) - ({"namespace"} if several else set()))
+
+
 def test_shared_code_reads_arguments_that_some_launch_file_has():
-    declared = {call.args[0].value for path in FILES for call in calls_of(path) if call.func.id == "argument"}
-    text = (ROOT / "gp_mapping" / "ros" / "tools" / "launching.py").read_text()
+    declared = set.union(*map(declared_in, FILES))
+    text = SHARED.read_text()
     assert set(re.findall(r'(?:value|flag)\(context, "(\w+)"\)', text)) <= declared
     assert set(re.findall(r'"(\w+_topic)"', text)) <= declared
     tree = ast.parse(text)
@@ -186,9 +203,130 @@ def test_without_autostart_the_node_waits_for_a_manager(tmp_path):
         run.interrupt()
 
 
+def ended(run, timeout=60):
+    """The launch has ended by itself; its exit code."""
+    code = run.process.wait(timeout)
+    assert not re.search(r"\[python-1\] Traceback|^Traceback", run.output), run.output
+    return code
+
+
+@pytest.mark.parametrize("arguments, code, said", [
+    (("wait",), 3, "nobody subscribed"), (("cut",), 1, "cut off"), (("topic",), 1, "there is no topic /mag")])
+def test_a_player_that_fails_ends_the_launch_with_its_exit_code(tmp_path, arguments, code, said):
+    """Nobody sits before a mapper that waits for ever; and a script that started the launch is told."""
+    write_drive(tmp_path / "drive", lanes(count=2))
+    more = []
+    if arguments == ("wait",):  # the mapper listens to another node's topics only
+        more = ["autostart:=false"]
+    elif arguments == ("cut",):
+        stored = next((tmp_path / "drive").glob("*.mcap"))
+        stored.write_bytes(stored.read_bytes()[:-stored.stat().st_size // 3])
+    else:
+        more = ["magnetic_field_topic:=/mag"]
+    with Launch(tmp_path, "replay", f"bag:={tmp_path / 'drive'}", "rate:=20.0", "rviz:=false", *more) as run:
+        assert ended(run) == code, run.output
+        assert said in run.output and f"the player of the bag ended with exit code {code}" in run.output
+
+
+def test_a_mapper_that_fails_ends_demo_and_replay(tmp_path):
+    with Launch(tmp_path, "demo", f"load_checkpoint:={tmp_path / 'nowhere.gpm'}", "rviz:=false") as run:
+        assert ended(run) not in (0, None) and "the mapper ended with exit code" in run.output
+
+
+def test_a_bag_must_be_named(tmp_path):
+    with Launch(tmp_path, "replay", "rate:=2.0") as run:
+        assert ended(run) != 0 and "'bag'" in run.output and "process started" not in run.output
+
+
+def other_topics(path, kind="field"):
+    """A drive with a second magnetometer, a status topic that nobody reads, and a recorded /clock."""
+    store = STORE
+    entries, stamp = [], 1_700_000_000 * NS
+    for i in range(300):
+        stamp += NS // 50
+        x, y = 0.02 * i % 2.0, 0.3 * (i // 100)
+        h = header(stamp, "odom")
+        entries.append(("/odometry", "nav_msgs/msg/Odometry", stamp, make(
+            "nav_msgs/msg/Odometry", header=h, child_frame_id="base_link",
+            pose={"pose": {"position": {"x": x, "y": y}, "orientation": {"w": 1.0}}})))
+        for topic in ("/magnetic_field", "/imu2/mag"):
+            entries.append((topic, "sensor_msgs/msg/MagneticField", stamp, make(
+                "sensor_msgs/msg/MagneticField", header=header(stamp, "imu"),
+                magnetic_field={"x": 0.0, "y": 0.0, "z": 45e-6 + 1e-6 * x})))
+        entries.append(("/tf", "tf2_msgs/msg/TFMessage", stamp, make("tf2_msgs/msg/TFMessage", transforms=[
+            transform(stamp, "map", "base_link", (x, y, 0.0))])))
+        if i % 10 == 0:
+            entries.append(("/robot/status", "std_msgs/msg/String", stamp, make("std_msgs/msg/String", data="well")))
+            entries.append(("/clock", "rosgraph_msgs/msg/Clock", stamp, make(
+                "rosgraph_msgs/msg/Clock", clock={"sec": i, "nanosec": 0})))
+    return write_bag(path, entries, store)
+
+
+def test_topics_that_nobody_chose_are_not_waited_for(tmp_path):
+    """A second magnetometer, a status and TF, which an ordinary recording holds as well; and its clock is left out."""
+    params = parameter_file(tmp_path, **QUICK)
+    with Launch(tmp_path, "replay", f"bag:={other_topics(tmp_path / 'bag')}", "rate:=10.0", "rviz:=false",
+                f"params:={params}") as run, Peer() as peer:
+        mean = peer.listen(OccupancyGrid, "/mapping/mean")
+        ticks = peer.listen(Clock, "/clock", 10)
+        peer.until(lambda: mean and (grid_array(mean[-1]) > 0).sum() > 50, 60, "no map from the bag")
+        peer.until(lambda: "played" in run.output, 60, "the player did not end")
+        times = [m.clock.sec for m in ticks]
+        assert times == sorted(times) and min(times) > 1_600_000_000, "one clock only"
+        assert "the recorded /clock is not played" in run.output
+        assert "nobody listens to" in run.output and "/imu2/mag" in run.output
+        answer = peer.call(GetParameters, "/mapping/get_parameters", GetParameters.Request(names=["max_wait"]))
+        assert answer.values[0].double_value == 20.0, "2 s of wall time are 20 s of a recording at ten times its speed"
+        run.interrupt()
+
+
+def test_saving_loading_and_frames_are_arguments(tmp_path):
+    write_drive(tmp_path / "drive", lanes(count=2))
+    params = parameter_file(tmp_path, **QUICK)
+    with Launch(tmp_path, "replay", f"bag:={tmp_path / 'drive'}", "rate:=20.0", "rviz:=false", f"params:={params}",
+                f"save_directory:={tmp_path / 'kept'}", "save_on_exit:=true", "map_frame:=odom",
+                "base_frame:=base") as run, Peer() as peer:
+        request = GetParameters.Request(names=["map_frame", "base_frame", "save_on_exit"])
+        answer = peer.call(GetParameters, "/mapping/get_parameters", request, again=3.0)
+        assert [v.string_value or v.bool_value for v in answer.values] == ["odom", "base", True]
+        peer.until(lambda: "played" in run.output, 60, "the player did not end")
+        run.interrupt()
+    assert (tmp_path / "kept" / "map.gpm").is_file()
+    with Launch(tmp_path, "mapping", f"load_checkpoint:={tmp_path / 'kept' / 'map.gpm'}", "map_frame:=odom") as run, \
+            Peer() as peer:
+        mean = peer.listen(OccupancyGrid, "/mapping/mean")
+        peer.until(lambda: mean and (grid_array(mean[-1]) > 0).sum() > 50, 60, "the saved map is not there")
+        run.interrupt()
+
+
+@pytest.mark.parametrize("namespaced", [False, True])
+def test_simulated_robots_have_a_tf_of_their_own(tmp_path, namespaced):
+    message = pytest.importorskip("tf2_msgs.msg", reason="tf2_msgs is not installed (it comes with ROS)")
+    with Launch(tmp_path, "robots", "robots:=a,b", "simulate:=true", f"namespaced_tf:={str(namespaced).lower()}",
+                f"params:={parameter_file(tmp_path, **QUICK)}") as run, Peer() as peer:
+        heard = {t: peer.listen(message.TFMessage, t, 100) for t in ("/tf", "/a/tf", "/b/tf")}
+        fixed = peer.listen(message.TFMessage, "/a/tf_static" if namespaced else "/tf_static", LATCHED)
+        where = ("/a/tf", "/b/tf") if namespaced else ("/tf",)
+        peer.until(lambda: all(len(heard[t]) > 20 for t in where) and fixed, 60, "no TF")
+        peer.until(lambda: len({link.child_frame_id for all_of in heard.values() for m in all_of
+                                for link in m.transforms})
+                   == (1 if namespaced else 2), 60, "only one of the two robots")
+        links = {t: {(link.header.frame_id, link.child_frame_id) for m in heard[t] for link in m.transforms}
+                 for t in heard}
+        if namespaced:
+            assert links == {"/tf": set(), "/a/tf": {("odom", "base_link")}, "/b/tf": {("odom", "base_link")}}
+        else:
+            assert links["/tf"] == {("a/odom", "a/base_link"), ("b/odom", "b/base_link")} and not links["/a/tf"]
+        run.interrupt()
+
+
 @pytest.mark.parametrize("name, argument, said", [
     ("mapping", "use_sim_time:=yes", "neither true nor false"), ("mapping", "rviz:=maybe", "true, false, auto"),
-    ("mapping", "params:=nowhere.yaml", "no such file"), ("robots", "robots:=a,a", "expected different names"),
+    ("mapping", "params:=nowhere.yaml", "no such file"), ("demo", "speed:=abc", "speed:=abc is not a number"),
+    ("demo", "speed:=0", "speed:=0 is not a number from"), ("demo", "seed:=x", "seed:=x"),
+    ("replay", "bag:=nowhere", "bag:=nowhere: there is no such"), ("mapping", "model:=magic", "dual_svgp"),
+    ("mapping", "sensor:=nose", "temperature"), ("mapping", "pose_source:=gps", "odometry"),
+    ("mapping", "respawn:=perhaps", "respawn"), ("robots", "robots:=a,a", "expected different names"),
     ("robots", "robots:=a,1b", "expected different names")])
 def test_wrong_arguments_start_nothing(tmp_path, name, argument, said):
     with Launch(tmp_path, name, argument) as run:

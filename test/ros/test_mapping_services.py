@@ -52,28 +52,28 @@ def test_services_pause_save_clear(tmp_path):
         assert node.stop() == 0 and "Traceback" not in node.log, node.log
 
 
-def _free_space(frame: str, y_below: float) -> OccupancyGrid:
-    """Free below a line, occupied above."""
+def _free_space(frame: str, y_above: float) -> OccupancyGrid:
+    """Free above a line, occupied below."""
     out = OccupancyGrid()
     out.header.frame_id = frame
     out.info.resolution, out.info.width, out.info.height = 0.1, 60, 40
     out.info.origin.position.x = out.info.origin.position.y = -2.0
     out.info.origin.orientation.w = 1.0
     rows = -2.0 + 0.1 * (np.arange(40) + 0.5)
-    cells = np.where(rows < y_below, 0, 100)[:, None].repeat(60, 1).astype(np.int8)
+    cells = np.where(rows > y_above, 0, 100)[:, None].repeat(60, 1).astype(np.int8)
     out.data = cells.reshape(-1).tolist()
     return out
 
 
 def test_suggestions_are_masked_by_the_free_space_map(tmp_path):
-    with NodeProcess(tmp_path, **QUICK, suggestion_rate=5.0, suggestion_count=3, robot_radius=0.1,
+    with NodeProcess(tmp_path, **QUICK, suggestion_rate=5.0, suggestion_count=3, robot_radius=0.05,
                      suggestion_distance=0.3) as node, Peer() as peer:
         free = peer.node.create_publisher(OccupancyGrid, "map", LATCHED)
         many, one = peer.listen(PoseArray, "/mapping/suggestions"), peer.listen(PoseStamped, "/mapping/suggestion")
         peer.wait_for_node()
         peer.drive(0.0, 9.0, speed=4.0)
         peer.until(lambda: many and len(many[-1].poses) == 3, what="no suggestions")
-        unmasked = max(p.position.y for message in many for p in message.poses)
+        unmasked = min(p.position.y for message in many for p in message.poses)
         driven = grown_hull([place_at(t) for t in np.linspace(0.0, 9.0, 500)], 0.15)
         assert all(inside_convex(driven, np.array([p.position.x]), np.array([p.position.y])).all()
                    for message in many for p in message.poses), "beyond the hull of the path, without a free-space map"
@@ -84,7 +84,7 @@ def test_suggestions_are_masked_by_the_free_space_map(tmp_path):
         one.clear()
         peer.drive(9.02, 1.0, speed=2.0)
         peer.until(lambda: len(many) >= 2, what="no suggestions with the mask")
-        assert all(p.position.y < 0.2 for p in many[-1].poses) and unmasked > 0.2
+        assert all(p.position.y > 0.2 for p in many[-1].poses) and unmasked < 0.2
         peer.until(lambda: one and one[-1].pose.position == many[-1].poses[0].position, what="not the first of them")
         assert one[-1].header.frame_id == "odom"
         free.publish(_free_space("map", 0.2))

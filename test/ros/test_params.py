@@ -129,9 +129,8 @@ def test_a_file_that_reaches_nobody_is_noticed(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text("mapper:\n  ros__parameters:\n    resolution: 0.1\n")
     arguments = ["node", "--ros-args", "--params-file", str(path)]
-    assert "'/**:'" in params.unmatched_files(arguments, "/robot/mapping", found_any=False)[0]
-    assert params.unmatched_files(arguments, "/robot/mapping", found_any=True) == []
-    assert "cannot be read" in params.unmatched_files([*arguments[:3], str(tmp_path / "none")], "/mapping", False)[0]
+    assert "'/**:'" in params.unmatched_files(arguments, "/robot/mapping")[0]
+    assert "cannot be read" in params.unmatched_files([*arguments[:3], str(tmp_path / "none")], "/mapping")[0]
 
 
 def test_a_named_map_frame_is_required_of_the_odometry():
@@ -141,3 +140,20 @@ def test_a_named_map_frame_is_required_of_the_odometry():
     assert odometry_frame() == ""
     assert odometry_frame(map_frame="map") == "map"
     assert odometry_frame(map_frame="map", odometry_frame="odom") == "odom"
+
+
+def test_a_file_is_warned_of_only_where_none_of_its_sections_is_this_node(tmp_path):
+    """Empty sections, wildcards, a launch's own second file: each file by itself."""
+    def warned(content: str, node: str = "/robot/mapping") -> bool:
+        path = tmp_path / "file.yaml"
+        path.write_text(content)
+        return bool(params.unmatched_files(["--ros-args", "--params-file", str(path)], node))
+
+    for fits in ("/**: {ros__parameters: {}}", "/**/mapping: {ros__parameters: {a: 1}}", "{}", "",
+                 "/robot/mapping: {ros__parameters: {}}", "robot: {mapping: {ros__parameters: {}}}",
+                 "/*/mapping: {ros__parameters: {a: 1}}", "other: {ros__parameters: {}}\n/**: {ros__parameters: {}}"):
+        assert not warned(fits), fits
+    for misses in ("mapper: {ros__parameters: {a: 1}}", "/mapping: {ros__parameters: {a: 1}}",
+                   "/*: {ros__parameters: {a: 1}}", "/robot/*/mapping: {ros__parameters: {}}"):
+        assert warned(misses), misses
+    assert not warned("mapping: {ros__parameters: {}}", "/mapping")

@@ -167,7 +167,9 @@ def test_bad_bags_end_it_with_a_clear_text(tmp_path, capfd, bag, make, words):
 
 @pytest.mark.parametrize("parameters, code, words", [
     (("rate:=0.0",), 2, "rate: 0.0"),
-    (("topics:=nothing",), 1, "there is no topic /nothing; the bag has /magnetic_field, /odometry"),
+    (("topics:=nothing",), 1, "there is no topic /nothing; the bag has /magnetic_field (sensor_msgs/msg/MagneticField"),
+    (("wait_for_subscribers:=1.0", "wait_for:=/imu/mag"), 1, "there is no topic /imu/mag; the bag has"),
+    (("wait_for_subscribers:=1.0", "wait_for:=/odometry"), 3, "nobody subscribed to /odometry within 1 s"),
     (("wait_for_subscribers:=0.3",), 3, "nobody subscribed"),
 ])
 @pytest.mark.parametrize("bag", ["mcap"], indirect=True)

@@ -138,12 +138,12 @@ def test_maps_on_demand_are_those_of_the_topics_and_come_with_limits(node_of):
                                    atol=(b - a) / 194 * 1.01)
 
 
-def test_nav2s_services_where_they_are_installed(node_of, tmp_path):
+def test_nav2s_services_where_they_are_installed(node_of, tmp_path, monkeypatch):
     """nav2_msgs is not among the wheels. LoadMap has the fields of nav_msgs' own; for SaveMap that type stands in on
     the wire: it too has a map_url and a result."""
     class SaveMap(LoadMap):
         class Request(LoadMap.Request):
-            image_format, map_mode = "png", "trinary"
+            image_format, map_mode, free_thresh, occupied_thresh = "pgm", "raw", 0.25, 0.65
 
     asked = []
 
@@ -165,6 +165,12 @@ def test_nav2s_services_where_they_are_installed(node_of, tmp_path):
     assert save("lab") is True and (tmp_path / "lab" / "map.gpm").exists()
     with pytest.raises(ValueError, match="not the name of a map"):
         save("../lab")
+    assert save(str(tmp_path / "hall")) is True and (tmp_path / "hall" / "map.gpm").exists()
+    for name, value in (("image_format", "png"), ("map_mode", "trinary"), ("free_thresh", 0.1)):
+        monkeypatch.setattr(SaveMap.Request, name, value)
+        with pytest.raises(ValueError, match=f"{name}: .* cannot be had"):
+            save("lab")
+        monkeypatch.undo()
     assert load_named(node, peer, "lab").result == LoadMap.Response.RESULT_SUCCESS
     assert peer.node.count_services("/mapping/save_map") == 1
 

@@ -12,7 +12,14 @@ from gp_mapping.core.field_map import CalibrationData, Snapshot
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.scaled import ScaledMap, Standardised, check_alike, check_factor, learnable_extra
+from gp_mapping.core.models.scaled import (
+    ScaledMap,
+    Standardised,
+    average_noise,
+    check_alike,
+    check_factor,
+    learnable_extra,
+)
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.transaction import require_finite
 from gp_mapping.core.types import Prediction, UpdateReport
@@ -142,7 +149,7 @@ class ExactGP(ScaledMap):
     @property
     def noise_level(self) -> float:
         """σ² of one measurement, inner units."""
-        return self.theta.noise**2 + float(self.data["extra"].mean())
+        return average_noise(self.theta, self.data["extra"])
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> ExactPosterior:
         """The posterior now. Scores pause after a resume: its factor, n × n, is not worth a file's room."""

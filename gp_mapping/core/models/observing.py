@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.likelihoods.base import Likelihood
-from gp_mapping.core.models.scaled import ScaledMap
+from gp_mapping.core.models.scaled import ScaledMap, average_noise
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
@@ -35,12 +35,12 @@ class ObservingMap(ScaledMap):
         if self.likelihood.metric:
             return super()._scaling_for(batch)
         zero = torch.zeros(batch.y.shape[1], dtype=torch.float64, device=self.device)  # neither scaled nor centred
-        return Scaling(batch.x[0].round().to(self.device), zero, 1.0)
+        return Scaling(batch.x.median(0).values.round().to(self.device), zero, 1.0)
 
     @property
     def noise_level(self) -> float:
-        """s_p² and what is beside it, on average: σ² of one measurement, inner units."""
-        return self.theta.noise**2 + (float(self.memory.extra.mean()) if len(self.memory) else 0.0)
+        """σ² of one measurement, inner units."""
+        return average_noise(self.theta, self.memory.extra)
 
     def noise_variance(self) -> Tensor:
         """Noise variance of one new measurement, of each channel: (C,), squared SI."""

@@ -19,12 +19,21 @@ from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import NumericalError
 
-__all__ = ["Scaled", "ScaledMap", "Standardised", "check_alike", "check_factor", "learnable_extra"]
+__all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "check_alike", "check_factor", "learnable_extra"]
 
 
 def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
     """Variance beside s_p² of each sample (N,); one with a noise of its own says nothing of the model's."""
     return torch.where(noise > 0, noise - theta.noise**2 + extra, extra).clamp_min(0.0)
+
+
+def average_noise(theta, extra: Tensor) -> float:
+    """σ² of one measurement: s_p² and what is beside it, extra (m,), so that 1/σ² is the mean of what each one says.
+
+    Of one that says nothing (a pose that was lost, a gross error) the mean of σ² itself would be of that one alone.
+    """
+    own = theta.noise**2
+    return own if not len(extra) else 1.0 / float((1.0 / (own + extra)).mean())
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,21 @@ they were put, since nobody can tell which of them the correction would have mov
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from gp_mapping.errors import named
 from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.intake.frames import LONGEST
 from gp_mapping.intake.messages import frame_of, stamp_ns
 from gp_mapping.intake.poses.buffer import PoseBuffer
 from gp_mapping.intake.poses.transforms import IDENTITY, Transform, slerp
 
 __all__ = ["Missing", "TfTree"]
 
+_FRAMES = 2000  # links that are kept, static and moving: a robot has tens
+_SHOWN = 20  # frames in a sentence
 _UNUSED = 1000  # transforms kept of a link that no look-up has met: joints of an arm, wheels
 
 
@@ -61,6 +67,9 @@ class TfTree:
             t, q = item.transform.translation, item.transform.rotation
             pose = (t.x, t.y, t.z), (q.x, q.y, q.z, q.w)
             parent, child = frame_of(item), str(item.child_frame_id).lstrip("/")
+            if self._too_many(parent, child):
+                self._drops.count(DropReason.POSE_FRAMES_FULL)
+                continue
             refused = self._set_static(parent, child, *pose) if static else \
                 self._add_moving(parent, child, stamp_ns(item), *pose)
             bad = refused in (DropReason.POSE_NOT_FINITE, DropReason.POSE_ZERO_QUATERNION)
@@ -69,6 +78,17 @@ class TfTree:
             elif refused is None and not static:
                 stamps.append(stamp_ns(item))
         return stamps
+
+    def _too_many(self, parent: str, child: str) -> bool:
+        """Whether this link would be one more than may be kept, or has a name that is none."""
+        moving = self._moving[self.epoch]
+        known = child in self._static or child in moving
+        full = not known and len(self._static) + len(moving) >= _FRAMES
+        if full or max(len(parent), len(child)) > LONGEST:
+            self._warn(f"TF has more than {_FRAMES} frames, or names of more than {LONGEST} characters: what is beyond "
+                       "that is left out")
+            return True
+        return False
 
     def _set_static(self, parent: str, child: str, position, quaternion) -> DropReason | None:
         transforms = PoseBuffer(2)
@@ -85,8 +105,8 @@ class TfTree:
             return before[child].transforms.add(stamp, position, quaternion)  # it has not made the jump yet
         jumped = link is not None and stamp < link.transforms.newest - self._jump_back
         if link is not None and link.parent != parent and not jumped:
-            self._warn(f"TF: {child!r} was below {link.parent!r} and is now below {parent!r}; two nodes that publish "
-                       "the same frame cannot both be right")
+            self._warn(f"TF: {named(child)} was below {named(link.parent)} and is now below {named(parent)}; two nodes "
+                       "that publish the same frame cannot both be right")
             link = None
         if link is None or jumped:
             link = _Link(parent, self._make())
@@ -121,9 +141,10 @@ class TfTree:
         epoch: None is the current one.  last_chance: nothing more will come.
         """
         target, source, epoch = target.lstrip("/"), source.lstrip("/"), self.epoch if epoch is None else epoch
-        links = {**self._static, **self._moving.get(epoch, {})}
-        up, down = _ancestors(source, links), _ancestors(target, links)
-        common = next((frame for frame in up if frame in down), None)
+        links = ChainMap(self._moving.get(epoch, {}), self._static)
+        up, down = list(_ancestors(source, links)), list(_ancestors(target, links))
+        there = set(down)
+        common = next((frame for frame in up if frame in there), None)
         if common is None:
             return self._apart(target, source, links, epoch, last_chance)
         parts, waits, fails = [], None, None
@@ -141,8 +162,10 @@ class TfTree:
 
     def _apart(self, target: str, source: str, links, epoch: int, last_chance: bool) -> Missing:
         frames = sorted({*links, *(link.parent for link in links.values())})
-        text = (f"TF does not connect {target!r} and {source!r}; the frames known so far are "
-                f"{', '.join(map(repr, frames)) or 'none'}")
+        rest = [f"{len(frames) - _SHOWN} more"] if len(frames) > _SHOWN else []
+        shown = ", ".join([*map(named, frames[:_SHOWN]), *rest])
+        text = (f"TF does not connect {named(target)} and {named(source)}; the frames known so far are "
+                f"{shown or 'none'}")
         if epoch < self.epoch:
             return Missing(text, DropReason.TIME_JUMP)
         return Missing(text, DropReason.NO_TRANSFORM if last_chance else None)
@@ -157,9 +180,9 @@ class TfTree:
         if over and found is DropReason.NO_POSE and stamp > link.transforms.newest:
             found = DropReason.TIME_JUMP
         if found is None:
-            return Missing(f"TF {link.parent!r} to {child!r} has not come yet for {stamp / 1e9:.3f} s")
+            return Missing(f"TF {named(link.parent)} to {named(child)} has not come yet for {stamp / 1e9:.3f} s")
         if isinstance(found, DropReason):
-            return Missing(f"TF {link.parent!r} to {child!r} cannot be told for {stamp / 1e9:.3f} s", found)
+            return Missing(f"TF {named(link.parent)} to {named(child)} cannot be told for {stamp / 1e9:.3f} s", found)
         before, after = found
         if after is before:
             return Transform(before.position, before.quaternion)
@@ -168,9 +191,10 @@ class TfTree:
         return Transform(position, slerp(before.quaternion, after.quaternion, min(max(weight, 0.0), 1.0)))
 
 
-def _ancestors(frame: str, links: dict[str, _Link]) -> list[str]:
+def _ancestors(frame: str, links: Mapping[str, _Link]) -> dict[str, None]:
     """The frame and what is above it, nearest first; a loop ends where it closes."""
-    out = [frame]
-    while out[-1] in links and links[out[-1]].parent not in out:
-        out.append(links[out[-1]].parent)
+    out, last = {frame: None}, frame
+    while last in links and links[last].parent not in out:
+        last = links[last].parent
+        out[last] = None
     return out

@@ -29,6 +29,7 @@ _SNAPSHOTS = 4  # posteriors kept, score_distance / 2 apart
 _REFIT = 20  # new scores after which the noise is fitted again
 _SETTLED = 60  # learning steps before surprises count
 _LARGEST = 9.0  # squared standardised error that the local scale counts: one surprise does not widen a whole corner
+_MOST_SURPRISING = 1e30  # squared standardised error beyond which a cell's weight does not fall
 _CHANGES = 100  # newest changes kept for reports
 
 
@@ -150,7 +151,7 @@ class OneStepAhead:
         own = field.hyperparameters()["noise_stddev"] ** 2
         noise = own + float(batch.sensor_variance[0] / batch.count[0])
         square = float((batch.y - p.mean.cpu()).square().mean()) / (float(p.variance.mean()) + noise)
-        weight = student_weight(square)
+        weight = student_weight(min(square, _MOST_SURPRISING))
         if weight >= 1.0:
             return batch
         self.weakened += 1

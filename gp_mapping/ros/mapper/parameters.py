@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import yaml
 from rcl_interfaces.msg import SetParametersResult
 
-from gp_mapping.errors import ParameterFileError
+from gp_mapping.errors import ParameterFileError, one_line
 from gp_mapping.ros.mapper.descriptors import ParameterError, describe, describe_openly
 from gp_mapping.settings.build import KNOWN, SETTINGS, Parameters
 from gp_mapping.settings.groups import is_foreign, nearest
@@ -109,24 +110,42 @@ def _unknown(name: str) -> str:
     return f"parameter {name!r} is not known and has no effect; {hint}"
 
 
-def unmatched_files(arguments: list[str], node_name: str, found_any: bool) -> list[str]:
-    """Warnings for parameter files whose sections do not reach this node, which ROS ignores without a word.
+def unmatched_files(arguments: list[str], node_name: str) -> list[str]:
+    """Warnings for parameter files none of whose sections reaches this node, which ROS ignores without a word.
 
-    arguments: the process's ROS arguments.  node_name: fully qualified.  found_any: some parameter did arrive.
+    arguments: the process's ROS arguments.  node_name: fully qualified.
     """
     out = []
     for flag, path in pairwise(arguments):
-        if flag != "--params-file" or found_any:
+        if flag != "--params-file":
             continue
         try:
             sections = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError) as error:
             out.append(f"parameter file {path} cannot be read: {error}")
             continue
-        if isinstance(sections, dict) and sections:
-            out.append(f"parameter file {path} has the sections {', '.join(map(str, sections))}; none of them reaches "
-                       f"the node {node_name}; write '/**:' in their place")
+        names = list(_section_names(sections))
+        if names and not any(_reaches(name, node_name) for name in names):
+            shown = ", ".join(one_line(name, 100) for name in names[:10])
+            out.append(f"parameter file {path} has the sections {shown}; none of them reaches the node {node_name}; "
+                       "write '/**:' in their place")
     return out
+
+
+def _section_names(content, prefix: str = ""):
+    """Names of nodes, with wildcards, that a parameter file has parameters for: /**, /mapping, /robot/mapping."""
+    for name, inner in content.items() if isinstance(content, dict) else ():
+        if name == "ros__parameters":
+            yield prefix or "/"
+        elif isinstance(inner, dict):
+            yield from _section_names(inner, f"{prefix}/{str(name).strip('/')}")
+
+
+def _reaches(section: str, node_name: str) -> bool:
+    """As rcl matches them: * is one part of a name, ** any number of them."""
+    parts = ["(/[^/]+)*" if part == "**" else "/" + re.escape(part).replace("\\*", "[^/]*")
+             for part in section.strip("/").split("/")]
+    return re.fullmatch("".join(parts), node_name) is not None
 
 
 def on_set(settings: NodeSettings, parameters) -> tuple[SetParametersResult, NodeSettings]:

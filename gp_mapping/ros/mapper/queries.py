@@ -18,6 +18,7 @@ from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import PointCloud2, PointField
 from std_msgs.msg import Header
 
+from gp_mapping.errors import named
 from gp_mapping.mapping.drawing.channels import layer_names, show
 from gp_mapping.mapping.drawing.vector import excess
 from gp_mapping.ros.wire import outbound
@@ -26,7 +27,7 @@ __all__ = ["PENDING", "PointQueries", "answer_points", "read_positions"]
 
 PENDING = 10  # questions that wait for the map at most
 _DTYPES = {PointField.FLOAT32: "f4", PointField.FLOAT64: "f8"}
-_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=PENDING, reliability=ReliabilityPolicy.RELIABLE)
+_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10 * PENDING, reliability=ReliabilityPolicy.RELIABLE)
 
 
 def read_positions(message: PointCloud2) -> np.ndarray:
@@ -118,8 +119,8 @@ class PointQueries:
         frame, asked = self._frame(), message.header.frame_id.lstrip("/")
         if asked != frame:
             self._worker.count("query_frame")
-            self.problem = (f"a question on ~/query is in frame {asked!r} and the map in {frame!r}: it was answered by "
-                            "an empty cloud; ask in the map's frame")
+            self.problem = (f"a question on ~/query is in frame {named(asked)} and the map in {named(frame)}: it was "
+                            "answered by an empty cloud; ask in the map's frame")
         elif message.height * message.width > self._max_points:
             self._worker.count("query_too_large")
             self.problem = (f"a question on ~/query has {message.height * message.width} positions, and "

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
+from pathlib import Path
 
 from nav_msgs.msg import OccupancyGrid
 from nav_msgs.srv import GetMap
 from std_srvs.srv import SetBool, Trigger
 
+from gp_mapping.errors import named
 from gp_mapping.ros.mapper.late_services import Later, LateServices
 from gp_mapping.runtime.file_thread import Ending
 from gp_mapping.runtime.saving import Saver
@@ -67,10 +69,25 @@ class MapServices:
         return Later(self._saver.save(self._node.settings.map_name), _told)
 
     def _on_save_map(self, request, response) -> Later:
-        """nav2_msgs/SaveMap: map_url is the name of the map, as map_name; what is written is always the same."""
-        if (request.image_format or "pgm", request.map_mode or "raw") != ("pgm", "raw"):
-            self._node.get_logger().info("save_map writes pictures as pgm of mode raw, whatever is asked for")
-        return Later(self._saver.save(_name(request.map_url)), _said_true)
+        """nav2_msgs/SaveMap: map_url is the name of the map, as map_name, or its path inside save_directory.
+
+        ValueError for what would be written otherwise than is asked.
+        """
+        fits = {"image_format": ("", "pgm"), "map_mode": ("", "raw"), "free_thresh": (0.0, 0.25),
+                "occupied_thresh": (0.0, 0.65)}
+        for name, good in fits.items():
+            value = getattr(request, name)
+            if not any(value == each or (isinstance(each, float) and abs(value - each) < 1e-6) for each in good):
+                raise ValueError(f"{name}: {named(value)} cannot be had: the values of a field are written as pgm of "
+                                 f"mode raw, which has no thresholds; write {good[1]!r} or leave it out")
+        return Later(self._saver.save(self._inside(request.map_url)), _said_true)
+
+    def _inside(self, url: str) -> str:
+        """The name of a map from a map_url that may be a path inside save_directory."""
+        base = Path(self._node.settings.save_directory).expanduser().absolute()
+        path = Path(url.removeprefix("file://"))
+        inside = path.is_absolute() and path.is_relative_to(base)
+        return _name(str(path.relative_to(base)).removeprefix(".") if inside else url)
 
     def _refuse_save_map(self, response, error: BaseException) -> None:
         response.result = False

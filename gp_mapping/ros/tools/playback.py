@@ -17,12 +17,14 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 
+from gp_mapping.errors import one_line
 from gp_mapping.ros.mapper.descriptors import ParameterError, describe
 from gp_mapping.settings.groups import build_groups, is_foreign, nearest
 
 __all__ = ["ClockPublisher", "NoSubscriber", "Pacer", "declare_groups", "lossless", "run_node", "time_message",
-           "wait_for_subscribers"]
+           "wait_for_any_subscriber", "wait_for_subscribers"]
 
+SETTLED = 1.0  # s without another subscriber, after which those that are there are taken for all
 LATEST_STALL = 1.0  # s of wall time; after a longer stall (suspend, debugger) the schedule moves: no burst is sent
 
 
@@ -150,6 +152,27 @@ def wait_for_subscribers(publishers, timeout: float, executor: SingleThreadedExe
     return False
 
 
+def wait_for_any_subscriber(publishers, timeout: float, executor: SingleThreadedExecutor,
+                            stop: threading.Event) -> bool:
+    """Wait for the first subscriber of any, and on until a second brings no more; as wait_for_subscribers.
+
+    A node that listens to several topics is not seen on all of them at once.
+    """
+    deadline, heard, since = time.monotonic() + timeout, set(), 0.0
+    while not stop.is_set():
+        now, found = time.monotonic(), {p.topic_name for p in publishers if p.get_subscription_count()}
+        if found != heard:
+            heard, since = found, now
+        if heard and now - since > SETTLED:
+            return True
+        if not heard and now > deadline:
+            raise NoSubscriber(f"nobody subscribed to any of {', '.join(sorted(p.topic_name for p in publishers))} "
+                               f"within {timeout:g} s; start the subscriber first, check ROS_DOMAIN_ID and topic "
+                               "names, or set wait_for_subscribers:=0.0")
+        executor.spin_once(timeout_sec=0.05)
+    return False
+
+
 def run_node(make: Callable[[], Node], args=None) -> int:
     """Create a node with `run(executor, stop) -> int`, run it, and return its exit code.
 
@@ -163,9 +186,9 @@ def run_node(make: Callable[[], Node], args=None) -> int:
         stop.set()
 
     previous = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     node = None
     try:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
         node = make()
         executor = SingleThreadedExecutor()
         executor.add_node(node)
@@ -176,8 +199,10 @@ def run_node(make: Callable[[], Node], args=None) -> int:
     except NoSubscriber as error:
         print(f"error: {error}", file=sys.stderr)
         return 3
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except Exception as error:  # of a bag, of the disk, or of rcl, whose errors for wrong arguments have no common base
+        known = isinstance(error, OSError | ValueError | RuntimeError)
+        print(f"error: {one_line(error)}" if known else f"error: {type(error).__name__}: {one_line(error)}",
+              file=sys.stderr)
         return 1
     finally:
         if node is not None:

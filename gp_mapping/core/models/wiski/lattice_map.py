@@ -135,19 +135,30 @@ class LatticeMap(SparseMap):
 
     def make_room(self, places: Tensor) -> Tensor | None:
         """Widen the box for places (N, 2); which of them may stay (N,), None for all."""
-        low, shape = self.grid.box_for(places)
+        kept = self._within_reach(places)
+        if not bool(kept.any()):
+            return kept
+        low, shape = self.grid.box_for(places[kept])
         while shape[0] * shape[1] > self.max_nodes:
-            most = 0.25 * self.theta.lengthscale / self.grid.spacing  # doubled for the last time at or below
-            largest = 2.0 ** (math.floor(math.log2(most)) + 1) if most >= 1.0 else 1.0
-            if math.prod(n / largest for n in shape) > self.max_nodes:  # too far for any: it coarsens nothing
-                if not self.grid.nodes:
-                    self.grid.grow(*self.grid.box_for(places[:1]))
-                return self.grid.inside(places)
             self.coarsened += 1
             self.respace(2.0 * self.grid.spacing)
-            low, shape = self.grid.box_for(places)
+            low, shape = self.grid.box_for(places[kept])
         self.grid.grow(low, shape)
-        return None
+        return None if bool(kept.all()) else kept
+
+    def _within_reach(self, places: Tensor) -> Tensor:
+        """Which places (N, 2) a box that holds what is known may hold, too; the farthest are left out: (N,)."""
+        most = 0.25 * self.theta.lengthscale / self.grid.spacing  # doubled for the last time at or below
+        largest = 2.0 ** (math.floor(math.log2(most)) + 1) if most >= 1.0 else 1.0
+        kept = torch.ones(len(places), dtype=torch.bool, device=self.device)
+        away = (places - places.median(0).values).square().sum(1)
+        while bool(kept.any()):
+            _, shape = self.grid.box_for(places[kept])
+            fits = shape[0] * shape[1] <= self.max_nodes
+            if fits or math.prod(n / largest for n in shape) <= self.max_nodes:
+                break
+            kept[away.masked_fill(~kept, -1.0).argmax()] = False
+        return kept
 
     def _report(self, used: int, everywhere: bool = False) -> UpdateReport:
         size = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))

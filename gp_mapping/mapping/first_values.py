@@ -1,0 +1,154 @@
+"""What the first cells decide, and what a wild value among them does not: centre, origin, and whom to believe early.
+
+Later a cell far from what the map says of its place is weakened until others confirm it. In the beginning there is no
+map to ask, and for a sensor of which a cell is one sample no neighbour within the cell either. So
+
+    the first nine cells enter the map together, once more with each of them: its centre and origin are their medians,
+    and a cell that lies far from that median is left out of them; four of nine may be wild
+    from then on until the map has settled, a cell far from the median of the last 32 waits: two more that agree with
+    it make it part of the field (a source, a new room), another that does not makes it a gross error
+
+far: beyond twelve robust standard deviations (1.4826 MAD), or twelve signal_stddev where that is more. A value beyond a
+million of either is no field at any time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from statistics import median
+
+import torch
+
+from gp_mapping.core.types import Samples
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["FirstValues"]
+
+FIRST = 9  # cells whose median is the centre
+_WINDOW = 32  # cells whose median and spread the next one is held against
+_EARLY = 100  # cells before which no map is trusted to judge
+_FAR = 12.0  # robust standard deviations
+_AGREE = 3  # cells in a row that are far together are no error
+_ABSURD = 1e6  # robust standard deviations that no field has
+_NORMAL = 1.4826  # standard deviations of a normal in its median absolute deviation
+
+
+class FirstValues:
+    """Holds the first cells, and later ones that are far until the next tell what they are.
+
+    gross: raw samples of cells that were left out.
+    """
+
+    def __init__(self, settings: MapSettings):
+        self._judges = settings.robust and settings.metric
+        self._signal = settings.signal_stddev
+        self._first: list[Samples] = []  # one row each
+        self._recent: list[list[float]] = []
+        self._held: list[Samples] = []
+        self._reference: tuple[list[float], list[float]] | None = None  # median and spread, each (C,), SI
+        self.seen, self.gross = 0, 0
+
+    @property
+    def opening(self) -> bool:
+        """Whether the first cells are still coming."""
+        return self.seen < FIRST
+
+    @property
+    def waiting(self) -> int:
+        """Cells that the next ones decide on."""
+        return len(self._held)
+
+    def credible(self, y: list[float]) -> bool:
+        """Whether a raw value (C,), SI, can be one of this field at all; True while nothing is known of it."""
+        if self._reference is None or not self._judges:
+            return all(abs(v) < 1e100 * self._signal for v in y)  # its square is a number, too
+        return all(abs(v - m) <= _ABSURD * s for v, m, s in zip(y, *self._reference))
+
+    def first(self, cell: Samples) -> Samples:
+        """One more of the first: all of them that are not far from their median, as one batch."""
+        self._first += [cell[i] for i in range(len(cell))]
+        self.seen = len(self._first)
+        values = [row.y[0].tolist() for row in self._first]
+        if not self._judges or len(values) < 3:
+            kept = self._first
+        else:
+            kept = [row for row, value in zip(self._first, values) if not self._far(value, values)]
+        if not self.opening:
+            self._recent = [row.y[0].tolist() for row in kept][-_WINDOW:]
+            self._reference = self._median_and_spread(self._recent)
+            self.gross += sum(_raw(row) for row in self._first) - sum(_raw(row) for row in kept)
+            self._first = []
+        # a column that not all of them have is left out
+        drop = {f.name: None for f in fields(Samples) if any(getattr(row, f.name) is None for row in kept)}
+        return Samples.concatenate([replace(row, **drop) for row in kept])
+
+    def admit(self, cell: Samples, settled: bool) -> list[Samples]:
+        """Which cells go into the map now, in order. settled: the map can judge by itself."""
+        self.seen += len(cell)
+        if not self._judges or (settled and self.seen > _EARLY):
+            held, self._held = self._held, []  # the map judges these as well
+            return [*held, cell]
+
+        value = cell.y.mean(0).tolist()
+        if not self._far(value, self._recent):
+            self.drop_held()
+            self._recent = [*self._recent, value][-_WINDOW:]
+            self._reference = self._median_and_spread(self._recent)
+            return [cell]
+
+        if self._held and not self._agree(value):
+            self.drop_held()
+        self._held.append(cell)
+        if len(self._held) < _AGREE:
+            return []
+        held, self._held = self._held, []
+        self._recent = [one.y.mean(0).tolist() for one in held]  # the field is here now
+        return held
+
+    def drop_held(self) -> None:
+        """What waits has not been confirmed: a gross error."""
+        self.gross += sum(_raw(cell) for cell in self._held)
+        self._held = []
+
+    def _median_and_spread(self, values: list[list[float]]) -> tuple[list[float], list[float]]:
+        middle = [median(column) for column in zip(*values)]
+        spread = [max(_NORMAL * median(abs(v - m) for v in column), self._signal)
+                  for column, m in zip(zip(*values), middle)]
+        return middle, spread
+
+    def _far(self, value: list[float], among: list[list[float]]) -> bool:
+        if len(among) < 3:
+            return False
+        middle, spread = self._median_and_spread(among)
+        return any(abs(v - m) > _FAR * s for v, m, s in zip(value, middle, spread))
+
+    def _agree(self, value: list[float]) -> bool:
+        """Whether a value lies nearer to those that wait than they all lie to the rest."""
+        middle, _ = self._median_and_spread(self._recent)
+        for cell in self._held:
+            for v, w, m in zip(value, cell.y.mean(0).tolist(), middle):
+                if abs(v - w) > 0.5 * max(abs(v - m), abs(w - m)):
+                    return False
+        return True
+
+    def state_dict(self) -> dict:
+        """For an exact resume."""
+        return {"first": [_columns(row) for row in self._first], "recent": [list(v) for v in self._recent],
+                "held": [_columns(cell) for cell in self._held], "seen": self.seen, "gross": self.gross,
+                "reference": None if self._reference is None else [list(part) for part in self._reference]}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken."""
+        self._first, self._held = ([Samples(**row) for row in state[name]] for name in ("first", "held"))
+        self._recent = [list(map(float, v)) for v in state["recent"]]
+        self._reference = None if state["reference"] is None else tuple(list(part) for part in state["reference"])
+        self.seen, self.gross = int(state["seen"]), int(state["gross"])
+
+
+def _raw(cell: Samples) -> int:
+    """Raw samples that a cell averages."""
+    return len(cell) if cell.count is None else int(torch.round(cell.count.sum()))
+
+
+def _columns(cell: Samples) -> dict:
+    return {f.name: getattr(cell, f.name) for f in fields(cell)}

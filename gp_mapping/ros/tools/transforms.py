@@ -1,0 +1,53 @@
+"""TF of a simulated robot: what a real robot's driver and its description would publish."""
+
+from __future__ import annotations
+
+from geometry_msgs.msg import TransformStamped
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile
+
+from gp_mapping.ros.tools.playback import lossless, time_message
+from gp_mapping.ros.wire.messages import message_class
+
+__all__ = ["RobotTransforms"]
+
+
+class RobotTransforms:
+    """/tf with the odometry's pose, and /tf_static with the sensor at the robot's own origin.
+
+    Args:
+        node: the publisher's.
+        sensor_frame: frame of the measurements.
+        reliable: as the odometry: a replay faster than real time must not lose a link.
+        available: False where tf2_msgs is not installed (it is not on PyPI); nothing is published then.
+    """
+
+    def __init__(self, node: Node, sensor_frame: str, reliable: bool):
+        self._message = message_class("tf2_msgs/msg/TFMessage")
+        self.available = self._message is not None
+        if not self.available:
+            return
+        self._sensor_frame, self._mounted = sensor_frame, False
+        self._moving = node.create_publisher(self._message, "/tf", lossless() if reliable else 100)
+        self._fixed = node.create_publisher(self._message, "/tf_static", QoSProfile(
+            depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+
+    def publish(self, odometry: Odometry, stamp_ns: int) -> None:
+        """The link from the odometry's frame to the robot, and, the first time, from the robot to its sensor."""
+        if not self.available:
+            return
+        if not self._mounted:
+            self._mounted = True
+            mount = TransformStamped()
+            mount.header.stamp = time_message(stamp_ns)
+            mount.header.frame_id, mount.child_frame_id = odometry.child_frame_id, self._sensor_frame
+            mount.transform.rotation.w = 1.0
+            self._fixed.publish(self._message(transforms=[mount]))
+
+        link, pose = TransformStamped(header=odometry.header), odometry.pose.pose
+        link.child_frame_id = odometry.child_frame_id
+        link.transform.rotation = pose.orientation
+        place = link.transform.translation
+        place.x, place.y, place.z = pose.position.x, pose.position.y, pose.position.z
+        self._moving.publish(self._message(transforms=[link]))

@@ -1,0 +1,160 @@
+"""A wild value among the first ones costs no more than itself, of fast sensors and of slow ones."""
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping.core.types import Samples
+from gp_mapping.errors import NumericalError
+from gp_mapping.mapping.first_values import FIRST, FirstValues
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.sensors import map_settings_for
+
+SENSORS = {"magnetic": (MapSettings(), 1e-6), "scalar": (map_settings_for("scalar", MapSettings()), 1.0)}
+
+
+def _lanes(n: int, step: float) -> np.ndarray:
+    away = np.arange(n) * step
+    lane = np.floor(away / 6.0)
+    along = away - 6.0 * lane
+    return np.stack([np.where(lane % 2 == 0, along, 6.0 - along), 0.4 * lane], 1)
+
+
+def _field(x: np.ndarray) -> np.ndarray:
+    return 45.0 + 6.0 * np.sin(1.1 * x[:, 0] + 0.3) * np.cos(0.9 * x[:, 1])
+
+
+def _drive(unit: float, wild: dict[int, float], n: int = 200, step: float = 0.25, dt: float = 0.5) -> Samples:
+    """A slow sensor: each cell is one sample."""
+    x = _lanes(n, step)
+    y = _field(x) + 0.3 * np.random.default_rng(0).standard_normal(n)
+    for i, value in wild.items():
+        y[i] = value
+    return Samples(x=torch.tensor(x), y=torch.tensor(y * unit), stamp=torch.arange(n).double() * dt)
+
+
+def _mapped(settings: MapSettings, samples: Samples, cut: int = 50) -> MapSession:
+    session = MapSession(settings)
+    for part in range(0, len(samples), cut):
+        session.ingest(samples[part: part + cut])
+    session.flush()
+    return session
+
+
+@pytest.mark.parametrize("wild", [{0: 450.0}, {0: 1e6}, {0: 1e12}, {0: -450.0}, {0: 1e15, 1: -1e7, 2: 400.0, 3: 9e9},
+                                  {30: 1e154}, {30: 450.0}, {29: 1e12, 60: -1e9}, {150: 1e308}], ids=str)
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_the_map_is_that_of_the_good_values_alone(sensor, wild):
+    settings, unit = SENSORS[sensor]
+    samples = _drive(unit, wild)
+    good = torch.tensor([i not in wild for i in range(len(samples))])
+    told, alone = _mapped(settings, samples), _mapped(settings, samples[good])
+
+    x = torch.tensor(_lanes(200, 0.25) + 0.07)
+    p, q = told.predict(x), alone.predict(x)
+    assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 1.0
+    assert float(((p.mean - q.mean).abs() / q.stddev).mean()) < 0.2
+    assert float(((p.mean[:, 0] / unit - torch.tensor(_field(x.numpy()))).abs() / (p.stddev[:, 0] / unit)).mean()) < 1.2
+    report = told.report()
+    assert report["gross_errors"] + report["refused_samples"] == len(wild)
+    assert told.raw_count + told.refused == len(samples)
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_centre_and_origin_are_medians_however_the_stream_is_cut(sensor):
+    settings, unit = SENSORS[sensor]
+    samples = _drive(unit, {0: 1e9})
+    far = samples.x.clone()
+    far[0] = torch.tensor([9e5, -9e5])
+    samples = Samples(x=far, y=samples.y, stamp=samples.stamp)
+    a, b = _mapped(settings, samples, 200), _mapped(settings, samples, 1)
+    assert torch.equal(a.map.centre, b.map.centre) and 39 * unit < float(a.map.centre[0]) < 51 * unit
+    x = torch.tensor(_lanes(100, 0.25))
+    assert torch.equal(a.predict(x).mean, b.predict(x).mean)
+
+
+def test_a_source_that_is_really_there_is_mapped():
+    """Three cells in a row that agree are a field, however far they lie from all before."""
+    samples = _drive(1.0, {40: 900.0, 41: 950.0, 42: 930.0, 43: 910.0})
+    session = _mapped(SENSORS["scalar"][0], samples)
+    assert session.report()["gross_errors"] == 0 and session.cell_count == 200
+    assert float(session.predict(samples.x[41:42]).mean) > 500.0
+
+
+@pytest.mark.parametrize("at", range(1, 45, 4))
+def test_resume_within_the_first_values_is_exact(at):
+    settings, unit = SENSORS["scalar"]
+    samples = _drive(unit, {0: 1e6, 21: 1e5, 30: 700.0, 31: 710.0, 32: 705.0}, n=60)
+    whole = _mapped(settings, samples, 60)
+    session = MapSession(settings)
+    session.ingest(samples[:at])
+    session = MapSession.from_state_dict(session.state_dict())
+    session.ingest(samples[at:])
+    session.flush()
+    x = torch.tensor(_lanes(60, 0.25))
+    assert torch.equal(session.predict(x).mean, whole.predict(x).mean)
+    assert session.report()["gross_errors"] == whole.report()["gross_errors"] == 2
+
+
+def test_spikes_are_not_taken_for_the_noise_of_a_sensor_with_few_samples_in_a_cell():
+    quiet, spiky = (_mapped(MapSettings(), _drive(1e-6, wild, n=600, step=0.05, dt=0.1)).cells.white_variance
+                    for wild in ({}, {1: 1e3, 61: 9e3, 200: -5e3}))
+    assert spiky < 3.0 * quiet
+
+
+# ---- what the map refuses --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cells", [True, False])
+def test_only_the_culprit_is_lost(cells, monkeypatch):
+    """Of a batch that the map refuses, every other sample is mapped; used and refused make up all."""
+    settings = MapSettings(cells=cells, learn_hyperparameters=False, learn_time_offset=False)
+    samples = _drive(1e-6, {})
+    session = MapSession(settings)
+    update = type(session.map).update
+
+    def refuses(self, batch):
+        if float(batch.x[:, 0].min()) < 3.0 < float(batch.x[:, 0].max()) or bool(((batch.x - 3.0).abs() < 1e-9).any()):
+            if bool(((batch.x[:, 0] - 3.0).abs() < 1e-9).any()):
+                raise NumericalError("a pivot is NaN")
+        return update(self, batch)
+
+    monkeypatch.setattr(type(session.map), "update", refuses)
+    session.ingest(samples[:FIRST])
+    session.ingest(samples[FIRST:])
+    session.flush()
+    culprits = int(((samples.x[:, 0] - 3.0).abs() < 1e-9).sum())
+    assert culprits > 3 and session.refused == culprits
+    assert session.raw_count + session.refused == len(samples) and session.cell_count == len(samples) - culprits
+    assert "pivot" in session.report()["last_refusal"]
+
+
+def test_absurd_samples_leave_no_trace():
+    settings, unit = SENSORS["magnetic"]
+    samples = _drive(unit, {})
+    x, y = samples.x.clone(), samples.y.clone()
+    insert = torch.tensor([20, 60, 61, 150])
+    order = torch.cat([torch.arange(len(x)), insert]).sort().values
+    again = samples[order]
+    x, y = again.x.clone(), again.y.clone()
+    spoiled = [int((order == i).nonzero()[-1]) for i in insert]
+    for k, i in enumerate(spoiled):
+        if k % 2:
+            x[i] = torch.tensor([1e200, -1e16], dtype=torch.float64)
+        else:
+            y[i] = 1e200
+    told = _mapped(settings, Samples(x=x, y=y, stamp=again.stamp))
+    alone = _mapped(settings, samples)
+    a, b = told.state_dict(), alone.state_dict()
+    assert a.pop("refused") == 4 and b.pop("refused") == 0
+    assert torch.equal(a["map"]["sites"]["precision"], b["map"]["sites"]["precision"])
+    assert torch.equal(a["map"]["sites"]["linear"], b["map"]["sites"]["linear"])
+    assert str(a) == str(b)
+
+
+def test_first_values_of_classes_are_left_alone():
+    gate = FirstValues(MapSettings(model="dual_svgp", likelihood="bernoulli"))
+    for value in (0.0, 1.0, 0.0, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0):
+        batch = gate.first(Samples(x=torch.zeros((1, 2)), y=torch.tensor([value])))
+    assert len(batch) == 9 and gate.gross == 0
