@@ -22,7 +22,7 @@ from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
-from gp_mapping.store.checkpoint import save_checkpoint
+from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all, write_atomic
 from gp_mapping.store.picture import unit_text
 from gp_mapping.store.trial import blaming
@@ -137,7 +137,8 @@ def _test(plans, parameters: Parameters, session: MapSession, trained: np.ndarra
 def _write(output: Path, session: MapSession, suggestions, result: dict, started: float) -> dict[str, Path]:
     try:
         paths = {"checkpoint": save_checkpoint(output / "map.gpm", session.state_dict())}
-        paths.update(export_all(session, output, suggestions=suggestions))
+        map_id = about_checkpoint(paths["checkpoint"])["id"]
+        paths.update(export_all(session, output, suggestions=suggestions, map_id=map_id))
         paths["report"] = output / "report.json"
         result["files"] = {name: str(path) for name, path in paths.items()}
         result["total_seconds"] = time.perf_counter() - started

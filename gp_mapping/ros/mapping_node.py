@@ -41,7 +41,7 @@ from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
-from gp_mapping.store.resume import MapFiles
+from gp_mapping.store.resume import MapFiles, strangers
 from gp_mapping.store.sessions import Wanted, map_folder, odometry_frame_of, open_session
 
 __all__ = ["MappingNode", "main"]
@@ -99,6 +99,8 @@ class MappingNode(ManagedNode):
         self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
                              reliable=self.settings.reliable_inputs, find=self._find_message)
         session, path = self._first_session()
+        if path is not None:
+            self.tell_strangers(path)
         self.place_warning = ""
         if path is not None and (frame := odometry_frame_of(session.about)):
             text = (f"this map goes on in frame {named(frame)} of an odometry, whose origin is mostly where the robot "
@@ -265,6 +267,11 @@ class MappingNode(ManagedNode):
     def frame(self) -> str:
         """Frame of the map: map_frame, or that of the odometry."""
         return self.settings.map_frame or self.worker.frame
+
+    def tell_strangers(self, path: Path) -> None:
+        """Log which exports beside a checkpoint that was loaded are not of it."""
+        if others := strangers(path):
+            self.get_logger().warning(f"beside {path}, {', '.join(others)} are of another map; ~/save writes them anew")
 
     def _on_autosave(self) -> None:
         self.inputs.alive()

@@ -30,25 +30,28 @@ def write_atomic(path: Path, data: bytes) -> Path:
     return path
 
 
-def export_map_server(path, values, grid: FieldGrid, limits: tuple[float, float], what: str) -> tuple[Path, Path]:
+def export_map_server(path, values, grid: FieldGrid, limits: tuple[float, float], what: str,
+                      map_id: str = "") -> tuple[Path, Path]:
     """path.yaml and path.pgm as nav2's map_server reads them (mode raw); limits are in the yaml's comments.
 
     values: (H, W) SI, row 0 at the smallest y. In the picture the first row is at the largest y.  limits: the
-    values that 1 and 98 stand for, SI; those of the live topics, so that both have the same colours.
+    values that 1 and 98 stand for, SI; those of the live topics, so that both have the same colours.  map_id: of the
+    checkpoint that it belongs to.
     """
     path, (low, high) = Path(path), limits
     cells = levels(np.asarray(values), grid.known.numpy(), low, high).view(np.uint8)
     height, width = cells.shape
     image = write_atomic(path.with_suffix(".pgm"), f"P5\n{width} {height}\n255\n".encode() + cells[::-1].tobytes())
+    belongs = f"# map: {map_id}\n" if map_id else ""
     text = (f"# {what}, SI units: value = {low!r} + (pixel - {LOWEST}) / {HIGHEST - LOWEST} * {high - low!r}\n"
-            f"# pixel {LOWEST} = {low!r}\n# pixel {HIGHEST} = {high!r}\n# pixel {UNKNOWN} = unknown\n"
+            f"# pixel {LOWEST} = {low!r}\n# pixel {HIGHEST} = {high!r}\n# pixel {UNKNOWN} = unknown\n{belongs}"
             f"image: {image.name}\nmode: raw\nresolution: {grid.resolution!r}\n"
             f"origin: [{round(float(grid.origin[0]), 9)!r}, {round(float(grid.origin[1]), 9)!r}, 0.0]\n"
             "negate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.25\n")
     return write_atomic(path.with_suffix(".yaml"), text.encode()), image
 
 
-def export_npz(path, session, grid: FieldGrid, suggestions=None) -> Path:
+def export_npz(path, session, grid: FieldGrid, suggestions=None, map_id: str = "") -> Path:
     """Grid (mean, stddev, known, origin, resolution), x and y of the columns and rows, path, inducing inputs; SI.
 
     Of a map of several components also mean_x, stddev_x, …; mean and stddev are of their norm. Of classes also class,
@@ -63,7 +66,7 @@ def export_npz(path, session, grid: FieldGrid, suggestions=None) -> Path:
         "noise_stddev": np.float64(grid.noise_stddev), "path": session.path.numpy(),
         "path_starts": session.path_starts.numpy(),
         "inducing": session.inducing.numpy(), "memory": session.memory.numpy(),
-        "quantity": np.array(quantity(session.settings)),
+        "quantity": np.array(quantity(session.settings)), "map_id": np.array(map_id),
         "report": np.array(json.dumps(session.report())),
         "field_scale": np.float64(session.settings.field_scale), "field_unit": np.array(session.settings.field_unit),
     }
@@ -75,11 +78,11 @@ def export_npz(path, session, grid: FieldGrid, suggestions=None) -> Path:
     return write_atomic(path, buffer.getvalue())
 
 
-def export_all(session, directory, suggestions=None, truth=None) -> dict[str, Path]:
+def export_all(session, directory, suggestions=None, truth=None, map_id: str = "") -> dict[str, Path]:
     """Every export of a session's map into a folder, which is made where it is missing; name -> path.
 
     suggestions: things with x, y, score.  truth: the field (H, W) on the grid, or a function of (N, 2) metres, SI; the
-    picture then shows it and the error beside the map.
+    picture then shows it and the error beside the map.  map_id: of the checkpoint that they belong to; each says it.
     Raises ValueError for a map that has seen nothing, OSError where the folder cannot be written.
     """
     if session.report()["cells"] == 0:
@@ -88,14 +91,16 @@ def export_all(session, directory, suggestions=None, truth=None) -> dict[str, Pa
     directory.mkdir(parents=True, exist_ok=True)
     grid = session.render()
     unit = unit_text(session.settings.field_unit)
-    paths = {"npz": export_npz(directory / "map.npz", session, grid, suggestions)}
+    paths = {"npz": export_npz(directory / "map.npz", session, grid, suggestions, map_id)}
     shown = quantity(session.settings)
     ends = field_limits(grid) or Limits(0.0, 1.0, 0.0, 1.0)
     for name, values, limits, what in (("mean", grid.mean, ends[:2], f"mean of the {shown}"),
                                        ("stddev", grid.stddev, ends[2:], f"standard deviation of the {shown}")):
         what = f"{what} (one {unit} is {session.settings.field_scale!r} in SI)"
-        paths[f"{name}_yaml"], paths[f"{name}_pgm"] = export_map_server(directory / name, values, grid, limits, what)
+        paths[f"{name}_yaml"], paths[f"{name}_pgm"] = export_map_server(directory / name, values, grid, limits, what,
+                                                                        map_id)
     picture = BytesIO()
-    draw_map(session, grid, suggestions=suggestions, truth=truth).savefig(picture, format="png")
+    draw_map(session, grid, suggestions=suggestions, truth=truth).savefig(
+        picture, format="png", metadata={"Description": f"map: {map_id}"} if map_id else None)
     paths["png"] = write_atomic(directory / "map.png", picture.getvalue())
     return paths

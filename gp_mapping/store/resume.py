@@ -9,16 +9,21 @@ from __future__ import annotations
 import math
 import os
 import re
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.checkpoint import CheckpointError, about_checkpoint
 from gp_mapping.store.sessions import CHECKPOINT, Wanted, open_session
 
-__all__ = ["MapFiles", "Resumed", "autosave_name"]
+__all__ = ["MapFiles", "Resumed", "autosave_name", "strangers"]
 
+_EXPORTS = ("mean.yaml", "stddev.yaml", "map.png", "map.npz")
+_BELONGS = re.compile(rb"map: ([0-9a-f]{12})")
 _PARTIAL = re.compile(r"\..+\.(\d+)(?:-\d+)?\.partial")
 
 
@@ -26,6 +31,27 @@ def autosave_name(node_name: str) -> str:
     """The name of a node's autosave, so that several nodes may share a folder: /mapping, /robot1/mapping -> robot1."""
     parts = [part for part in node_name.split("/") if part and part != "mapping"]
     return ".".join(["autosave", *parts, "gpm"])
+
+
+def strangers(path: Path) -> list[str]:
+    """Names of the exports beside a checkpoint that say they are of another map: an end came while they were written.
+
+    An export that does not say of which map it is, as those of older versions, is passed over.
+    """
+    mine, out = about_checkpoint(path)["id"], []
+    for name in _EXPORTS if mine else ():
+        with suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):
+            export = path.parent / name
+            if name.endswith(".npz"):
+                with np.load(export) as arrays:
+                    theirs = str(arrays["map_id"])
+            else:
+                with export.open("rb") as file:
+                    found = _BELONGS.search(file.read(4096))
+                theirs = found[1].decode() if found else ""
+            if theirs and theirs != mine:
+                out.append(name)
+    return out
 
 
 class Resumed(NamedTuple):

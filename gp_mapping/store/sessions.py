@@ -135,7 +135,7 @@ def write_snapshot(snapshot: Snapshot, folder: Path, about: dict, suggest=None, 
 
     suggest: callable(session, grid) -> planning.Suggestions or None; it gets a session of its own.
     """
-    from gp_mapping.store.checkpoint import save_checkpoint
+    from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 
     if not snapshot.cells:
         raise ValueError("the map is empty, no measurement has reached it; what was saved before stays")
@@ -143,16 +143,17 @@ def write_snapshot(snapshot: Snapshot, folder: Path, about: dict, suggest=None, 
     folder.mkdir(parents=True, exist_ok=True)
     paths, problem = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about)}, ""
     try:
-        paths |= _export(snapshot, folder, suggest) if exports else {}
+        paths |= _export(snapshot, folder, suggest, about_checkpoint(paths["checkpoint"])["id"]) if exports else {}
     except Exception as error:  # the map is on the disk: pictures can be made from it at any time
         reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
         problem = f"pictures and exports were not written ({reason})"
     return Saved(snapshot, paths, problem)
 
 
-def _export(snapshot: Snapshot, folder: Path, suggest) -> dict[str, Path]:
+def _export(snapshot: Snapshot, folder: Path, suggest, map_id: str) -> dict[str, Path]:
     from gp_mapping.store.export import export_all  # imports matplotlib: not before somebody saves
 
     session = MapSession.from_state_dict(snapshot.state)
     grid = session.render()
-    return export_all(session, folder, suggestions=None if suggest is None else suggest(session, grid))
+    suggestions = None if suggest is None else suggest(session, grid)
+    return export_all(session, folder, suggestions=suggestions, map_id=map_id)

@@ -12,7 +12,7 @@ from std_srvs.srv import Trigger
 from test_live_equals_offline import differences
 
 from gp_mapping.store.checkpoint import load_checkpoint
-from gp_mapping.store.resume import MapFiles
+from gp_mapping.store.resume import MapFiles, strangers
 
 QUICK = {"max_inducing": 60, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
          "reliable_inputs": True}
@@ -165,3 +165,21 @@ def test_what_is_saved_already_is_not_saved_again(tmp_path, node_of, capfd):
     written = (tmp_path / "map.gpm").stat().st_mtime_ns
     assert node.finish() == 0 and (tmp_path / "map.gpm").stat().st_mtime_ns == written
     assert "the map is saved already" in capfd.readouterr().err
+
+
+def test_exports_say_of_which_map_they_are_and_strangers_are_named(tmp_path, node_of, capfd):
+    node, peer = node_of(save_directory=str(tmp_path), autosave_period=0.0)
+    fill(node, 1.0)
+    settle(node, peer)
+    assert ask(node, peer, Trigger, "/mapping/save").success
+    first = {name: (tmp_path / name).read_bytes() for name in ("mean.yaml", "map.npz", "map.png")}
+    assert strangers(tmp_path / "map.gpm") == []
+    fill(node, 1.0, start=1.02)
+    settle(node, peer)
+    assert ask(node, peer, Trigger, "/mapping/save").success
+    assert strangers(tmp_path / "map.gpm") == []
+    for name, data in first.items():  # as if it had ended before these were written
+        (tmp_path / name).write_bytes(data)
+    assert strangers(tmp_path / "map.gpm") == ["mean.yaml", "map.png", "map.npz"]
+    assert ask(node, peer, Trigger, "/mapping/load").success
+    assert "mean.yaml, map.png, map.npz are of another map" in capfd.readouterr().err

@@ -116,6 +116,7 @@ class MapServices:
         self._node.use_settings(session.settings)
         if not session.cell_count:
             self._node.publishers_.publish_cleared(self._node.frame)
+        self._node.tell_strangers(path)
         text = f"loaded {path}: {session.raw_count} measurements"
         self._node.get_logger().info(text)
         return text
