@@ -12,7 +12,7 @@ from gp_mapping.core.field_map import CalibrationData, Snapshot
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.scaled import (
+from gp_mapping.core.scaled_map import (
     ScaledMap,
     Standardised,
     average_noise,

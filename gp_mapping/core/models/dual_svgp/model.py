@@ -23,7 +23,7 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.natural_gradient import absorb, refresh
-from gp_mapping.core.models.scaled import Standardised
+from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis, greedy_inputs
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.posterior import Posterior

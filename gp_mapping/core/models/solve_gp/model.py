@@ -17,8 +17,8 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.scaled import Standardised
 from gp_mapping.core.models.solve_gp.mean import solve_blocks
+from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.types import Samples

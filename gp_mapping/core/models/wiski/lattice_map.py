@@ -21,11 +21,11 @@ from torch import Tensor
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
-from gp_mapping.core.models.scaled import ScaledMap, Standardised
 from gp_mapping.core.models.wiski.lattice.packed import PackedMemory
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.local import WiskiLocal, around, map_features
+from gp_mapping.core.scaled_map import ScaledMap, Standardised
 from gp_mapping.core.sparse.sparse_map import SparseMap
 from gp_mapping.core.types import Prediction, UpdateReport
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.likelihoods.base import Likelihood
-from gp_mapping.core.models.scaled import ScaledMap, average_noise
+from gp_mapping.core.scaled_map import ScaledMap, average_noise
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
