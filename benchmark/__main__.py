@@ -23,6 +23,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "vector_field": "three axes of protocol P: curl_free against three independent maps",
          "anytime": "the anytime family: live, and time and predictive efficiency of its stochastic fit",
          "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes",
+         "exploration": "where to go next: planners and baselines closed loop, into docs/exploration.md",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
 APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "faults")  # for pages of their own
 
@@ -67,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     if args.part == "models":
         return importlib.import_module("benchmark.models").main(args)
-    every = [name for name in PARTS if name not in APART]
+    every = [name for name in PARTS if name not in (*APART, "exploration")]
     names = every if args.part == "all" else [] if args.part == "report" else [args.part]
     absent = False
     for name in names:
@@ -86,9 +87,9 @@ def main(arguments: list[str] | None = None) -> int:
                   "processor_seconds": time.process_time() - busy}
         save_part(part, args.output)
         print(part.markdown(), flush=True)
-        if name in APART and part.goals and not args.quick:
+        if name in (*APART, "exploration") and part.goals and not args.quick:
             print(goals_table([part]).markdown())
-    if args.part in APART:
+    if args.part in (*APART, "exploration"):
         return 2 if absent else 0
     parts = load_parts(args.output)
     if not parts:

@@ -7,7 +7,7 @@ asked again.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -138,8 +138,8 @@ def _route(mix: float = 0.0, **settings):
     def policy(s: Situation):
         old: Plan | None = s.memory.get("plan")
         stops = () if old is None else old.left(old.progress(s.robot.position, s.memory["driven"] - 0.3, 0.6))
-        problem = s.problem(mix=mix, old=stops, **{"seed": len(s.memory)} | settings)
-        found = plan(problem, "route")
+        count = s.memory["count"] = s.memory.get("count", -1) + 1
+        found = plan(s.problem(mix=mix, old=stops, seed=count, fresh=count % 4 == 0, **settings), "route")
         s.memory["plan"], s.memory["driven"] = found, REPLAN
         return found.line, REPLAN
     policy.__doc__ = f"planner route, the whole budget, mix {mix}"
@@ -152,4 +152,3 @@ POLICIES = {
     "pypolo's rule": pypolo, "random": random,
 }
 STUDIES = {"whole prior": whole_prior, "route mix .3": _route(0.3), "route mix .6": _route(0.6)}
-_ = replace

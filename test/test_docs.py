@@ -191,7 +191,8 @@ def test_topics_and_services_are_those_of_the_node():
     outputs = (ROOT / "gp_mapping/ros/mapper/outputs.py").read_text()
     topics = "".join(re.search(rf"^{name} = \{{(.*?)\}}", outputs, re.M | re.S)[1] for name in ("TOPICS", "OPTIONAL"))
     names = {f"~/{name}" for name in re.findall(r'"(\w+)":', topics)} | services
-    names |= set(re.findall(r'create_(?:publisher|subscription)\(\w+, "(~/\w+)"', code))
+    names |= set(re.findall(r'(?:create_|_)(?:publisher|subscription|subscribe)\(\w+, "(~/\w+)"', code))
+    names |= {f"~/{name}" for name in re.findall(r'\("(survey/\w+)", survey\.', code)}
     assert services and len(names) > len(services)
     for name in names:
         assert f"`{name}`" in page, f"docs/topics_and_services.md does not name {name}"

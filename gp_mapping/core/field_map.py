@@ -31,6 +31,10 @@ class Snapshot(ABC):
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """As FieldMap.predict, of that moment."""
 
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """As FieldMap.covariance, of that moment; a snapshot of places nearby need not have it."""
+        raise NotImplementedError(f"a {type(self).__name__} has no covariance")
+
     def state_dict(self) -> dict | None:
         """What FieldMap.load_snapshot makes it from again; None (the default) where it is not worth a file's room."""
         return None
@@ -268,3 +272,6 @@ class _Copy(Snapshot):
 
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         return self.field.predict(x, velocity, heading)
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.field.covariance(a, b)

@@ -294,6 +294,12 @@ class MapSession:
         joint = None if p.covariance is None else p.covariance * scale[:, :, None]
         return replace(p, variance=p.variance * scale, noise_variance=noise * scale, covariance=joint)
 
+    def local_scale_at(self, x) -> Tensor | None:
+        """By how much one-step-ahead scores scale the variance at x (N, 2) m: (N,); None where they do not."""
+        if not self.settings.local_scale or not len(self.scores.local):
+            return None
+        return torch.from_numpy(self.scores.local.at(torch.as_tensor(x).cpu()))
+
     @torch.no_grad()
     def published(self, x) -> Prediction:
         """What is published at x (N, 2) metres: of classes and counts the probability or rate (setting `published`).

@@ -103,6 +103,12 @@ class FreeSpace:
         fits[narrow] = free._room(free.centres(narrow), radius) >= radius - 1e-9
         return replace(free, open=passable & fits)
 
+    def same_as(self, other: FreeSpace) -> bool:
+        """Whether two maps say the same."""
+        return (self.origin, self.yaw, self.resolution, self.radius, self.frame, self.walled) == (
+            other.origin, other.yaw, other.resolution, other.radius, other.frame, other.walled
+        ) and np.array_equal(self.open, other.open) and np.array_equal(self.clearance, other.clearance)
+
     def centres(self, mask=None) -> np.ndarray:
         """Centres (N, 2) m of the cells in mask (H, W), of the open ones if None, row by row."""
         rows, columns = np.nonzero(self.open if mask is None else mask)
@@ -152,6 +158,14 @@ class FreeSpace:
     def allows(self, x: Tensor) -> Tensor:
         """Whether the robot's centre may be at x (N, 2) metres: (N,) bool. Outside the grid it may not."""
         return torch.from_numpy(self._allows(x.cpu().numpy()))
+
+    def allows_near(self, x: np.ndarray, slack: float) -> np.ndarray:
+        """Whether no obstacle is nearer to x (N, 2) m than the radius less slack (m): (N,) bool. Outside there is one.
+        """
+        row, column, _ = self._cells(x)
+        inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
+        need = max(0.0, self.radius - slack)
+        return inside & (self._room(x, need + self.resolution) >= need)
 
     def _allows(self, x: np.ndarray, margin: float = 0.0) -> np.ndarray:
         """The same with so many metres to spare."""

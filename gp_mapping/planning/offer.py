@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.hull import within_hull
-from gp_mapping.planning.suggest import Suggestions, suggest
+from gp_mapping.planning.plan import plan
+from gp_mapping.planning.planners.point import NEAR
+from gp_mapping.planning.problem import Problem
+from gp_mapping.planning.suggest import Suggestion, Suggestions, suggest
+from gp_mapping.planning.worth.path_value import PathValue
 
-__all__ = ["UNKNOWN_OBSTACLES", "driven_area", "offer"]
+__all__ = ["UNKNOWN_OBSTACLES", "driven_area", "offer", "offer_by_way"]
 
 UNKNOWN_OBSTACLES = ("not known, there is no free-space map: suggestions stay inside the hull of the path, and nobody "
                      "has compared them with obstacles")
@@ -28,6 +35,51 @@ def driven_area(path, grid, beyond: float) -> FreeSpace:
     inside = within_hull(path, x, y, beyond)
     return FreeSpace(origin=(float(left), float(bottom)), yaw=0.0, resolution=side, radius=0.0,
                      clearance=np.where(inside, side, 0.0), open=inside)
+
+
+def offer_by_way(session, ground: Ground, k: int, free: FreeSpace | None, position, *, min_distance: float = 0.0,
+                 beyond: float = 0.0, reach: float = math.inf, places: int = 200) -> Suggestions:
+    """The k places of the survey area with the most gain for each metre of the way, one after another.
+
+    Each is chosen after the one before it, from there, on what the way there has left.
+
+    Args:
+        session: MapSession.
+        ground: kept from call to call.
+        k: how many.
+        free: where the robot may be; None: inside the hull of its path, grown by `beyond` metres.
+        position: (x, y) of the robot, metres; None: where the map's path ends.
+        min_distance: between two places, metres.
+        beyond: metres.
+        reach: metres from the robot to the farthest place.
+        places: bound of the places that are compared.
+    """
+    kind, path = "gain_per_metre", session.path.numpy()
+    if position is None and not len(path):
+        return Suggestions(kind, reason="nothing has been measured yet")
+    position = np.asarray(path[-1] if position is None else position, dtype=np.float64)
+    area, travel = ground.at(position, free, path, session.map.hyperparameters()["lengthscale"], reach=reach,
+                             margin=max(beyond, 1e-3), places=places)
+    if travel is None or len(travel) < 2:
+        return Suggestions(kind, reason=area.reason or "no place in the survey area can be reached")
+
+    value = PathValue.of(session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance)
+    items, closed = [], np.zeros(len(travel.nodes), dtype=bool)
+    reason = ""
+    while len(items) < k:
+        problem = Problem(value, travel, position, closed=closed.copy())
+        found = plan(problem, kind)
+        if not found:
+            reason = found.reason if not items else (f"{len(items)} of {k}: every other place that the robot may enter "
+                                                     f"is nearer than {min_distance} m to one already chosen")
+            break
+        stop = found.stops[0]
+        gain = float(value.at(travel.nearest(stop)).sum())
+        items.append(Suggestion(float(stop[0]), float(stop[1]), gain / (found.metres + NEAR)))
+        value = value.after(problem.drive(found.nodes).visits)
+        closed |= np.hypot(*(travel.nodes - stop).T) < max(min_distance, 1e-6)
+        position = stop
+    return Suggestions(kind, tuple(items), reason)
 
 
 def offer(session, grid, k: int, kind: str = "variance", free: FreeSpace | None = None, position=None,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from gp_mapping.planning.path_value import PathValue, Visits
+from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner
-from gp_mapping.planning.travel import Travel
+from gp_mapping.planning.worth.path_value import PathValue, Visits
 
 __all__ = ["Plan", "allot", "driven_by_others", "finished", "plan", "plan_steps"]
 
@@ -68,6 +68,24 @@ class Plan:
         metres = min(max(metres, 0.0), float(ends[-1])) if self else 0.0
         first = [[np.interp(metres, ends, self.line[:, i]) for i in (0, 1)]] if self else np.empty((0, 2))
         return np.vstack([first, self.line[ends > metres + 1e-9]]) if self else self.line
+
+    def cut(self, metres: float) -> Plan:
+        """What is left of it after so many metres: as if it had been planned there."""
+        if not self or metres >= self.metres - 1e-6:
+            return Plan(self.kind, reason=self.reason)
+        keep, ahead = self.stop_marks > metres + 1e-6, self.marks > metres + 1e-6
+        return replace(self, line=self.after(metres), stops=self.stops[keep], stop_marks=self.stop_marks[keep] - metres,
+                       nodes=self.left(metres), visits=self.visits[ahead], marks=self.marks[ahead] - metres,
+                       gains=self.gains[ahead], metres=self.metres - metres,
+                       seconds=self.seconds * (1.0 - metres / self.metres))
+
+    def led_by(self, line: np.ndarray) -> Plan:
+        """The same after driving a line (K, 2) m that ends where this one begins."""
+        if len(line) < 2 or not self:
+            return self
+        metres = float(np.hypot(*np.diff(line, axis=0).T).sum())
+        return replace(self, line=np.vstack([line, self.line[1:]]), stop_marks=self.stop_marks + metres,
+                       marks=self.marks + metres, metres=self.metres + metres)
 
     def poses(self, spacing: float) -> tuple[np.ndarray, np.ndarray]:
         """Positions (n, 2) m at most so far apart along the line, corners kept, and headings of travel (n,) radians."""

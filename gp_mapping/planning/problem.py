@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_mapping.planning.area.travel import Leg, Travel, turn
 from gp_mapping.planning.budget import Budget
-from gp_mapping.planning.path_value import PathValue, Visits
-from gp_mapping.planning.travel import Leg, Travel, turn
+from gp_mapping.planning.worth.path_value import PathValue, Visits
 
 __all__ = ["Drive", "Problem"]
 
@@ -54,6 +54,7 @@ class Problem:
     closed: (n,) bool, nodes that are left out for now as goals; None: none is.
     mean, stddev: (P,) SI, what the map says of the places, for rules that seek high values.
     seed: of random choices; the same seed and question give the same answer.  effort: routes rated at most.
+    fresh: whether the old route is held against new lanes and a new greedy route, too, or only improved.
     gain: a new route must be better by this share to replace the old one.
     """
 
@@ -69,7 +70,8 @@ class Problem:
     mean: Tensor | None = None
     stddev: Tensor | None = None
     seed: int = 0
-    effort: int = 300
+    effort: int = 200
+    fresh: bool = True
     gain: float = 0.02
     _known: dict = field(default_factory=dict, repr=False, compare=False)
 

@@ -29,6 +29,7 @@ from gp_mapping.ros.mapper.managed import ManagedNode
 from gp_mapping.ros.mapper.outputs import MapPublishers
 from gp_mapping.ros.mapper.queries import PointQueries
 from gp_mapping.ros.mapper.services import MapServices
+from gp_mapping.ros.mapper.survey_port import SurveyPort
 from gp_mapping.ros.tools.process import Stopper, spin
 from gp_mapping.ros.wire import qos
 from gp_mapping.ros.wire.diagnostics import to_array
@@ -37,6 +38,7 @@ from gp_mapping.runtime.file_thread import FileThread
 from gp_mapping.runtime.health import ERROR, WARN, Health
 from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.suggester import Suggester
+from gp_mapping.runtime.survey import Survey
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
@@ -110,11 +112,12 @@ class MappingNode(ManagedNode):
             self.place_warning = text
         self.map_settings = session.settings
         self.suggester, self._told_obstacles = Suggester(self.settings), ""
+        self.survey = Survey(self.settings, self.map_settings.seed)
         self._done = self.create_guard_condition(self._publish_results)
         self._made.callback(self.destroy_guard_condition, self._done)
         self.worker = MapWorker(session, Intake(self.intake_settings), queue_size=self.settings.worker_queue_size,
                                 draw_budget=self.settings.draw_budget, suggest=self.suggester,
-                                on_result=self._done.trigger, on_error=self.get_logger().error)
+                                survey=self.survey, on_result=self._done.trigger, on_error=self.get_logger().error)
         self._made.callback(self.worker.stop, abandon=True)
         self.worker.start()
         log = self.get_logger()
@@ -177,6 +180,9 @@ class MappingNode(ManagedNode):
         self._running.callback(self.destroy_subscription, free)
         self.queries = PointQueries(self, self.worker, lambda: self.frame, self.settings.max_query_points)
         self._running.callback(self.queries.destroy)
+        self.survey_port = SurveyPort(self, self.survey)
+        self._running.callback(self.survey_port.destroy)
+        self._running.callback(self.destroy_timer, self.create_timer(0.5, self.survey_port.tick, clock=self._steady))
         self._tick_timer = self.create_timer(1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady)
         self._running.callback(self.destroy_timer, self._tick_timer)
         self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for {self.inputs.describe()}")
@@ -261,7 +267,8 @@ class MappingNode(ManagedNode):
         results, self._requested = self.worker.results, None
         if self.active and results is not None and results is not self._published:
             self._published = results
-            self.publishers_.publish(results, self.frame)
+            driven = self.survey_port.next_pose() if self.survey.plan else None
+            self.publishers_.publish(results, self.frame, driven)
 
     @property
     def frame(self) -> str:
@@ -283,8 +290,8 @@ class MappingNode(ManagedNode):
         clock = self.get_clock().now().nanoseconds / 1e9
         self.inputs.check_types()
         notes = [(WARN, text) for text in (
-            *self.parameter_warnings, *self.inputs.problems, self.suggester.note, self.saver.problem,
-            self.place_warning,
+            *self.parameter_warnings, *self.inputs.problems, self.suggester.note, self.survey.note,
+            self.saver.problem, self.place_warning,
             self.queries.problem if self.active else "") if text]
         if self.worker.revision and not self.frame:
             notes.append((WARN, "the frame of the loaded map is not known before the first pose; set map_frame to "
@@ -297,7 +304,7 @@ class MappingNode(ManagedNode):
         areas = self._health.areas(now=now, status=status, watches=self.inputs.watches,
                                    paused=self.paused or not self.active, notes=notes, limits=self.publishers_.limits,
                                    published=self.publishers_.published, stamp_age=age, queue=self.worker.queued,
-                                   obstacles=self.suggester.obstacles)
+                                   obstacles=self.suggester.obstacles, survey=self.survey.told())
         self._tell_obstacles()
         self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
 
@@ -312,11 +319,13 @@ class MappingNode(ManagedNode):
     def use_settings(self, map_settings: MapSettings) -> None:
         """Another map has been loaded, with settings of its own."""
         self.map_settings = map_settings
+        self.survey.forget()
         self.publishers_.renew(map_settings)
 
     def _apply_change(self, before: NodeSettings) -> None:
         if not self._finished:
             self.suggester.settings, self._health.silence_warning = self.settings, self.settings.silence_warning
+            self.survey.settings = self.settings
         if self.active and self.settings.publish_rate != before.publish_rate:
             self._tick_timer.timer_period_ns = int(1e9 / self.settings.publish_rate)
 

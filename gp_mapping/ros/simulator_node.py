@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from geometry_msgs.msg import Twist
 from nav_msgs.msg import OccupancyGrid, Odometry
 from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
@@ -59,6 +60,10 @@ class SimulatorSettings:
     base_frame: str = setting("base_link", "frame of the robot")
     sensor_frame: str = setting("magnetometer", "frame of the measurements")
     waypoints: str = setting("", "route as 'x y, x y, ...' in metres; empty drives the lawnmower")
+    commanded: bool = setting(False, "begin at the first waypoint and drive as cmd_vel says, until sim.duration is "
+                              "over or, where that is 0, until the node is stopped")
+    walls: str = setting("", "boxes in the room, 'x0 y0 x1 y1, ...' in metres: occupied on map (the robot is not kept "
+                         "out of them, whoever drives it has to)")
 
     def __post_init__(self):
         check_settings(self)
@@ -79,11 +84,33 @@ def parse_waypoints(text: str) -> list[list[float]]:
     return out
 
 
-def floor_plan(width: float, depth: float, frame: str, resolution: float = 0.05) -> OccupancyGrid:
-    """The room as a robot's own map would show it: 0 inside, walls of one cell (100) around it. Sizes in metres."""
+def parse_walls(text: str) -> list[list[float]]:
+    """'1 0 1.1 2, 3 3 4 4' -> [[1.0, 0.0, 1.1, 2.0], [3.0, 3.0, 4.0, 4.0]]; ValueError says which box is wrong."""
+    out = []
+    for box in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            x0, y0, x1, y1 = map(float, box.split())
+        except ValueError:
+            x0 = x1 = y0 = y1 = math.nan
+        if not (x0 < x1 and y0 < y1):
+            raise ValueError(f"walls: {box!r} is not 'x0 y0 x1 y1' with x0 < x1 and y0 < y1; expected for example "
+                             "'2 0 2.1 3'")
+        out.append([x0, y0, x1, y1])
+    return out
+
+
+def floor_plan(width: float, depth: float, frame: str, resolution: float = 0.05, walls=()) -> OccupancyGrid:
+    """The room as a robot's own map would show it: 0 inside, walls of one cell (100) around it. Sizes in metres.
+
+    walls: boxes x0, y0, x1, y1 (m) that are occupied, too.
+    """
     columns, rows = math.ceil(width / resolution - 1e-9) + 2, math.ceil(depth / resolution - 1e-9) + 2
     cells = np.full((rows, columns), 100, np.int8)
     cells[1:-1, 1:-1] = 0
+    for x0, y0, x1, y1 in walls:
+        left, bottom = (max(0, math.floor(v / resolution + 1e-9) + 1) for v in (x0, y0))
+        right, top = (math.ceil(v / resolution - 1e-9) + 1 for v in (x1, y1))
+        cells[bottom:top, left:right] = 100
     out = OccupancyGrid()
     out.header.frame_id = frame
     out.info.resolution, out.info.width, out.info.height = float(resolution), columns, rows
@@ -103,14 +130,18 @@ class SimulatorNode(Node):
                                        "odometry.": OdometrySettings})
         self.settings: SimulatorSettings = groups[""]
         self.simulation = Simulation(groups["sim."], groups["world."], groups["robot."], groups["magnetometer."],
-                                     groups["odometry."], parse_waypoints(self.settings.waypoints))
+                                     groups["odometry."], parse_waypoints(self.settings.waypoints),
+                                     self.settings.commanded)
+        if self.settings.commanded:
+            self.create_subscription(Twist, "cmd_vel", self._steer, 10)
         qos = lossless() if self.settings.reliable else qos_profile_sensor_data
         self._field_publisher = self.create_publisher(MagneticField, "magnetic_field", qos)
         self._odometry_publisher = self.create_publisher(Odometry, "odometry", qos)
         if self.settings.publish_map:
             room = self.simulation.world.settings
             self._map_publisher = self.create_publisher(OccupancyGrid, "map", LATCHED)
-            self._map_publisher.publish(floor_plan(room.width, room.depth, self._framed(self.settings.odometry_frame)))
+            self._map_publisher.publish(floor_plan(room.width, room.depth, self._framed(self.settings.odometry_frame),
+                                                   walls=parse_walls(self.settings.walls)))
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._clock_publisher = ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
         self.sent = {"magnetic_field": 0, "odometry": 0}
@@ -127,6 +158,9 @@ class SimulatorNode(Node):
         if not made.available:
             self.get_logger().info("tf2_msgs is not installed: no TF is published")
         return made
+
+    def _steer(self, message: Twist) -> None:
+        self.simulation.robot.command(message.linear.x, message.angular.z)
 
     def _empty_messages(self, sensor: MagnetometerSettings) -> tuple[MagneticField, Odometry]:
         """Messages with everything that stays the same; filled again for each reading."""
@@ -148,7 +182,8 @@ class SimulatorNode(Node):
         offset = 0  # without /clock the drive takes place now
         if not s.publish_clock:
             offset = self.get_clock().now().nanoseconds - self.simulation.stamp_ns
-        log.info(f"driving {self.simulation.robot.length:.1f} m at {s.real_time_factor:g} times real time")
+        way = "as cmd_vel says" if s.commanded else f"{self.simulation.robot.length:.1f} m"
+        log.info(f"driving {way} at {s.real_time_factor:g} times real time")
         reported = 0.0
         for reading in self.simulation:
             stamp_ns = reading.stamp_ns + offset

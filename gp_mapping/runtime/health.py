@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 from collections import Counter
@@ -90,15 +91,17 @@ class Health:
         self._started: float | None = None
 
     def areas(self, *, now, status, watches, paused, notes, limits, published, stamp_age, queue,
-              obstacles: str = "") -> list[Area]:
+              obstacles: str = "", survey=None) -> list[Area]:
         """now: monotonic s.  status: worker.Status.  watches: InputWatch list.  notes: (level, text) from the node.
 
         limits: outbound.Limits or None.
-        obstacles: what suggestions know of them.  stamp_age: node clock − newest measurement stamp in s, or None.
+        survey: runtime.survey.SurveyState or None.  obstacles: what suggestions know of them.
+        stamp_age: node clock − newest measurement stamp in s, or None.
         """
         self._started = now if self._started is None else self._started
         return [self._input(now, status, watches, paused, notes, stamp_age),
-                self._map(status, limits, published, obstacles), self._timing(now, status, queue)]
+                self._map(status, limits, published, obstacles), self._timing(now, status, queue),
+                *([] if survey is None else [_survey(survey)])]
 
     def _input(self, now, status, watches, paused, notes, stamp_age) -> Area:
         area = Area("input")
@@ -223,6 +226,24 @@ class Health:
         if age > max(2.0, self.silence_warning):
             area.warn(f"the map has been busy for {age:.1f} s without an answer")
         return area
+
+
+def _survey(state) -> Area:
+    """Progress of the survey: what is left, what is known now and at the plan's end, why it ended."""
+    area = Area("survey", values={"phase": state.phase, "driven (m)": state.driven, "area (m2)": state.area,
+                                  "stddev now": state.stddev_now, "stddev at the plan's end": state.stddev_then,
+                                  "plan (m)": state.plan_metres, "plans": state.plans})
+    for name, value in (("budget left (m)", state.metres_left), ("budget left (s)", state.seconds_left),
+                        ("share at target_stddev", state.share_done)):
+        if math.isfinite(value):
+            area.values[name] = value
+    if state.closed:
+        area.values["goals left out"] = state.closed
+    if state.reason:
+        area.values["reason"] = state.reason
+        if state.phase == "running" and not state.plan_metres:
+            area.warn(f"no plan: {state.reason}")
+    return area
 
 
 def _flat(report: dict, prefix: str = ""):

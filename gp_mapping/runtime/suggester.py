@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gp_mapping.errors import one_line
+from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer
+from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer, offer_by_way
 from gp_mapping.planning.suggest import Suggestions
 from gp_mapping.settings.node import NodeSettings
 
@@ -27,6 +28,7 @@ class Suggester:
         self._message, self._radius = None, None
         self._free: FreeSpace | None = None
         self._wrong = ""
+        self._ground = Ground()
 
     def __call__(self, session, grid, position, message, frame: str) -> Suggestions:
         """Places to measure next.
@@ -51,6 +53,11 @@ class Suggester:
             return Suggestions(s.suggestion_kind, reason=wrong)
 
         self.obstacles = "from the free-space map" if self._free is not None else UNKNOWN_OBSTACLES
+        if s.suggestion_kind == "gain_per_metre":
+            found = offer_by_way(session, self._ground, s.suggestion_count, self._free, position,
+                                 min_distance=s.suggestion_distance, beyond=s.suggestion_margin, reach=s.plan_reach)
+            self.note = found.reason and f"suggestions: {found.reason}"
+            return found
         found = offer(session, grid, s.suggestion_count, s.suggestion_kind, self._free, position,
                       min_distance=s.suggestion_distance, beyond=s.suggestion_margin)
         self.note = found.reason and f"suggestions: {found.reason}"
@@ -60,11 +67,14 @@ class Suggester:
         """The free space of a message that is new, or for another radius."""
         if message is self._message and radius == self._radius:
             return
+        before = self._free
         self._message, self._radius, self._free, self._wrong = message, radius, None, ""
         if message is None:
             return
         try:
             self._free = FreeSpace.from_occupancy_grid(message, radius=radius)
+            if before is not None and before.same_as(self._free):
+                self._free = before
         except (ValueError, TypeError, OverflowError) as error:
             self._wrong = (f"the free-space map cannot be read: {one_line(error, 300)}; nothing is suggested "
                            "meanwhile")

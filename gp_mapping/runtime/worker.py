@@ -29,24 +29,26 @@ class MapWorker:
 
     session: MapSession.  intake: Intake.
     suggest: callable(session, grid, position, free message, frame) -> planning.Suggestions.
+    survey: runtime.survey.Survey, which plans in slices between messages, or None.
     on_result: called in the worker's thread when a request was worked on (new Results, or an error).
     on_error: called with a text for the log.
     An exception in the worker is counted by stage and logged with its traceback; the thread lives on.
     """
 
-    def __init__(self, session, intake, *, queue_size: int, draw_budget: int | None = None, suggest=None,
+    def __init__(self, session, intake, *, queue_size: int, draw_budget: int | None = None, suggest=None, survey=None,
                  on_result=lambda: None, on_error=print):
         self._session, self._intake = session, intake
         self._queue: deque = deque()
         self._queue_size, self._draw_budget = queue_size, draw_budget
         self._suggest, self._on_result, self._on_error = suggest, on_result, on_error
+        self._survey, self._planning = survey, False
         self._wake, self._lock = threading.Event(), threading.Lock()
         self._after = threading.RLock()  # one at a time, also when the thread has ended
         self._wanted: set[str] = set()
         self._stopping = self._abandon = False
         self._counts: Counter = Counter()
         self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)  # of measurements: stamp, monotonic time
-        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "snapshot")}
+        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "plan", "snapshot")}
         self._last_error = ("", 0.0)
         self._position = None
         self._free = None
@@ -204,7 +206,7 @@ class MapWorker:
 
     def _run(self) -> None:
         while not (self._stopping and (self._abandon or not self._queue)):
-            hurried = self._stopping or self._wholes or len(self._queue) >= CHUNK
+            hurried = self._stopping or self._wholes or self._planning or len(self._queue) >= CHUNK
             self._wake.wait(0.0 if hurried else POLL)
             self._wake.clear()
             self._guard("update", self._absorb)
@@ -215,6 +217,8 @@ class MapWorker:
                 self._on_result()  # also where it failed: the node may ask again
             if self._wholes:
                 self._guard("render", self._draw_whole)
+            if self._survey is not None and not self._stopping:
+                self._guard("plan", self._plan)
             if time.monotonic() - self.status.made > STATUS_PERIOD:
                 self._guard("status", lambda: setattr(self, "status", self._make_status()))
         self._guard("finish", self._finish)
@@ -321,6 +325,18 @@ class MapWorker:
             self._wholes.popleft().finish(self._session)
         if self._wholes and self._wholes[0].go_on(self._session):
             self._wholes.popleft()
+
+    def _plan(self) -> None:
+        """A slice of planning, where there is something to plan."""
+        start, self._planning = time.monotonic(), False
+        try:
+            self._planning = self._survey.step(self._session, self._position, self._free, self.frame,
+                                               self._intake.last_stamp)
+        except Exception:
+            self._survey.drop()
+            raise
+        if self._planning:
+            self._timings["plan"].add(time.monotonic() - start)
 
     def _finish(self) -> None:
         """The end: everything that can still be placed is in the map, everything else is counted."""

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields
 
 from gp_mapping.settings.fields import check_settings, setting
+from gp_mapping.settings.plan import PlanSettings, home_of
 
 __all__ = ["LIVE_PARAMETERS", "NodeSettings", "check_map_name"]
 
@@ -21,7 +22,7 @@ def check_map_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class NodeSettings:
+class NodeSettings(PlanSettings):
     """Rates, queues, frames and files of mapping_node. Raises ValueError for a wrong type, range or choice."""
 
     autostart: bool = setting(True, "configure and activate at the start; false leaves that to a lifecycle manager "
@@ -37,9 +38,10 @@ class NodeSettings:
     suggestion_rate: float = setting(0.5, "how often the next places to measure are chosen where somebody listens; "
                                      "0 turns it off", "Hz", 0.0, 100.0, live=True)
     suggestion_count: int = setting(5, "how many places are suggested at once", "", 1, 100, live=True)
-    suggestion_kind: str = setting("variance", "score of a place: the variance there, or what a measurement there "
-                                   "takes off the variance of the whole map",
-                                   choices=("variance", "integrated_variance"), live=True)
+    suggestion_kind: str = setting("gain_per_metre", "score of a place: what a measurement there takes off the "
+                                   "variance of the survey area for each metre of the way; or, of what is drawn and "
+                                   "however far it is, the variance there, or what it takes off the whole map's",
+                                   choices=("gain_per_metre", "variance", "integrated_variance"), live=True)
     suggestion_distance: float = setting(0.5, "smallest distance between two suggestions", "m", 0.0, 1e4, live=True)
     suggestion_margin: float = setting(0.0, "without a free-space map suggestions stay inside the convex hull of the "
                                        "path; how far beyond it they may lie", "m", 0.0, 1e4, live=True)
@@ -76,6 +78,7 @@ class NodeSettings:
     def __post_init__(self):
         check_settings(self)
         check_map_name(self.map_name)
+        home_of(self.plan_home)
 
 
 LIVE_PARAMETERS = frozenset(f.name for f in fields(NodeSettings) if f.metadata["live"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from gp_mapping.settings.fields import check_settings, setting
 
-__all__ = ["DifferentialDrive", "DriftingOdometry", "OdometrySettings", "RobotSettings", "lawnmower"]
+__all__ = ["CommandedDrive", "DifferentialDrive", "DriftingOdometry", "OdometrySettings", "RobotSettings", "lawnmower"]
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,36 @@ class DifferentialDrive:
         turn_rate = math.copysign(min(s.max_turn_rate, math.sqrt(1.5 * s.max_turn_acceleration * abs(error)),
                                       abs(error) / dt), error)
         return speed, turn_rate
+
+
+class CommandedDrive(DifferentialDrive):
+    """The same robot, steered from outside: speed and turn rate as they are told, within its limits.
+
+    Without a command for `patience` seconds it stops, as real bases do.
+    """
+
+    def __init__(self, x: float, y: float, yaw: float = 0.0, settings: RobotSettings | None = None,
+                 patience: float = 0.5):
+        super().__init__([(x, y), (x + math.cos(yaw), y + math.sin(yaw))], settings, yaw)
+        self.patience = patience
+        self._command, self._age = (0.0, 0.0), math.inf
+
+    def command(self, speed: float, turn_rate: float) -> None:
+        """Speed (m/s) and turn rate (rad/s) from now on; what is not finite stops the robot."""
+        told = (float(speed), float(turn_rate))
+        self._command, self._age = told if all(map(math.isfinite, told)) else (0.0, 0.0), 0.0
+
+    @property
+    def done(self) -> bool:
+        return False
+
+    @property
+    def progress(self) -> float:
+        return 0.0
+
+    def _wanted(self, dt: float) -> tuple[float, float]:
+        self._age += dt
+        return self._command if self._age <= self.patience else (0.0, 0.0)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,14 @@ import numpy as np
 
 from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.sim.magnetometer import Magnetometer, MagnetometerSettings
-from gp_mapping.sim.robot import DifferentialDrive, DriftingOdometry, OdometrySettings, RobotSettings, lawnmower
+from gp_mapping.sim.robot import (
+    CommandedDrive,
+    DifferentialDrive,
+    DriftingOdometry,
+    OdometrySettings,
+    RobotSettings,
+    lawnmower,
+)
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
 __all__ = ["FieldReading", "OdometryReading", "Simulation", "SimulationSettings"]
@@ -60,19 +67,21 @@ class Simulation:
     """Iterate once to get OdometryReading and FieldReading in the order of their stamps.
 
     Between two odometry messages a measurement lies half-way where the rates allow it, so that whoever maps has to
-    interpolate, as with real sensors. Raises ValueError where a rate does not fit the time step or the route is empty.
+    interpolate, as with real sensors. commanded: the robot begins at the first waypoint and is steered by
+    robot.command(); the drive ends after settings.duration, if that is not 0.
+    Raises ValueError where a rate does not fit the time step or the route is empty.
     """
 
     def __init__(self, settings: SimulationSettings | None = None, world: WorldSettings | None = None,
                  robot: RobotSettings | None = None, magnetometer: MagnetometerSettings | None = None,
-                 odometry: OdometrySettings | None = None, waypoints=None):
+                 odometry: OdometrySettings | None = None, waypoints=None, commanded: bool = False):
         self.settings = s = settings or SimulationSettings()
         self.world = DipoleWorld.random(world or WorldSettings())
         w = self.world.settings
         if waypoints is None or len(waypoints) == 0:
             waypoints = lawnmower(s.margin, s.margin, w.width - s.margin, w.depth - s.margin, s.spacing,
                                   s.crossing_spacing)
-        self.robot = DifferentialDrive(waypoints, robot)
+        self.robot = CommandedDrive(*waypoints[0], settings=robot) if commanded else DifferentialDrive(waypoints, robot)
         sensor_rng, odometry_rng = (np.random.default_rng([s.seed, k]) for k in (2, 3))
         self.magnetometer = Magnetometer(magnetometer or MagnetometerSettings(), sensor_rng)
         r = self.robot

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from gp_mapping import Samples
-from gp_mapping.planning.path_value import PathValue
-from gp_mapping.planning.weights import OBJECTIVES, cell_weights
+from gp_mapping.planning.worth.path_value import PathValue
+from gp_mapping.planning.worth.weights import OBJECTIVES, cell_weights
 
 MODELS = ["exact", "dual_svgp"]
 

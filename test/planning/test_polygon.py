@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gp_mapping.planning.polygon import Polygon
+from gp_mapping.planning.area.polygon import Polygon
 
 L_SHAPE = [(0, 0), (4, 0), (4, 1), (1, 1), (1, 3), (0, 3)]
 

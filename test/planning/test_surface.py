@@ -8,7 +8,7 @@ import torch
 
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import integrated_variance_reduction
-from gp_mapping.planning.surface import lattice, variance_reduction_surface
+from gp_mapping.planning.worth.surface import lattice, variance_reduction_surface
 
 TIGHT = {"dual_svgp": {"inducing_tolerance": 1e-5}}
 

@@ -7,8 +7,8 @@ from planning_scene import occupancy
 from rooms import free_room, somewhere
 
 from gp_mapping.planning import FreeSpace
-from gp_mapping.planning.polygon import Polygon
-from gp_mapping.planning.survey_area import SurveyArea, grown_hull
+from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.area.survey_area import SurveyArea, hull_space
 
 
 def two_rooms() -> FreeSpace:
@@ -77,7 +77,7 @@ def test_without_a_map_it_is_the_hull_of_the_path_grown():
     assert SurveyArea.of(None, (1.0, 1.0), path=[[1.0, 1.0]], grow=1.0).size == pytest.approx(np.pi, rel=0.05)
     region = SurveyArea.of(None, (1.0, 1.0), region=[square(0, 0, 3)])
     assert "the whole region" in region.reason and region.size == pytest.approx(9.0, rel=0.05)
-    assert grown_hull(np.empty((0, 2)), 1.0) is None
+    assert hull_space(np.empty((0, 2)), 1.0) is None
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

@@ -10,8 +10,8 @@ from rooms import every_two_centimetres, free_room, somewhere
 from scipy.sparse.csgraph import dijkstra
 
 from gp_mapping.planning import FreeSpace
-from gp_mapping.planning.survey_area import SurveyArea
-from gp_mapping.planning.travel import Travel, turning
+from gp_mapping.planning.area.survey_area import SurveyArea
+from gp_mapping.planning.area.travel import Travel, turning
 
 
 def travel_in(seed: int, **settings) -> tuple[FreeSpace, Travel]:

@@ -29,14 +29,14 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     if old:
         yield old
 
-    # seeds: a plan that is being driven is compared with fresh ones each time, so that it does not grow stale
-    step = ()
-    for step in greedy(problem):
-        yield best or step
-    seeds = [s for s in dict.fromkeys([step, *(fitted(problem, r) for r in lane_routes(problem))]) if s]
-    for stops, value in zip(seeds, problem.rate(seeds)):
-        if value > rating:
-            best, rating = stops, value
+    if problem.fresh or not old:
+        step = ()
+        for step in greedy(problem):
+            yield best or step
+        seeds = [s for s in dict.fromkeys([step, *(fitted(problem, r) for r in lane_routes(problem))]) if s]
+        for stops, value in zip(seeds, problem.rate(seeds)):
+            if value > rating:
+                best, rating = stops, value
     if not best:
         yield ()
         return

@@ -91,12 +91,17 @@ class MapPublishers:
                 output.next = max(output.next + period, now + 0.5 * period)
         return {PART[name] for name in self._due}
 
-    def publish(self, results, frame: str) -> None:
-        """Publish Results on the topics that were due. frame: of the map."""
+    def publish(self, results, frame: str, driven: PoseStamped | None = None) -> None:
+        """Publish Results on the topics that were due. frame: of the map.
+
+        driven: the next pose of a plan that is being driven, which goes before suggestions.
+        """
         header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
         grid, self._last_grid = results.grid, results.grid
         self.limits = results.limits or self.limits
         made = self._messages(results, grid, header)
+        if driven is not None and "suggestion" in made:
+            made["suggestion"] = lambda: driven
         for name in self._due & set(made):
             output = self._outputs[name]
             if made[name] is not None:

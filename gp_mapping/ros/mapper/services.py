@@ -161,6 +161,7 @@ class MapServices:
 
     def _on_clear(self, request, response) -> Later:
         def finish(response, _) -> None:
+            self._node.survey.forget()
             self._node.place_warning = ""
             self._node.publishers_.publish_cleared(self._node.frame)
             response.success, response.message = True, "the map is empty"

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from scipy.spatial import cKDTree
 
 from gp_mapping.planning.free_space import FreeSpace, along
-from gp_mapping.planning.path_value import Visits
+from gp_mapping.planning.worth.path_value import Visits
 
 __all__ = ["Leg", "Travel", "turn", "turning"]
 

@@ -13,7 +13,8 @@ hyper-parameters: variances do not depend on what is measured.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -79,6 +80,15 @@ class PathValue:
             ValueError: weights that do not fit the cells or are negative, a variance that is not positive, a
                 covariance that is not finite.
         """
+        return deque(PathValue.steps(field, places, cells, weights, noise_variance, _CELLS), maxlen=1)[0]
+
+    @staticmethod
+    def steps(field: Planned, places, cells, weights=None, noise_variance=None,
+              chunk: int = 128) -> Iterator[PathValue | None]:
+        """The same in slices of `chunk` cells: yields None between them and the value at the end.
+
+        The map must not change meanwhile: give a snapshot of it.
+        """
         places, cells = (torch.as_tensor(x, dtype=torch.float64) for x in (places, cells))
         weights = cells.new_ones(len(cells)) if weights is None else torch.as_tensor(weights, dtype=torch.float64)
         if weights.shape != cells.shape[:1]:
@@ -89,10 +99,12 @@ class PathValue:
         C = field.covariance(places, places).cpu().double()
         S = torch.zeros_like(C)
         total = 0.0
-        for part, w in zip(cells.split(_CELLS), weights.split(_CELLS)):
+        yield None
+        for part, w in zip(cells.split(chunk), weights.split(chunk)):
             cross = field.covariance(part, places).cpu().double()  # (g, P)
             S.addmm_(cross.mT, cross * w[:, None])
             total += float(w @ field.predict(part).variance.mean(1).cpu().double())
+            yield None
         noise = field.predict(places[:1]).noise_variance.mean() if noise_variance is None else noise_variance
         noise = torch.as_tensor(noise, dtype=torch.float64).cpu().expand(len(places))
         if len(noise) and not float(noise.min()) > 0:
@@ -100,7 +112,7 @@ class PathValue:
                              "units")
         if not (torch.isfinite(C).all() and torch.isfinite(S).all()):
             raise ValueError("the map's covariance between places is not finite")
-        return PathValue(0.5 * (C + C.mT), 0.5 * (S + S.mT), noise, total, float(weights.sum()))
+        yield PathValue(0.5 * (C + C.mT), 0.5 * (S + S.mT), noise, total, float(weights.sum()))
 
     def __len__(self) -> int:
         return len(self.noise)

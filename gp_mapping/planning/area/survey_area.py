@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.spatial import ConvexHull, QhullError
 from torch import Tensor
 
+from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.polygon import Polygon
+from gp_mapping.planning.hull import grown_hull
 from gp_mapping.planning.suggest import thin
 
-__all__ = ["SurveyArea", "grown_hull"]
+__all__ = ["SurveyArea", "hull_space"]
 
 _HULL_CELLS = 40_000  # of a grid that is made where no map of obstacles is there
 _FINEST = 0.05  # m
@@ -87,7 +87,7 @@ class SurveyArea:
         reached = wanted.reachable_from(position, search)
         if not reached.open.any():
             return SurveyArea(reached, torch.empty((0, 2)).double(), torch.empty(0).double(),
-                              _why_not(free, wanted, position, region, search))
+                              _why_not(free, wanted, position, region, bool(region or keep_out), search))
 
         chosen, count = thin(torch.from_numpy(reached.open), max_cells)
         mask = np.zeros(reached.open.size, dtype=bool)
@@ -97,22 +97,14 @@ class SurveyArea:
         return SurveyArea(reached, cells, count[order].double() * reached.resolution**2, note)
 
 
-def grown_hull(path, grow: float) -> FreeSpace | None:
-    """Convex hull of places (K, 2) m, grown by so many metres, as free space; None without a place.
-
-    A hull that is a line or a point is grown just so.
-    """
+def hull_space(path, grow: float) -> FreeSpace | None:
+    """Convex hull of places (K, 2) m, grown by so many metres, as free space; None without a finite place."""
     x = np.asarray(path, dtype=np.float64).reshape(-1, 2)
     x = x[np.isfinite(x).all(1)]
     if not len(x):
         return None
-    try:
-        corners = x[ConvexHull(x).vertices]
-    except (QhullError, ValueError):
-        corners = x[[int(x[:, 0].argmin()), int(x[:, 0].argmax()), int(x[:, 1].argmin()), int(x[:, 1].argmax())]]
-    grow = max(grow, _FINEST)
-    hull = Polygon(corners)
-    return _made(corners, grow, lambda at: hull.contains(at) | (hull.away(at) <= grow))
+    corners = grown_hull(x, max(grow, _FINEST))
+    return _made(corners, _FINEST, Polygon(corners).contains)
 
 
 def _made(corners: np.ndarray, margin: float, inside) -> FreeSpace:
@@ -139,7 +131,7 @@ def _without_map(path, region, grow: float, position, reach: float) -> tuple[Fre
             corners = np.clip(corners, position - reach, position + reach)
         free = _made(corners, _FINEST, lambda at: np.any([polygon.contains(at) for polygon in region], axis=0))
         return free, "no free-space map: the whole region is taken to be free of obstacles"
-    free = None if path is None else grown_hull(path, grow)
+    free = None if path is None else hull_space(path, grow)
     if free is None:
         return None, "nothing has been measured yet, and there is no free-space map: where the robot may go is unknown"
     return free, (f"no free-space map: the hull of the path, grown by {grow:g} m, is taken to be free of obstacles")
@@ -194,11 +186,11 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
     return replace(free, open=left)
 
 
-def _why_not(free: FreeSpace, wanted: FreeSpace, position: np.ndarray, region, search: float) -> str:
+def _why_not(free: FreeSpace, wanted: FreeSpace, position: np.ndarray, region, polygons: bool, search: float) -> str:
     here = f"({position[0]:.2f}, {position[1]:.2f}) m"
     if not free.open.any():
         return "the free-space map leaves no place that the robot may enter"
-    if not wanted.open.any():
+    if not wanted.open.any() and polygons:
         return ("no free place lies inside the region, out of the keep-out areas and within reach of the robot at "
                 f"{here}")
     if not free.reachable_from(position, search).open.any():

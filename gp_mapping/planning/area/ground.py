@@ -1,0 +1,73 @@
+"""The survey area and the ways through it, kept while nothing about them changes: making them is most of the work."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.area.survey_area import SurveyArea
+from gp_mapping.planning.area.travel import Travel
+from gp_mapping.planning.free_space import FreeSpace
+
+__all__ = ["Ground"]
+
+_PER_LENGTHSCALE = 3.0  # places
+_MOVED = 0.2  # of the reach: after that the area is looked at again
+_GROWN = 0.5  # m that the hull of a path may grow before it is made anew
+
+
+@dataclass(frozen=True)
+class _Key:
+    free: int
+    region: tuple
+    keep_out: tuple
+    reach: float
+    margin: float
+    places: int
+    frame: str
+
+
+class Ground:
+    """Answers with the same SurveyArea and Travel until what they were made from has changed.
+
+    `made` counts how often they were made: plans of an earlier ground know other nodes.
+    """
+
+    def __init__(self):
+        self.area: SurveyArea | None = None
+        self.travel: Travel | None = None
+        self.made = 0
+        self._key: _Key | None = None
+        self._free: FreeSpace | None = None  # held, so that its identity is its own
+        self._centre = np.zeros(2)
+        self._bounds = np.zeros(4)
+        self._spacing = 0.0
+
+    def at(self, position, free: FreeSpace | None, path: np.ndarray, lengthscale: float, *,
+           region: tuple[Polygon, ...] = (), keep_out: tuple[Polygon, ...] = (), reach: float = math.inf,
+           margin: float = 1.0, places: int = 450, frame: str = "") -> tuple[SurveyArea, Travel | None]:
+        """The area about a robot at position (2,) m, and the ways in it; None where nothing is left of it.
+
+        path: (K, 2) m where it has been.  lengthscale: m, places lie a third of it apart.  The rest: SurveyArea.of.
+
+        Raises:
+            ValueError: frames that do not fit.
+        """
+        position = np.asarray(position, dtype=np.float64)
+        key = _Key(id(free), tuple(map(id, region)), tuple(map(id, keep_out)), reach, margin, places, frame)
+        bounds = np.concatenate([path.min(0), -path.max(0)]) if len(path) else np.zeros(4)
+        spacing = lengthscale / _PER_LENGTHSCALE
+        moved = math.dist(position, self._centre) > _MOVED * reach
+        grown = free is None and not region and (bounds < self._bounds - _GROWN).any()
+        refined = not 0.7 < spacing / max(self._spacing, 1e-9) < 1.4
+        if key != self._key or moved or grown or refined or not self.area:
+            self.area = SurveyArea.of(free, position, path=path, region=region, keep_out=keep_out, reach=reach,
+                                      grow=margin, frame=frame)
+            self.travel = Travel(self.area.free, spacing, places) if self.area else None
+            self._key, self._free, self._centre, self._bounds = key, free, position, bounds
+            self._spacing = spacing
+            self.made += 1
+        return self.area, self.travel

@@ -1,0 +1,1 @@
+"""What measuring is worth: of a whole path, of every cell of a grid, and by which weights."""

@@ -1,0 +1,205 @@
+"""explorer_node: drives what mapping_node plans, through Nav2 or by itself, and says what could not be reached.
+
+It stands still where the pose, the mapper or the free space ahead can no longer be trusted. Nothing is driven unless
+`drive` says so.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import PoseStamped, Twist
+from nav_msgs.msg import OccupancyGrid, Odometry, Path
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import qos_profile_sensor_data
+from std_srvs.srv import Trigger
+
+from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.ros.tools.nav2 import Nav2Driver
+from gp_mapping.ros.tools.playback import declare_groups, run_node
+from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.runtime.pursuit import Pursuit
+from gp_mapping.settings.explorer import ExplorerSettings
+
+__all__ = ["ExplorerNode", "main"]
+
+_RATE = 20.0  # Hz of commands
+
+
+class ExplorerNode(Node):
+    """Follows ~/plan of the mapping node. `state` says in words what it does."""
+
+    def __init__(self):
+        super().__init__("explorer", automatically_declare_parameters_from_overrides=True)
+        self.settings: ExplorerSettings = declare_groups(self, {"": ExplorerSettings})[""]
+        s = self.settings
+        self.pursuit = Pursuit(s.speed, s.turn_rate, s.acceleration, s.tolerance)
+        self.state, self._said = "waiting for a plan", ""
+        self._pose: tuple[float, float, float] | None = None
+        self._pose_at = self._mapper_at = -math.inf
+        self._phase, self._free = "", None
+        self._moved_at, self._moved_from, self._moving = -math.inf, None, False
+        self._frame, self._pose_frame, self._plan_frame = "", "", ""
+        self._commands = self.create_publisher(Twist, "cmd_vel", 10) if s.drive == "cmd_vel" else None
+        self._nav2 = Nav2Driver(self, self._on_failed) if s.drive == "nav2" else None
+        self._unreachable = self.create_publisher(PoseStamped, f"{s.mapping}/unreachable", 10)
+        self.create_subscription(Path, f"{s.mapping}/plan", self._take_plan, LATCHED)
+        self.create_subscription(Odometry, "odometry", self._take_odometry, qos_profile_sensor_data)
+        self.create_subscription(OccupancyGrid, "map", self._take_map, LATCHED)
+        self.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, 10)
+        self._start = self.create_client(Trigger, f"{s.mapping}/survey/start")
+
+    # ---- in ------------------------------------------------------------------------------------------------------
+
+    def _take_plan(self, message: Path) -> None:
+        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)
+        self._plan_frame = message.header.frame_id
+        self._moved_at, self._moved_from = time.monotonic(), None
+        if not np.isfinite(line).all():
+            self.get_logger().warning("the plan has poses that are not finite: it is not driven")
+            line = np.empty((0, 2))
+        if self._nav2 is not None:
+            self._nav2.follow(message if len(line) else None)
+        self.pursuit.follow(line)
+
+    def _take_odometry(self, message: Odometry) -> None:
+        p, q = message.pose.pose.position, message.pose.pose.orientation
+        yaw = math.atan2(2.0 * (q.w * q.z + q.x * q.y), 1.0 - 2.0 * (q.y * q.y + q.z * q.z))
+        if all(map(math.isfinite, (p.x, p.y, yaw))):
+            self._pose, self._pose_at, self._pose_frame = (p.x, p.y, yaw), time.monotonic(), message.header.frame_id
+
+    def _take_map(self, message: OccupancyGrid) -> None:
+        try:
+            self._free = FreeSpace.from_occupancy_grid(message, radius=self.settings.robot_radius)
+        except (ValueError, TypeError, OverflowError) as error:
+            self._free = None
+            self.get_logger().warning(f"the free-space map cannot be read: {error}")
+
+    def _take_diagnostics(self, message: DiagnosticArray) -> None:
+        name = self.resolve_topic_name(self.settings.mapping).lstrip("/")
+        for status in message.status:
+            if status.name == f"{name}: survey":
+                self._mapper_at = time.monotonic()
+                self._phase = next((v.value for v in status.values if v.key == "phase"), "")
+
+    def _on_failed(self, x: float, y: float, why: str) -> None:
+        """A goal that whoever drives gave up."""
+        self.get_logger().warning(f"({x:.2f}, {y:.2f}) m was not reached: {why}")
+        out = PoseStamped()
+        out.header.frame_id, out.header.stamp = self._plan_frame, self.get_clock().now().to_msg()
+        out.pose.position.x, out.pose.position.y, out.pose.orientation.w = x, y, 1.0
+        self._unreachable.publish(out)
+
+    # ---- out -----------------------------------------------------------------------------------------------------
+
+    def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
+        """Until the survey is done, or a signal comes; 0. The robot stands still at the end, whatever comes."""
+        if self.settings.start_survey and not self._begin(executor, stop):
+            return 0
+        try:
+            while not stop.is_set() and not self._over():
+                end = time.monotonic() + 1.0 / _RATE
+                while (left := end - time.monotonic()) > 0.0:
+                    executor.spin_once(timeout_sec=left)
+                self.step(time.monotonic())
+        finally:
+            self._stand()
+            if self._nav2 is not None:
+                self._nav2.follow(None)
+            executor.spin_once(timeout_sec=0.1)
+        return 0
+
+    def _begin(self, executor: SingleThreadedExecutor, stop: threading.Event) -> bool:
+        """Call ~/survey/start, as soon as the mapper is there."""
+        while not self._start.service_is_ready():
+            self._say(f"waiting for {self._start.srv_name}")
+            executor.spin_once(timeout_sec=0.1)
+            if stop.is_set():
+                return False
+        future = self._start.call_async(Trigger.Request())
+        while not future.done() and not stop.is_set():
+            executor.spin_once(timeout_sec=0.1)
+        self._phase = "running"
+        return not stop.is_set()
+
+    def _over(self) -> bool:
+        over = self._phase in ("done", "idle") and self.pursuit.done
+        if over:
+            self._say(f"the survey is {self._phase}")
+        return over
+
+    def step(self, now: float) -> None:
+        """One command, or none where there is a reason to stand still."""
+        reason = self._why_not(now)
+        if reason:
+            self._say(reason)
+            self._moved_at = now
+            self._stand()
+            if self._nav2 is not None:
+                self._nav2.hold(True)
+            return
+        if self._nav2 is not None:
+            self._nav2.hold(False)
+        x, y, _ = self._pose
+        if self._moved_from is None or math.dist(self._moved_from, (x, y)) > 0.1:
+            self._moved_at, self._moved_from = now, (x, y)
+        if self.settings.drive == "cmd_vel":
+            speed, turn = self.pursuit.command(*self._pose)
+            if now - self._moved_at > self.settings.stuck_after and not self.pursuit.done:
+                goal = self.pursuit.left[-1]
+                self._on_failed(float(goal[0]), float(goal[1]), "no progress")
+                self._moved_at = now
+            twist = Twist()
+            twist.linear.x, twist.angular.z = float(speed), float(turn)
+            self._commands.publish(twist)
+            self._moving = bool(speed or turn)
+        else:
+            self.pursuit.command(*self._pose)
+        self._say("driving" if self.settings.drive != "none" else "watching: drive is none, nothing is driven")
+
+    def _why_not(self, now: float) -> str:
+        s = self.settings
+        if now - self._pose_at > s.stale_after:
+            return f"standing still: no pose for {min(now - self._pose_at, 1e6):.1f} s"
+        if self.pursuit.done:
+            return "standing still: there is no plan"
+        if now - self._mapper_at > s.map_stale_after:
+            return f"standing still: nothing from the mapper for {min(now - self._mapper_at, 1e6):.0f} s"
+        if self._plan_frame.lstrip("/") != self._pose_frame.lstrip("/"):
+            return (f"standing still: the plan is in frame {self._plan_frame!r} and the pose in {self._pose_frame!r}")
+        if self._free is not None and not self._clear():
+            return f"standing still: the free-space map leaves no room within {s.stop_distance:g} m ahead"
+        return ""
+
+    def _clear(self) -> bool:
+        """Whether the next metres of the plan are free in the newest map; a robot that stands too near may leave."""
+        line = np.vstack([self.pursuit.left[:1], self.pursuit.left])
+        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+        near = line[ends <= self.settings.stop_distance]
+        return bool(self._free.allows_near(near, 0.05).all())
+
+    def _stand(self) -> None:
+        if self._commands is not None:
+            self._commands.publish(Twist())
+        self._moving = False
+
+    def _say(self, text: str) -> None:
+        words = text.split(" for ")[0]
+        if words != self._said:
+            self.get_logger().info(text)
+        self.state, self._said = text, words
+
+
+def main(args=None) -> int:
+    """Console script."""
+    return run_node(ExplorerNode, args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

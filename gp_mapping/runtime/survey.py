@@ -1,0 +1,508 @@
+"""A survey beside the live map: plans in slices, budgets, ends, goals that could not be reached. No rclpy."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from gp_mapping.errors import one_line
+from gp_mapping.planning.area.ground import Ground
+from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.budget import Budget
+from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.plan import Plan, driven_by_others, finished, plan_steps
+from gp_mapping.planning.problem import Problem
+from gp_mapping.planning.worth.path_value import PathValue
+from gp_mapping.planning.worth.weights import cell_weights
+from gp_mapping.settings.node import NodeSettings
+from gp_mapping.settings.plan import home_of
+
+__all__ = ["Survey", "SurveyState"]
+
+_KEEP_OUT = 100  # polygons at most
+_CLOSED = 200  # goals that are left out at once
+_REQUESTS = 10  # plans on demand that wait
+_STEP = 0.02  # m of motion that counts as driven: a position that only trembles drives nowhere
+_LEAP = 5.0  # m between two positions that nobody drove
+_AHEAD = 2.0  # m of the old plan that are kept while the new one is made, at most
+_RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre
+_FRESH = 4  # plans: every so many is held against new seeds
+
+
+@dataclass(frozen=True)
+class SurveyState:
+    """What diagnostics and people are told. Metres, seconds, SI.
+
+    phase: idle, running, paused or done.  reason: why it ended, or why there is no plan.
+    """
+
+    phase: str = "idle"
+    reason: str = ""
+    driven: float = 0.0
+    metres_left: float = math.inf
+    seconds_left: float = math.inf
+    area: float = 0.0
+    stddev_now: float = math.nan
+    stddev_then: float = math.nan
+    share_done: float = math.nan
+    plan_metres: float = 0.0
+    plans: int = 0
+    closed: int = 0
+
+
+@dataclass
+class _Request:
+    """A plan that somebody asked for: from start or the robot, to goal or anywhere."""
+
+    start: tuple[float, float] | None
+    goal: tuple[float, float] | None
+    future: Future = field(default_factory=Future)
+
+
+class Survey:
+    """Plans on the map's thread, `step` by `step`; the other methods may be called from any thread.
+
+    settings: replaced by the node when parameters change.  wanted: whether anybody listens to the plan.
+    on_plan: called in the map's thread with each new Plan, an empty one included.
+    """
+
+    def __init__(self, settings: NodeSettings, seed: int = 0, on_plan: Callable[[Plan], None] = lambda plan: None):
+        self.settings, self.wanted, self.on_plan = settings, False, on_plan
+        self.plan = Plan(settings.plan_kind)
+        self.state = SurveyState()
+        self.note = ""
+        self.gain: tuple | None = None  # (area, value of each place, travel), when asked for
+        self._seed, self._lock = seed, threading.Lock()
+        self._region: tuple[Polygon, ...] = ()
+        self._keep_out: tuple[Polygon, ...] = ()
+        self._others: dict[str, np.ndarray] = {}
+        self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)  # x, y, until when
+        self._requests: deque[_Request] = deque()
+        self._ground = Ground()
+        self._message, self._radius, self._free, self._wrong = None, None, None, ""
+        self._job: Iterator[Plan | None] | None = None
+        self._finish: Callable[[Plan | None], None] = lambda plan: None
+        self._phase, self._reason = "idle", ""
+        self._start: np.ndarray | None = None
+        self._began = self._last_stamp = None
+        self._last: np.ndarray | None = None
+        self._driven = self._spent = 0.0
+        self._along = 0.0  # metres of the plan that are behind the robot
+        self._planned_at, self._stale, self._made = -math.inf, True, 0
+        self._thinking = 0.0  # s, running mean of what a plan takes
+        self._plan_ground = 0
+
+    # ---- from any thread -----------------------------------------------------------------------------------------
+
+    def start(self) -> str:
+        """Begin anew, with the whole budget, or go on after a pause; what was done, in words."""
+        with self._lock:
+            resumed = self._phase == "paused"
+            self._phase, self._reason, self._stale = "running", "", True
+            if not resumed:
+                self._driven = self._spent = 0.0
+                self._start = self._began = None
+        return "the survey goes on" if resumed else "the survey has begun"
+
+    def stop(self) -> str:
+        """End it: no plan is published any more."""
+        with self._lock:
+            self._phase, self._reason = "idle", "stopped"
+            self._job = None
+            self._set(Plan(self.settings.plan_kind, reason="the survey was stopped"))
+        return "the survey was stopped"
+
+    def pause(self) -> str:
+        """Hold it: an empty plan is published, the budget stands still, start goes on."""
+        with self._lock:
+            if self._phase != "running":
+                return f"there is no survey to pause: it is {self._phase}"
+            self._phase = "paused"
+            self._job = None
+            self._set(Plan(self.settings.plan_kind, reason="the survey is paused"))
+        return "the survey is paused"
+
+    def set_region(self, corners, frame: str, map_frame: str) -> str:
+        """Survey inside this polygon only; without a corner: everywhere. What is wrong with it, or nothing.
+
+        A wrong one is refused, and the region stays what it was.
+        """
+        return self._polygons("region", corners, frame, map_frame)
+
+    def set_keep_out(self, corners, frame: str, map_frame: str) -> str:
+        """Keep out of this polygon, too; without a corner: of none any more. What is wrong with it, or nothing."""
+        return self._polygons("keep_out", corners, frame, map_frame)
+
+    def _polygons(self, name: str, corners, frame: str, map_frame: str) -> str:
+        try:
+            if frame.lstrip("/") and map_frame and frame.lstrip("/") != map_frame.lstrip("/"):
+                raise ValueError(f"{name} is in frame {one_line(frame, 100)!r} and the map in {map_frame!r}; publish "
+                                 f"it in {map_frame!r}")
+            new = () if not len(corners) else (Polygon.of(corners, "", name),)
+            if name == "keep_out" and new:
+                same = any(np.array_equal(p.corners, new[0].corners) for p in self._keep_out)
+                new = self._keep_out if same else (*self._keep_out, *new)
+                if len(new) > _KEEP_OUT:
+                    raise ValueError(f"keep_out: {_KEEP_OUT} polygons are kept out of already; publish an empty one "
+                                     "to begin anew")
+        except ValueError as error:
+            self.note = f"{one_line(error, 300)}; it is not used"
+            return self.note
+        with self._lock:
+            if name == "region":
+                self._region = new
+            else:
+                self._keep_out = new
+            self._stale, self.note = True, ""
+            if self._phase == "done":
+                self._phase = "running"
+        return ""
+
+    def set_others(self, robot: str, line: np.ndarray) -> None:
+        """The plan of another robot, (K, 2) m; an empty one frees what it had claimed."""
+        with self._lock:
+            self._others[robot] = line
+
+    def close(self, x: float, y: float) -> None:
+        """A goal at (x, y) m could not be reached: it and what lies near it are left out for a while."""
+        with self._lock:
+            self._closed.append((x, y, time.monotonic() + self.settings.plan_retry))
+            self._stale = True
+
+    def ask(self, start=None, goal=None) -> Future:
+        """A plan on demand, from start (x, y) or the robot, to goal or anywhere; the Future carries the Plan."""
+        request = _Request(start, goal)
+        with self._lock:
+            if len(self._requests) >= _REQUESTS:
+                request.future.set_result(Plan(self.settings.plan_kind, reason=f"{_REQUESTS} plans wait already"))
+            else:
+                self._requests.append(request)
+        return request.future
+
+    def forget(self) -> None:
+        """The map was cleared or another one loaded: no plan of the old one is left."""
+        with self._lock:
+            self._job, self._stale = None, True
+            self._set(Plan(self.settings.plan_kind, reason="the map has changed"))
+
+    def drop(self) -> None:
+        """Forget the plan that is being made: it failed."""
+        self._job = None
+
+    # ---- in the map's thread -------------------------------------------------------------------------------------
+
+    def step(self, session, position, message, frame: str, stamp: float | None) -> bool:
+        """Think for about plan_slice seconds where there is something to think about; True: there is more.
+
+        Args:
+            session: MapSession.
+            position: (x, y) of the robot, m, or None.
+            message: the newest nav_msgs/OccupancyGrid, or None.
+            frame: of the map.
+            stamp: seconds, of the newest measurement.
+        """
+        if position is not None:
+            self._follow(np.asarray(position, dtype=np.float64), stamp)
+        if self._job is None and not self._next_job(session, position, message, frame):
+            return False
+
+        end = time.perf_counter() + self.settings.plan_slice
+        job = self._job
+        while job is not None and time.perf_counter() < end:
+            try:
+                found = next(job, None)
+            except ValueError as error:  # what the planner cannot answer: said, and no plan
+                found = Plan(self.settings.plan_kind, reason=one_line(error, 300))
+            if self._job is not job:
+                return True  # stopped meanwhile
+            if found is not None:
+                self._job = None
+                self._finish(found)
+                return False
+        return job is not None
+
+    def _follow(self, position: np.ndarray, stamp: float | None) -> None:
+        """Count what is driven and spent, and how far along its plan the robot is."""
+        if self._last is None:
+            self._last = position
+        moved = math.dist(position, self._last)
+        elapsed = 0.0 if stamp is None or self._last_stamp is None else max(0.0, stamp - self._last_stamp)
+        self._last_stamp = stamp
+        if self._phase == "running":
+            if self._start is None:
+                self._start = position
+            self._spent += elapsed
+            if _STEP <= moved <= _LEAP:
+                self._driven += moved
+        if moved >= _STEP:
+            self._last = position
+        if self.plan and moved >= _STEP:
+            self._along = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0)
+
+    def _next_job(self, session, position, message, frame: str) -> bool:
+        """Begin to plan where that is asked for; whether it is."""
+        with self._lock:
+            request = self._requests.popleft() if self._requests else None
+        if request is not None:
+            self._begin(self._answer(request, session, position, message, frame),
+                        lambda plan: request.future.set_result(plan))
+            return True
+        due = self._stale or not self.plan or self._along - self._planned_at >= self.settings.plan_interval or \
+            self._along >= self.plan.metres - 0.3
+        if self._phase != "running" or not due or position is None or not session.cell_count:
+            return False
+        if not self.plan and not self._stale and time.monotonic() < self._planned_at:
+            return False  # nothing was found a moment ago
+        began = time.perf_counter()
+        self._stale = False
+
+        def done(plan: Plan) -> None:
+            self._thinking += 0.3 * (time.perf_counter() - began - self._thinking)
+            with self._lock:
+                if self._phase == "running":
+                    self._take(plan)
+        self._begin(self._go_on(session, position, message, frame), done)
+        return True
+
+    def _begin(self, job: Iterator[Plan | None], finish: Callable[[Plan], None]) -> None:
+        self._job, self._finish = job, finish
+
+    def _take(self, plan: Plan) -> None:
+        """A new plan is there; or none, and why."""
+        self._made += 1
+        # the robot has driven on while this was made: what is behind it is no part of the plan any more
+        behind = plan.progress(self._last, 0.0, 2.0 * _AHEAD) if plan and self._last is not None else 0.0
+        plan = plan.cut(behind) if behind > 0.0 else plan
+        self._planned_at = 0.0 if plan else time.monotonic() + 2.0
+        self._along = 0.0
+        self._plan_ground = self._ground.made
+        if self._reason and not plan:
+            self._phase = "done"
+        self._set(plan)
+
+    def _set(self, plan: Plan) -> None:
+        self.plan = plan
+        self._tell(plan)
+        self.on_plan(plan)
+
+    # ---- questions -----------------------------------------------------------------------------------------------
+
+    def _read(self, message, frame: str) -> str:
+        """Read the free-space map where it is new; what is wrong with it."""
+        radius = self.settings.robot_radius
+        if message is not self._message or radius != self._radius:
+            before = self._free
+            self._message, self._radius, self._free, self._wrong = message, radius, None, ""
+            try:
+                self._free = None if message is None else FreeSpace.from_occupancy_grid(message, radius=radius)
+                if before is not None and self._free is not None and before.same_as(self._free):
+                    self._free = before  # published again, unchanged: what was made of it holds
+            except (ValueError, TypeError, OverflowError) as error:
+                self._wrong = f"the free-space map cannot be read: {one_line(error, 300)}"
+        if self._free is not None and self._free.frame.lstrip("/") and frame and \
+                self._free.frame.lstrip("/") != frame.lstrip("/"):
+            return (f"the free-space map is in frame {one_line(self._free.frame, 100)!r} and the field map in "
+                    f"{frame!r}; publish it in the same frame")
+        return self._wrong
+
+    def _prepared(self, session, position, message, frame: str) -> Iterator[Plan | None]:
+        """Ground and value of now into self._question; a Plan instead where there can be none."""
+        s = self.settings
+        wrong = self._read(message, frame)
+        if wrong:
+            yield Plan(s.plan_kind, reason=wrong)
+            return
+        lengthscale = session.map.hyperparameters()["lengthscale"]
+        area, travel = self._ground.at(position, self._free, session.path.numpy(), lengthscale, region=self._region,
+                                       keep_out=self._keep_out, reach=s.plan_reach, margin=s.plan_margin,
+                                       places=s.plan_places)
+        if travel is None or len(travel) < 2:
+            yield Plan(s.plan_kind, reason=area.reason or "no place in the survey area can be reached")
+            return
+        yield None
+
+        # a map that answers at once is still being written: what is planned on must not change on the way
+        field = session.map.for_planning()
+        field = field.snapshot() if field is session.map else field
+        told = field.predict(area.cells)
+        mean, stddev = told.mean.mean(1).cpu(), told.variance.mean(1).cpu().sqrt()
+        scale = session.local_scale_at(area.cells) if s.plan_objective == "local_scale" else None
+        weights = cell_weights(s.plan_objective, area.areas, mean, stddev, level=s.plan_level, scale=scale)
+        value = None
+        for value in PathValue.steps(field, travel.xy, area.cells, weights, session.noise_variance):
+            if value is None:
+                yield None
+        with self._lock:
+            others = list(self._others.values())
+        value = driven_by_others(value, travel, others)
+        at = field.predict(torch.from_numpy(travel.xy))
+        closed = self._closed_nodes(travel)
+        self._question = (area, travel, value, stddev, at.mean.mean(1).cpu(), at.variance.mean(1).cpu().sqrt(), closed)
+        self.gain = (area, value.at(range(len(value))).numpy(), travel)
+
+    def _closed_nodes(self, travel) -> np.ndarray | None:
+        now = time.monotonic()
+        with self._lock:
+            while self._closed and self._closed[0][2] <= now:
+                self._closed.popleft()
+            places = [(x, y) for x, y, until in self._closed if until > now]
+        if not places:
+            return None
+        away = np.min([np.hypot(*(travel.nodes - place).T) for place in places], axis=0)
+        return away <= self.settings.plan_avoid
+
+    @property
+    def budget(self) -> Budget:
+        """What is left to the survey."""
+        s = self.settings
+        home = home_of(s.plan_home)
+        home = None if home is None else self._start if home == "start" else home
+        return Budget(max(0.0, s.plan_budget - self._driven) if s.plan_budget else math.inf,
+                      max(0.0, s.plan_budget_time - self._spent) if s.plan_budget_time else math.inf,
+                      s.plan_speed, s.plan_turn_rate, None if home is None else (float(home[0]), float(home[1])))
+
+    def _problem(self, position, budget: Budget, **more) -> Problem:
+        s = self.settings
+        _, travel, value, _, mean, stddev, closed = self._question
+        mix = s.plan_mix if s.plan_mix >= 0 else 0.0 if budget.limited else 1.0
+        return Problem(value, travel, np.asarray(position, dtype=np.float64), budget=budget, horizon=s.plan_horizon,
+                       mix=mix, closed=closed, mean=mean, stddev=stddev, seed=self._seed + self._made,
+                       effort=s.plan_effort, **more)
+
+    def _go_on(self, session, position, message, frame: str) -> Iterator[Plan | None]:
+        """The next plan of the survey, from where the robot will be when it is there."""
+        s = self.settings
+        for found in self._prepared(session, position, message, frame):
+            if found is not None:
+                yield found
+                return
+            yield None
+        area, travel, value, stddev, *_ = self._question
+        budget = self.budget
+        old = self.plan
+        reason = self._ended(area, stddev)
+
+        # the first metre of the old plan is driven while the new one is made
+        lead = np.empty((0, 2))
+        same = old and self._plan_ground == self._ground.made
+        if same and not reason:
+            ahead = min(_AHEAD, s.plan_speed * min(self._thinking, 5.0) + 0.05, max(0.0, old.metres - self._along))
+            rest = old.after(self._along)
+            whole = replace(old, line=np.vstack([np.asarray(position)[None], rest])) if len(rest) else old
+            lead = _until(whole.line, ahead)
+            if len(lead) > 1 and not travel.free.sees(lead[:-1], lead[1:]).all():
+                lead = np.empty((0, 2))
+        length = float(np.hypot(*np.diff(lead, axis=0).T).sum()) if len(lead) > 1 else 0.0
+        start = lead[-1] if len(lead) > 1 else position
+        stops = old.left(self._along + length) if same else ()
+        held = [_RESERVE * left if math.isfinite(left) else 0.0 for left in (budget.metres, budget.seconds)]
+        problem = self._problem(start, budget.less(length + held[0], length / s.plan_speed + held[1]), old=stops,
+                                fresh=self._made % _FRESH == 0)
+        if reason or (budget.limited and not min(budget.metres, budget.seconds) > 0):
+            self._reason = reason or "the budget is spent"
+            yield self._homeward(problem, self._reason)
+            return
+
+        plan = None
+        for plan in plan_steps(problem, s.plan_kind):
+            if plan is None:
+                yield None
+        if plan and s.plan_least_gain and float(plan.gains.sum()) < s.plan_least_gain * value.total:
+            self._reason = f"the best plan would take less than {s.plan_least_gain:g} of the area's variance"
+            plan = self._homeward(problem, self._reason)
+        elif plan and not plan.nodes:
+            self._reason = "nothing is left to measure within the budget"
+        elif not plan and budget.limited and problem.start is not None:
+            # nothing is left to measure, or the way home is all that the budget still pays
+            self._reason = f"the budget is spent ({plan.reason})"
+            plan = self._homeward(problem, self._reason)
+        yield plan.led_by(lead) if plan else plan
+
+    def _homeward(self, problem: Problem, reason: str) -> Plan:
+        """The way home, where there is one and the robot is not there."""
+        if problem.home is None or math.dist(problem.position, problem.budget.home) < 0.3:
+            return Plan(self.settings.plan_kind, reason=reason)
+        return replace(finished(problem, self.settings.plan_kind, ()), reason=f"{reason}: this is the way home")
+
+    def _ended(self, area, stddev) -> str:
+        """Why the survey is at its end; empty while it is not."""
+        s = self.settings
+        share = float(area.areas @ (stddev <= s.target_stddev).double()) / area.size if s.target_stddev else math.nan
+        self._share = share
+        if s.target_stddev and share >= s.target_share:
+            return f"{share:.0%} of the area are known to {s.target_stddev:g}"
+        return ""
+
+    _share = math.nan
+
+    def _answer(self, request: _Request, session, position, message, frame: str) -> Iterator[Plan | None]:
+        """A plan on demand: the survey's own budget and plan stay what they are."""
+        s = self.settings
+        start = request.start or position
+        if start is None or not session.cell_count:
+            yield Plan(s.plan_kind, reason="nothing has been measured yet: the map has to know something first")
+            return
+        for found in self._prepared(session, start, message, frame):
+            if found is not None:
+                yield found
+                return
+            yield None
+        budget = self.budget if self._phase == "running" else Budget(
+            s.plan_budget or math.inf, s.plan_budget_time or math.inf, s.plan_speed, s.plan_turn_rate)
+        if request.goal is not None:
+            budget = replace(budget, home=request.goal)
+        plan = None
+        for plan in plan_steps(self._problem(start, budget), s.plan_kind):
+            if plan is None:
+                yield None
+        yield plan
+
+    # ---- what is told --------------------------------------------------------------------------------------------
+
+    def _tell(self, plan: Plan) -> None:
+        budget = self.budget
+        ground = self._ground.area
+        area = ground.size if ground else 0.0
+        reason = self._reason or plan.reason or (ground.reason if ground else "")
+        self.state = SurveyState(self._phase, reason, self._driven, budget.metres, budget.seconds, area,
+                                 plan.stddev_now, plan.stddev_then, self._share, plan.metres, self._made,
+                                 len(self._closed))
+
+    def told(self) -> SurveyState:
+        """The state, with what has been driven since."""
+        budget = self.budget
+        return replace(self.state, phase=self._phase, driven=self._driven, metres_left=budget.metres,
+                       seconds_left=budget.seconds)
+
+    def next_pose(self, position, least: float = 1.0) -> tuple[float, float, float] | None:
+        """Where the plan goes next, x, y and heading: its next corner or stop, a metre on at least."""
+        if not self.plan or position is None:
+            return None
+        rest = self.plan.after(self._along)
+        if len(rest) < 2:
+            end, before = self.plan.line[-1], self.plan.line[-2]
+            return float(end[0]), float(end[1]), math.atan2(*(end - before)[::-1])
+        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(rest, axis=0).T))])
+        at = min(max(least, 0.0), float(ends[-1]))
+        corner = int(np.searchsorted(ends, at - 1e-9))
+        corner = max(1, min(corner, len(rest) - 1))
+        x, piece = rest[corner], rest[corner] - rest[corner - 1]
+        return float(x[0]), float(x[1]), math.atan2(piece[1], piece[0])
+
+
+def _until(line: np.ndarray, metres: float) -> np.ndarray:
+    """The first metres of a line (K, 2)."""
+    ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+    if metres <= 0.0 or len(line) < 2:
+        return line[:1]
+    metres = min(metres, float(ends[-1]))
+    last = [[np.interp(metres, ends, line[:, i]) for i in (0, 1)]]
+    return np.vstack([line[ends < metres - 1e-9], last])

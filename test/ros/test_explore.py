@@ -1,0 +1,144 @@
+"""A robot explores by itself: simulator, mapper and explorer as processes of their own over real DDS."""
+
+import math
+import os
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+
+import torch
+from dds_helpers import DEEP, Listener, ros_run
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import Point32, PolygonStamped, PoseStamped
+from nav_msgs.msg import OccupancyGrid, Odometry, Path
+from nav_msgs.srv import GetPlan
+from visualization_msgs.msg import MarkerArray
+
+from gp_mapping.planning import FreeSpace
+from gp_mapping.ros.simulator_node import floor_plan, parse_walls
+from gp_mapping.ros.wire.qos import LATCHED
+
+DOMAIN = 30 + os.getpid() % 60
+WALLS = "1.9 0 2.0 1.7, 0.9 2.3 1.5 2.6"
+BUDGET = 7.0
+SIMULATOR = ("commanded:=true", "waypoints:='0.6 0.6, 1 0.6'", f"walls:='{WALLS}'", "world.width:=4.0",
+             "world.depth:=3.2", "sim.duration:=240.0", "reliable:=true", "wait_for_subscribers:=60.0",
+             "robot.max_speed:=0.6", "robot.max_turn_rate:=2.5")
+MAPPER = ("reliable_inputs:=true", "publish_rate:=1.0", "suggestion_rate:=1.0", "plan_speed:=0.4",
+          "plan_turn_rate:=1.8", f"plan_budget:={BUDGET}", "plan_home:=start", "plan_places:=100", "plan_effort:=32",
+          "max_inducing:=150", "robot_radius:=0.2", "autosave_period:=0.0")
+TOPICS = {"/mapping/plan": (Path, LATCHED), "/odometry": (Odometry, DEEP), "/diagnostics": (DiagnosticArray, DEEP),
+          "/mapping/suggestion": (PoseStamped, LATCHED), "/mapping/plan_markers": (MarkerArray, LATCHED),
+          "/mapping/gain": (OccupancyGrid, LATCHED)}
+
+
+def line_of(path: Path) -> np.ndarray:
+    return np.array([(p.pose.position.x, p.pose.position.y) for p in path.poses]).reshape(-1, 2)
+
+
+def survey(listener: Listener) -> dict:
+    for message in reversed(listener.got["/diagnostics"]):
+        for status in message.status:
+            if status.name == "mapping: survey":
+                return {v.key: v.value for v in status.values}
+    return {}
+
+
+def test_the_robot_drives_its_plan_among_walls_and_ends_at_home_within_the_budget(tmp_path):
+    run = {"domain": DOMAIN, "log_dir": tmp_path}
+    with Listener(DOMAIN, TOPICS) as listener, \
+            ros_run("gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run) as mapper, \
+            ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, **run) as simulator, \
+            ros_run("gp_mapping.ros.explorer_node", "drive:=cmd_vel", "speed:=0.4", "turn_rate:=1.8",
+                    "acceleration:=0.7", "stale_after:=3.0", **run) as explorer:
+        ended = listener.spin_until(lambda: explorer.popen.poll() is not None, 240.0)
+        said = explorer.output + mapper.output
+        assert ended and explorer.popen.returncode == 0, said
+        state = survey(listener)
+        assert state["phase"] == "done" and "budget" in state["reason"], said
+        simulator.interrupt()
+        mapper.interrupt()
+        listener.spin_through(mapper, 60.0)
+        assert "Traceback" not in mapper.output + explorer.output
+
+    track = np.array([(m.pose.pose.position.x, m.pose.pose.position.y) for m in listener.got["/odometry"]])
+    free = FreeSpace.from_occupancy_grid(floor_plan(4.0, 3.2, "odom", walls=parse_walls(WALLS)), 0.1)
+    assert bool(free.allows(torch.from_numpy(track)).all()), "a wall was driven through"
+    driven = np.hypot(*np.diff(track, axis=0).T).sum()
+    assert 4.0 < driven < 1.05 * BUDGET
+    assert math.dist(track[-1], (0.6, 0.6)) < 0.4, "home"
+
+    plans = [line_of(path) for path in listener.got["/mapping/plan"]]
+    assert len(plans[-1]) == 0 and sum(len(plan) > 1 for plan in plans) >= 2
+    wide = FreeSpace.from_occupancy_grid(floor_plan(4.0, 3.2, "odom", walls=parse_walls(WALLS)), 0.2)
+    for plan in plans:
+        assert wide.sees(plan[1:-1], plan[2:]).all() if len(plan) > 2 else True
+    assert np.ptp(track[:, 0]) > 1.8, "it went around the wall"
+    markers = {m.ns for message in listener.got["/mapping/plan_markers"] for m in message.markers}
+    assert markers == {"plan", "plan_gain", "plan_stops"}
+    gain = listener.got["/mapping/gain"][-1]
+    values = np.array(gain.data).reshape(gain.info.height, gain.info.width)
+    assert values.max() == 98 and (values == -1).any()
+    goals = listener.got["/mapping/suggestion"]
+    assert goals and all(abs(np.hypot(g.pose.orientation.z, g.pose.orientation.w) - 1) < 1e-6 for g in goals)
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    """A mapper that has seen a standing robot in the room."""
+    run = {"domain": DOMAIN + 1, "log_dir": tmp_path}
+    with Listener(DOMAIN + 1, TOPICS) as listener, \
+            ros_run("gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run) as mapper, \
+            ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, "sim.duration:=11.5", **run) as simulator:
+        assert listener.spin_through(simulator, 90.0) == 0, simulator.output
+        yield listener, mapper
+        mapper.interrupt()
+        listener.spin_through(mapper, 60.0)
+
+
+def call(listener: Listener, kind, name: str, request, timeout: float = 60.0):
+    client = listener.node.create_client(kind, name)
+    assert listener.spin_until(client.service_is_ready, timeout)
+    future = client.call_async(request)
+    assert listener.spin_until(future.done, timeout)
+    return future.result()
+
+
+def pose(x: float, y: float, frame: str = "odom") -> PoseStamped:
+    out = PoseStamped()
+    out.header.frame_id, out.pose.position.x, out.pose.position.y = frame, x, y
+    out.pose.orientation.w = 1.0
+    return out
+
+
+def test_plans_on_demand_and_wrong_questions(mapped):
+    listener, mapper = mapped
+    found = call(listener, GetPlan, "/mapping/make_plan", GetPlan.Request(goal=pose(3.2, 0.8)))
+    line = line_of(found.plan)
+    assert found.plan.header.frame_id == "odom"
+    assert len(line) > 5 and math.dist(line[-1], (3.2, 0.8)) < 0.15 and math.dist(line[0], (0.6, 0.6)) < 0.1
+    gaps = np.hypot(*np.diff(line, axis=0).T)
+    assert gaps.max() <= 0.25 + 1e-6 and gaps.sum() <= BUDGET + 1e-6
+    refused = call(listener, GetPlan, "/mapping/make_plan", GetPlan.Request(goal=pose(3.2, 0.8, "earth")))
+    assert not refused.plan.poses
+    outside = call(listener, GetPlan, "/mapping/make_plan", GetPlan.Request(start=pose(30.0, 0.8)))
+    assert not outside.plan.poses
+
+    region = listener.node.create_publisher(PolygonStamped, "/mapping/region", 10)
+    assert listener.spin_until(lambda: region.get_subscription_count() == 1)
+    crossed = PolygonStamped()
+    crossed.header.frame_id = "odom"
+    crossed.polygon.points = [Point32(x=x, y=y) for x, y in ((0.0, 0.0), (2.0, 2.0), (2.0, 0.0), (0.0, 2.0))]
+    region.publish(crossed)
+    assert listener.spin_until(lambda: "crosses or touches" in mapper.output)
+    small = PolygonStamped()
+    small.header.frame_id = "odom"
+    small.polygon.points = [Point32(x=x, y=y) for x, y in ((0.2, 0.2), (1.5, 0.2), (1.5, 1.5), (0.2, 1.5))]
+    region.publish(small)
+    listener.spin_until(lambda: False, 1.0)
+    inside = line_of(call(listener, GetPlan, "/mapping/make_plan", GetPlan.Request()).plan)
+    assert len(inside) > 2 and inside.max() < 1.5 and inside.min() > 0.2
+    words = mapper.output
+    assert "earth" in words and "leaves it no room" in words and "Traceback" not in words

@@ -1,0 +1,72 @@
+"""Steering along a line with the simulated robot's own limits: close to the line, around corners, and to a stop."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from gp_mapping.runtime.pursuit import Pursuit
+from gp_mapping.sim.robot import CommandedDrive, RobotSettings
+
+
+def driven(line, start, yaw=0.0, seconds=120.0):
+    robot = CommandedDrive(*start, yaw=yaw, settings=RobotSettings(max_speed=0.5, max_turn_rate=1.5))
+    pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
+    pursuit.follow(line)
+    track = []
+    for step in range(int(seconds * 50)):
+        if step % 3 == 0:
+            robot.command(*pursuit.command(robot.x, robot.y, robot.yaw))
+        robot.step(0.02)
+        track.append((robot.x, robot.y))
+        if pursuit.done and robot.speed == 0.0:
+            break
+    return np.array(track), robot, pursuit
+
+
+def away(track, line):
+    best = np.full(len(track), np.inf)
+    for a, b in pairwise(line):
+        share = np.clip((track - a) @ (b - a) / ((b - a) @ (b - a)), 0, 1)
+        best = np.minimum(best, np.hypot(*(track - a - share[:, None] * (b - a)).T))
+    return best
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("yaw", [0.0, 2.5, -1.6])
+def test_it_keeps_within_centimetres_of_a_zigzag(dense, yaw):
+    line = np.array([[0, 0], [2, 0], [2, 1.0], [0.5, 1.2], [2.0, 1.9], [0.0, 0.4]], dtype=float)
+    given = line
+    if dense:
+        given = np.vstack([a + (b - a) * np.linspace(0, 1, max(2, int(math.dist(a, b) / 0.25)), endpoint=False)[:, None]
+                           for a, b in pairwise(line)] + [line[-1:]])
+    track, robot, pursuit = driven(given, (0.0, 0.0), yaw)
+    assert pursuit.done and math.dist((robot.x, robot.y), line[-1]) < 0.08
+    assert away(track, line).max() < 0.07
+
+
+def test_a_robot_beside_the_line_comes_to_it_and_an_empty_line_stops_it():
+    track, robot, pursuit = driven(np.array([[1.0, 0.0], [3.0, 0.0]]), (0.0, 0.5))
+    assert math.dist((robot.x, robot.y), (3.0, 0.0)) < 0.08
+    pursuit.follow([])
+    assert pursuit.done and pursuit.command(0.0, 0.0, 0.0) == (0.0, 0.0)
+
+
+def test_a_base_without_commands_stops_and_takes_no_nonsense():
+    robot = CommandedDrive(0.0, 0.0)
+    robot.command(0.4, 0.0)
+    for _ in range(200):
+        robot.step(0.02)
+    assert robot.speed == 0.0 and 0.1 < robot.x < 0.6 and not robot.done
+    robot.command(float("nan"), 1.0)
+    robot.step(0.02)
+    assert math.isfinite(robot.x) and robot.turn_rate == 0.0
+
+
+def test_a_new_line_is_joined_where_the_robot_is_not_where_it_begins():
+    pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
+    pursuit.follow([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0], [1.0, 2.0]])
+    speed, turn = pursuit.command(0.8, 0.02, 0.0)
+    assert speed > 0.1 and abs(turn) < 0.3, "on, not back to the beginning"
+    np.testing.assert_allclose(pursuit.left[0], [1.0, 0.0])

@@ -1,0 +1,261 @@
+"""A survey beside a live map: slices, budget, home, regions, goals left out, ends; all without ROS."""
+
+import math
+import time
+from array import array
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping import Samples
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.runtime.survey import Survey
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import NodeSettings
+
+
+def floor(frame: str = "map", wall: bool = True):
+    """A room of 5 × 4 m with a wall and a door in it, as an OccupancyGrid."""
+    data = np.zeros((40, 50), dtype=np.int8)
+    data[[0, -1]] = 100
+    data[:, [0, -1]] = 100
+    if wall:
+        data[:26, 25] = 100
+    still = SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)
+    info = SimpleNamespace(resolution=0.1, width=50, height=40, origin=SimpleNamespace(
+        position=SimpleNamespace(x=0.0, y=0.0, z=0.0), orientation=still))
+    return SimpleNamespace(info=info, header=SimpleNamespace(frame_id=frame), data=array("b", data.tobytes()))
+
+
+class Robot:
+    """Follows plans exactly and measures a smooth field."""
+
+    def __init__(self, settings: NodeSettings, message=None, start=(1.0, 1.0)):
+        self.session = MapSession(MapSettings(lengthscale=0.8, max_inducing=120, learn_hyperparameters=False))
+        self.plans = []
+        self.survey = Survey(settings, on_plan=self.plans.append)
+        self.message = floor() if message is None else message
+        self.at, self.time, self.metres = np.array(start), 0.0, 0.0
+        self.track = [self.at]
+        self.measure(np.repeat(self.at[None], 5, 0))
+        self.session.flush()
+
+    def measure(self, x: np.ndarray) -> None:
+        stamps = self.time + 0.1 * np.arange(1, len(x) + 1)
+        self.time = float(stamps[-1])
+        field = 45e-6 + 8e-6 * np.sin(1.5 * x[:, 0]) * np.cos(1.2 * x[:, 1])
+        self.session.ingest(Samples(torch.from_numpy(x), torch.from_numpy(field)[:, None],
+                                    stamp=torch.from_numpy(stamps)))
+
+    def think(self, message="same", frame: str = "map") -> int:
+        """Until nothing is left to think about; how many slices it took."""
+        message = self.message if message == "same" else message
+        slices = 0
+        while self.survey.step(self.session, tuple(self.at), message, frame, self.time):
+            slices += 1
+            assert slices < 5000
+        return slices
+
+    def drive(self, metres: float) -> None:
+        """Along the plan, a few centimetres at a time."""
+        rest = self.survey.plan.after(self.survey.plan.progress(self.at, self.survey._along - 0.1))
+        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(rest, axis=0).T))])
+        marks = np.arange(0.03, min(metres, ends[-1]) + 0.03, 0.03).clip(max=ends[-1])
+        x = np.stack([np.interp(marks, ends, rest[:, i]) for i in (0, 1)], 1)
+        for part in np.split(x, range(4, len(x), 4)):
+            self.metres += np.hypot(*np.diff(np.vstack([self.at, part]), axis=0).T).sum()
+            self.at = part[-1]
+            self.track.append(self.at)
+            self.measure(part)
+            self.survey.step(self.session, tuple(self.at), self.message, "map", self.time)
+
+    def go_on(self, most: int = 200) -> None:
+        """Plan and drive until there is no plan any more."""
+        for _ in range(most):
+            self.think()
+            if not self.survey.plan:
+                return
+            self.drive(0.4)
+        raise AssertionError("the survey does not end")
+
+
+def settings(**changes) -> NodeSettings:
+    return NodeSettings(**{"plan_places": 120, "plan_effort": 40, "plan_speed": 0.3} | changes)
+
+
+def test_a_survey_ends_at_home_within_its_budget():
+    robot = Robot(settings(plan_budget=9.0, plan_home="start"))
+    assert robot.think() == 0 and not robot.plans, "nothing is planned before somebody asks"
+    assert robot.survey.start() == "the survey has begun"
+    robot.go_on()
+    state = robot.survey.told()
+    assert state.phase == "done" and "budget" in state.reason
+    assert math.dist(robot.at, (1.0, 1.0)) < 0.35
+    assert 5.0 < robot.metres < 9.1 and state.driven == pytest.approx(robot.metres, rel=0.03)
+    free = robot.survey._free
+    assert bool(free.allows(torch.from_numpy(np.array(robot.track))).all())
+    assert sum(bool(plan) for plan in robot.plans) >= 3, "it was planned anew on the way"
+    told = [plan.stddev_now for plan in robot.plans if plan]
+    assert told[-1] < 0.8 * told[0]
+
+
+def test_time_is_a_budget_too():
+    robot = Robot(settings(plan_budget_time=25.0, plan_speed=0.3))
+    robot.survey.start()
+    robot.think()
+    first = robot.survey.plan
+    assert first.seconds <= 25.0 + 1e-6 and first.metres < 7.5
+    began = robot.time
+    robot.drive(0.9)
+    assert robot.survey.budget.seconds == pytest.approx(25.0 - (robot.time - began), abs=0.5)
+
+
+def test_slices_are_short_and_the_map_is_untouched():
+    robot = Robot(settings(plan_budget=20.0, plan_slice=0.01))
+    told = robot.session.predict([[2.0, 2.0]])
+    state = robot.session.revision
+    robot.survey.start()
+    assert robot.think() >= 5
+    assert robot.session.revision == state
+    torch.testing.assert_close(robot.session.predict([[2.0, 2.0]]).variance, told.variance, rtol=0, atol=0)
+
+
+def test_goals_that_were_not_reached_are_left_out_for_a_while():
+    robot = Robot(settings(plan_kind="gain_per_metre", plan_retry=0.6, plan_avoid=0.6))
+    robot.survey.start()
+    robot.think()
+    goal = robot.survey.plan.stops[0]
+    robot.survey.close(*goal.tolist())
+    robot.think()
+    other = robot.survey.plan.stops[0]
+    assert math.dist(other, goal) > 0.6
+    assert robot.survey.told().closed == 1
+    time.sleep(0.7)
+    robot.survey._stale = True
+    robot.think()
+    np.testing.assert_allclose(robot.survey.plan.stops[0], goal)
+
+
+def test_region_and_keep_out_bound_the_plan_and_wrong_ones_are_refused():
+    robot = Robot(settings(plan_budget=6.0))
+    survey = robot.survey
+    survey.start()
+    assert survey.set_region([(0.3, 0.3), (2.0, 0.3), (2.0, 2.0), (0.3, 2.0)], "map", "map") == ""
+    robot.think()
+    assert survey.plan and survey.plan.line.max() < 2.0 and survey.plan.line.min() > 0.3
+    for corners, frame, words in (([(0, 0), (2, 2), (2, 0), (0, 2)], "map", "crosses or touches"),
+                                  ([(0, 0), (1, 1)], "map", "2 corners"), ([(0, 0), (1, 0), (0, 1)], "odom", "odom")):
+        wrong = survey.set_region(corners, frame, "map")
+        assert words in wrong and wrong.endswith("it is not used") and survey.note == wrong
+    robot.think()
+    assert survey.plan.line.max() < 2.0, "what was valid before stays"
+    assert survey.set_keep_out([(1.3, 0.2), (1.6, 0.2), (1.6, 1.4), (1.3, 1.4)], "/map", "map") == ""
+    robot.think()
+    x = survey.plan.line
+    assert not ((x[:, 0] > 1.1) & (x[:, 0] < 1.8) & (x[:, 1] < 1.6)).any()
+    assert survey.set_keep_out([], "map", "map") == "" and survey.set_region([], "map", "map") == ""
+    survey.set_region([(3.0, 3.0), (4.0, 3.0), (4.0, 3.8)], "map", "map")
+    robot.think()
+    assert not survey.plan and "outside the region" in survey.plan.reason
+
+
+def test_pause_stop_and_start_again():
+    robot = Robot(settings(plan_budget=8.0))
+    survey = robot.survey
+    assert "there is no survey to pause" in survey.pause()
+    survey.start()
+    robot.think()
+    robot.drive(1.0)
+    left = survey.budget.metres
+    survey.pause()
+    assert not robot.plans[-1] and robot.plans[-1].reason == "the survey is paused" and robot.think() == 0
+    assert survey.start() == "the survey goes on" and survey.budget.metres == left
+    robot.think()
+    assert survey.plan
+    survey.stop()
+    assert not survey.plan and survey.told().phase == "idle"
+    survey.start()
+    assert survey.budget.metres == 8.0
+
+
+def test_it_ends_when_the_target_is_known_or_little_is_to_be_had():
+    robot = Robot(settings(target_stddev=5e-6, target_share=0.6))
+    robot.survey.start()
+    robot.go_on()
+    assert robot.survey.told().phase == "done" and "of the area are known to 5e-06" in robot.survey.told().reason
+    lazy = Robot(settings(plan_least_gain=0.9999, plan_budget=5.0))
+    lazy.survey.start()
+    lazy.think()
+    assert not lazy.survey.plan and "less than 0.9999 of the area's variance" in lazy.survey.told().reason
+
+
+def test_plans_on_demand_leave_the_survey_alone():
+    robot = Robot(settings(plan_budget=8.0))
+    asked = robot.survey.ask(goal=(4.0, 1.0))
+    elsewhere = robot.survey.ask(start=(4.0, 3.0))
+    nowhere = robot.survey.ask(start=(40.0, 3.0))
+    while not nowhere.done():
+        robot.think()
+    found = asked.result()
+    assert math.dist(found.line[-1], (4.0, 1.0)) < 0.1 and found.metres <= 8.0
+    assert math.dist(elsewhere.result().line[0], (4.0, 3.0)) < 1e-9
+    assert not nowhere.result() and "leaves it no room" in nowhere.result().reason
+    assert not robot.plans and robot.survey.told().phase == "idle"
+
+
+def test_other_robots_plans_are_not_measured_twice():
+    robot = Robot(settings(plan_budget=5.0, plan_kind="route"))
+    robot.survey.start()
+    robot.think()
+    mine = robot.survey.plan
+    robot.survey.set_others("robot2", mine.line)
+    robot.survey._stale = True
+    robot.survey.plan = type(mine)("route")
+    robot.think()
+    near = np.hypot(*(robot.survey.plan.visits[:, None] - mine.visits).transpose(2, 0, 1)).min(1) < 0.4
+    assert near.mean() < 0.6
+
+
+def test_a_map_that_moves_under_the_plan_and_one_that_cannot_be_read():
+    robot = Robot(settings(plan_budget=12.0), message=floor(wall=False))
+    robot.survey.start()
+    robot.think()
+    walls = floor()
+    robot.survey._stale = True
+    robot.think(message=walls)
+    free = robot.survey._free
+    assert not free.allows(torch.tensor([[2.55, 1.0]]).double()).any()
+    line = robot.survey.plan.line
+    assert free.sees(line[:-1], line[1:]).all(), "the new plan keeps to the new walls"
+    broken = floor()
+    broken.info.width = 7
+    robot.survey._stale = True
+    robot.think(message=broken)
+    assert not robot.survey.plan and "the free-space map cannot be read" in robot.survey.plan.reason
+    robot.survey._stale = True
+    robot.think(message=floor(frame="other"))
+    assert not robot.survey.plan and "in frame 'other'" in robot.survey.plan.reason
+
+
+def test_without_a_free_space_map_it_says_what_it_assumes():
+    robot = Robot(settings(plan_budget=5.0, plan_margin=1.5))
+    robot.message = None
+    robot.survey.start()
+    robot.think()
+    assert robot.survey.plan
+    assert "no free-space map: the hull of the path" in robot.survey.told().reason
+
+
+def test_next_pose_is_ahead_with_a_heading():
+    robot = Robot(settings(plan_budget=9.0))
+    assert robot.survey.next_pose((1.0, 1.0)) is None
+    robot.survey.start()
+    robot.think()
+    x, y, heading = robot.survey.next_pose(tuple(robot.at))
+    plan = robot.survey.plan
+    corner = np.hypot(*(plan.line - (x, y)).T).argmin()
+    np.testing.assert_allclose(plan.line[corner], (x, y))
+    before = plan.line[corner - 1]
+    assert heading == pytest.approx(math.atan2(y - before[1], x - before[0]))
