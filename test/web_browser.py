@@ -30,6 +30,9 @@ def browser_or_skip() -> Browser:
     return Browser(driver, binary)
 
 
+KEYS = {"ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}  # WebDriver's
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -108,6 +111,21 @@ class Browser:
         self._mouse([{"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)},
                      {"type": "pointerDown", "button": 0}, there, {"type": "pointerUp", "button": 0}])
 
+    def keys(self, *names: str) -> None:
+        """Press keys one after another where the focus is: characters, or names of KEYS."""
+        pressed = [{"type": kind, "value": KEYS.get(name, name)} for name in names for kind in ("keyDown", "keyUp")]
+        self._call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": pressed}]})
+
+    def pinch(self, x: float, y: float, before: float, after: float, dx: float = 0.0) -> None:
+        """Two fingers left and right of a place, `before` pixels apart, end `after` apart and dx further right."""
+        def finger(name, side):
+            start, end = round(x + side * before / 2), round(x + dx + side * after / 2)
+            return {"type": "pointer", "id": name, "parameters": {"pointerType": "touch"}, "actions": [
+                {"type": "pointerMove", "duration": 0, "x": start, "y": round(y)}, {"type": "pointerDown", "button": 0},
+                {"type": "pointerMove", "duration": 100, "x": end, "y": round(y)}, {"type": "pointerUp", "button": 0}]}
+
+        self._call("POST", "/actions", {"actions": [finger("one", -1), finger("two", 1)]})
+
     def _mouse(self, actions: list[dict]) -> None:
         self._call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": actions}]})
 
@@ -121,7 +139,8 @@ class Browser:
 
     def console(self) -> list[str]:
         """What the page complained about since the last call."""
-        return [entry["message"] for entry in self._call("POST", "/se/log", {"type": "browser"})]
+        said = [entry["message"] for entry in self._call("POST", "/se/log", {"type": "browser"})]
+        return [text for text in said if not text.startswith("chrome://")]  # the browser's own first page
 
     def screenshot(self) -> bytes:
         return base64.b64decode(self._call("GET", "/screenshot"))

@@ -1,9 +1,14 @@
-"""Mutated bags, checkpoints, parameter files and recordings into every subcommand that reads one."""
+"""Mutated bags, checkpoints, parameter files and recordings into every subcommand that reads one.
+
+survived: the command did its work, or ended with exit code 2 and one line that says what is wrong. Not survived:
+an exception that came out, a fault of the program (exit code 70), a warning of Python, a minute of silence.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +19,11 @@ import torch
 
 from benchmark.faults.command import Ending, run_command
 from benchmark.faults.mutate import DAMAGE, mutated
+from benchmark.faults.rows import Row
 from gp_mapping.recording.bag import STORE, read_raw
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 
-__all__ = ["KINDS", "Originals", "Trial", "trials"]
+__all__ = ["KINDS", "Originals", "Trial", "run", "trials"]
 
 QUICK = ["--set", "max_inducing=40", "--set", "resolution=0.2", "--set", "max_grid_cells=10000"]
 
@@ -263,6 +269,24 @@ KINDS: dict[str, tuple[float, Callable]] = {
     "parameter file": (0.08, _parameters), "--set": (0.05, _assignments), "recording (csv)": (0.05, _recording),
     "report.json": (0.02, _saved_report), "arguments": (0.05, _arguments)}
 """Kind of file -> its share of the trials, and what damages one and names the command."""
+
+
+def run(quick: bool) -> list[Row]:
+    """5 000 trials (60 where quick), by what was damaged."""
+    done: dict[str, list[Trial]] = {kind: [] for kind in KINDS}
+    for i, trial in enumerate(trials(60 if quick else 5000, seed=0)):
+        done[trial.kind].append(trial)
+        if trial.ending.wrong:
+            print(f"faults: files, trial {i}: {' '.join(trial.words)}: {trial.ending.wrong}", file=sys.stderr)
+    return [_row(kind, found) for kind, found in done.items() if found]
+
+
+def _row(kind: str, found: list[Trial]) -> Row:
+    refused = sum(trial.ending.refused for trial in found)
+    wrong = [trial for trial in found if trial.ending.wrong]
+    remark = f"{refused} refused, {len(found) - refused - len(wrong)} used"
+    return Row(kind, len(found), len(found) - len(wrong), worst=max(trial.ending.seconds for trial in found),
+               remark=remark + (f"; {wrong[0].ending.wrong[:80]}" if wrong else ""))
 
 
 def trials(count: int, seed: int, folder: Path | None = None):

@@ -13,6 +13,7 @@ COMMANDS = {  # name -> (module, what it does)
     "play": ("play", "play a bag into running nodes, where `ros2 bag` is absent"),
     "import": ("import_data", "write a bag from recordings in another format"),
     "plot": ("plot", "draw a saved map"),
+    "plan": ("plan", "a way to measure next on a saved map: CSV, GeoJSON or a picture"),
     "calibrate": ("calibrate", "hard and soft iron of a magnetometer, from a bag in which the robot turns"),
     "report": ("report.command", "a run as one HTML page: maps, how far to trust them, calibration, what was left out"),
     "view": ("view.command", "the live map in a browser, for people without RViz"),

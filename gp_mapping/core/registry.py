@@ -28,14 +28,20 @@ __all__ = ["build_map", "create_map", "model_names"]
 
 
 def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
-    """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned)."""
-    unit = settings.field_scale
-    theta = Theta(settings.lengthscale, settings.signal_stddev / unit, settings.noise_stddev / unit,
-                  settings.constant_stddev / unit, settings.heading_stddev / unit, settings.time_offset,
-                  kernel_name=settings.kernel, anisotropy=settings.anisotropy, long_share=settings.long_share,
-                  long_ratio=settings.long_ratio)
-    prior = replace(theta, lengthscale=settings.lengthscale_prior, signal=settings.signal_stddev_prior / unit,
-                    noise=settings.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
+    """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned).
+
+    What the settings leave open, at 0, and no first cells have told (mapping.start): a field that varies by ten display
+    units over a metre.
+    """
+    s, unit = settings, settings.field_scale
+    signal = s.signal_stddev or 10.0 * unit
+    theta = Theta(s.lengthscale or 1.0, signal / unit, (s.noise_stddev or 0.7 * unit) / unit,
+                  (s.constant_stddev or 2.0 * signal) / unit, s.heading_stddev / unit, s.time_offset,
+                  kernel_name=s.kernel, anisotropy=s.anisotropy, long_share=s.long_share, long_ratio=s.long_ratio)
+    prior = replace(theta, lengthscale=s.lengthscale_prior or s.lengthscale or 0.6,
+                    signal=(s.signal_stddev_prior or s.signal_stddev or 14.0 * unit) / unit,
+                    noise=(s.noise_stddev_prior or s.noise_stddev or unit) / unit, heading=3**0.5 * theta.heading,
+                    offset=0.0)
 
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.metric  # classes and counts have none to learn

@@ -17,6 +17,7 @@ from gp_mapping.core.types import Samples
 __all__ = ["CellAverager"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one goes
+_RECENT = 0.99  # weight that a cell keeps with each later one, where white variances are averaged over cells
 _FEW = 5  # samples of a cell below which none of them is judged by the others
 _WILD = 25.0  # squared differences, of the typical one, beyond which it is an error (five standard deviations)
 _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
@@ -36,7 +37,18 @@ class CellAverager:
         self.length, self.duration, self.robust = length, duration, robust
         self.open: dict | None = None
         self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
+        self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0  # cells, Σ white, Σ white/n: of recent cells
         self._early: list[float] = []  # the first squared differences of cells with few samples
+
+    @property
+    def single_variance(self) -> float:
+        """White variance of one raw sample in the recent cells, squared SI: as stated, else as measured."""
+        return self.single_sum / self.closed if self.closed else 0.0
+
+    @property
+    def averaged_variance(self) -> float:
+        """What is left of it in a cell, on average: white/n, squared SI."""
+        return self.averaged_sum / self.closed if self.closed else 0.0
 
     @property
     def white_variance(self) -> float:
@@ -86,6 +98,10 @@ class CellAverager:
             return all(r[name] is not None for r in kept)
 
         sensor = float(mean("sensor")) if known("sensor") else self.white_variance
+        if sensor > 0.0:  # else too little is known of it
+            self.closed = _RECENT * self.closed + 1.0
+            self.single_sum = _RECENT * self.single_sum + sensor
+            self.averaged_sum = _RECENT * self.averaged_sum + sensor / n
         # from the cell's first to its last sample: a velocity that pose noise hardly touches
         velocity = [(b - a) / elapsed if elapsed > 0 else 0.0 for a, b in zip(first["x"], rows[-1]["x"])]
         origin = torch.tensor([first["x"]], dtype=torch.float64)
@@ -139,6 +155,7 @@ class CellAverager:
     def state_dict(self) -> dict:
         opened = None if self.open is None else self.open | {"rows": [dict(r) for r in self.open["rows"]]}
         return {"open": opened, "white_sum": self.white_sum, "white_count": self.white_count, "gross": self.gross,
+                "closed": self.closed, "single_sum": self.single_sum, "averaged_sum": self.averaged_sum,
                 "early": list(self._early)}
 
     def load_state_dict(self, state: dict) -> None:
@@ -146,3 +163,5 @@ class CellAverager:
         self.open = None if opened is None else dict(opened) | {"rows": [dict(r) for r in opened["rows"]]}
         self.white_sum, self.white_count = float(state["white_sum"]), float(state["white_count"])
         self.gross, self._early = int(state["gross"]), list(state.get("early", []))
+        self.closed, self.single_sum, self.averaged_sum = (float(state.get(name, 0.0)) for name in
+                                                           ("closed", "single_sum", "averaged_sum"))

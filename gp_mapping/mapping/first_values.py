@@ -41,7 +41,7 @@ class FirstValues:
 
     def __init__(self, settings: MapSettings):
         self._judges = settings.robust and settings.metric
-        self._signal = settings.signal_stddev
+        self._signal = settings.signal_stddev or 10.0 * settings.field_scale  # until the first cells tell
         self._first: list[Samples] = []  # one row each
         self._recent: list[list[float]] = []
         self._held: list[Samples] = []
@@ -57,6 +57,10 @@ class FirstValues:
     def waiting(self) -> int:
         """Cells that the next ones decide on."""
         return len(self._held)
+
+    def note_signal(self, signal: float) -> None:
+        """How much the field varies, SI, as the first cells tell: no spread is taken for less."""
+        self._signal = signal
 
     def credible(self, y: list[float]) -> bool:
         """Whether a raw value (C,), SI, can be one of this field at all; True while nothing is known of it."""
@@ -135,6 +139,7 @@ class FirstValues:
         """For an exact resume."""
         return {"first": [_columns(row) for row in self._first], "recent": [list(v) for v in self._recent],
                 "held": [_columns(cell) for cell in self._held], "seen": self.seen, "gross": self.gross,
+                "signal": self._signal,
                 "reference": None if self._reference is None else [list(part) for part in self._reference]}
 
     def load_state_dict(self, state: dict) -> None:
@@ -143,6 +148,7 @@ class FirstValues:
         self._recent = [list(map(float, v)) for v in state["recent"]]
         self._reference = None if state["reference"] is None else tuple(list(part) for part in state["reference"])
         self.seen, self.gross = int(state["seen"]), int(state["gross"])
+        self._signal = float(state.get("signal", self._signal))
 
 
 def _raw(cell: Samples) -> int:

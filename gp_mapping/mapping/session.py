@@ -23,6 +23,7 @@ from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
@@ -44,6 +45,7 @@ class MapSession:
         """Forget everything; the settings stay."""
         s = self.settings
         self.map = build_map(s)
+        self._start = Start(s)
         self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust)
         self._first, self._blank = FirstValues(s), None  # the state of the map before it has seen anything
         self.scores = OneStepAhead(s)
@@ -178,7 +180,7 @@ class MapSession:
         except _REFUSALS:
             if self._first.opening:  # too few yet to tell which of them is wild
                 return
-            self._update(first)
+            self._start.keep(self._update(first))
         self._pass_samples += len(batch)
         self.cell_count = self.last_report.samples if self.last_report else 0
         self.renderer.touch(batch.x, self.cell_count)
@@ -191,11 +193,16 @@ class MapSession:
         """The map of the first cells alone."""
         s, before = self.settings, None
         self._blank = self._blank or self.map.state_dict()
-        self.map.load_state_dict(self._blank)
+        if self._start.open_with(first):
+            self.map = self._started_map()
+            self.scores.begin_again(self._start.resolved)
+            self._first.note_signal(self._start.resolved.signal_stddev)
+        else:
+            self.map.load_state_dict(self._blank)
         parts = [first]
         if s.forgetting_time > 0 and first.stamp is not None:  # each has its age; of one alone the median is itself
             parts = [first[i] for i in range(len(first))]
-            self.map = build_map(s, **({"centre": first.y.median(0).values} if s.metric else {}))
+            self.map = build_map(self._start.resolved, **({"centre": first.y.median(0).values} if s.metric else {}))
         for part in parts:
             before = self._fade(self.map, before, part)
             self.last_report = self.map.update(part)
@@ -207,6 +214,10 @@ class MapSession:
         return self.settings.predictive_noise or self.settings.follow_changes
 
     def _absorb(self, batch: Samples) -> None:
+        if self._start.add(batch):
+            self._make_again()
+            return
+        self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         if self._scoring:
             self.scores.score(batch.velocity[-1], self.map)
         self._forget(batch)
@@ -214,7 +225,9 @@ class MapSession:
             # the newest metres, of this pass, saw the field as it is now
             recent = min(self._pass_samples, round(self.settings.score_distance / self.settings.cell_length))
             self.scores.watch(batch, self._path.length, self.map, recent)
-        used = self._update(self.scores.weaken(batch, self.map))
+        taken = self._update(self.scores.weaken(batch, self.map))
+        self._start.keep(taken)
+        used = sum(map(len, taken))
         if not used:
             return
         self._pass_samples += used
@@ -224,8 +237,39 @@ class MapSession:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
         self.revision += 1
 
-    def _update(self, batch: Samples) -> int:
-        """The map takes the batch in, and learns; how many rows it took. Of a batch that it refuses, halves."""
+    def _make_again(self) -> None:
+        """The starts are found anew: the map is made of the first cells again, with these starts from the beginning.
+
+        Scores of what a rough start said are left out: they tell of that start, not of the map.
+        """
+        start = self._start
+        self.map = self._started_map()
+        if start.rough:
+            self.scores = OneStepAhead(start.resolved)
+        else:
+            self.scores.begin_again(start.resolved)
+        self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
+        self.renderer = Renderer(self.settings)
+
+        self._last_stamp, newest, taken = None, start.cells[-1], []
+        for batch in start.cells:
+            self._forget(batch)
+            taken += self._update(batch)
+        start.cells, self.cell_count = taken, sum(map(len, taken))
+        start.done()
+
+        self._pass_samples += len(newest)
+        if self.map.started and self._scoring:
+            self.scores.keep(self._path.length, self.map, newest.x[-1:])
+        self.revision += 1
+
+    def _started_map(self) -> FieldMap:
+        """An empty map with the starts that the first cells told."""
+        centre = {} if self._start.centre is None else {"centre": self._start.centre}
+        return build_map(self._start.resolved, **centre)
+
+    def _update(self, batch: Samples) -> list[Samples]:
+        """The map takes the batch in, and learns; the parts that it took. Of a batch that it refuses, halves."""
         try:
             self.last_report = self.map.update(batch)
         except (MapFullError, *_REFUSALS) as error:
@@ -233,10 +277,10 @@ class MapSession:
                 half = len(batch) // 2
                 return self._update(batch[:half]) + self._update(batch[half:])
             self._lose(batch, error)
-            return 0
+            return []
         while self.map.refine(math.inf):
             pass
-        return len(batch)
+        return [batch]
 
     def _lose(self, batch: Samples, error: Exception) -> None:
         """A robot's map must go on: what is known stays, what cannot be added is counted."""
@@ -292,7 +336,8 @@ class MapSession:
             return replace(p, noise_variance=noise)
         scale = torch.from_numpy(self.scores.local.at(x.cpu())).to(p.mean)[:, None]
         joint = None if p.covariance is None else p.covariance * scale[:, :, None]
-        return replace(p, variance=p.variance * scale, noise_variance=noise * scale, covariance=joint)
+        own = (noise * scale).clamp_min(self.scores.white)  # no place is without the sensor's white noise
+        return replace(p, variance=p.variance * scale, noise_variance=own, covariance=joint)
 
     def local_scale_at(self, x) -> Tensor | None:
         """By how much one-step-ahead scores scale the variance at x (N, 2) m: (N,); None where they do not."""
@@ -360,6 +405,7 @@ class MapSession:
                 "map": self.map.state_dict(), "cells": self.cells.state_dict(),
                 "first_values": self._first.state_dict(), "scores": self.scores.state_dict(),
                 "path": self._path.state_dict(),
+                "start": self._start.state_dict(),
                 "track": self._track.state_dict(),
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
                 "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
@@ -376,6 +422,10 @@ class MapSession:
         try:
             session = MapSession(MapSettings(**(state["settings"] | overrides)))
             session._blank = session.map.state_dict()
+            if "start" in state:  # else of a version that knew no automatic starts
+                session._start.load_state_dict(state["start"])
+                session.map = build_map(session._start.resolved)
+                session.scores = OneStepAhead(session._start.resolved)
             session.map.load_state_dict(state["map"])
             session.cells.load_state_dict(state["cells"])
             session.scores.load_state_dict(state["scores"], session.map)

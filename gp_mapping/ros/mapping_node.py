@@ -58,6 +58,7 @@ class MappingNode(ManagedNode):
 
     def __init__(self, find_message: Callable[[str], type | None] = message_class, **options):
         super().__init__("mapping", automatically_declare_parameters_from_overrides=True, **options)
+        self._started_at = time.time()  # not a ROS clock: it tells this process from the one before
         self.parameters = params.NodeParameters(self, self._apply_change)
         self.map_settings, self.intake_settings, self.wanted = MapSettings(), IntakeSettings(), Wanted(MapSettings())
         self.parameter_warnings: list[str] = []
@@ -304,9 +305,15 @@ class MappingNode(ManagedNode):
         areas = self._health.areas(now=now, status=status, watches=self.inputs.watches,
                                    paused=self.paused or not self.active, notes=notes, limits=self.publishers_.limits,
                                    published=self.publishers_.published, stamp_age=age, queue=self.worker.queued,
-                                   obstacles=self.suggester.obstacles, survey=self.survey.told())
+                                   facts=self._facts(), survey=self.survey.told())
         self._tell_obstacles()
         self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
+
+    def _facts(self) -> dict:
+        """What a viewer must know of the map: its unit, and since when this node runs (s of the machine's clock)."""
+        facts = {"field_unit": self.map_settings.field_unit, "field_scale": repr(self.map_settings.field_scale),
+                 "node started": f"{self._started_at:.6f}"}
+        return facts | ({"obstacles": self.suggester.obstacles} if self.suggester.obstacles else {})
 
     def _tell_obstacles(self) -> None:
         """Log what suggestions know of obstacles, when that changes: a goal that nobody checked must not surprise."""

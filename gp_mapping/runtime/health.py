@@ -14,6 +14,7 @@ from gp_mapping.runtime.stream import StreamWatch
 __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
 
 OK, WARN, ERROR = 0, 1, 2
+_LAGS = 3.0  # s for which driven ground may be missing in the picture
 _SLOW = 2.0  # times the usual period: a rate far below the normal one
 _FEW, _MOST = 10, 0.9  # measurements in a report, and the share of them that must not be dropped for one reason
 
@@ -91,16 +92,16 @@ class Health:
         self._started: float | None = None
 
     def areas(self, *, now, status, watches, paused, notes, limits, published, stamp_age, queue,
-              obstacles: str = "", survey=None) -> list[Area]:
+              facts: dict | None = None, survey=None) -> list[Area]:
         """now: monotonic s.  status: worker.Status.  watches: InputWatch list.  notes: (level, text) from the node.
 
         limits: outbound.Limits or None.
-        survey: runtime.survey.SurveyState or None.  obstacles: what suggestions know of them.
+        survey: runtime.survey.SurveyState or None.  facts: more values of the map, by name.
         stamp_age: node clock − newest measurement stamp in s, or None.
         """
         self._started = now if self._started is None else self._started
         return [self._input(now, status, watches, paused, notes, stamp_age),
-                self._map(status, limits, published, obstacles), self._timing(now, status, queue),
+                self._map(status, limits, published, facts or {}), self._timing(now, status, queue),
                 *([] if survey is None else [_survey(survey)])]
 
     def _input(self, now, status, watches, paused, notes, stamp_age) -> Area:
@@ -181,7 +182,7 @@ class Health:
                 area.warn(f"{share} % of the last {came} measurements were dropped as {reason}: {why}")
                 area.warnings.insert(0, area.warnings.pop())
 
-    def _map(self, status, limits, published, obstacles) -> Area:
+    def _map(self, status, limits, published, facts) -> Area:
         area = Area("map")
         for name, value in _flat(status.report):
             area.values[name] = value
@@ -189,8 +190,12 @@ class Health:
             for name, value in limits._asdict().items():
                 area.values[f"{name} (SI)"] = value
         area.values["published"] = published
-        if obstacles:
-            area.values["obstacles"] = obstacles
+        area.values |= facts
+        share, seconds = status.lag
+        area.values["undrawn share of the path"] = share
+        if seconds > _LAGS:
+            area.warn(f"driven ground is not drawn yet: {100 * share:.0f} % of the path, for {seconds:.0f} s; it is in "
+                      "the map, and comes with the next drawings; raise draw_budget or resolution")
         coarser, refused, left_out = (self._grown(name, status.report.get(name, 0))
                                       for name in ("coarsened", "refused", "left_out"))
         if coarser:

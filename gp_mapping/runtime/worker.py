@@ -12,6 +12,7 @@ from gp_mapping.intake.messages import has_header, stamp_ns
 from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.drawing.levels import field_limits
+from gp_mapping.runtime.drawing_lag import DrawingLag
 from gp_mapping.runtime.timing import Durations
 from gp_mapping.runtime.whole_map import WholeMap
 from gp_mapping.runtime.worker_results import Results, Status
@@ -60,6 +61,8 @@ class MapWorker:
         self._expect_frame()
         self.revision = self._drawable_revision()
         self.results: Results | None = None
+        self._lag = DrawingLag()
+        self._lag = DrawingLag()
         self.status = self._make_status()
         self._thread = threading.Thread(target=self._run, name="map", daemon=True)
 
@@ -306,6 +309,7 @@ class MapWorker:
         middle = time.monotonic()
         self._timings["render"].add(middle - start)
         self.drawing_time += 0.2 * (middle - start - self.drawing_time)
+        self._lag.look(session, grid, middle)
         parts = {}
         if "markers" in wanted:
             parts = {name: getattr(session, name).detach().cpu().clone()
@@ -354,4 +358,5 @@ class MapWorker:
         self.status = self._make_status()
 
     def _make_status(self) -> Status:
-        return Status.of(self._session, self._intake, len(self._queue), self._counts, self._timings)
+        return Status.of(self._session, self._intake, len(self._queue), self._counts, self._timings,
+                         self._lag.state(time.monotonic()))

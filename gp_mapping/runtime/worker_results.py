@@ -38,9 +38,10 @@ class Status:
     queue: int
     counts: dict[str, int]  # queue_full, paused, errors by stage
     timings: dict[str, dict[str, float]] = field(default_factory=dict)
+    lag: tuple[float, float] = (0.0, 0.0)  # share of the path that is not drawn yet, for how long (s)
 
     @staticmethod
-    def of(session, intake, queue: int, counts: dict[str, int], timings) -> Status:
+    def of(session, intake, queue: int, counts: dict[str, int], timings, lag=(0.0, 0.0)) -> Status:
         """As it is now; in the thread that owns session and intake."""
         return Status(made=time.monotonic(), report=dict(session.report()), received=dict(intake.received),
                       drops=intake.drops.as_dict(), explanations=intake.drops.explanations(),

@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields
 from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.settings.parts import ANY_LIKELIHOOD, KERNELS, LIKELIHOODS, METRIC, MODELS
 
-__all__ = ["MapSettings"]
+__all__ = ["AUTOMATIC", "MapSettings"]
+
+AUTOMATIC = ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev")  # 0: what the first cells say
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,14 @@ class MapSettings:
                                     "a rate", "s", 1e-6, 1e6)
     degrees_of_freedom: float = setting(4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0)
     classes: int = setting(2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64)
-    lengthscale: float = setting(1.0, "distance over which the field changes; a start where it is learned", "m",
-                                 1e-3, 1e5)
-    signal_stddev: float = setting(10e-6, "standard deviation of the field about its mean; a start", "SI", 1e-15, 1e9)
-    noise_stddev: float = setting(0.7e-6, "disagreement between two passes of one place; a start", "SI", 1e-15, 1e9)
-    constant_stddev: float = setting(20e-6, "prior standard deviation of the field's mean about its first values",
-                                     "SI", 1e-15, 1e9)
+    lengthscale: float = setting(0.0, "distance over which the field changes; a start where it is learned; 0: from the "
+                                 "first cells", "m", 0.0, 1e5)
+    signal_stddev: float = setting(0.0, "standard deviation of the field about its mean; a start; 0: from the first "
+                                   "cells", "SI", 0.0, 1e9)
+    noise_stddev: float = setting(0.0, "disagreement between two passes of one place; a start; 0: from the first cells",
+                                  "SI", 0.0, 1e9)
+    constant_stddev: float = setting(0.0, "prior standard deviation of the field's mean about its first values; 0: "
+                                     "three times signal_stddev", "SI", 0.0, 1e9)
     field_scale: float = setting(1e-6, "one display unit in SI, the model's inner unit (1e-6 T = 1 microtesla)",
                                  "SI", 1e-15, 1e9)
     field_unit: str = setting("uT", "name of the display unit in pictures, logs and markers")
@@ -57,12 +61,12 @@ class MapSettings:
                                    "of travel stands in. For poses without orientation", "m", 0.0, 100.0)
     learn_noise: bool = setting(False, "learn noise and heading online though learn_hyperparameters is off")
     learn_hyperparameters: bool = setting(True, "learn lengthscale, signal, noise and heading online")
-    lengthscale_prior: float = setting(0.6, "median of the prior of lengthscale (scale of the logarithm: 1)", "m",
-                                       1e-3, 1e5)
-    signal_stddev_prior: float = setting(14e-6, "median of the prior of signal_stddev (scale of the logarithm: 1)",
-                                         "SI", 1e-15, 1e9)
-    noise_stddev_prior: float = setting(1e-6, "median of the prior of noise_stddev (scale of the logarithm: 1)",
-                                        "SI", 1e-15, 1e9)
+    lengthscale_prior: float = setting(0.0, "median of the prior of lengthscale (scale of the logarithm: 1); 0: its "
+                                       "start", "m", 0.0, 1e5)
+    signal_stddev_prior: float = setting(0.0, "median of the prior of signal_stddev (scale of the logarithm: 1); 0: "
+                                         "its start", "SI", 0.0, 1e9)
+    noise_stddev_prior: float = setting(0.0, "median of the prior of noise_stddev (scale of the logarithm: 1.5); 0: "
+                                        "its start", "SI", 0.0, 1e9)
     max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
     max_orthogonal: int = setting(400, "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing", "",
                                   0, 5000)
@@ -140,8 +144,7 @@ def latent_starts(likelihood: str) -> dict[str, object]:
     if LIKELIHOODS.has(likelihood, METRIC):
         return {}
     spread = 1.0 if likelihood == "poisson" else 2.0
-    starts = {"field_scale": 1.0, "signal_stddev": spread, "signal_stddev_prior": spread,
-              "noise_stddev": 1.0, "noise_stddev_prior": 1.0, "heading_stddev": 0.0, "robust": False,
+    starts = {"field_scale": 1.0, "signal_stddev": spread, "noise_stddev": 1.0, "heading_stddev": 0.0, "robust": False,
               "constant_stddev": 5.0 if likelihood == "poisson" else 2.0, "follow_changes": False,
               "predictive_noise": False}
     return starts | ({"cells": False} if likelihood == "softmax" else {})

@@ -27,7 +27,7 @@ class SensorType:
     messages: ROS type names.  value: the number in a message (None: a vector, with an adaptor of its own).
     unit: of the messages, so of the map.  low, high: valid range in that unit, inclusive.
     scale, shown: one display unit in `unit`, and its name.
-    signal, noise, constant: starts and prior medians of the map's standard deviations, in `unit`.
+    signal, noise, constant: starts of the map's standard deviations, in `unit`; 0: from the first cells.
     adaptor: what makes an Adaptor of IntakeSettings, or where it is ("module:name"); None: one number in a message.
     """
 
@@ -38,34 +38,33 @@ class SensorType:
     high: float
     scale: float
     shown: str
-    signal: float
-    noise: float
-    constant: float
+    signal: float = 0.0
+    noise: float = 0.0
+    constant: float = 0.0
     adaptor: Callable | str | None = None
 
     def preset(self) -> dict[str, object]:
         """The fields of MapSettings that are in the sensor's unit. Scalars do not turn with the robot: no heading."""
         return {"field_scale": self.scale, "field_unit": self.shown, "signal_stddev": self.signal,
-                "signal_stddev_prior": self.signal, "noise_stddev": self.noise, "noise_stddev_prior": self.noise,
-                "constant_stddev": self.constant, "heading_stddev": 0.0}
+                "noise_stddev": self.noise, "constant_stddev": self.constant, "heading_stddev": 0.0}
 
 
 _MAP = {f.name: f.default for f in fields(MapSettings)}
 SENSOR_TYPES = Parts("sensor", {name: Part(kind) for name, kind in {
     "magnetic_field": SensorType(("sensor_msgs/msg/MagneticField",), None, "T", -math.inf, math.inf,
-                                 _MAP["field_scale"], _MAP["field_unit"], _MAP["signal_stddev"], _MAP["noise_stddev"],
-                                 _MAP["constant_stddev"], "gp_mapping.intake.sensors.magnetic:MagneticField"),
+                                 _MAP["field_scale"], _MAP["field_unit"],
+                                 adaptor="gp_mapping.intake.sensors.magnetic:MagneticField"),
     "temperature": SensorType(("sensor_msgs/msg/Temperature",), "temperature", "°C", -273.15, 1e4,
-                              1.0, "°C", 2.0, 0.2, 10.0),
+                              1.0, "°C"),
     "fluid_pressure": SensorType(("sensor_msgs/msg/FluidPressure",), "fluid_pressure", "Pa", 0.0, 1e9,
-                                 1.0, "Pa", 20.0, 3.0, 1000.0),
+                                 1.0, "Pa"),
     "relative_humidity": SensorType(("sensor_msgs/msg/RelativeHumidity",), "relative_humidity", "1", 0.0, 1.0,
-                                    0.01, "%", 0.05, 0.01, 0.2),
+                                    0.01, "%"),
     "illuminance": SensorType(("sensor_msgs/msg/Illuminance",), "illuminance", "lx", 0.0, 1e6,
-                              1.0, "lx", 200.0, 20.0, 500.0),
-    "range": SensorType(("sensor_msgs/msg/Range",), "range", "m", 0.0, 1e6, 1.0, "m", 1.0, 0.05, 3.0),
+                              1.0, "lx"),
+    "range": SensorType(("sensor_msgs/msg/Range",), "range", "m", 0.0, 1e6, 1.0, "m"),
     "scalar": SensorType(("std_msgs/msg/Float64", "std_msgs/msg/Float32"), "data", "", -1e15, 1e15,
-                         1.0, "units", 1.0, 0.1, 3.0),
+                         1.0, "units"),
 }.items()})
 
 

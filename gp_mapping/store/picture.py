@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 from matplotlib import colormaps
@@ -21,9 +22,13 @@ _PANEL = 5.2  # inches along the longer side of a panel
 _UNKNOWN_COLOUR = "#d9d9d9"
 
 
+_MICRO = re.compile(r"u(?=(T|V|A|g|m|s|S|Sv|Gy|Bq|W|Pa|mol|L|l|F|H|N|J|K|R|rad)(?![A-Za-z]))")
+
+
 def unit_text(unit: str) -> str:
-    """uT as people write it."""
-    return "µ" + unit[1:] if len(unit) > 1 and unit[0] == "u" else unit
+    """A unit as people write it: uT, ug/m3 and mol/um2 have µ; any other name, as units or usd, stays as given."""
+    return re.sub(r"(?<![A-Za-z])" + _MICRO.pattern, "µ", unit)
+
 
 
 def quantity(settings) -> str:

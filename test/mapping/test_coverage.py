@@ -51,7 +51,7 @@ def test_white_noise_taken_at_its_word_is_over_confident():
 
 def test_scores_need_a_metre_of_path():
     """No score against a map that has just seen the place: a run of less than a metre gives none."""
-    session = MapSession(MapSettings())
+    session = MapSession(MapSettings(lengthscale=1.0, signal_stddev=10e-6, noise_stddev=0.7e-6, constant_stddev=20e-6))
     run = drive(0, lanes=1)
     session.ingest(run[:220])  # 0.9 m
     assert session.report()["scores"] == 0

@@ -6,7 +6,7 @@ from std_msgs.msg import Header
 
 from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.outbound import Limits
-from gp_mapping.runtime.health import ERROR, OK, WARN, Health, InputWatch, resident_megabytes
+from gp_mapping.runtime.health import ERROR, OK, WARN, Area, Health, InputWatch, resident_megabytes
 from gp_mapping.runtime.timing import Durations
 from gp_mapping.runtime.worker_results import Status
 
@@ -103,3 +103,15 @@ def test_a_full_map_is_said_once_for_each_report_in_which_more_is_left_out():
     area = areas_of(health, status=status_of(report=report))["map"]
     assert area.level == WARN and "the map is full: 3 cells or measurements are left out" in area.message
     assert areas_of(health, status=status_of(report=report))["map"].level == OK
+
+
+def test_ground_that_is_driven_and_not_drawn_is_said():
+    area = areas_of(Health(2.0), status=status_of(lag=(0.12, 9.0)))["map"]
+    assert area.level == WARN and "driven ground is not drawn yet: 12 % of the path, for 9 s" in area.message
+    assert areas_of(Health(2.0), status=status_of(lag=(0.12, 1.0)))["map"].level == OK, "a moment is no lag"
+
+
+def test_warnings_are_listed_one_by_one():
+    area = Area("input", warnings=["a; with b", "c"], values={"n": 3})
+    values = {v.key: v.value for v in to_array([area], "/mapping", Header().stamp).status[0].values}
+    assert values == {"n": "3", "warning 1": "a; with b", "warning 2": "c"}

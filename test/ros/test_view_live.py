@@ -91,7 +91,7 @@ def test_status_says_what_the_node_says(robot):
     assert abs(found["robot"]["x"] - 2.0) < 2.1 and found["map"]["frame"] == "odom"
     path = np.array(json.loads(fetch(view.address, "api/overlay"))["path"])
     assert len(path) > 20 and path[:, 0].min() > -0.2 and path[:, 0].max() < 2.2
-    peer.until(lambda: "no magnetic_field for" in json.dumps(status(view.address)), what="silence is not passed on")
+    peer.until(lambda: "(magnetic_field) for" in json.dumps(status(view.address)), what="silence is not passed on")
 
 
 def test_a_browser_shows_it(robot):
@@ -100,7 +100,7 @@ def test_a_browser_shows_it(robot):
     with browser_or_skip() as browser:
         browser.open(view.address)
         browser.until(lambda: browser.script("return Boolean(shown.image && shown.status.unit)"), "no map on the page")
-        assert browser.text("#node") == "/robot/mapping"
+        browser.until(lambda: browser.text("#node") == "/robot/mapping", "the page does not say of whom it is")
         box = browser.script("const b = document.querySelector('#map').getBoundingClientRect();"
                              "return [b.left, b.top, b.width, b.height]")
         middle = box[0] + box[2] / 2, box[1] + box[3] / 2
@@ -118,8 +118,84 @@ def test_a_browser_shows_it(robot):
         assert browser.script("return view.x") < at
         browser.click("#fit")
         assert browser.script("return view.x") == pytest.approx(at, abs=0.5)
-        browser.until(lambda: "no odometry for" in browser.text("#problems"), "the page shows no warning")
+        browser.until(lambda: "(odometry) for" in browser.text("#problems"), "the page shows no warning")
         assert browser.console() == []
+
+
+def test_keys_buttons_and_fingers_move_the_map(robot):
+    with browser_or_skip() as browser:
+        browser.open(robot[2].address)
+        browser.until(lambda: browser.script("return Boolean(shown.image)"), "no map on the page")
+        state = lambda: browser.script("return [view.x, view.y, view.scale]")  # noqa: E731
+        box = browser.script("const b = document.querySelector('#map').getBoundingClientRect();"
+                             "return [b.left, b.top, b.width, b.height]")
+        x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
+        browser.script("document.querySelector('#map').focus()")
+        start = state()
+        browser.keys("ArrowRight", "ArrowUp", "ArrowUp")
+        moved = state()
+        assert moved[0] == pytest.approx(start[0] + 60 / start[2]) and moved[2] == start[2]
+        assert moved[1] == pytest.approx(start[1] + 120 / start[2])
+        browser.keys("+", "+", "-")
+        assert state()[2] == pytest.approx(1.25 * start[2]) and state()[:2] == pytest.approx(moved[:2])
+        browser.click("#nearer")
+        browser.click("#farther")
+        browser.click("#farther")
+        assert state()[2] == pytest.approx(start[2])
+        browser.keys("0")
+        assert browser.script("return view.fitted")
+
+        before = state()
+        browser.pinch(x, y, 100, 200)
+        assert state()[2] == pytest.approx(2 * before[2], rel=0.05), "two fingers twice as far apart"
+        assert state()[:2] == pytest.approx(before[:2], abs=3 / before[2]), "the place between them stays"
+        browser.pinch(x, y, 200, 200, dx=50)
+        assert state()[0] == pytest.approx(before[0] - 50 / state()[2], abs=3 / before[2])
+        assert browser.console() == []
+
+
+def test_a_node_that_is_started_again_brings_its_own_unit_and_its_own_map(tmp_path):
+    """The old map is grey under a node that has none yet; and its numbers are never read in another unit."""
+    def started(**settings):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        return NodeProcess(folder, arguments=["-r", "__ns:=/again"],
+                           **{**QUICK, **settings})
+
+    with Peer(namespace="/again") as peer, View("--namespace", "again") as view:
+        with started() as node:
+            peer.wait_for_node()
+            peer.until(lambda: status(view.address)["overlay"] >= 0)
+            peer.drive(0.0, 6.0, speed=4.0)
+            peer.until(lambda: status(view.address)["map"], what="no map in the viewer")
+            found = status(view.address)
+            assert (found["unit"], found["scale"], found["map"]["old"]) == ("uT", 1e-6, False)
+            node.process.kill()
+        peer.until(lambda: status(view.address)["silent"], what="nobody notices that the node is gone")
+        with started(field_unit="nT", field_scale=1e-9), browser_or_skip() as browser:
+            peer.until(lambda: status(view.address)["unit"] == "nT", what="the unit of the run before")
+            found = status(view.address)
+            assert found["scale"] == 1e-9 and found["map"]["old"] and not found["silent"]
+            browser.open(view.address)
+            browser.until(lambda: "run before" in browser.text("#state"), "an old map looks like a new one")
+            assert browser.script("return document.querySelector('#map').classList.contains('old')")
+            assert "not live" in browser.text("#aged")
+            peer.wait_for_node()
+            peer.drive(0.0, 6.0, speed=4.0)
+            peer.until(lambda: not status(view.address)["map"]["old"], what="the new map counts as old")
+            browser.until(lambda: browser.text("#legend-low").endswith("nT"), "the legend keeps the old unit")
+            browser.until(lambda: not browser.script("return document.querySelector('#map').classList.contains('old')"),
+                          "still grey")
+
+
+def test_warnings_end_where_they_end(robot):
+    """Explanations hold semicolons of their own."""
+    _, peer, view = robot
+    peer.until(lambda: any("(odometry) for" in text for each in status(view.address)["diagnostics"]
+                           for text in each["problems"]), what="no warning")
+    for each in status(view.address)["diagnostics"]:
+        assert all(text.strip() for text in each["problems"])
+        assert not any(key.startswith("warning ") for key in each["values"])
 
 
 def test_nobody_looks_nobody_draws(robot, monkeypatch):

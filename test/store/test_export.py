@@ -148,4 +148,7 @@ def test_an_empty_map_is_not_exported(tmp_path):
 
 
 def test_names_of_units():
-    assert unit_text("uT") == "µT" and unit_text("ppm") == "ppm" and unit_text("u") == "u"
+    for given in ("ppm", "u", "units", "usd", "unit", "T", "counts"):
+        assert unit_text(given) == given
+    for given, shown in (("uT", "µT"), ("ug/m3", "µg/m3"), ("uSv/h", "µSv/h"), ("mol/um2", "mol/µm2")):
+        assert unit_text(given) == shown

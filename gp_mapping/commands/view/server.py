@@ -6,18 +6,21 @@ import gzip
 import json
 import socket
 import threading
+import time
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from gp_mapping.commands.view.map_image import encode_map
 
-__all__ = ["LOOPBACK", "ViewServer"]
+__all__ = ["HEADER", "LOOPBACK", "TOTAL", "ViewServer"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PAGE = {"/": ("index.html", "text/html"), "/view.js": ("view.js", "text/javascript"),
          "/draw.js": ("draw.js", "text/javascript"), "/view.css": ("view.css", "text/css")}
-_AT_ONCE = 16  # requests; what comes beyond is turned away
+_AT_ONCE = 16  # requests
+HEADER, TOTAL = 3.0, 60.0  # s for sending a request, and for all of it
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
             "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
                                        "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
@@ -28,7 +31,8 @@ class ViewServer(ThreadingHTTPServer):
     """Serves a feed: an object with touch(), status(), overlay() and map(), as ros.view_feed.LiveFeed.
 
     GET / is the page; /api/status and /api/overlay are JSON; /api/map is what view_map.encode_map writes, 204 before
-    the first map. A reader that sends or takes nothing for 10 s is cut off.
+    the first map. A request has HEADER s to be sent and TOTAL s in all, however busily it trickles; where all places
+    are taken, the one that has been sending its request for longest gives way.
     """
 
     daemon_threads = True
@@ -37,7 +41,8 @@ class ViewServer(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, feed):
         self.feed = feed
         self.only_here = host in LOOPBACK
-        self._free = threading.BoundedSemaphore(_AT_ONCE)
+        self._open: dict[socket.socket, tuple[float, bool]] = {}  # when it came; whether it is being answered
+        self._lock = threading.Lock()
         self._encoded: tuple[int, bytes] | None = None
         self._encoding = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -45,9 +50,14 @@ class ViewServer(ThreadingHTTPServer):
 
     def process_request(self, request, client_address) -> None:
         """Each in a thread, and no more than so many at a time."""
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        with self._lock:
+            if len(self._open) >= _AT_ONCE:
+                sending = [one for one, (_, answered) in self._open.items() if not answered]
+                if not sending:
+                    self.shutdown_request(request)
+                    return
+                self._cut(min(sending, key=lambda one: self._open[one][0]))
+            self._open[request] = (time.monotonic(), False)
         super().process_request(request, client_address)
 
     def process_request_thread(self, request, client_address) -> None:
@@ -55,7 +65,29 @@ class ViewServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._open.pop(request, None)
+
+    def answering(self, request) -> None:
+        """The request has been read; now it is ours to answer, and the reader's to take."""
+        with self._lock:
+            if request in self._open:
+                self._open[request] = (self._open[request][0], True)
+
+    def service_actions(self) -> None:
+        """Called twice a second by serve_forever: cuts off who takes too long."""
+        super().service_actions()
+        now = time.monotonic()
+        with self._lock:
+            late = [one for one, (came, answered) in self._open.items() if now - came > (TOTAL if answered else HEADER)]
+            for request in late:
+                self._cut(request)
+
+    def _cut(self, request) -> None:
+        """End a connection; its thread then wakes with an error and goes. The place is free at once."""
+        self._open.pop(request, None)
+        with suppress(OSError):  # gone already
+            request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request, client_address) -> None:
         """A reader that went away in the middle is nothing to report."""
@@ -78,6 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "gp-mapping", ""
 
     def do_GET(self) -> None:
+        self.server.answering(self.request)
         if not self._meant_for_us():
             self._send(HTTPStatus.FORBIDDEN, b"this page is for the machine it runs on\n", "text/plain; charset=utf-8")
             return

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.likelihoods.base import NonGaussian
-from gp_mapping.core.likelihoods.quadrature import expectation, nodes
+from gp_mapping.core.likelihoods.quadrature import expectation, log_concave_integral, nodes
 
 __all__ = ["Bernoulli", "Poisson", "Softmax"]
 
 _EULER = 0.57721566490153286
 _LOG_2PI = math.log(2 * math.pi)
+_LEAST_VARIANCE = 1e-12  # of f: a Gaussian without a width has no integral
 _HIGHEST = 60.0  # log-rate beyond which exp is of no use
 
 
@@ -98,11 +99,23 @@ class Poisson(NonGaussian):
         return (y * mean - self.rate_of(mean, variance[:, None]) - torch.lgamma(y + 1.0)).sum(1)
 
     def log_predictive(self, y, mean, variance, noise):
-        spread = variance[:, None].expand_as(mean)
-        epsilon, weights = nodes(torch.stack([variance.max(), variance.max() * y.max()]) if len(y) else variance, 1.0)
-        f = mean[..., None] + spread.clamp_min(0.0).sqrt()[..., None] * epsilon
-        log_p = y[..., None] * f - torch.exp(f.clamp_max(_HIGHEST)) - torch.lgamma(y + 1.0)[..., None]
-        return torch.logsumexp(log_p + weights.log(), -1).sum(1)
+        """log ∫ Poisson(y|e^f) N(f|m, v) df about the mode of the product, by Newton's steps from the right of it."""
+        v = variance[:, None].expand_as(mean).clamp_min(_LEAST_VARIANCE)
+        y = y.to(mean.dtype).expand_as(mean)
+        # h' = y − e^f − (f − m)/v is concave: from the right, Newton's steps come down to its zero and never pass it
+        mode = torch.maximum(mean, (y + 0.5).log())
+        for _ in range(100):
+            rate = torch.exp(mode)
+            step = (y - rate - (mode - mean) / v) / (rate + 1.0 / v)
+            mode = mode + step
+            if float(step.abs().max() if step.numel() else 0.0) < 1e-9:
+                break
+
+        def log_product(f: Tensor) -> Tensor:
+            gauss = -0.5 * (f - mean[..., None]).square() / v[..., None] - 0.5 * (_LOG_2PI + v[..., None].log())
+            return y[..., None] * f - torch.exp(f) - torch.lgamma(y + 1.0)[..., None] + gauss
+
+        return log_concave_integral(log_product, mode, (2 * 41.0 * v).sqrt()).sum(1)
 
     def observable(self, mean, variance):
         """Rate in 1/s: log-normal, mean exp(m + v/2)/duration, variance (e^v − 1) mean²."""

@@ -40,13 +40,27 @@ class OneStepAhead:
         self.settings = settings
         self.noise = PredictiveNoise(settings.score_window)
         self.detector = ChangeDetector(5 * settings.cell_length)
-        self.local = LocalScale(settings.lengthscale_prior / 2)
+        self.local = LocalScale(_width(settings))
         self.lag = AttitudeLag()
         self.changes: deque[Change] = deque(maxlen=_CHANGES)
         self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
+        self.white = self.white_averaged = 0.0
         self._picked: list[tuple] = []
         self._last: tuple[float, float] | None = None  # stamp, path length of the last pick
         self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
+
+    def begin_again(self, settings: MapSettings) -> None:
+        """The map was made again with other starts: scores that are kept go on with these settings.
+
+        The local scale has no scores before θ has settled, and takes its width from the new start.
+        """
+        self.settings = settings
+        if not len(self.local):
+            self.local = LocalScale(_width(settings))
+
+    def note_white(self, single: float, averaged: float) -> None:
+        """White variance of one raw sample, and what is left of it in a cell, squared SI."""
+        self.white, self.white_averaged = single, averaged
 
     def break_pass(self) -> None:
         """The next sample is not one step ahead of the last."""
@@ -83,8 +97,12 @@ class OneStepAhead:
     def component_variances(self, field: FieldMap) -> Tensor:
         """Of each component: (C,)."""
         if self.fitted is None or not self.settings.predictive_noise:
-            return field.noise_variance().cpu()
+            return self._expected(field)
         return torch.tensor(self.fitted, dtype=torch.float64)
+
+    def _expected(self, field: FieldMap) -> Tensor:
+        """Noise of one new measurement before scores tell: the model's, of a cell, with all of its white part. (C,)"""
+        return field.noise_variance().cpu() + max(0.0, self.white - self.white_averaged)
 
     def score(self, velocity: Tensor, field: FieldMap) -> None:
         """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older."""
@@ -117,7 +135,7 @@ class OneStepAhead:
                 self.local.add(x, (residual.square() / total).clamp_max(_LARGEST).mean(1))
             self._fresh += len(x)
         if self._fresh >= _REFIT or self.fitted is None:
-            self.fitted, self._fresh = self.noise.variances(field.noise_variance().tolist()), 0
+            self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white), 0
 
     def settled(self, field: FieldMap) -> bool:
         """Whether hyper-parameters are past their first steps, so that surprises mean something."""
@@ -161,6 +179,7 @@ class OneStepAhead:
         return {"noise": self.noise.state_dict(), "detector": self.detector.state_dict(),
                 "local": self.local.state_dict(),
                 "changes": [asdict(c) for c in self.changes], "change_count": self.change_count,
+                "white": self.white, "white_averaged": self.white_averaged,
                 "weakened": self.weakened, "fitted": self.fitted, "fresh": self._fresh,
                 "picked": [{"x": x, "y": y, "length": n, "heading": h, "rate": w}
                            for x, y, n, h, w in self._picked], "lag": self.lag.state_dict(),
@@ -175,9 +194,15 @@ class OneStepAhead:
         self.detector.load_state_dict(state["detector"])
         self.local.load_state_dict(state["local"])
         self.changes.extend(Change(**c) for c in state["changes"])
+        self.white, self.white_averaged = (float(state.get(name, 0.0)) for name in ("white", "white_averaged"))
         self.change_count, self.weakened = int(state["change_count"]), int(state["weakened"])
         self.fitted, self._fresh = state["fitted"], int(state["fresh"])
         self.lag.load_state_dict(state["lag"])
         self._picked = [tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]]
         self._last = None if state["last"] is None else tuple(state["last"])
         self._snapshots.extend((s["at"], field.load_snapshot(s["posterior"])) for s in state["snapshots"])
+
+
+def _width(settings: MapSettings) -> float:
+    """Half a lengthscale, m: of the prior, else of the start, else of a bare map's."""
+    return 0.5 * (settings.lengthscale_prior or settings.lengthscale or 0.6)

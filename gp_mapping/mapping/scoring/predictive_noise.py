@@ -18,7 +18,9 @@ class PredictiveNoise:
     The sum runs over the scores whose latent variance is below four priors: elsewhere, as where a robot explores lane
     beside lane, a bad guess would pass for noise. Nor does it run over scores beyond five standard deviations, of a
     noise that the median says: gross errors, each cut at five of the σ in use, would make that σ grow without end.
-    `prior` (variance) counts as `prior_count` scores with v = 0 and r² = prior: the first scores cannot mislead.
+    `prior` (variance) counts as `prior_count` scores with v = 0 and r² = prior: the first scores cannot mislead, and on
+    a survey that never comes back, where no score counts, it is what is reported. σ² is never below `floor`: the white
+    noise of one sample, which successive differences tell, is in every measurement.
     """
 
     def __init__(self, window: int, prior_count: float = 20.0):
@@ -34,11 +36,12 @@ class PredictiveNoise:
             old = getattr(self, name)
             setattr(self, name, torch.cat([old if len(old) else old.new_empty((0, new.shape[1])), new])[-self.window:])
 
-    def variances(self, prior: list[float]) -> list[float]:
-        """σ² of each component, (C,); prior: (C,), or (1,) for all of them."""
+    def variances(self, prior: list[float], floor: float = 0.0) -> list[float]:
+        """σ² of each component, (C,); prior: (C,), or (1,) for all of them; floor: the least of each."""
         count = self.latent.shape[1]
         each = prior * count if len(prior) == 1 else prior
-        return [self._variance(self.residual_square[:, c], self.latent[:, c], each[c]) for c in range(count)]
+        return [max(floor, self._variance(self.residual_square[:, c], self.latent[:, c], each[c]))
+                for c in range(count)]
 
     def variance(self, prior: float) -> float:
         """σ² of all components together: that of their mean score."""

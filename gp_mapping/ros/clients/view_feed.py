@@ -11,7 +11,6 @@ import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseArray
 from nav_msgs.msg import Odometry
-from rcl_interfaces.srv import GetParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -27,6 +26,17 @@ __all__ = ["LiveFeed", "LiveMap"]
 
 _IDLE = 15.0  # s without a reader, after which the mapper need not draw for us
 _SILENT = 5.0  # s without diagnostics, after which the mapper counts as gone
+
+
+_AREAS = ("input", "map", "timing", "survey")  # of the mapper's diagnostics; others under its name are not kept
+_LONGEST, _MOST = 2000, 300  # characters of a text, values of an area: both come from the network
+
+
+def _problems(message: str, values: dict[str, str]) -> list[str]:
+    """The warnings of an area one by one, taken out of its values; a mapper that does not list them has one text."""
+    listed = [name for name in values if name.startswith("warning ")]
+    texts = [values.pop(name) for name in sorted(listed, key=lambda name: (len(name), name))]
+    return texts or ([message[:_LONGEST]] if message and message != "ok" else [])
 
 
 @dataclass(frozen=True)
@@ -54,14 +64,12 @@ class LiveFeed:
         self._executor.add_node(self._node)
         self._odometry, self._subscriptions = odometry, []
         self._asked = self._heard = self._looked = float("-inf")
-        self._cloud: tuple[int, float, PointCloud2] | None = None  # number, when it came
+        self._cloud: tuple[int, float, PointCloud2, float] | None = None  # number, when it came, when it was sent
         self._map: LiveMap | None = None
         self._robot: tuple[float, float, float, float] | None = None  # x, y, heading, when
         self._points: dict[str, list] = {}
         self._overlays, self._suggestions, self._statuses, self._elsewhere = 0, [], {}, []
-        self._unit, self._question = None, (None, float("-inf"))
         self._node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
-        self._parameters = self._node.create_client(GetParameters, f"{node}/get_parameters")
 
     def close(self) -> None:
         """Leave the ROS graph."""
@@ -95,8 +103,6 @@ class LiveFeed:
             for subscription in self._subscriptions:
                 self._node.destroy_subscription(subscription)
             self._subscriptions = []
-        if self._unit is None:
-            self._ask_unit(now)
         if now - self._looked > 2.0:
             self._looked = now
             self._elsewhere = [] if now - self._heard < _SILENT else self._mappers()
@@ -105,23 +111,13 @@ class LiveFeed:
         """Nodes other than ours that publish a field: the likely ones to have been meant."""
         topics = self._node.get_topic_names_and_types()
         return sorted(name.removesuffix("/field") for name, kinds in topics if name.endswith("/field")
-                      and "sensor_msgs/msg/PointCloud2" in kinds and name != f"{self.name}/field")
-
-    def _ask_unit(self, now: float) -> None:
-        future, asked = self._question
-        if future is not None and future.done() and future.result() is not None:
-            values = future.result().values
-            if len(values) == 2 and values[0].string_value and values[1].double_value > 0:
-                self._unit = (values[0].string_value, values[1].double_value)
-            self._question = (None, now)
-        elif (future is None or now - asked > 5.0) and now - asked > 1.0 and self._parameters.service_is_ready():
-            request = GetParameters.Request(names=["field_unit", "field_scale"])
-            self._question = (self._parameters.call_async(request), now)
+                      and "sensor_msgs/msg/PointCloud2" in kinds and name != f"{self.name}/field")[:20]
 
     # ---- what arrives --------------------------------------------------------------------------------------------
 
-    def _on_cloud(self, message: PointCloud2) -> None:
-        self._cloud = ((self._cloud[0] if self._cloud else 0) + 1, time.monotonic(), message)
+    def _on_cloud(self, message: PointCloud2, info: dict) -> None:
+        sent = 1e-9 * info["source_timestamp"]
+        self._cloud = ((self._cloud[0] if self._cloud else 0) + 1, time.monotonic(), message, sent)
 
     def _on_markers(self, message: MarkerArray) -> None:
         kept = {m.ns: [(p.x, p.y) for p in m.points] for m in message.markers if m.ns in ("path", "inducing")}
@@ -140,10 +136,11 @@ class LiveFeed:
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
             node, _, area = status.name.rpartition(": ")
-            if "/" + node.lstrip("/") == self.name:
+            if "/" + node.lstrip("/") == self.name and area in _AREAS:
                 level = status.level[0] if isinstance(status.level, bytes) else int(status.level)
-                self._statuses[area] = {"area": area, "level": level, "message": status.message,
-                                        "values": {v.key: v.value for v in status.values}}
+                values = {v.key[:_LONGEST]: v.value[:_LONGEST] for v in status.values[:_MOST]}
+                self._statuses[area] = {"area": area, "level": level, "problems": _problems(status.message, values),
+                                        "values": values}
                 self._heard = time.monotonic()
 
     # ---- for the page --------------------------------------------------------------------------------------------
@@ -169,12 +166,23 @@ class LiveFeed:
         number, points = self._overlays, self._points
         return {"number": number, **{name: points.get(name, []) for name in ("path", "inducing")}}
 
+    def _facts(self) -> tuple[str, float, float]:
+        """Unit, scale, and since when the node runs, as its newest diagnostics say them."""
+        values = self._statuses.get("map", {}).get("values", {})
+        try:
+            scale, started = float(values.get("field_scale", 1.0)), float(values.get("node started", 0.0))
+        except ValueError:
+            return "", 1.0, 0.0
+        usable = math.isfinite(scale) and scale > 0.0 and math.isfinite(started)
+        return (values.get("field_unit", ""), scale, started) if usable else ("", 1.0, 0.0)
+
     def status(self) -> dict:
         """All that is small, in plain numbers; ages in seconds, None for what has not come."""
         now, cloud, robot = time.monotonic(), self._cloud, self._robot
-        unit, scale = self._unit or ("", 1.0)
+        unit, scale, started = self._facts()
         finite = robot is not None and all(map(math.isfinite, robot))
-        newest = {"number": cloud[0], "age": now - cloud[1], "frame": cloud[2].header.frame_id} if cloud else None
+        newest = {"number": cloud[0], "age": now - cloud[1], "frame": cloud[2].header.frame_id[:_LONGEST],
+                  "old": cloud[3] < started} if cloud else None
         return {"node": self.name, "unit": unit, "scale": scale,
                 "heard": now - self._heard if self._statuses else None, "silent": now - self._heard > _SILENT,
                 "elsewhere": self._elsewhere, "map": newest, "overlay": self._overlays,

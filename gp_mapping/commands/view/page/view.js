@@ -3,7 +3,7 @@
 
 const PERIOD = 1000;  // ms between two questions
 const PATIENCE = 5000;  // ms for an answer
-const AREAS = ["input", "map", "timing"];
+const AREAS = ["input", "map", "survey", "timing"];
 const $ = (id) => document.getElementById(id);
 const shown = { name: "mean", map: null, image: null, number: 0, overlays: 0, path: [], inducing: [], status: null };
 const view = { x: 0, y: 0, scale: 50, fitted: true };
@@ -99,6 +99,8 @@ function report() {
     state("error", `no ${status.node} is heard`);
   } else if (status.silent) {
     state("error", `${status.node} is silent for ${Math.round(status.heard)} s; this is its last map`);
+  } else if (status.map && status.map.old) {
+    state("warn", `${status.node} was started again; this is the map of the run before`);
   } else {
     state(level > 1 ? "error" : level ? "warn" : "ok", level > 1 ? "error" : level ? "warning" : "mapping");
   }
@@ -107,6 +109,10 @@ function report() {
   fill($("next"), status.suggestions.map(([x, y]) => ({ text: `(${x.toFixed(2)}, ${y.toFixed(2)}) m` })));
   rows($("all"), status.diagnostics.flatMap((each) => Object.entries(each.values)));
   $("empty").hidden = Boolean(shown.map && shown.map.width);
+  const old = status.silent || Boolean(status.map && status.map.old);
+  $("map").classList.toggle("old", old);
+  $("aged").hidden = !old || !status.map;
+  if (status.map) $("aged").textContent = `not live: drawn ${Math.round(status.map.age)} s ago`;
 }
 
 function problems(status) {
@@ -122,7 +128,7 @@ function problems(status) {
   for (const area of AREAS) {
     const found = status.diagnostics.find((each) => each.area === area);
     if (found && found.level) {
-      for (const text of found.message.split("; ")) out.push({ level: found.level > 1 ? "error" : "warn", text });
+      for (const text of found.problems) out.push({ level: found.level > 1 ? "error" : "warn", text });
     }
   }
   return out.length ? out : [{ text: "all is well" }];
@@ -145,6 +151,9 @@ function facts(status) {
   for (const [key, value] of Object.entries(input)) {
     if (key.endsWith(" rate (Hz)")) add(key.replace(" rate (Hz)", ""), `${number(Number(value), 3)} Hz`);
   }
+  const undrawn = Number(map["undrawn share of the path"]);
+  if (undrawn > 0) add("driven, not drawn yet", `${number(100 * undrawn, 2)} % of the path`);
+  add("obstacles", map.obstacles);
   add("frame", status.map ? status.map.frame : undefined);
   if (shown.map && shown.map.width) {
     add("drawn cell", `${number(shown.map.resolution, 3)} m` + (shown.map.every > 1 ? `, ${shown.map.every} of the map's` : ""));
@@ -213,35 +222,90 @@ function readout() {
 
 // ---- hands -------------------------------------------------------------------------------------------------------
 
+const touches = new Map();  // pointers that are down, by id: where they were last
+
+// Magnify about a place in metres, which stays where it is on the screen.
+function zoom(factor, x, y) {
+  const scale = Math.min(1e5, Math.max(1e-3, view.scale * factor)), real = scale / view.scale;
+  view.fitted = false;
+  view.scale = scale;
+  view.x = x + (view.x - x) / real;
+  view.y = y + (view.y - y) / real;
+  redraw();
+}
+
+// Move by pixels.
+function pan(dx, dy) {
+  view.fitted = false;
+  view.x -= dx / view.scale;
+  view.y += dy / view.scale;
+  redraw();
+}
+
+function refit() {
+  view.fitted = true;
+  redraw();
+}
+
+const between = ([a, b]) => ({ clientX: (a.clientX + b.clientX) / 2, clientY: (a.clientY + b.clientY) / 2 });
+const apart = ([a, b]) => Math.max(1, Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY));
+
+// One finger or the mouse moves; two fingers move and zoom about the point between them.
+function onMove(event) {
+  if (!touches.has(event.pointerId)) {
+    pointer = event;
+    readout();
+    return;
+  }
+  const before = [...touches.values()].slice(0, 2);
+  touches.set(event.pointerId, event);
+  const now = [...touches.values()].slice(0, 2);
+  if (now.length === 1) {
+    pan(now[0].clientX - before[0].clientX, now[0].clientY - before[0].clientY);
+  } else {
+    const [from, to] = [between(before), between(now)];
+    pan(to.clientX - from.clientX, to.clientY - from.clientY);
+    zoom(apart(now) / apart(before), ...place(to));
+  }
+  pointer = event;
+  readout();
+}
+
+const STEP = 60;  // pixels of an arrow key
+const KEYS = {
+  ArrowLeft: () => pan(STEP, 0), ArrowRight: () => pan(-STEP, 0), ArrowUp: () => pan(0, STEP), ArrowDown: () => pan(0, -STEP),
+  "+": () => zoom(1.25, view.x, view.y), "=": () => zoom(1.25, view.x, view.y), "-": () => zoom(0.8, view.x, view.y),
+  "0": refit, Home: refit,
+};
+
 function listen() {
   for (const name of ["mean", "stddev"]) {
     $(`show-${name}`).addEventListener("click", () => { shown.name = name; repaint(); redraw(); });
   }
   for (const id of ["show-path", "show-suggestions", "show-inducing"]) $(id).addEventListener("change", redraw);
-  const canvas = $("map"), refit = () => { view.fitted = true; redraw(); };
   $("fit").addEventListener("click", refit);
+  $("nearer").addEventListener("click", KEYS["+"]);
+  $("farther").addEventListener("click", KEYS["-"]);
+  const canvas = $("map");
   canvas.addEventListener("dblclick", refit);
-  canvas.addEventListener("pointermove", (event) => {
-    if (pointer && event.buttons === 1) {
-      view.fitted = false;
-      view.x -= (event.clientX - pointer.clientX) / view.scale;
-      view.y += (event.clientY - pointer.clientY) / view.scale;
-      pointer = event;
-      redraw();
-    }
-    pointer = event;
-    readout();
+  // of the map and its buttons: elsewhere the arrows scroll the page
+  document.querySelector("section.map").addEventListener("keydown", (event) => {
+    if (!KEYS[event.key] || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();  // the page must not scroll under it
+    KEYS[event.key]();
   });
-  canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); pointer = event; });
-  canvas.addEventListener("pointerleave", () => { pointer = null; readout(); });
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button) return;  // of a mouse, the left one only
+    canvas.setPointerCapture(event.pointerId);
+    touches.set(event.pointerId, event);
+    pointer = event;
+  });
+  canvas.addEventListener("pointermove", onMove);
+  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, (event) => touches.delete(event.pointerId));
+  canvas.addEventListener("pointerleave", (event) => { touches.delete(event.pointerId); pointer = null; readout(); });
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
-    const [x, y] = place(event), factor = 2 ** (-Math.sign(event.deltaY) / 3);
-    view.fitted = false;
-    view.scale = Math.min(1e5, Math.max(1e-3, view.scale * factor));
-    view.x = x + (view.x - x) / factor;
-    view.y = y + (view.y - y) / factor;
-    redraw();
+    zoom(2 ** (-Math.sign(event.deltaY) / 3), ...place(event));
   }, { passive: false });
   window.addEventListener("resize", redraw);
 }

@@ -369,7 +369,8 @@ class DualSVGP(SparseMap):
         worth = ratio_of(self.information)
         if len(old) < budget:
             basis = Basis.at(old, empty)
-            if float(basis.L.diagonal().min()) ** 2 < tolerance / 4:  # the lengthscale grew: some are needed no more
+            # the lengthscale grew: some are needed no more
+            if len(old) and float(basis.L.diagonal().min()) ** 2 < tolerance / 4:
                 basis = Basis.at(old[sorted(greedy_inputs(empty.kernel, old, tolerance / 4, len(old)))], empty)
             white, precision = basis.white(places, heading), None
             if worth:

@@ -1,0 +1,122 @@
+"""Other sensors, nothing set but `sensor`: does the map find its starts, and is it as good as from the right ones?"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmark.drawn import DrawnField, exact_scores, lanes, scores
+from benchmark.tables import Goal, Part, Table
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.sensors import map_settings_for
+
+__all__ = ["WORLDS", "World", "run"]
+
+
+@dataclass(frozen=True)
+class World:
+    """A sensor in a field. mean, spread, noise: in its unit.  length, lane, width, depth: m.  rate: Hz.  speed: m/s.
+
+    counts: what is measured is drawn from a Poisson distribution of that mean, and noise is its usual spread.
+    """
+
+    sensor: str
+    mean: float
+    spread: float
+    noise: float
+    length: float
+    rate: float
+    speed: float
+    lane: float
+    width: float
+    depth: float
+    counts: bool = False
+
+    def field(self, seed: int) -> DrawnField:
+        """The field of that seed."""
+        return DrawnField(self.length, seed, self.mean, self.spread, least=0.02 * self.mean if self.counts else None)
+
+    def measure(self, truth: Tensor, generator: torch.Generator) -> Tensor:
+        """(N, 1) what the sensor says where the field is `truth` (N, 1)."""
+        if self.counts:
+            return torch.poisson(truth, generator=generator)
+        return truth + self.noise * torch.randn(truth.shape, dtype=torch.float64, generator=generator)
+
+    def drive(self, seed: int) -> Samples:
+        """One lawnmower of the area, at the sensor's own rate."""
+        x = lanes(self.width, self.depth, self.lane, self.speed / self.rate)
+        stamp = torch.arange(len(x), dtype=torch.float64) / self.rate
+        return Samples(x, self.measure(self.field(seed)(x), torch.Generator().manual_seed(seed)), stamp=stamp)
+
+
+WORLDS = {
+    "temperature °C": World("temperature", 21.0, 2.8, 0.15, 12.0, 2.0, 1.0, 5.0, 40.0, 30.0),
+    "humidity 1": World("relative_humidity", 0.45, 0.08, 0.01, 8.0, 1.0, 0.5, 3.0, 25.0, 20.0),
+    "pressure Pa": World("fluid_pressure", 101325.0, 5.0, 1.0, 30.0, 5.0, 2.0, 10.0, 60.0, 40.0),
+    "illuminance lx": World("illuminance", 300.0, 100.0, 10.0, 3.0, 2.0, 0.5, 2.0, 12.0, 10.0),
+    "RSSI dBm": World("scalar", -65.0, 9.0, 2.5, 5.0, 1.0, 0.5, 2.5, 25.0, 20.0),
+    "gas ppm": World("scalar", 400.0, 60.0, 5.0, 2.0, 0.2, 0.1, 1.0, 8.0, 8.0),
+    "counts 1": World("scalar", 100.0, 35.0, 10.0, 5.0, 1.0, 0.4, 2.5, 25.0, 20.0, counts=True),
+    "range m": World("range", 2.0, 0.4, 0.02, 1.0, 50.0, 0.5, 1.0, 6.0, 5.0),
+}
+
+
+def mapped(world: World, drive: Samples, **settings) -> MapSession:
+    """The map of one drive; nothing is set but the sensor and what is given."""
+    session = MapSession(map_settings_for(world.sensor, MapSettings(**settings)))
+    session.ingest(drive)
+    session.flush()
+    return session
+
+
+def run(quick: bool, environment: dict) -> Part:
+    """All sensors; GP_MAPPING_SEEDS is the number of worlds of each (default 20; quick: 1)."""
+    seeds = range(1 if quick else int(os.environ.get("GP_MAPPING_SEEDS", "20")))
+    table = Table("Other sensors, nothing set but `sensor`: the field between the lanes, and new measurements there",
+                  [("sensor", ""), ("ℓ m", "g"), ("found m", ".2f"), ("noise", "g"), ("found", ".3g"),
+                   ("RMSE / right start's", ".3f"), ("worst", ".3f"), ("RMSE / exact GP's", ".3f"), ("in 95 %", ".3f"),
+                   ("from the right start", ".3f"), ("ms a sample", ".1f")])
+    worst_ratio, worst_apart, covered = 0.0, 0.0, []
+    for name in list(WORLDS)[:2] if quick else WORLDS:
+        world, rows = WORLDS[name], []
+        for seed in seeds:
+            print(f"sensors: {name}, seed {seed}", file=sys.stderr, flush=True)
+            rows.append(_one(world, seed))
+        mean = [sum(column) / len(rows) for column in zip(*rows)]
+        length, noise, own, right, exact, inside, inside_right, cost = mean
+        table.add(name, world.length, length, world.noise, noise, own / right, max(r[2] / r[3] for r in rows),
+                  own / exact, inside, inside_right, cost)
+        worst_ratio, covered = max(worst_ratio, own / right), [*covered, inside]
+        worst_apart = max(worst_apart, abs(inside - inside_right))
+    table.notes = [f"{len(seeds)} worlds of each sensor: draws of a Matérn-5/2 process by random Fourier features, one "
+                   "lawnmower each. Right start: lengthscale, signal and noise as the world was drawn. Exact GP: all "
+                   "measurements of the drive, with these. Places are drawn at random within the area."]
+    environment["seeds"] = len(seeds)
+    return Part("sensors", [Goal("Sensors: worst mean ratio of RMSE to the right start's", worst_ratio, high=1.10),
+                            Goal("Sensors: most that coverage differs from the right start's", worst_apart, high=0.02),
+                            Goal("Sensors: least coverage", min(covered), low=0.92),
+                            Goal("Sensors: most coverage", max(covered), high=0.97)], [table], environment)
+
+
+def _one(world: World, seed: int) -> list[float]:
+    """ℓ and noise found; RMSE of the map, from the right start, of the exact GP; coverage of both maps; ms a sample."""
+    drive, truth = world.drive(seed), world.field(seed)
+    generator = torch.Generator().manual_seed(1000 + seed)
+    area = torch.tensor([world.width, world.depth], dtype=torch.float64)
+    places = area * torch.rand(500, 2, dtype=torch.float64, generator=generator)
+    fresh = world.measure(truth(places), generator)
+    start = time.process_time()
+    own = mapped(world, drive)
+    cost = 1e3 * (time.process_time() - start) / len(drive)
+    right = mapped(world, drive, lengthscale=world.length, signal_stddev=world.spread, noise_stddev=world.noise)
+    told, best = scores(own, places, truth, fresh), scores(right, places, truth, fresh)
+    exact = exact_scores(drive, world.length, world.spread, world.noise, places, truth, fresh)
+    return [own.report()["hyperparameters"]["lengthscale"], own.report()["noise_stddev"], told.rmse, best.rmse,
+            exact.rmse, told.coverage, best.coverage, cost]

@@ -1,0 +1,120 @@
+"""`gp-mapping plan MAP`: a way for tomorrow, planned on a saved map: CSV, GeoJSON or a picture."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+
+from gp_mapping.commands.saved import checkpoint_in, open_session
+from gp_mapping.errors import UsageError
+from gp_mapping.planning import Budget, PathValue, Polygon, Problem, SurveyArea, Travel, plan, planner_names
+from gp_mapping.store.export import write_atomic
+
+__all__ = ["add_arguments", "run"]
+
+_FORMATS = (".csv", ".geojson", ".png", ".pdf", ".svg")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm")
+    parser.add_argument("--region", default="", metavar="'X Y, X Y, …'",
+                        help="corners in metres of the area (default: the hull of the path, grown by --margin)")
+    parser.add_argument("--margin", type=float, default=1.0, metavar="M", help="metres the hull grows (default: 1)")
+    parser.add_argument("--budget", type=float, default=0.0, metavar="M", help="metres to drive (default: 16 at most)")
+    parser.add_argument("--start", default="", metavar="'X Y'", help="where to begin (default: the end of the path)")
+    parser.add_argument("--home", default="", metavar="'X Y'", help="where to end (default: anywhere)")
+    parser.add_argument("--kind", default="route", metavar="NAME", help="planner (default: route)")
+    parser.add_argument("--output", default="route.csv", metavar="FILE",
+                        help=f"what to write, by its ending: {', '.join(_FORMATS)} (default: route.csv)")
+
+
+def _places(text: str, option: str) -> list[tuple[float, float]]:
+    out = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        try:
+            x, y = map(float, part.split())
+        except ValueError:
+            raise UsageError(f"{option}: {part!r} is not 'x y' in metres") from None
+        if not (math.isfinite(x) and math.isfinite(y)):
+            raise UsageError(f"{option}: {part!r} is not finite")
+        out.append((x, y))
+    return out
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, write, say what it brings."""
+    output = Path(args.output)
+    if output.suffix not in _FORMATS:
+        raise UsageError(f"--output {output}: expected a name that ends in {', '.join(_FORMATS)}")
+    if args.kind not in planner_names():
+        raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
+    if not (args.budget >= 0 and args.margin >= 0):
+        raise UsageError(f"--budget {args.budget}, --margin {args.margin}: expected metres of 0 or more")
+    corners, home = _places(args.region, "--region"), _places(args.home, "--home")
+    start = _places(args.start, "--start")
+    session = open_session(checkpoint_in(args.map))
+    if not session.cell_count:
+        raise UsageError(f"{args.map}: the map is empty, no measurement has reached it")
+    try:
+        region = [Polygon.of(corners, name="--region")] if corners else []
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    position = np.array(start[0] if start else session.path[-1].tolist())
+    found, note = _planned(session, position, region, args, home[0] if home else None)
+    if not found:
+        raise UsageError(f"{args.map}: no plan: {found.reason}")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(output, _written(session, found, output.suffix))
+    except OSError as error:
+        raise UsageError(f"--output {output}: cannot be written ({error.strerror or error})") from error
+    unit, scale = session.settings.field_unit, session.settings.field_scale
+    print(f"{found.metres:.1f} m, {len(found.stops)} stops; stddev over the area {found.stddev_now / scale:.3g} {unit} "
+          f"now, {found.stddev_then / scale:.3g} {unit} after it" + (f"\n{note}" if note else ""))
+    print(output)
+    return 0
+
+
+def _planned(session, position, region, args, home):
+    area = SurveyArea.of(None, position, path=session.path.numpy(), region=region, grow=args.margin)
+    if not area:
+        raise UsageError(f"{args.map}: no plan: {area.reason}")
+    travel = Travel(area.free, session.map.hyperparameters()["lengthscale"] / 3)
+    value = PathValue.of(session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance)
+    budget = Budget(args.budget or math.inf, home=home)
+    problem = Problem(value, travel, position, budget=budget, mix=0.0 if args.budget else 1.0)
+    return plan(problem, args.kind), area.reason
+
+
+def _written(session, found, kind: str) -> bytes:
+    """The file's content: poses with headings and what the part up to each has taken off the variance."""
+    x, headings = found.poses(0.25)
+    marks = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(x, axis=0).T))])
+    gained = np.interp(marks, np.append(0.0, found.marks), np.append(0.0, np.cumsum(found.gains)))
+    if kind == ".csv":
+        out = io.StringIO()
+        rows = csv.writer(out)
+        rows.writerow(["x_m", "y_m", "heading_rad", "driven_m", "variance_taken"])
+        rows.writerows([*map(repr, map(float, row))] for row in np.column_stack([x, headings, marks, gained]))
+        return out.getvalue().encode()
+    if kind == ".geojson":  # metres in the map's frame, not degrees: said in the properties
+        return json.dumps({"type": "FeatureCollection", "features": [
+            {"type": "Feature", "properties": {"kind": found.kind, "metres": found.metres, "unit": "m, map frame"},
+             "geometry": {"type": "LineString", "coordinates": found.line.tolist()}},
+            {"type": "Feature", "properties": {"role": "stops"},
+             "geometry": {"type": "MultiPoint", "coordinates": found.stops.tolist()}}]}, indent=1).encode()
+    from gp_mapping.store.picture import draw_map
+
+    figure, picture = draw_map(session, session.render(), ()), io.BytesIO()
+    for axis in figure.axes[:2]:
+        axis.plot(*found.line.T, color="white", linewidth=2.5)
+        axis.plot(*found.line.T, color="tab:red", linewidth=1.2)
+    figure.savefig(picture, format=kind.lstrip("."))
+    return picture.getvalue()

@@ -1,0 +1,109 @@
+"""Where hyper-parameters start: the evidence of a stream's first cells on a coarse grid, nothing known beforehand.
+
+    p(ℓ, τ | y) ∝ N(y; c, s²(R(ℓ) + τ²I)),   s² and the constant c at their best for each (ℓ, τ)
+
+The starts are the means of log ℓ, log s and log σ = log τs under these weights: of a few cells a broad guess between
+the spacing of cells and the extent of the path, of a few lanes nearly the mode. It is a start, and the median of a weak
+prior; learning goes on from there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.kernels import make_kernel
+
+__all__ = ["FirstGuess", "first_guess", "robust_stddev"]
+
+_LENGTHS, _LONGEST = 12, 2.0  # of the grid; the longest, in extents of the path
+_RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # τ
+_FREEDOM = 3.0  # degrees of freedom of a scaled inverse χ² prior of s², about the values' own spread
+_BEYOND = 5.0  # robust standard deviations at which a value is cut: one wild value is no field
+_MOST = 160  # cells that are looked at; of more, an even choice
+_LEAST = 1e-5  # of the values' size: a sensor that always says the same has no spread
+_UNSEEN = 0.1  # of the values' size: the spread where fewer than _FEW values tell of none
+_FEW = 4
+
+
+class FirstGuess(NamedTuple):
+    """lengthscale (m); signal, noise (standard deviations), centre (C,): in the unit of the values."""
+
+    lengthscale: float
+    signal: float
+    noise: float
+    centre: list[float]
+
+
+def robust_stddev(y: Tensor) -> Tensor:
+    """1.4826 × the median distance from the median; the plain one where more than half the values are equal. (C,)"""
+    typical = 1.4826 * (y - y.median(0).values).abs().median(0).values
+    return torch.where(typical > 0, typical, y.std(0, correction=0))
+
+
+def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.0) -> FirstGuess:
+    """Starts from the first cells of a stream.
+
+    Args:
+        x: (N, D) positions, m.
+        y: (N, C) values in any unit; channels share lengthscale, signal and noise.
+        kernel: name of the covariance function.
+        unit: spread of values that are all 0.
+
+    Returns:
+        The starts; from a single place those of the spread alone.
+    """
+    if len(x) > _MOST:
+        even = torch.linspace(0, len(x) - 1, _MOST, dtype=torch.float64).round().long()
+        x, y = x[even], y[even]
+    centre, spread = y.median(0).values, robust_stddev(y)
+    if len(x) < _FEW or float(spread.max()) == 0.0:
+        largest = float(y.abs().max())
+        size = max(_UNSEEN * largest, 3.0 * float(spread.max())) if largest > 0 else unit
+        return FirstGuess(1.0, size, 0.3 * size, centre.tolist())
+    limit = _BEYOND * spread
+    inner = torch.minimum(torch.maximum(y - centre, -limit), limit)
+    size = max(float(spread.square().mean().sqrt()), _LEAST * float(y.abs().max()), 1e-300)
+    inner = inner / size
+
+    extent = float((x.amax(0) - x.amin(0)).norm())
+    steps = (x[1:] - x[:-1]).norm(dim=1)
+    steps = steps[steps > 1e-6 * max(extent, 1e-300)]
+    if extent <= 0.0 or not len(steps):
+        return FirstGuess(1.0, size, 0.3 * size, centre.tolist())
+
+    shortest = min(float(steps.median()), extent)
+    lengths = torch.logspace(math.log10(shortest), math.log10(_LONGEST * extent), _LENGTHS, dtype=torch.float64)
+    logs, scores = [], []
+    for length in lengths.tolist():
+        correlation = make_kernel(kernel, 1.0, length)(x, x)
+        values, vectors = torch.linalg.eigh(correlation)
+        turned, ones = vectors.mT @ inner, vectors.sum(0)
+        for ratio in _RATIOS:
+            score, signal = _evidence(values.clamp_min(0.0) + ratio**2, turned, ones)
+            scores.append(score)
+            logs.append([math.log(length), math.log(signal), math.log(ratio * signal)])
+    weights = torch.softmax(torch.tensor(scores, dtype=torch.float64), 0)
+    length, signal, noise = torch.exp(weights @ torch.tensor(logs, dtype=torch.float64)).tolist()
+    return FirstGuess(length, signal * size, noise * size, centre.tolist())
+
+
+def _evidence(spectrum: Tensor, turned: Tensor, ones: Tensor) -> tuple[float, float]:
+    """log p(y | ℓ, τ) at the best s², and that s, the constant integrated out (flat prior).
+
+    Args:
+        spectrum: (N,) eigenvalues of R + τ²I.
+        turned: (N, C) values in its eigenvectors.
+        ones: (N,) the constant in its eigenvectors.
+    """
+    n, channels = turned.shape
+    known = float((ones.square() / spectrum).sum())
+    level = (ones[:, None] * turned / spectrum[:, None]).sum(0) / known
+    square = float(((turned - level * ones[:, None]).square() / spectrum[:, None]).sum()) / channels
+    variance = (square + _FREEDOM) / (n - 1 + _FREEDOM)
+    likelihood = -0.5 * (n - 1) * math.log(variance) - 0.5 * float(spectrum.log().sum()) - 0.5 * math.log(known)
+    prior = -0.5 * _FREEDOM * (math.log(variance) + 1.0 / variance)
+    return channels * (likelihood - 0.5 * square / variance) + prior, math.sqrt(variance)

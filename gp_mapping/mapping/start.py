@@ -1,0 +1,116 @@
+"""Starts from the data: what a map takes for lengthscale, signal and noise where the settings say 0.
+
+A map begins with its first cell, on little more than that cell's value. With each of the first nine cells
+(first_values.py), and with 16, 32, 64 and 128, its starts are found anew from all of them, and the map is made again
+from the same cells: afterwards it is the map that would have been, had the starts been known beforehand. The first
+cells are kept for that, and no more than those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+
+import torch
+
+from gp_mapping.core.hyper.first_guess import first_guess
+from gp_mapping.core.types import Samples
+from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
+
+__all__ = ["Start"]
+
+_LAST = 128  # cells; their lanes tell the lengthscale to a factor of two, and learning does the rest
+_FIRST = 4
+_ROUGH = 32  # cells up to which the starts before were rough
+_CONSTANT = 3.0  # signal standard deviations by which the mean may lie from the first values' median
+
+
+class Start:
+    """The first cells, and the settings that they make of the given ones.
+
+    settings: as given.  resolved: with a number for each start that was automatic.  centre: (C,) SI, or None.
+    """
+
+    def __init__(self, settings: MapSettings):
+        self.settings, self.resolved = settings, settings
+        self.centre: list[float] | None = None
+        self.cells: list[Samples] = []
+        self._count, self._next = 0, 1
+        self._open = any(getattr(settings, name) == 0.0 for name in AUTOMATIC)
+
+    def open_with(self, first: Samples) -> bool:
+        """The first cells, as one batch, in place of what was added; False where the settings leave nothing open."""
+        if not self._open:
+            return False
+        self.cells, self._count = [first], len(first)
+        self._guess()
+        while self._next <= self._count:
+            self._next = max(_FIRST, 2 * self._next)
+        return True
+
+    def add(self, batch: Samples) -> bool:
+        """One more batch of cells before the map takes it; True: the map is to be made anew, and `cells` replayed."""
+        if not self._open:
+            return False
+        self.cells.append(batch)
+        self._count += len(batch)
+        if self._count < self._next:
+            return False
+
+        self._guess()
+        while self._next <= self._count:
+            self._next = max(_FIRST, 2 * self._next)
+        return True
+
+    def keep(self, taken: list[Samples]) -> None:
+        """Of the newest batch the map took these parts; what it refused is not offered again."""
+        if self._open:
+            self.cells[-1:] = taken
+
+    @property
+    def rough(self) -> bool:
+        """Whether the starts before these were little more than a guess: what a map said with them means nothing."""
+        return self._count <= _ROUGH
+
+    def done(self) -> None:
+        """The cells were replayed; past the last start nothing of them is kept."""
+        if self._next > _LAST:
+            self._open, self.cells = False, []
+
+    def _guess(self) -> None:
+        s, x = self.settings, torch.cat([c.x for c in self.cells])
+        y = torch.cat([c.y for c in self.cells])
+        guess = first_guess(x, _values(y, s), s.kernel, s.field_scale)
+        found = {"lengthscale": guess.lengthscale}
+        if s.metric:
+            self.centre = guess.centre
+            signal = s.signal_stddev or guess.signal
+            found |= {"signal_stddev": guess.signal, "noise_stddev": guess.noise, "constant_stddev": _CONSTANT * signal}
+        chosen = {name: value for name, value in found.items() if getattr(s, name) == 0.0}
+        self.resolved = replace(s, **_within(chosen))
+
+    def state_dict(self) -> dict:
+        return {"resolved": {name: getattr(self.resolved, name) for name in AUTOMATIC},
+                "centre": self.centre, "count": self._count, "next": self._next, "open": self._open,
+                "cells": [{f.name: getattr(c, f.name) for f in fields(c)} for c in self.cells]}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.resolved = MapSettings(**asdict(self.settings) | state["resolved"])
+        self.centre, self._count, self._next = state["centre"], int(state["count"]), int(state["next"])
+        self._open, self.cells = bool(state["open"]), [Samples(**c) for c in state["cells"]]
+
+
+def _values(y: torch.Tensor, settings: MapSettings) -> torch.Tensor:
+    """y as the latent field would have it: (N, C). Of classes, whether it is the commonest one."""
+    if settings.likelihood == "poisson":
+        return (y.clamp_min(0.0) + 0.5).log()
+    if settings.likelihood == "bernoulli":
+        return 2.0 * (y > settings.threshold).double() - 1.0
+    if settings.likelihood == "softmax":
+        return 2.0 * (y == y.mode(0).values).double() - 1.0
+    return y
+
+
+def _within(values: dict[str, float]) -> dict[str, float]:
+    """Each in the range of its setting, above 0."""
+    limits = {f.name: f.metadata for f in fields(MapSettings)}
+    return {name: min(max(value, 1e-15), limits[name]["high"]) for name, value in values.items()}

@@ -1,0 +1,131 @@
+"""Starts from the data: any sensor, nothing set; the same map however the samples are cut; a wild first value."""
+
+import math
+
+import pytest
+import torch
+
+from gp_mapping import MapSettings, Samples
+from gp_mapping.core.hyper.first_guess import first_guess
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.sensors import map_settings_for
+
+
+def waves(length, seed, count=400):
+    """A field of unit variance with the spectrum of a Matérn-5/2 process."""
+    g = torch.Generator().manual_seed(seed)
+    normal = torch.randn(count, 2, dtype=torch.float64, generator=g)
+    chi = torch.randn(count, 5, dtype=torch.float64, generator=g).square().sum(1, keepdim=True)
+    frequency = normal * (5.0 / chi).sqrt() / length
+    phase = 6.2832 * torch.rand(count, dtype=torch.float64, generator=g)
+    height = (2.0 / count) ** 0.5 * torch.randn(count, 1, dtype=torch.float64, generator=g)
+    return lambda x: torch.cos(x @ frequency.mT + phase) @ height
+
+
+def lawnmower(side, lane, step):
+    """(N, 2) places every `step` metres on the lanes of a square."""
+    rows = []
+    for k in range(round(side / lane) + 1):
+        x = torch.arange(0.0, side + 1e-9, step, dtype=torch.float64)
+        rows.append(torch.stack([x if k % 2 == 0 else side - x, torch.full_like(x, k * lane)], 1))
+    return torch.cat(rows)
+
+
+# sensor, mean, spread, noise (its unit), lengthscale, lane, side, step (m)
+KINDS = [("temperature", 21.0, 2.8, 0.15, 12.0, 5.0, 30.0, 1.0), ("scalar", -65.0, 9.0, 2.5, 5.0, 2.5, 20.0, 0.8),
+         ("relative_humidity", 0.45, 0.08, 0.01, 8.0, 4.0, 24.0, 1.0),
+         ("scalar", 3e-9, 2e-9, 1e-10, 2.0, 1.0, 8.0, 0.3),
+         ("fluid_pressure", 101325.0, 5.0, 0.5, 20.0, 8.0, 40.0, 2.0),
+         ("illuminance", 300.0, 100.0, 10.0, 3.0, 2.0, 12.0, 0.5)]
+
+
+def driven(mean, spread, noise, length, lane, side, step, seed):
+    """A drive, and the field it was driven in."""
+    field, x = waves(length, seed), lawnmower(side, lane, step)
+    white = torch.randn(len(x), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    y = mean + spread * field(x) + noise * white
+    return Samples(x, y, stamp=torch.arange(len(x), dtype=torch.float64)), lambda at: mean + spread * field(at)
+
+
+def fed(settings, drive, cut=10**9):
+    session = MapSession(settings)
+    for i in range(0, len(drive), cut):
+        session.ingest(drive[i: i + cut])
+    session.flush()
+    return session
+
+
+@pytest.mark.parametrize("sensor, mean, spread, noise, length, lane, side, step", KINDS)
+def test_nothing_but_the_sensor(sensor, mean, spread, noise, length, lane, side, step):
+    """RMSE within a tenth of that from the right starts, coverage within .02."""
+    own, right = [], []
+    for seed in (1,):
+        drive, field = driven(mean, spread, noise, length, lane, side, step, seed)
+        g = torch.Generator().manual_seed(seed)
+        places = side * torch.rand(400, 2, dtype=torch.float64, generator=g)
+        fresh = field(places) + noise * torch.randn(400, 1, dtype=torch.float64, generator=g)
+        known = {"lengthscale": length, "signal_stddev": spread, "noise_stddev": noise}
+        for settings, rows in (({}, own), (known, right)):
+            told = fed(map_settings_for(sensor, MapSettings(**settings)), drive).predict(places)
+            inside = ((fresh - told.mean).abs() <= 1.96 * told.measurement_variance.sqrt()).double().mean()
+            rows.append((float((told.mean - field(places)).square().mean()), float(inside)))
+    (error, inside), (best, usual) = (torch.tensor(rows).mean(0).tolist() for rows in (own, right))
+    assert math.sqrt(error) <= 1.1 * math.sqrt(best), (own, right)
+    assert abs(inside - usual) <= 0.02, (own, right)
+
+
+def test_the_same_samples_give_the_same_map_however_they_are_cut():
+    drive, _ = driven(21.0, 2.8, 0.15, 6.0, 3.0, 18.0, 1.0, 3)
+    whole = fed(MapSettings(field_scale=1.0), drive)
+    for cut in (1, 50):
+        again = fed(MapSettings(field_scale=1.0), drive, cut)
+        assert torch.equal(again.predict(drive.x).mean, whole.predict(drive.x).mean), cut
+        assert again.report()["hyperparameters"] == whole.report()["hyperparameters"]
+
+
+@pytest.mark.parametrize("at", [2, 13, 70, 125])
+def test_a_start_that_was_interrupted_goes_on_exactly(at):
+    drive, _ = driven(21.0, 2.8, 0.15, 6.0, 3.0, 18.0, 1.0, 3)
+    first = MapSession(MapSettings(field_scale=1.0))
+    first.ingest(drive[:at])
+    second = MapSession.from_state_dict(first.state_dict())
+    for session in (first, second):
+        session.ingest(drive[at:])
+        session.flush()
+    assert torch.equal(first.predict(drive.x).mean, second.predict(drive.x).mean)
+    assert torch.equal(first.predict(drive.x).variance, second.predict(drive.x).variance)
+
+
+@pytest.mark.parametrize("wild", [1000.0, 1e6])
+def test_a_wild_first_value_is_no_centre_and_no_spread(wild):
+    """Once 128 cells are there, the map is as good as without it."""
+    drive, field = driven(45.0, 6.0, 0.3, 3.0, 1.5, 12.0, 0.5, 4)
+    y = drive.y.clone()
+    y[0] = wild
+    spoiled = fed(MapSettings(field_scale=1.0), Samples(drive.x, y, stamp=drive.stamp))
+    clean = fed(MapSettings(field_scale=1.0), drive)
+    away = (drive.x - drive.x[0]).norm(dim=1) > 6.0  # two lengthscales from where it was told
+    errors = [float((s.predict(drive.x[away]).mean - field(drive.x[away])).square().mean().sqrt())
+              for s in (spoiled, clean)]
+    assert errors[0] <= 1.2 * errors[1] + 0.05, errors
+    assert spoiled.report()["hyperparameters"]["signal_stddev"] < 20.0
+
+
+def test_a_number_given_is_kept():
+    drive, _ = driven(21.0, 2.8, 0.15, 6.0, 3.0, 18.0, 1.0, 3)
+    session = fed(MapSettings(field_scale=1.0, lengthscale=4.0, learn_hyperparameters=False), drive)
+    told = session.report()["hyperparameters"]
+    assert told["lengthscale"] == pytest.approx(4.0) and 1.0 < told["signal_stddev"] < 8.0
+    assert 0.05 < told["noise_stddev"] < 0.5
+
+
+def test_guess_follows_units_and_a_dead_sensor_is_no_error():
+    x = lawnmower(6.0, 2.0, 0.5)
+    y = 40.0 + 5.0 * waves(2.0, 1)(x)
+    plain, small = first_guess(x, y), first_guess(x, 1e-9 * y)
+    assert small.lengthscale == pytest.approx(plain.lengthscale) and small.signal == pytest.approx(1e-9 * plain.signal)
+    for values in (torch.full_like(y, 3.0), torch.zeros_like(y)):
+        dead = first_guess(x, values)
+        assert all(math.isfinite(v) and v > 0 for v in dead[:3]), dead
+        assert math.isfinite(float(fed(MapSettings(field_scale=1.0), Samples(x, values)).predict(x).mean.sum()))
+    assert first_guess(x[:1], y[:1]).signal > 1.0  # one value: wide

@@ -1,0 +1,57 @@
+"""gp-mapping plan on a saved map: files that say the same, and errors of one line."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping import Samples
+from gp_mapping.cli import main
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.checkpoint import save_checkpoint
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.8, resolution=0.2))
+    x = torch.stack([torch.linspace(0.0, 4.0, 300), torch.linspace(0.0, 3.0, 300)], 1).double()
+    session.ingest(Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, :1]), stamp=0.05 * torch.arange(300).double()))
+    session.flush()
+    path = tmp_path_factory.mktemp("plan") / "map.gpm"
+    save_checkpoint(path, session.state_dict())
+    return path
+
+
+def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
+    region = "0 0, 4 0, 4 3, 0 3"
+    options = [str(saved), "--region", region, "--budget", "9", "--start", "1 1", "--home", "1 1"]
+    for name in ("route.csv", "route.geojson", "route.png"):
+        assert main(["plan", *options, "--output", str(tmp_path / name)]) == 0
+    said = capsys.readouterr().out
+    assert "stops; stddev over the area" in said and "the whole region is taken to be free" in said
+    rows = list(csv.DictReader(open(tmp_path / "route.csv", encoding="utf-8")))
+    x = np.array([(float(r["x_m"]), float(r["y_m"])) for r in rows])
+    np.testing.assert_allclose(x[[0, -1]], [[1, 1], [1, 1]], atol=0.1)
+    assert x.min() > 0 and x[:, 0].max() < 4 and x[:, 1].max() < 3
+    assert 4.0 < float(rows[-1]["driven_m"]) <= 9.0
+    taken = [float(r["variance_taken"]) for r in rows]
+    assert taken[0] == 0.0 and (np.diff(taken) >= 0).all() and taken[-1] > 0
+    line = np.array(json.loads((tmp_path / "route.geojson").read_text())["features"][0]["geometry"]["coordinates"])
+    assert np.hypot(*np.diff(line, axis=0).T).sum() == pytest.approx(float(rows[-1]["driven_m"]))
+    assert (tmp_path / "route.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (["--region", "0 0, 2 2, 2 0, 0 2"], "crosses or touches"), (["--region", "0 0, 1"], "'1' is not 'x y'"),
+    (["--start", "90 90"], "stands where"), (["--kind", "spiral"], "expected one of"),
+    (["--output", "route.txt"], "ends in .csv"), (["--budget", "-1"], "0 or more"),
+    (["--budget", "1", "--start", "0 0", "--home", "4 3"], "the way home takes"),
+])
+def test_what_cannot_be_planned_is_one_line(saved, options, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", str(saved), *options]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1 and not list(tmp_path.iterdir())
