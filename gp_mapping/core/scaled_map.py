@@ -22,6 +22,9 @@ from gp_mapping.errors import NumericalError
 __all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "check_alike", "check_factor", "learnable_extra"]
 
 
+_FORMAT = 2  # of a map's state: grows where an older one cannot be continued exactly
+
+
 def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
     """Variance beside s_p² of each sample (N,); one with a noise of its own says nothing of the model's."""
     return torch.where(noise > 0, noise - theta.noise**2 + extra, extra).clamp_min(0.0)
@@ -201,7 +204,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def _learned_state(self) -> dict:
         """What a state of every model has: which it is, its hyper-parameters and what they are learned from."""
-        return {"model": self.name, "theta": asdict(self.theta), "scale": self.scale,
+        return {"model": self.name, "format": _FORMAT, "theta": asdict(self.theta), "scale": self.scale,
                 "generator": self.generator.get_state(),
                 "learner": None if self.learner is None else self.learner.state_dict()}
 
@@ -209,6 +212,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         """The same again, as attributes. ValueError where the state is of another model or unit."""
         if state["model"] != self.name:
             raise ValueError(f"the state is of model {state['model']!r}, this map is {self.name!r}")
+        if state.get("format") != _FORMAT:
+            raise ValueError(f"the map was saved by an older version (format {state.get('format', 'of 0.1.0')}, this one "
+                             f"reads {_FORMAT}); map the recording again, or open it with the version that saved it")
         if state["scale"] != self.scale:
             raise ValueError(f"scale is {state['scale']} in the state and {self.scale} in this map")
         theta, generator = type(self.theta)(**state["theta"]), torch.Generator()
