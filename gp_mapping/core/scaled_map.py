@@ -213,8 +213,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         if state["model"] != self.name:
             raise ValueError(f"the state is of model {state['model']!r}, this map is {self.name!r}")
         if state.get("format") != _FORMAT:
-            raise ValueError(f"the map was saved by an older version (format {state.get('format', 'of 0.1.0')}, this "
-                             f"one reads {_FORMAT}); map the recording again, or open it with the version that saved it")
+            saved = state.get("format", "of 0.1.0")
+            raise ValueError(f"the map was saved by an older version (format {saved}, this one reads {_FORMAT}); map "
+                             "the recording again, or open it with the version that saved it")
         if state["scale"] != self.scale:
             raise ValueError(f"scale is {state['scale']} in the state and {self.scale} in this map")
         theta, generator = type(self.theta)(**state["theta"]), torch.Generator()
