@@ -71,7 +71,7 @@ def test_temperature_with_pose_stamped_makes_a_map_in_degrees(tmp_path):
         assert (np.abs(error) < 3.0 * points[:, 5]).mean() > 0.95 and np.sqrt(np.median(error**2)) < 0.5
         assert "°C" in next(m for m in markers[-1].markers if m.ns == "legend").text
         shown = parameter_of(peer, "field_unit"), parameter_of(peer, "signal_stddev")
-        assert shown == ("°C", 2.0)
+        assert shown == ("°C", 0.0)
         assert node.stop() == 0 and "ERROR" not in node.log
 
 
