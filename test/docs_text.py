@@ -9,7 +9,8 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 NOT_MAPPER = {"bag_player_node.py", "simulator_node.py", "playback.py", "map_watcher.py", "launching.py"}
 WARNERS = {"warn", "_warn", "warning", "Missing"}
 KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning until it is told
-WHOLE = {"suggester.py", "suggest.py", "offer.py", "parameters.py"}  # files in which every sentence is for the user
+# files in which every sentence is for the user
+WHOLE = {"notes.py", "suggester.py", "suggest.py", "offer.py", "parameters.py"}
 
 
 def one_line(text: str) -> str:
@@ -89,7 +90,7 @@ def warnings_in_code() -> dict[str, str]:
     """Every warning of the mapping node, its intake and its suggestions -> the file it stands in."""
     package = ROOT / "gp_mapping"
     files = [*(p for room in ("ros", "runtime", "intake", "store") for p in sorted((package / room).rglob("*.py"))),
-             package / "planning" / "suggest.py", package / "planning" / "offer.py"]
+             package / "planning" / "suggest.py", package / "planning" / "offer.py", package / "mapping" / "notes.py"]
     found: dict[str, str] = {}
     for path in files:
         if path.name in NOT_MAPPER:

@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         grid = session.render()
     suggestions = next_places(session, grid, args.suggest, parameters.node.suggestion_margin)
     report = session.report()
-    result.update({"received": dict(intake.received), "warnings": intake.warnings,
+    result.update({"received": dict(intake.received), "warnings": [*intake.warnings, *session.warnings],
                    "dropped_measurements": intake.drops.measurements, "passes": report["passes"],
                    "hyperparameters": report["hyperparameters"], "noise_stddev": report["noise_stddev"],
                    "suggestions": [{"x": s.x, "y": s.y, "score": s.score} for s in suggestions], "map": report,
@@ -158,7 +158,7 @@ def _summary(result: dict, intake: Intake, session: MapSession, written: dict[st
     for reason in DropReason:
         if intake.drops[reason]:
             lines.append(f"  dropped {intake.drops[reason]}: {reason.explanation} [{reason.value}]")
-    lines += [f"  warning: {text}" for text in intake.warnings]
+    lines += [f"  warning: {text}" for text in result["warnings"]]
     if report["left_out"]:
         lines.append(f"  warning: the map was full, {report['left_out']} cells or measurements are left out of it; "
                      "raise max_exact_samples, or take another model")

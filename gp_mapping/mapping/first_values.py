@@ -46,6 +46,7 @@ class FirstValues:
         self._recent: list[list[float]] = []
         self._held: list[Samples] = []
         self._reference: tuple[list[float], list[float]] | None = None  # median and spread, each (C,), SI
+        self._measured: float | None = None
         self.seen, self.gross = 0, 0
 
     @property
@@ -57,6 +58,11 @@ class FirstValues:
     def waiting(self) -> int:
         """Cells that the next ones decide on."""
         return len(self._held)
+
+    @property
+    def spread(self) -> float | None:
+        """Robust standard deviation of the last cells of the beginning, SI, of the widest channel; None: not known."""
+        return self._measured
 
     def note_signal(self, signal: float) -> None:
         """How much the field varies, SI, as the first cells tell: no spread is taken for less."""
@@ -116,9 +122,9 @@ class FirstValues:
 
     def _median_and_spread(self, values: list[list[float]]) -> tuple[list[float], list[float]]:
         middle = [median(column) for column in zip(*values)]
-        spread = [max(_NORMAL * median(abs(v - m) for v in column), self._signal)
-                  for column, m in zip(zip(*values), middle)]
-        return middle, spread
+        spread = [_NORMAL * median(abs(v - m) for v in column) for column, m in zip(zip(*values), middle)]
+        self._measured = max(spread)
+        return middle, [max(s, self._signal) for s in spread]
 
     def _far(self, value: list[float], among: list[list[float]]) -> bool:
         if len(among) < 3:
@@ -139,6 +145,7 @@ class FirstValues:
         """For an exact resume."""
         return {"first": [_columns(row) for row in self._first], "recent": [list(v) for v in self._recent],
                 "held": [_columns(cell) for cell in self._held], "seen": self.seen, "gross": self.gross,
+                "measured": self._measured,
                 "signal": self._signal,
                 "reference": None if self._reference is None else [list(part) for part in self._reference]}
 
@@ -147,7 +154,7 @@ class FirstValues:
         self._first, self._held = ([Samples(**row) for row in state[name]] for name in ("first", "held"))
         self._recent = [list(map(float, v)) for v in state["recent"]]
         self._reference = None if state["reference"] is None else tuple(list(part) for part in state["reference"])
-        self.seen, self.gross = int(state["seen"]), int(state["gross"])
+        self.seen, self.gross, self._measured = int(state["seen"]), int(state["gross"]), state.get("measured")
         self._signal = float(state.get("signal", self._signal))
 
 

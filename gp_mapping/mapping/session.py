@@ -17,11 +17,12 @@ from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.mapping.cells import CellAverager
-from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.notes import drawing_notes, nonsense
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
@@ -59,6 +60,7 @@ class MapSession:
         self.revision += 1
         self.raw_count, self.cell_count, self.passes, self.left_out = 0, 0, 0, 0
         self.refused, self.last_refusal = 0, ""
+        self._cut: list[str] = []  # what the last drawing has left out
         self._pass_open = False
         self.about: dict = {}  # where and of what it is: frame, sensor, …, as the intake of its first sample says
         self.last_report: UpdateReport | None = None
@@ -363,7 +365,32 @@ class MapSession:
         """
         noise = math.sqrt(self.noise_variance)
         local = self.scores.local if self.settings.local_scale else None
-        return self.renderer.render(self.map, self._path.bounds(), noise, self.revision, budget, local)
+        bounds, place = self._ground()
+        return self.renderer.render(self.map, bounds, noise, self.revision, budget, local, place)
+
+    def _ground(self) -> tuple[tuple[list[float], list[float]], tuple[float, float]]:
+        """Where the many samples lie (low, high), and the robot among them; what is left out is said in `warnings`."""
+        s, path = self.settings, self._path
+
+        def fits(low, high) -> bool:
+            window = GridWindow.within(low, high, low, s.resolution, s.margin, s.max_grid_cells)
+            return window.contains(low, high, s.margin)
+
+        chosen, others = path.extent.drawn(fits, path.usual_move)
+        self._cut = drawing_notes(chosen, others, fits, s)
+        low = [min(area.low[d] for area in chosen) for d in range(2)]
+        high = [max(area.high[d] for area in chosen) for d in range(2)]
+        return (low, high), chosen[0].place
+
+    @property
+    def stale_share(self) -> float:
+        """Share of the driven ground that waits to be drawn again (a live map with a budget)."""
+        return self.renderer.stale_share(self._path.points())
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should look at, in plain words: what is not drawn, settings that make no sense together."""
+        return [*self._cut, *nonsense(self._start.resolved, self._first.spread)]
 
     @property
     def path(self) -> Tensor:
@@ -392,7 +419,7 @@ class MapSession:
                 "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
                 "path_length": self._path.length, "scores": len(self.scores.noise),
                 "gross_errors": self.cells.gross + self._first.gross, "weakened_cells": self.scores.weakened,
-                "changes": self.scores.change_count, "left_out": self.left_out,
+                "changes": self.scores.change_count, "left_out": self.left_out, "stale_share": self.stale_share,
                 "refused_samples": self.refused, "last_refusal": self.last_refusal,
                 "noise_stddev": math.sqrt(self.noise_variance) if self.map.started else None,
                 "learning_steps": self.map.learning_steps or 0, "learning_rejected": 0,

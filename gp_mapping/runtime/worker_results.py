@@ -45,6 +45,7 @@ class Status:
         """As it is now; in the thread that owns session and intake."""
         return Status(made=time.monotonic(), report=dict(session.report()), received=dict(intake.received),
                       drops=intake.drops.as_dict(), explanations=intake.drops.explanations(),
-                      warnings=list(intake.warnings), waiting=intake.waiting, last_stamp=intake.last_stamp, queue=queue,
+                      warnings=[*intake.warnings, *session.warnings], waiting=intake.waiting,
+                      last_stamp=intake.last_stamp, queue=queue,
                       counts={name: n for name, n in list(counts.items()) if n},
                       timings={name: timing.summary() for name, timing in timings.items()})

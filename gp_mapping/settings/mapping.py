@@ -109,7 +109,8 @@ class MapSettings:
     forgetting_time: float = setting(0.0, "time constant of exponential forgetting; 0 keeps everything", "s", 0.0, 1e9)
     resolution: float = setting(0.05, "side of a grid cell", "m", 1e-3, 1e4)
     margin: float = setting(0.5, "how far the grid extends beyond the path", "m", 0.0, 1e4)
-    max_grid_cells: int = setting(4000000, "bound of the grid; a larger area is drawn more coarsely", "", 16, 100000000)
+    max_grid_cells: int = setting(4000000, "bound of the grid; of a larger area a part is drawn, and that is said", "",
+                                  16, 100000000)
     unknown_ratio: float = setting(0.8, "a cell is unknown where stddev exceeds this share of signal_stddev", "",
                                    0.01, 1.0)
     seed: int = setting(0, "seed of every random choice", "", 0, 2**31 - 1)

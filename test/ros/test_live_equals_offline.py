@@ -1,5 +1,6 @@
 """A bag played into the node gives the very map that `gp-mapping map` makes of it: bit for bit, learning included."""
 
+import math
 import os
 import random
 import subprocess
@@ -34,10 +35,16 @@ def bag(tmp_path_factory):
             stamp = max(stamp, last[kind])  # each topic in its own order, now and then a stamp twice
             last[kind] = stamp
             if kind == "field":
-                writer.magnetic_field(stamp, (0.0, 0.0, content))
+                writer.magnetic_field(stamp, (0.3 * content, -0.2 * content, 0.9 * content))
             else:
-                writer.odometry(stamp, content, (0.0, 0.0, 0.0, 1.0))
+                writer.odometry(stamp, content, attitude_at((stamp - 1_700_000_000 * NS) / NS))
     return path
+
+
+def attitude_at(t):
+    """A robot that turns all the time, and pitches and rolls a little: x y z w, not quite of length 1."""
+    yaw, tilt = 0.9 * t, 0.03 * math.sin(5.0 * t)
+    return tilt, 0.7 * tilt, math.sin(yaw / 2), math.cos(yaw / 2)
 
 
 def differences(a, b, where="state"):
@@ -53,14 +60,16 @@ def differences(a, b, where="state"):
     return [] if same else [where]
 
 
-@pytest.mark.parametrize("rate", [20.0])
-def test_playing_a_bag_gives_the_map_of_the_command_line(tmp_path, bag, rate):
-    offline, live = tmp_path / "offline", tmp_path / "live"
+@pytest.mark.parametrize("rate, mounting", [(20.0, {}), (3.0, {
+    "field_component": "x", "sensor_offset_x": 0.31, "sensor_offset_y": -0.12, "sensor_yaw": 0.4, "sensor_roll": 0.2})])
+def test_playing_a_bag_gives_the_map_of_the_command_line(tmp_path, bag, rate, mounting):
+    """Fast and slow: messages come in batches of other sizes, and each sample is turned as in any other batch."""
+    offline, live, parameters = tmp_path / "offline", tmp_path / "live", PARAMETERS | mounting
     done = subprocess.run([sys.executable, "-m", "gp_mapping.cli", "map", str(bag), "--output", str(offline),
-                           "--params", str(parameter_file(tmp_path, **PARAMETERS)), "--json"], cwd=ROOT,
+                           "--params", str(parameter_file(tmp_path, **parameters)), "--json"], cwd=ROOT,
                           capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
-    with NodeProcess(tmp_path, **PARAMETERS, reliable_inputs=True, input_queue_depth=20000, use_sim_time=True,
+    with NodeProcess(tmp_path, **parameters, reliable_inputs=True, input_queue_depth=20000, use_sim_time=True,
                      save_on_exit=True, save_directory=str(live)) as node, Peer() as peer:
         arguments = ("-p", f"path:={bag}", "-p", f"rate:={rate}", "-p", "wait_for_subscribers:=20.0")
         with NodeProcess(tmp_path, "gp_mapping.ros.bag_player_node", arguments) as player:

@@ -34,6 +34,27 @@ class GridWindow:
                 return GridWindow(left, bottom, width, height, resolution)
             resolution *= 2.0
 
+    @staticmethod
+    def within(low, high, about, resolution: float, margin: float, max_cells: int) -> "GridWindow":
+        """The window over [low − margin, high + margin] (metres) at that resolution, cut where it has too many cells.
+
+        What is left lies about `about` (2,) m, as far as the whole goes: all of the shorter side, if that may be.
+        """
+        left, bottom = (math.floor((v - margin) / resolution) for v in low)
+        right, top = (math.ceil((v + margin) / resolution) for v in high)
+        width, height = max(1, right - left), max(1, top - bottom)
+        if width * height <= max_cells:
+            return GridWindow(left, bottom, width, height, resolution)
+        side = math.isqrt(max_cells)
+        across = width if width <= side else min(width, max(side, max_cells // height))
+        down = min(height, max_cells // across)
+        first = []
+        for start, whole, part, place in ((left, width, across, about[0]), (bottom, height, down, about[1])):
+            middle = math.floor(place / resolution) - part // 2
+            beyond = part // 4 if part < whole else 0  # room to drive on into before the window has to move
+            first.append(min(max(middle, start - beyond), start + whole - part + beyond))
+        return GridWindow(*first, across, down, resolution)
+
     def contains(self, low, high, margin: float) -> bool:
         """Whether [low − margin, high + margin] lies inside."""
         r = self.resolution

@@ -81,9 +81,39 @@ class Renderer:
         self._lattice.newest = x[-1].tolist()
         self._touched = []
 
-    def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int,
-               budget: int | None = None, local: LocalScale | None = None) -> FieldGrid:
-        """The grid over `bounds` (low, high; metres) and a margin. budget: most lattice points to evaluate now.
+    def _place(self, low, high, about) -> bool:
+        """Put the window where it is wanted; whether it has moved."""
+        s, old, margin = self.settings, self.window, self.settings.margin
+        if old is not None and old.contains(low, high, margin) and old.width * old.height <= s.max_grid_cells:
+            return False
+        grow = 0.0 if old is None else 1.0  # a robot that explores shall not move the window at every call
+        whole = GridWindow.within(low, high, about, s.resolution, margin + grow, s.max_grid_cells)
+        if not whole.contains(low, high, margin):  # more than may be drawn: it follows the robot, in large steps
+            reach = 0.25 * s.resolution * min(whole.width, whole.height)
+            inside = [min(max(v, a - margin), b + margin) for v, a, b in zip(about, low, high)]
+            near = [[max(v - reach, a - margin) for v, a in zip(inside, low)],
+                    [min(v + reach, b + margin) for v, b in zip(inside, high)]]
+            if old is not None and (old.width, old.height) == (whole.width, whole.height) and old.contains(*near, 0.0):
+                return False
+        moved, self.window = whole != old, whole
+        return moved
+
+    def stale_share(self, points: Tensor) -> float:
+        """Of points (K, 2) m inside the window, the share whose surroundings wait to be drawn again."""
+        lattice = self._lattice
+        if lattice is None or not len(points):
+            return 0.0
+        x, y = points.numpy().T
+        rows, columns = (np.searchsorted(nodes, v) for nodes, v in ((lattice.rows, y), (lattice.columns, x)))
+        inside = (rows > 0) & (rows < len(lattice.rows)) & (columns > 0) & (columns < len(lattice.columns))
+        return float(lattice.stale[rows[inside], columns[inside]].mean()) if inside.any() else 0.0
+
+    def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int, budget: int | None = None,
+               local: LocalScale | None = None, about=None) -> FieldGrid:
+        """The grid over `bounds` (low, high; metres) and a margin, cut where that has more than max_grid_cells.
+
+        budget: most lattice points to evaluate now, whatever has changed.  about: (2,) m, a place that a window shall
+        hold that cannot hold all; the middle of the bounds if None.
 
         local: scales the variance that is shown.
         """
@@ -91,17 +121,15 @@ class Renderer:
         source, included, epoch = field, math.inf, field.epoch
         if budget is not None:
             source, included, epoch = field.drawable(_SOLVING)
-        length, low, high = hyper["lengthscale"], *bounds
-        moved = self.window is None or not self.window.contains(low, high, s.margin)
-        if moved:
-            # a metre more than asked: a robot that explores does not move the window at every call
-            grow = 0.0 if self.window is None else 1.0
-            self.window = GridWindow.around(low, high, s.resolution, s.margin + grow, s.max_grid_cells)
-        old = self._lattice
-        if old is None or not 0.8 < length / old.length < 1.5 or old.window.resolution != self.window.resolution:
+        about = [0.5 * (a + b) for a, b in zip(*bounds)] if about is None else about
+        length, moved, old = hyper["lengthscale"], self._place(*bounds, about), self._lattice
+        if old is None or not 0.8 < length / old.length < 1.5:
             first = self._channels(field, field.prior())
-            self._lattice, budget = _Lattice(self.window, length, *(part[0].cpu().numpy() for part in (
-                first.mean, first.variance))), None
+            self._lattice = _Lattice(self.window, length, *(part[0].cpu().numpy() for part in (
+                first.mean, first.variance)))
+            moved = True
+            if old is not None:
+                self._lattice.take_over(old)
         elif moved:
             self._lattice = old.moved_to(self.window)
         lattice = self._lattice
@@ -214,6 +242,22 @@ class _Lattice:
         for name in ("mean", "variance", "stale", "since", *(["excess"] if self.excess is not None else [])):
             getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *source)]
         return new
+
+    def take_over(self, old: "_Lattice") -> None:
+        """Show what another lattice knows, nearest point by nearest point, until it is drawn anew: all stays stale."""
+        if len(old.mean) != len(self.mean):
+            return
+        self.newest = old.newest
+        near = [np.clip(np.searchsorted(its, mine - 0.5 * (its[1] - its[0])), 0, len(its) - 1) if len(its) > 1 else
+                np.zeros(len(mine), dtype=int) for its, mine in ((old.rows, self.rows), (old.columns, self.columns))]
+        inside = [(mine >= its[0]) & (mine <= its[-1]) for its, mine in ((old.rows, self.rows),
+                                                                         (old.columns, self.columns))]
+        box, source = np.ix_(*(part.nonzero()[0] for part in inside)), np.ix_(*(n[i] for n, i in zip(near, inside)))
+        if old.excess is not None:
+            self.joined()
+            self.excess[box] = old.excess[source]
+        for name in ("mean", "variance"):
+            getattr(self, name)[(slice(None), *box)] = getattr(old, name)[(slice(None), *source)]
 
     def mark_all(self, revision: int) -> None:
         """Everything is stale."""

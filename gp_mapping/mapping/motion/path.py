@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from gp_mapping.mapping.motion.extent import Extent
+
 __all__ = ["Path"]
 
 _JUMP = 8.0  # times the usual move between two samples (and four steps): the pose has jumped, nobody drove there
@@ -27,6 +29,7 @@ class Path:
         self._last: list[float] | None = None
         self._usual: float | None = None  # move between two samples, m
         self._anchor: list[float] | None = None
+        self.extent = Extent()
         self._low, self._high = [math.inf, math.inf], [-math.inf, -math.inf]
 
     def lift(self) -> None:
@@ -44,7 +47,9 @@ class Path:
         moved = math.dist(x, self._anchor)
         if moved >= 0.1 * self.step:
             self.length, self._anchor = self.length + moved, list(x)
-        if not self._count or math.dist(x, self._newest) >= self.step:
+        point = not self._count or math.dist(x, self._newest) >= self.step
+        self.extent.add(x, point)
+        if point:
             self._append(x)
         return self.length
 
@@ -70,10 +75,15 @@ class Path:
         if self._last is not None:
             moved = math.dist(x, self._last)
             if self._usual is not None and moved > max(4.0 * self.step, _JUMP * self._usual):
-                self._broken = True
+                self._broken, self._anchor = True, None  # nor is it length of the path
             elif moved > 0.0:
                 self._usual = moved if self._usual is None else self._usual + _USUAL * (moved - self._usual)
         self._last = list(x)
+
+    @property
+    def usual_move(self) -> float:
+        """Between two samples, m; 0 while none is known."""
+        return self._usual or 0.0
 
     def bounds(self) -> tuple[list[float], list[float]]:
         """Lowest and highest coordinates, metres."""
@@ -90,7 +100,8 @@ class Path:
     def state_dict(self) -> dict:
         return {"starts": self.starts(), "broken": self._broken, "last": self._last, "usual": self._usual,
                 "points": self.points(), "step": self.step, "length": self.length, "anchor": self._anchor,
-                "low": list(self._low), "high": list(self._high)}
+                "low": list(self._low), "high": list(self._high),
+                "extent": self.extent.state_dict()}
 
     def load_state_dict(self, state: dict) -> None:
         points, starts = state["points"].to(torch.float64).reshape(-1, 2), state["starts"].to(torch.bool)
@@ -104,3 +115,9 @@ class Path:
         self._low, self._high = list(state["low"]), list(state["high"])
         self._broken = bool(state["broken"])
         self._last, self._usual = state["last"], state["usual"]
+        self.extent = Extent()
+        if "extent" in state:
+            self.extent.load_state_dict(state["extent"])
+        else:  # of older maps the points are all that is known
+            for point in self.points().tolist():
+                self.extent.add(point, True)

@@ -1,0 +1,139 @@
+"""What of all places a map is drawn: where the many samples lie, not where one glitch of a pose has thrown one.
+
+Positions are counted on squares of 10 m. Squares that are neighbours, or no farther apart than the robot usually moves
+between samples, are one area. An area is ground that was driven once it has twenty points along its path (2 m at the
+usual cell length) or a tenth of all samples: a glitch has neither, a robot that was carried there soon has the first.
+The largest area is drawn in any case; where not all fit into the largest grid, that where the robot is, once it is a
+quarter of the largest, and then the larger ones that still fit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+__all__ = ["Area", "Extent"]
+
+_SIDE = 10.0  # m of a square
+_LINK = 2.5  # squares between whose middles there is one area
+_STEPS = 8.0  # usual moves, likewise
+_DRIVEN = 20  # points along the path that make ground of an area
+_SHARE = 0.1  # of all samples, likewise
+_HERE = 0.25  # of the largest area's points with which the area of the robot comes first
+_MOST = 20000  # squares; beyond, those with the fewest samples go
+
+
+class Area(NamedTuple):
+    """low, high: corners, m.  points: along the path.  samples: all.  squares: which.  place: its newest sample."""
+
+    low: tuple[float, float]
+    high: tuple[float, float]
+    points: int
+    samples: int
+    squares: tuple[tuple[int, int], ...]
+    place: tuple[float, float]
+
+
+class Extent:
+    """Counts positions by squares, and says what to draw."""
+
+    def __init__(self):
+        # square -> lowest x, y, highest x, y, points, samples, newest x, y
+        self._squares: dict[tuple[int, int], list[float]] = {}
+        self._here: tuple[int, int] | None = None
+        self._total = 0
+        self._areas: tuple[list[Area], int, float] | None = None  # of how many squares, at which link
+
+    def add(self, x: list[float], point: bool) -> None:
+        """One position (2,) m; point: it is one of the path's."""
+        key = math.floor(x[0] / _SIDE), math.floor(x[1] / _SIDE)
+        held = self._squares.get(key)
+        if held is None:
+            if len(self._squares) >= _MOST:
+                self._thin()
+            self._squares[key] = [x[0], x[1], x[0], x[1], float(point), 1.0, x[0], x[1]]
+        else:
+            held[0], held[1] = min(held[0], x[0]), min(held[1], x[1])
+            held[2], held[3] = max(held[2], x[0]), max(held[3], x[1])
+            held[4], held[5] = held[4] + point, held[5] + 1.0
+            held[6], held[7] = x[0], x[1]
+        self._here = key
+        self._total += 1
+
+    def _thin(self) -> None:
+        fewest = sorted(self._squares, key=lambda key: self._squares[key][5])[: _MOST // 10]
+        for key in fewest:
+            del self._squares[key]
+        self._areas = None
+
+    def areas(self, usual_move: float) -> list[Area]:
+        """All areas, the one with most points first. usual_move: between two samples, m."""
+        link = max(_LINK, _STEPS * usual_move / _SIDE)
+        known = self._areas
+        if known is None or known[1] != len(self._squares) or known[2] != link:
+            groups = _linked(list(self._squares), link)
+        else:
+            groups = [area.squares for area in known[0]]
+        areas = sorted(map(self._area, groups), key=lambda area: (-area.points, -area.samples))
+        self._areas = areas, len(self._squares), link
+        return areas
+
+    def _area(self, squares) -> Area:
+        rows = np.array([self._squares[key] for key in squares])
+        newest = rows[-1] if self._here not in squares else self._squares[self._here]
+        return Area(tuple(rows[:, :2].min(0).tolist()), tuple(rows[:, 2:4].max(0).tolist()), int(rows[:, 4].sum()),
+                    int(rows[:, 5].sum()), tuple(squares), (float(newest[6]), float(newest[7])))
+
+    def drawn(self, fits, usual_move: float) -> tuple[list[Area], list[Area]]:
+        """Areas to draw, the most important first, and those to leave out. fits(low, high): whether a grid holds them.
+        """
+        areas = self.areas(usual_move)
+        if not areas:
+            return [], []
+        ground = [a for a in areas if a is areas[0] or a.points >= _DRIVEN or a.samples >= _SHARE * self._total]
+        here = next((a for a in ground if self._here in a.squares), areas[0])
+        if here.points >= _HERE * areas[0].points:
+            ground.remove(here)
+            ground.insert(0, here)
+        chosen = ground[:1]
+        for area in ground[1:]:
+            low, high = _around([*chosen, area])
+            if fits(low, high):
+                chosen.append(area)
+        return chosen, [area for area in areas if area not in chosen]
+
+    def state_dict(self) -> dict:
+        return {"squares": [[*key, *row] for key, row in self._squares.items()], "total": self._total,
+                "here": None if self._here is None else list(self._here)}
+
+    def load_state_dict(self, state: dict) -> None:
+        self._squares = {(int(i), int(j)): list(map(float, row)) for i, j, *row in state["squares"]}
+        self._total, self._areas = int(state["total"]), None
+        self._here = None if state["here"] is None else tuple(int(k) for k in state["here"])
+
+
+def _around(areas: list[Area]) -> tuple[list[float], list[float]]:
+    return [min(a.low[d] for a in areas) for d in range(2)], [max(a.high[d] for a in areas) for d in range(2)]
+
+
+def _linked(squares: list[tuple[int, int]], link: float) -> list[tuple]:
+    """Squares in groups: each within `link` of another of its group."""
+    if not squares:
+        return []
+    parent = list(range(len(squares)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for i, j in cKDTree(np.array(squares, dtype=float)).query_pairs(link):
+        parent[root(i)] = root(j)
+    groups: dict[int, list] = {}
+    for i, square in enumerate(squares):
+        groups.setdefault(root(i), []).append(square)
+    return [tuple(group) for group in groups.values()]

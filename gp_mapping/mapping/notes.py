@@ -1,0 +1,59 @@
+"""What a person should know of a map and its settings, in sentences, for diagnostics and reports alike."""
+
+from __future__ import annotations
+
+import math
+
+from gp_mapping.mapping.motion.extent import Area
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["drawing_notes", "nonsense"]
+
+_NAMED = 3  # areas that are named one by one
+_RATIO = 1e4  # of standard deviations beyond which the smaller one means nothing beside the larger
+_FIELD = 100.0  # times the stated signal_stddev that a field may vary by before it is said
+
+
+def drawing_notes(chosen: list[Area], others: list[Area], fits, settings: MapSettings) -> list[str]:
+    """What is not drawn, and why. fits(low, high): whether a grid at the asked-for resolution holds them."""
+    notes = []
+    if chosen and not fits(chosen[0].low, chosen[0].high):
+        sides = " x ".join(f"{b - a + 2 * settings.margin:.0f}" for a, b in zip(chosen[0].low, chosen[0].high))
+        notes.append(f"the mapped ground is {sides} m, more than max_grid_cells ({settings.max_grid_cells}) cells of "
+                     f"{settings.resolution:g} m; only a part of it is drawn, about where the robot is. Raise "
+                     "resolution, or max_grid_cells, to draw all of it")
+    for area in others[:_NAMED]:
+        (x, y), away = area.place, _gap(area, chosen[0])
+        notes.append(f"a sample at ({x:.6g}, {y:.6g}) m lies {_metres(away)} from the rest and is not drawn ("
+                     f"{area.samples} there): a glitch of the pose, or ground that has hardly been driven yet")
+    if len(others) > _NAMED:
+        notes.append(f"{len(others) - _NAMED} more places that far from the rest are not drawn")
+    return notes
+
+
+def _gap(a: Area, b: Area) -> float:
+    """Between the boxes of two areas, m."""
+    return math.hypot(*(max(a.low[d] - b.high[d], b.low[d] - a.high[d], 0.0) for d in range(2)))
+
+
+def _metres(distance: float) -> str:
+    return f"{distance / 1e3:.3g} km" if distance >= 1e3 else f"{distance:.0f} m"
+
+
+def nonsense(settings: MapSettings, spread: float | None) -> list[str]:
+    """Settings in their ranges that make no sense together, or beside what is measured (spread, SI; None: unknown)."""
+    if not settings.metric:
+        return []
+    s, notes = settings, []
+    if s.noise_stddev < s.signal_stddev / _RATIO:
+        notes.append(f"noise_stddev {s.noise_stddev:.3g} is less than a {_RATIO:g}th of signal_stddev "
+                     f"{s.signal_stddev:.3g}: no sensor is that good, and factorisations fail; write what two passes "
+                     "of one place differ by")
+    if s.noise_stddev > 100.0 * s.signal_stddev:
+        notes.append(f"noise_stddev {s.noise_stddev:.3g} is far more than signal_stddev {s.signal_stddev:.3g}: the map "
+                     "will stay flat; write what the field varies by as signal_stddev")
+    if spread is not None and spread > _FIELD * s.signal_stddev:
+        notes.append(f"the field varies by {spread:.3g} and signal_stddev is {s.signal_stddev:.3g}: intervals will be "
+                     "far too narrow; write what it varies by as signal_stddev and signal_stddev_prior, and a "
+                     "field_scale of about that")
+    return notes

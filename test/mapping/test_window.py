@@ -1,0 +1,137 @@
+"""A glitch of the pose leaves the drawn room as it was; a robot that moves on is followed; the budget always holds."""
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.motion.extent import Extent
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+
+SETTINGS = {"learn_hyperparameters": False, "learn_time_offset": False, "max_inducing": 60, "resolution": 0.1}
+
+
+def _lanes(n: int = 600, step: float = 0.05, at=(0.0, 0.0)) -> np.ndarray:
+    away = np.arange(n) * step
+    lane = np.floor(away / 5.0)
+    along = away - 5.0 * lane
+    return np.stack([np.where(lane % 2 == 0, along, 5.0 - along), 0.5 * lane], 1) + at
+
+
+def _samples(x: np.ndarray, start: float = 0.0) -> Samples:
+    y = 45e-6 + 4e-6 * np.sin(x[:, 0]) + 1e-7 * np.random.default_rng(0).standard_normal(len(x))
+    return Samples(x=torch.tensor(x), y=torch.tensor(y), stamp=start + torch.arange(len(x)).double() * 0.1)
+
+
+def _with_glitch(far: float, at: int = 300, length: int = 1) -> np.ndarray:
+    x = _lanes()
+    x[at: at + length] += (far, -0.7 * far)
+    return x
+
+
+@pytest.mark.parametrize("far", [100.0, 1.1e3, 3e4, 1e6])
+@pytest.mark.parametrize("length", [1, 15])
+def test_a_glitch_leaves_resolution_and_extent_as_they_were(far, length):
+    clean, session = MapSession(MapSettings(**SETTINGS)), MapSession(MapSettings(**SETTINGS))
+    clean.ingest(_samples(_lanes()))
+    glitched = _samples(_with_glitch(far, length=length))
+    for part in range(0, 600, 60):
+        session.ingest(glitched[part: part + 60])
+        session.render(300)
+        assert session.renderer.points_drawn <= 300
+    want, grid = clean.render(), session.render()
+    assert grid.resolution == want.resolution == 0.1
+    height, width = want.shape
+    assert abs(grid.shape[0] - height) <= 20 and abs(grid.shape[1] - width) <= 20  # a metre more where it has grown
+    assert grid.known.sum() > 0.9 * want.known.sum()
+
+    said = " ".join(session.warnings)
+    assert "from the rest" in said and ("km" in said) == (far >= 1e3) and not clean.warnings
+    assert session.report()["path_length"] == pytest.approx(clean.report()["path_length"], abs=1.0)
+
+
+def test_many_glitches_cost_no_more():
+    chance, x = np.random.default_rng(1), _lanes()
+    for i in chance.choice(600, 40, replace=False):
+        x[i] += chance.uniform(-1e5, 1e5, 2)
+    session = MapSession(MapSettings(**SETTINGS))
+    session.ingest(_samples(x))
+    grid = session.render(500)
+    assert grid.resolution == 0.1 and max(grid.shape) < 100 and session.renderer.points_drawn <= 500
+    assert len(session.warnings) == 4 and "more places" in session.warnings[-1]
+
+
+def test_a_robot_that_is_carried_and_stays_is_drawn():
+    session = MapSession(MapSettings(**SETTINGS, max_grid_cells=200_000))
+    session.ingest(_samples(_lanes()))
+    session.render()
+    x = _lanes(400, at=(300.0, 250.0))
+    session.ingest(_samples(x[:5], 100.0))
+    grid = session.render()
+    assert grid.origin[0] < 0.0 and "not drawn" in " ".join(session.warnings)  # it might be a glitch still
+    session.ingest(_samples(x[5:], 101.0))
+    grid = session.render()
+    assert grid.resolution == 0.1 and grid.origin[0] > 290.0 and grid.known.any()
+    assert "(600 there)" in " ".join(session.warnings)  # both do not fit, and that is said
+
+
+def test_two_rooms_that_fit_are_both_drawn():
+    session = MapSession(MapSettings(**SETTINGS))
+    session.ingest(_samples(_lanes()))
+    session.ingest(_samples(_lanes(300, at=(60.0, 0.0)), 100.0))
+    grid = session.render()
+    assert grid.origin[0] < 0.0 and grid.origin[0] + 0.1 * grid.shape[1] > 64.0 and not session.warnings
+
+
+def test_ground_too_large_for_the_grid_is_cut_and_follows_the_robot():
+    session = MapSession(MapSettings(**SETTINGS, max_grid_cells=40_000, cell_length=1.0))
+    x = np.stack([np.arange(400) * 0.5, np.arange(400) * 0.4], 1)
+    origins = []
+    for part in range(0, 400, 4):
+        session.ingest(_samples(x[part: part + 4], part * 0.1))
+        grid = session.render(400)
+        assert grid.resolution == 0.1 and grid.shape[0] * grid.shape[1] <= 40_000
+        assert session.renderer.points_drawn <= 400
+        left, bottom = grid.origin
+        newest = x[part + 3]
+        assert left <= newest[0] <= left + 0.1 * grid.shape[1] and bottom <= newest[1] <= bottom + 0.1 * grid.shape[0]
+        origins.append(grid.origin)
+    assert 10 < len(set(origins)) < 60  # in steps, not with every drawing
+    assert "max_grid_cells" in " ".join(session.warnings)
+
+
+def test_a_lengthscale_that_moves_shows_the_old_drawing_until_the_new_one_is_there():
+    session = MapSession(MapSettings(**SETTINGS | {"resolution": 0.02}))
+    session.ingest(_samples(_lanes()))
+    session.flush()
+    before = session.render()
+    field = session.map
+    field.adopt(type(field.theta)(**{**vars(field.theta), "lengthscale": 2.0 * field.theta.lengthscale}))
+    after = session.render(50)
+    assert session.renderer.points_drawn <= 50 and 0.0 < session.stale_share <= 1.0
+    both = before.known & after.known
+    assert both.sum() > 0.8 * before.known.sum()
+    session.render()
+    assert session.stale_share == 0.0
+
+
+def test_resume_draws_the_same_window():
+    session = MapSession(MapSettings(**SETTINGS))
+    session.ingest(_samples(_with_glitch(5e3)))
+    again = MapSession.from_state_dict(session.state_dict())
+    a, b = session.render(), again.render()
+    assert a.origin == b.origin and a.shape == b.shape and torch.equal(a.mean, b.mean)
+    assert session.warnings == again.warnings
+
+
+def test_squares_are_bounded():
+    extent, chance = Extent(), np.random.default_rng(0)
+    for x in chance.uniform(-1e7, 1e7, (25_000, 2)).tolist():
+        extent.add(x, True)
+    for x in _lanes(3000).tolist():
+        extent.add(x, True)
+    assert len(extent.state_dict()["squares"]) <= 20_000
+    chosen, others = extent.drawn(lambda low, high: True, 0.05)
+    assert chosen[0].points >= 3000 and chosen[0].high[0] < 20.0
+    assert len(others) > 10_000
