@@ -22,10 +22,11 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "classification": "classes, counts and gross errors: Mammographic, and drawn data",
          "vector_field": "three axes of protocol P: curl_free against three independent maps",
          "anytime": "the anytime family: live, and time and predictive efficiency of its stochastic fit",
+         "scale": "large areas: surveys and roads in tiles and in one map, error, time and memory",
          "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes",
          "exploration": "where to go next: planners and baselines closed loop, into docs/exploration.md",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
-APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "faults")  # for pages of their own
+APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "faults")  # for pages of their own
 
 
 def parser() -> argparse.ArgumentParser:

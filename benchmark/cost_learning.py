@@ -28,7 +28,7 @@ def drive(budget: int, most: int | None, faster: int = 1, seed: int = 2, **setti
     side = 1.2 * side_for(budget)
     path = lawnmower(0.0, side, 0.25 if faster == 1 else 0.5, faster * STEP)[:most]
     samples = RandomField(seed).measure(path, torch.Generator().manual_seed(seed))
-    session = MapSession(MapSettings(max_inducing=budget, **settings))
+    session = MapSession(MapSettings(max_inducing=budget, tiles=False, **settings))
     start = time.process_time()
     for part in range(0, len(samples), 100):
         session.ingest(samples[part: part + 100])

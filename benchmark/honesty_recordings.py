@@ -85,7 +85,8 @@ def varied(quick: bool) -> tuple[Table, list[Goal]]:
         train = trials(order, quick)
         session = mapped(train, **settings)
         found = residuals(session, test, positions(train)).summary()
-        rows.append([found["rmse_ut"], found["nlpd"], *found["coverage_levels"].values(), session.map.theta.offset])
+        rows.append([found["rmse_ut"], found["nlpd"], *found["coverage_levels"].values(),
+                     session.map.hyperparameters()["time_offset"]])
         table.add(name, *rows[-1])
     rmse, inside = np.array([r[0] for r in rows]), np.array([r[4] for r in rows])
     return table, [Goal("Order, seed, start: largest deviation of RMSE from its median",

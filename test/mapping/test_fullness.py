@@ -1,13 +1,12 @@
 """A map whose budget does not suffice says so, and what mends it."""
 
-from types import SimpleNamespace
-
 import torch
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.fullness import spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.health import Health
+from gp_mapping.runtime.worker_results import Status
 from gp_mapping.settings.mapping import MapSettings
 
 UT = 1e-6
@@ -36,8 +35,8 @@ def test_a_budget_that_spoils_the_map_is_said_with_the_setting_that_mends_it():
 
 
 def test_diagnostics_say_it():
-    status = SimpleNamespace(report=drive(max_inducing=40).report(), counts={}, drops={}, explanations=[], warnings=[],
-                             waiting=0, timings={}, made=0.0)
+    status = Status(made=0.0, report=drive(max_inducing=40).report(), received={}, drops={}, explanations={},
+                    warnings=[], waiting=0, last_stamp=None, queue=0, counts={})
     areas = Health(5.0).areas(now=0.0, status=status, watches=[], paused=False, notes=[], limits=None, published=0,
                               stamp_age=None, queue=0)
     area = next(a for a in areas if a.name == "map")

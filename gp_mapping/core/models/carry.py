@@ -163,6 +163,9 @@ def excerpt(model, which: Tensor, theta: Theta):
         beta = model.remembered_precision(theta)
         state |= {"beta": beta, "lam": beta[:, None] * model.memory.y}
     kept = {name: state[name][which] for name in type(model.memory).COLUMNS}
+    # numbered anew: passed on from tile to tile, arrival numbers would grow like a power
+    kept["order"] = kept["order"].argsort().argsort().double()
+    state |= {"arrivals": len(kept["order"])}
     new.memory = type(model.memory).from_state_dict(
         state | kept | {"white": kept["x"].new_zeros((len(kept["x"]), new.basis.size))}, model.device)
     new.samples, new.rest_empty, new.learner, new._posterior = len(kept["x"]), True, None, None

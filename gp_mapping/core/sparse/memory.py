@@ -39,7 +39,8 @@ class Memory(Revertible):
         self._store |= {name: new(capacity, dimension) for name in ("x", "velocity")}
         self._store |= {name: new(capacity, channels) for name in ("y", "lam")}
         self._store["heading"] = new(capacity, 2)
-        self._white = new(capacity, rows)
+        # rows are written when they come into use: until then they take no memory
+        self._white = torch.empty((capacity, rows), dtype=torch.float64, device=device)
         self._kept: dict[str, Tensor] = {}  # whole columns as they were at `mark`
         self._before_keys: Tensor | None = None  # keys before some of them were ranked
         self._kept_rows: list[tuple] = []  # which rows were written since, their columns and features before
@@ -196,5 +197,6 @@ class Memory(Revertible):
         for name in cls.COLUMNS:
             value = state[name].to(device)
             new._store[name][(slice(new.size), *map(slice, value.shape[1:]))] = value  # it may have become wider
+        new._white[: new.size] = 0.0
         new._white[: new.size, : state["white"].shape[1]] = state["white"].to(device)
         return new

@@ -215,6 +215,8 @@ def test_cost_and_memory_stay_as_they_are():
     drive(field, measured(x), 2)
     told = field.counters()
     assert told["tiles"] > 9 >= told["tiles_in_memory"]
+    for tile in field.tiles.values():  # handed on from tile to tile, nothing is counted twice
+        assert tile.map.memory.arrivals <= len(x) and float(tile.map.memory.order.max()) < len(x)
     p = field.predict(x)
     assert float((p.mean - field_at(x)).square().mean().sqrt()) < 0.5 * UT
     assert float(p.stddev.max()) < UT

@@ -1,0 +1,147 @@
+"""Large areas: what a map of tiles costs and knows, beside one map of the same budget, as the area or the road grows.
+
+The field has a Matérn-5/2 spectrum with ℓ = 0.6 m and a standard deviation of 10 µT; 50 Hz with white noise of 0.3 µT.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+
+import torch
+from torch import Tensor
+
+from benchmark.tables import Goal, Part, Table
+from benchmark.timing import resident_bytes
+from benchmark.worlds import RandomField
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["TABLES", "run"]
+
+TABLES = ("survey", "road")
+LENGTHSCALE, SPREAD, MEAN, NOISE, RATE = 0.6, 10.0, 45e-6, 0.3e-6, 50.0  # m, µT, T, T, Hz
+LANE, WIDTH = 0.4, 20.0  # m
+_COLUMNS = [("", ""), ("tiles", "d"), ("RMSE µT", ".2f"), ("near the path", ".2f"), ("oldest tenth", ".2f"),
+            ("in 95 %", ".3f"), ("s per s of data", ".3f"), ("ms a cell", ".1f"), ("last fifth", ".1f"),
+            ("worst ms", ".0f"), ("more memory, MB", ".0f")]
+
+
+def _path(corners: list[tuple[float, float]], speed: float) -> Tensor:
+    """(N, 2) positions at the sensor's rate from corner to corner."""
+    legs = []
+    for a, b in zip(torch.tensor(corners[:-1]).double(), torch.tensor(corners[1:]).double()):
+        n = max(1, round(float((b - a).norm()) * RATE / speed))
+        legs.append(a + (b - a) * torch.arange(n, dtype=torch.float64)[:, None] / n)
+    return torch.cat(legs)
+
+
+def _lawnmower(width: float, height: float) -> list[tuple[float, float]]:
+    """Corners of lanes along x."""
+    corners = []
+    for lane in range(round(height / LANE) + 1):
+        ends = (0.0, width) if lane % 2 == 0 else (width, 0.0)
+        corners += [(end, lane * LANE) for end in ends]
+    return corners
+
+
+class _Drive:
+    """A session fed with a path; numbers of it afterwards."""
+
+    def __init__(self, path: Tensor, field: RandomField, seed: int, **settings):
+        self.path, self.field, self.generator = path, field, torch.Generator().manual_seed(seed)
+        before = resident_bytes()
+        self.session, self.cells, self.seconds = MapSession(MapSettings(**settings)), [], []
+        values = self.truth(path) + NOISE * self._noise(len(path))
+        stamps = 1.0 + torch.arange(len(path), dtype=torch.float64) / RATE
+        for start in range(0, len(path), 10):  # at most about one cell
+            part = slice(start, start + 10)
+            begin = time.process_time()
+            self.session.ingest(Samples(path[part], values[part], stamp=stamps[part]))
+            self.seconds.append(time.process_time() - begin)
+            self.cells.append(self.session.cell_count)
+        self.session.flush()
+        self.megabytes = (resident_bytes() - before) / 1e6
+
+    def truth(self, x: Tensor) -> Tensor:
+        return MEAN + (self.field(x) - MEAN) * (SPREAD / 12.0)  # a RandomField has 12 µT
+
+    def _noise(self, count: int) -> Tensor:
+        return torch.randn(count, 1, dtype=torch.float64, generator=self.generator)
+
+    def _error(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Error in µT at x, and whether a noisy measurement there lies in the 95 % interval."""
+        told = self.session.predict(x)
+        truth = self.truth(x)
+        inside = (truth + NOISE * self._noise(len(x)) - told.mean).abs() < 1.96 * told.measurement_variance.sqrt()
+        return (told.mean - truth) * 1e6, inside
+
+    def row(self, name: str, where: Tensor) -> list:
+        """One line of the table; where (N, 2): what the map is asked for."""
+        error, inside = self._error(where)
+        near = self.path[torch.randperm(len(self.path), generator=self.generator)[:2000]]
+        first = self.path[: len(self.path) // 10][::10]
+        rms = [float(e.square().mean().sqrt()) for e in (error, self._error(near)[0], self._error(first)[0])]
+        tail = len(self.seconds) * 4 // 5
+        late = sum(self.seconds[tail:]) / max(1, self.cells[-1] - self.cells[tail])
+        return [name, self.session.report().get("tiles", 1), *rms, float(inside.double().mean()),
+                sum(self.seconds) / (len(self.path) / RATE), 1e3 * sum(self.seconds) / max(1, self.cells[-1]),
+                1e3 * late, 1e3 * max(self.seconds), self.megabytes]
+
+
+def _ways(quick: bool) -> dict[str, dict]:
+    small = {"max_inducing": 60, "memory_size": 400} if quick else {}
+    return {"in tiles": small, "one map": small | {"tiles": False}}
+
+
+def survey(quick: bool) -> tuple[Table, list[Goal]]:
+    """Lanes over a growing area."""
+    table, goals = Table("Surveys, lanes 0.4 m apart at 0.5 m/s", _COLUMNS), []
+    field = RandomField(3, LENGTHSCALE, 1000)
+    for area in (4.0,) if quick else (25.0, 100.0, 400.0):
+        width = min(WIDTH, math.sqrt(area))
+        height = area / width
+        for name, settings in _ways(quick).items():
+            if area > 100.0 and "tiles" in settings:
+                continue  # it is spoiled at 100 m² already
+            print(f"scale: survey of {area:g} m², {name}", file=sys.stderr, flush=True)
+            drive = _Drive(_path(_lawnmower(width, height), 0.5), field, 1, **settings)
+            corner = torch.tensor([width, height], dtype=torch.float64)
+            row = drive.row(f"{area:g} m², {name}", corner * torch.rand(3000, 2, dtype=torch.float64,
+                                                                       generator=drive.generator))
+            table.add(*row)
+        if area == 400.0:
+            goals = [Goal("survey of 400 m²: RMSE", row[2], high=0.75, unit="µT"),
+                     Goal("survey of 400 m²: in 95 %", row[5], low=0.92, high=0.97)]
+    return table, goals
+
+
+def road(quick: bool) -> tuple[Table, list[Goal]]:
+    """One pass of a straight road at 5 m/s."""
+    table, goals, first = Table("A road at 5 m/s, one pass", _COLUMNS), [], None
+    field = RandomField(4, LENGTHSCALE, 1000)
+    for length in (10.0,) if quick else (50.0, 200.0, 1000.0):
+        for name, settings in _ways(quick).items():
+            if length > 200.0 and "tiles" in settings:
+                continue
+            print(f"scale: road of {length:g} m, {name}", file=sys.stderr, flush=True)
+            path = _path([(0.0, 0.0), (length * 0.8, length * 0.6)], 5.0)
+            drive = _Drive(path, field, 2, **settings)
+            row = drive.row(f"{length:g} m, {name}", path[::7])
+            table.add(*row)
+            first = row[3] if first is None else first
+        if length == 1000.0:
+            goals = [Goal("road of 1 km: near the path, to that of the first 50 m", row[3] / first, high=1.15)]
+    return table, goals
+
+
+def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
+    """Those of the tables."""
+    tables, goals = [], []
+    for name in only:
+        table, reached = {"survey": survey, "road": road}[name](quick)
+        tables.append(table)
+        goals += reached
+    return Part("scale", goals, tables, where)
