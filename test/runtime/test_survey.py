@@ -122,7 +122,7 @@ def test_slices_are_short_and_the_map_is_untouched():
     torch.testing.assert_close(robot.session.predict([[2.0, 2.0]]).variance, told.variance, rtol=0, atol=0)
 
 
-@pytest.mark.xfail(strict=False, reason="failed in a whole run on a busy machine, cause not known yet")
+@pytest.mark.xfail(strict=False, reason="known defect: another stop than the expected one, .3 m away")
 def test_goals_that_were_not_reached_are_left_out_for_a_while():
     robot = Robot(settings(plan_kind="gain_per_metre", plan_retry=0.6, plan_avoid=0.6))
     robot.survey.start()
