@@ -28,21 +28,27 @@ from gp_mapping.settings.parts import MODELS
 __all__ = ["build_map", "create_map", "model_names"]
 
 
-def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
-    """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned).
-
-    What the settings leave open, at 0, and no first cells have told (mapping.start): a field that varies by ten display
-    units over a metre.
+def complete(settings: MapSettings) -> MapSettings:
+    """The same with a number for each start and prior that it leaves open, at 0, and no first cells have told
+    (mapping.start): a field that varies by ten display units over a metre.
     """
     s, unit = settings, settings.field_scale
     signal = s.signal_stddev or 10.0 * unit
-    theta = Theta(s.lengthscale or 1.0, signal / unit, (s.noise_stddev or 0.7 * unit) / unit,
-                  (s.constant_stddev or 2.0 * signal) / unit, s.heading_stddev / unit, s.time_offset,
+    return replace(s, lengthscale=s.lengthscale or 1.0, signal_stddev=signal, noise_stddev=s.noise_stddev or 0.7 * unit,
+                   constant_stddev=s.constant_stddev or 2.0 * signal,
+                   lengthscale_prior=s.lengthscale_prior or s.lengthscale or 0.6,
+                   signal_stddev_prior=s.signal_stddev_prior or s.signal_stddev or 14.0 * unit,
+                   noise_stddev_prior=s.noise_stddev_prior or s.noise_stddev or unit)
+
+
+def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
+    """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned)."""
+    s, unit = complete(settings), settings.field_scale
+    theta = Theta(s.lengthscale, s.signal_stddev / unit, s.noise_stddev / unit,
+                  s.constant_stddev / unit, s.heading_stddev / unit, s.time_offset,
                   kernel_name=s.kernel, anisotropy=s.anisotropy, long_share=s.long_share, long_ratio=s.long_ratio)
-    prior = replace(theta, lengthscale=s.lengthscale_prior or s.lengthscale or 0.6,
-                    signal=(s.signal_stddev_prior or s.signal_stddev or 14.0 * unit) / unit,
-                    noise=(s.noise_stddev_prior or s.noise_stddev or unit) / unit, heading=3**0.5 * theta.heading,
-                    offset=0.0)
+    prior = replace(theta, lengthscale=s.lengthscale_prior, signal=s.signal_stddev_prior / unit,
+                    noise=s.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
 
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.metric  # classes and counts have none to learn
@@ -122,14 +128,14 @@ def model_names() -> tuple[str, ...]:
 
 
 def build_map(settings: MapSettings, **extra) -> FieldMap:
-    """The map of those settings. extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI."""
+    """The map of those settings, which it is given complete. extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI."""
     try:
         torch.device(settings.device)
     except RuntimeError as error:
         raise ValueError(f"device {settings.device!r} is not a torch device; write cpu or cuda") from error
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {settings.device!r}: no CUDA device here; write device: cpu")
-    make = MODELS[settings.model]
+    make, settings = MODELS[settings.model], complete(settings)
     if not (settings.tiles and settings.model in TILED and "inducing_inputs" not in extra):
         return make(settings, **extra)
 

@@ -33,7 +33,7 @@ class Robot:
     """Follows plans exactly and measures a smooth field."""
 
     def __init__(self, settings: NodeSettings, message=None, start=(1.0, 1.0)):
-        self.session = MapSession(MapSettings(lengthscale=0.8, max_inducing=120, learn_hyperparameters=False))
+        self.session = MapSession(MapSettings(lengthscale=0.8, signal_stddev=1e-5, noise_stddev=1e-6, max_inducing=120, learn_hyperparameters=False))
         self.plans = []
         self.survey = Survey(settings, on_plan=self.plans.append)
         self.message = floor() if message is None else message
@@ -122,7 +122,6 @@ def test_slices_are_short_and_the_map_is_untouched():
     torch.testing.assert_close(robot.session.predict([[2.0, 2.0]]).variance, told.variance, rtol=0, atol=0)
 
 
-@pytest.mark.xfail(strict=False, reason="known defect: another stop than the expected one, .3 m away")
 def test_goals_that_were_not_reached_are_left_out_for_a_while():
     robot = Robot(settings(plan_kind="gain_per_metre", plan_retry=0.6, plan_avoid=0.6))
     robot.survey.start()

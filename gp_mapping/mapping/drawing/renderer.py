@@ -31,6 +31,7 @@ __all__ = ["Renderer", "spline_operator"]
 _FRACTION = 12.0  # lattice points in a lengthscale
 _REACH = 3.0  # lengthscales within which a sample changes the map for certain
 _SPOTS = 64  # points looked at in every call, to see whether the map has changed farther away
+_ROUNDS = 8  # and as many again, while some of them had, this often at most
 _DRIFT = 0.01  # predictive standard deviations of mean, or share of stddev, beyond which a point has changed
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
 _KEEP = 8  # lattice points beyond a changed region that its spline coefficients reach
@@ -53,7 +54,8 @@ class Renderer:
     """Keeps lattice and drawn grid between calls. `touch` marks where samples came in.
 
     A point becomes stale with a sample within _REACH lengthscales, and when the whole map changes.
-    _SPOTS points are looked at in every call: where they have drifted, their surroundings become stale too.
+    _SPOTS points are looked at in every call: where they have drifted, their surroundings become stale too, and others
+    are looked at.
     With a budget a call evaluates that many stale points, half of them nearest to the newest sample, half the ones
     that have waited longest; what was never evaluated shows the prior. A map that solves ahead is drawn as of its
     newest solution, and what came later is marked when a solution has it.
@@ -139,7 +141,9 @@ class Renderer:
         if seen:
             lattice.mark(torch.cat(seen), _REACH * length, revision)
             lattice.newest = seen[-1][-1].tolist()
-            self._spot_check(source, noise_stddev, revision)
+            for _ in range(_ROUNDS):
+                if not self._spot_check(source, noise_stddev, revision):
+                    break
         self._epoch, self._touched = epoch, [(count, x) for count, x in self._touched if count > included]
         rows, columns = lattice.choose(budget)
         self.points_drawn = len(rows)
@@ -177,13 +181,16 @@ class Renderer:
         mean, variance = (torch.cat(parts, 1) for parts in ((p.mean, told.mean), (p.variance, told.variance)))
         return Prediction(mean, variance, p.noise_variance)
 
-    def _spot_check(self, field: FieldMap, noise_stddev: float, revision: int) -> None:
-        """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale."""
+    def _spot_check(self, field: FieldMap, noise_stddev: float, revision: int) -> bool:
+        """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale.
+
+        Whether some had drifted: then others may have, too.
+        """
         lattice = self._lattice
         index = self._random.integers(0, lattice.stale.size, _SPOTS)
         index = index[~lattice.stale.ravel()[index]]
         if not len(index):
-            return
+            return False
         rows, columns = np.unravel_index(index, lattice.stale.shape)
         places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
         p = field.predict(places)
@@ -196,6 +203,7 @@ class Renderer:
             lattice.mark_all(revision)
         elif drift.any():
             lattice.mark(places[torch.from_numpy(drift)], lattice.length, revision)
+        return bool(drift.any())
 
 
 class _Lattice:
