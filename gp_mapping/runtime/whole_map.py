@@ -45,7 +45,7 @@ class WholeMap:
             return True
 
         start = time.monotonic()
-        grid = session.render(self._points)
+        session.draw_ahead(self._points)
         took = time.monotonic() - start
 
         left = session.renderer.points_stale
@@ -54,5 +54,6 @@ class WholeMap:
         if left and self._drawn < TIMES * self._most:
             self._points = max(FIRST, int(self._points * min(4.0, max(0.25, SLICE / max(took, 1e-4)))))
             return False
+        grid = session.render(0)
         self.future.set_result((grid, field_limits(grid)))
         return True

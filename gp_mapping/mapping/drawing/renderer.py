@@ -68,6 +68,7 @@ class Renderer:
         self._epoch: object = None
         self._touched: list[tuple[int, Tensor]] = []
         self.points_drawn, self.points_stale = 0, 0  # by the last call; after it
+        self._undrawn: tuple[int, int, int, int] | None = None  # the lattice box that was evaluated and not yet drawn
         self._random = np.random.default_rng(settings.seed)
 
     def touch(self, x: Tensor, count: int = 0) -> None:
@@ -119,7 +120,16 @@ class Renderer:
 
         local: scales the variance that is shown.
         """
-        s, hyper = self.settings, field.hyperparameters()
+        hyper = self.advance(field, bounds, noise_stddev, revision, budget, about)
+        if self._undrawn is not None:
+            self._lattice.draw(self._undrawn)
+            self._undrawn = None
+        return self._grid(noise_stddev, self.settings.unknown_ratio * hyper["signal_stddev"], revision, local)
+
+    def advance(self, field: FieldMap, bounds, noise_stddev: float, revision: int, budget: int | None = None,
+                about=None) -> dict[str, float]:
+        """Evaluate points as `render` does, which is still to be called to see them. The map's hyper-parameters."""
+        hyper = field.hyperparameters()
         source, included, epoch = field, math.inf, field.epoch
         if budget is not None:
             source, included, epoch = field.drawable(_SOLVING)
@@ -150,11 +160,13 @@ class Renderer:
         if len(rows):
             places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
             lattice.fill(rows, columns, self._channels(field, source.predict(places)))
-        if len(rows) or moved:
-            whole = (0, len(lattice.rows), 0, len(lattice.columns))
-            lattice.draw(whole if moved else (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1))
+        if moved:
+            self._undrawn = (0, len(lattice.rows), 0, len(lattice.columns))
+        elif len(rows):
+            box, old = (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1), self._undrawn
+            self._undrawn = box if old is None else tuple(f(a, b) for f, a, b in zip((min, max, min, max), box, old))
         self.points_stale = int(lattice.stale.sum()) + len(self._touched)
-        return self._grid(noise_stddev, s.unknown_ratio * hyper["signal_stddev"], revision, local)
+        return hyper
 
     def _grid(self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None) -> FieldGrid:
         """What is drawn, copied."""
