@@ -128,7 +128,10 @@ def model_names() -> tuple[str, ...]:
 
 
 def build_map(settings: MapSettings, **extra) -> FieldMap:
-    """The map of those settings, which it is given complete. extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI."""
+    """The map of those settings, which it is given complete.
+
+    extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI.
+    """
     try:
         torch.device(settings.device)
     except RuntimeError as error:

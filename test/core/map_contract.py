@@ -91,7 +91,8 @@ class MapContract:
         assert torch.allclose(field.for_planning().predict(PLACES).variance, field.predict(PLACES).variance, rtol=1e-6)
         now, then = field.predict_now(PLACES), field.predict(PLACES)
         assert float(((now.mean - then.mean).abs() / (then.variance + then.noise_variance).sqrt()).max()) < 0.3
-        worst = math.log(math.exp(-(2.5**2) / 2) / (2 * math.pi * PRIOR_VARIANCE) ** 0.5 / UT)  # 2.5 sd of the prior off
+        # as likely as 2.5 standard deviations of the prior off
+        worst = math.log(math.exp(-(2.5**2) / 2) / (2 * math.pi * PRIOR_VARIANCE) ** 0.5 / UT)
         assert float(field.log_predictive(samples(*drive(20, seed=3))).mean()) > c * worst
 
     def test_a_snapshot_stays_as_it_was(self, model, device):

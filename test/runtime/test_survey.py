@@ -33,7 +33,8 @@ class Robot:
     """Follows plans exactly and measures a smooth field."""
 
     def __init__(self, settings: NodeSettings, message=None, start=(1.0, 1.0)):
-        self.session = MapSession(MapSettings(lengthscale=0.8, signal_stddev=1e-5, noise_stddev=1e-6, max_inducing=120, learn_hyperparameters=False))
+        self.session = MapSession(MapSettings(lengthscale=0.8, signal_stddev=1e-5, noise_stddev=1e-6, max_inducing=120,
+                                              learn_hyperparameters=False))
         self.plans = []
         self.survey = Survey(settings, on_plan=self.plans.append)
         self.message = floor() if message is None else message
