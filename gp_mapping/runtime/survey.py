@@ -164,6 +164,7 @@ class Survey:
             self._stale, self.note = True, ""
             if self._phase == "done":
                 self._phase = "running"
+            self._reason = ""
         return ""
 
     def set_others(self, robot: str, line: np.ndarray) -> None:
@@ -388,7 +389,7 @@ class Survey:
         area, travel, value, stddev, *_ = self._question
         budget = self.budget
         old = self.plan
-        reason = self._ended(area, stddev)
+        reason = self._reason or self._ended(area, stddev)  # on the way home nothing new is begun
 
         # the first metre of the old plan is driven while the new one is made
         lead = np.empty((0, 2))
@@ -420,6 +421,7 @@ class Survey:
             plan = self._homeward(problem, self._reason)
         elif plan and not plan.nodes:
             self._reason = "nothing is left to measure within the budget"
+            plan = self._homeward(problem, self._reason)
         elif not plan and budget.limited and problem.start is not None:
             # nothing is left to measure, or the way home is all that the budget still pays
             self._reason = f"the budget is spent ({plan.reason})"
