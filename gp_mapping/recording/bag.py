@@ -18,7 +18,7 @@ from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_
 from gp_mapping.errors import UserError
 
 __all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "bag_topics", "choose_topic",
-           "choose_topics", "count_messages", "read_messages", "read_raw"]
+           "choose_topics", "count_messages", "deserialize", "read_messages", "read_raw"]
 
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
 ODOMETRY = "nav_msgs/msg/Odometry"
@@ -210,14 +210,10 @@ def read_raw(paths, topics: Mapping[str, str | None] | Iterable[str] | None = No
                 chosen = [c for c in reader.connections if c.topic in names]
                 messages = reader.messages(chosen)
             _learn_types(chosen)
-            while True:
-                with _reading(path):
-                    item = next(messages, None)
-                if item is None:
-                    break
-                connection, stamp, data = item
-                found[connection.topic] += 1
-                yield RawMessage(connection.topic, connection.msgtype, stamp, data)
+            with _reading(path):  # what goes wrong where these are used does not come back here
+                for connection, stamp, data in messages:
+                    found[connection.topic] += 1
+                    yield RawMessage(connection.topic, connection.msgtype, stamp, data)
             for name in names:
                 if found[name] < promised[name][1]:
                     raise BagError(f"{path}: the bag is cut off, {promised[name][1]} messages were recorded on "
@@ -241,9 +237,13 @@ def read_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | None
     A message has `__msgtype__` and the attributes of its ROS type.
     """
     for raw in read_raw(paths, topics):
-        try:
-            message = STORE.deserialize_cdr(raw.data, raw.type)
-        except Exception as error:  # numpy, struct and rosbags each have their own for bytes that are no such message
-            raise BagError(f"{raw.topic}: the {raw.type} recorded at {raw.stamp_ns} ns cannot be read ({error}); the "
-                           "bag is damaged, or recorded in another format than CDR") from error
-        yield raw.topic, raw.stamp_ns, message
+        yield raw.topic, raw.stamp_ns, deserialize(raw)
+
+
+def deserialize(raw: RawMessage) -> Any:
+    """The message; it has `__msgtype__` and the attributes of its ROS type. BagError where the bytes are none."""
+    try:
+        return STORE.deserialize_cdr(raw.data, raw.type)
+    except Exception as error:  # numpy, struct and rosbags each have their own for bytes that are no such message
+        raise BagError(f"{raw.topic}: the {raw.type} recorded at {raw.stamp_ns} ns cannot be read ({error}); the "
+                       "bag is damaged, or recorded in another format than CDR") from error
