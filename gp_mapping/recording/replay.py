@@ -16,7 +16,16 @@ from gp_mapping.intake import Intake, inputs_of
 from gp_mapping.intake.columns import Stream
 from gp_mapping.intake.poses.messages import POSE_MESSAGES, TF_MESSAGE
 from gp_mapping.intake.topics import Input, feed
-from gp_mapping.recording.bag import STORE, BagError, RawMessage, bag_topics, choose_topic, deserialize, read_raw
+from gp_mapping.recording.bag import (
+    STORE,
+    BagError,
+    RawMessage,
+    UnreadableError,
+    bag_topics,
+    choose_topic,
+    deserialize,
+    read_raw,
+)
 from gp_mapping.recording.cdr import columns_of
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
@@ -99,21 +108,30 @@ def samples_of(plans: list[BagPlan], intake: Intake, label: str,
         for plan in plans:
             stored = read_raw(plan.path, list(plan.roles))
             while chunk := list(islice(stored, together)):
-                yield from _samples(intake, plan.roles, chunk)
+                yield from _samples(intake, plan, chunk)
                 bar.update(len(chunk))
         yield from intake.batches(finish=True)
         bar.update(total - bar.n)
 
 
-def _samples(intake: Intake, roles: dict[str, str], chunk: list[RawMessage]) -> Iterator[tuple[bool, Samples]]:
-    """Stored messages through the intake: together where nothing in them is out of the ordinary, else one by one."""
-    streams = _streams(roles, chunk)
+def _samples(intake: Intake, plan: BagPlan, chunk: list[RawMessage]) -> Iterator[tuple[bool, Samples]]:
+    """Stored messages through the intake: together where nothing in them is out of the ordinary, else one by one.
+
+    One message that no reader understands does not cost the others: it is counted, and the first ones are named.
+    """
+    streams = _streams(plan.roles, chunk)
     taken = None if streams is None else intake.take_together(*streams)
     if taken is not None:
         yield from taken
         return
     for raw in chunk:
-        feed(intake, roles[raw.topic], deserialize(raw), raw.stamp_ns)
+        role = plan.roles[raw.topic]
+        try:
+            message = deserialize(raw)
+        except UnreadableError as error:
+            intake.add_unreadable(role, f"{plan.path.name}: {error.why}")
+            continue
+        feed(intake, role, message, raw.stamp_ns)
     yield from intake.batches()
 
 
