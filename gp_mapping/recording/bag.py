@@ -17,8 +17,8 @@ from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_
 
 from gp_mapping.errors import UserError, one_line
 
-__all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "UnreadableError", "bag_topics", "choose_topic",
-           "choose_topics", "count_messages", "deserialize", "read_messages", "read_raw"]
+__all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "UnreadableError", "bag_topics",
+           "choose_topic", "choose_topics", "count_messages", "deserialize", "read_messages", "read_raw"]
 
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
 ODOMETRY = "nav_msgs/msg/Odometry"
