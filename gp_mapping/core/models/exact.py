@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass
-from time import perf_counter
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,8 +12,14 @@ from gp_mapping.core.field_map import CalibrationData, Snapshot
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.carry import check_alike
-from gp_mapping.core.models.scaled import ScaledMap, Standardised, average_noise, learnable_extra
+from gp_mapping.core.scaled_map import (
+    ScaledMap,
+    Standardised,
+    average_noise,
+    check_alike,
+    check_factor,
+    learnable_extra,
+)
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.transaction import require_finite
 from gp_mapping.core.types import Prediction, UpdateReport
@@ -81,6 +86,8 @@ class ExactPosterior(Snapshot):
 
 class ExactGP(ScaledMap):
     """All samples, O(n³) at the first prediction after a change; refuses to grow beyond max_samples."""
+
+    name = "exact"
 
     def __init__(self, theta: Theta, *, max_samples: int = 5000, learner: HyperLearner | None = None, seed: int = 0,
                  scale: float = 1.0, centre=None, device="cpu"):
@@ -154,22 +161,19 @@ class ExactGP(ScaledMap):
     def calibration_data(self) -> CalibrationData | None:
         return None if self.data is None else self._calibration_data(self.data)
 
-    @torch.no_grad()
-    def refine(self, budget_s: float = float("inf")) -> bool:
-        """Hyper-parameter steps that are owed; True: more are owed."""
-        if self.learner is None or self.data is None:
-            return False
-        end = perf_counter() + budget_s
-        while self.learner.owed >= 1.0 and perf_counter() < end:
-            self._learn(self._step)
-        return self.learner.owed >= 1.0
+    def learning_data(self) -> dict[str, Tensor]:
+        order = torch.arange(self.samples, dtype=torch.float64, device=self.device)
+        extra = learnable_extra(self.data["noise"], self.data["extra"], self.theta)
+        return self.data | {"extra": extra, "order": order}
 
-    def _step(self) -> None:
-        d, order = self.data, torch.arange(self.samples, dtype=torch.float64, device=self.device)
-        extra = learnable_extra(d["noise"], d["extra"], self.theta)
-        self.learner.step(d | {"extra": extra, "order": order}, self.generator)
-        if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
-            self.theta, self._posterior, self.epoch = self.learner.theta, None, self.epoch + 1
+    def adopt(self, theta: Theta) -> bool:
+        """θ from now on: nothing else depends on it."""
+        self.theta = theta
+        self._changed()
+        return True
+
+    def _changed(self) -> None:
+        self._posterior, self.epoch = None, self.epoch + 1
 
     def fantasize(self, x: Tensor) -> "ExactGP":
         """A copy with its own mean at x (K, D) as data."""
@@ -187,11 +191,10 @@ class ExactGP(ScaledMap):
 
     def forget(self, factor: float) -> None:
         """Every noise variance grows by 1/factor."""
-        if not 0.0 < factor <= 1.0:
-            raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+        check_factor(factor)
         if self.data is not None and factor < 1.0:
             self.data = self.data | {"weight": self.data["weight"] * factor}
-            self._posterior, self.epoch = None, self.epoch + 1
+            self._changed()
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
         """Drop the samples within radius (m) of x (K, D), but for the newest; how many went."""
@@ -202,7 +205,7 @@ class ExactGP(ScaledMap):
         gone[max(0, self.samples - newest):] = False
         if bool(gone.any()) and not bool(gone.all()):
             self.data = {k: v[~gone] for k, v in self.data.items()}
-            self._posterior, self.epoch = None, self.epoch + 1
+            self._changed()
         return int(gone.sum())
 
     def merge(self, other: "ExactGP") -> None:
@@ -220,31 +223,24 @@ class ExactGP(ScaledMap):
         moved["x"] = moved["x"] + (other.scaling.origin - self.scaling.origin)
         moved["y"] = moved["y"] + (other.scaling.centre - self.scaling.centre) / self.scale
         self.data = moved if self.data is None else {k: torch.cat([v, moved[k]]) for k, v in self.data.items()}
-        self._posterior, self.epoch = None, self.epoch + 1
+        self._changed()
 
     def state_dict(self) -> dict:
-        state = {"model": "exact", "theta": asdict(self.theta), "scale": self.scale, "data": None,
-                 "generator": self.generator.get_state(),
-                 "learner": None if self.learner is None else self.learner.state_dict()}
+        """Everything that an exact resume needs: tensors, numbers, strings."""
+        state = self._learned_state() | {"data": None}
         if self.data is not None:
             state |= {"data": {k: v.clone() for k, v in self.data.items()}, "origin": self.scaling.origin.clone(),
                       "centre": self.scaling.centre.clone()}
         return state
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
         try:
-            if state["model"] != "exact" or state["scale"] != self.scale:
-                raise ValueError(f"the state is of model {state['model']!r} with scale {state['scale']}, this map is "
-                                 f"'exact' with scale {self.scale}")
-            parts = {"theta": Theta(**state["theta"]), "data": None, "scaling": None, "_posterior": None}
+            parts = self._loaded_learned(state) | {"data": None, "scaling": None, "_posterior": None}
             if state["data"] is not None:
                 parts["data"] = {k: v.to(self.device) for k, v in state["data"].items()}
                 parts["scaling"] = Scaling(state["origin"].to(self.device), state["centre"].to(self.device),
                                            state["scale"])
-            generator, learner = torch.Generator(), copy.deepcopy(self.learner)
-            generator.set_state(state["generator"])
-            if learner is not None and state["learner"] is not None:
-                learner.load_state_dict(state["learner"])
         except (KeyError, TypeError, RuntimeError, AttributeError) as error:
             raise ValueError(f"not a state of an exact map: {type(error).__name__}: {error}") from error
-        self.__dict__.update(parts | {"generator": generator, "learner": learner, "epoch": self.epoch + 1})
+        self.__dict__.update(parts | {"epoch": self.epoch + 1})

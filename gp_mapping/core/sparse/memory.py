@@ -177,13 +177,23 @@ class Memory(Revertible):
         super().release()
         self._kept, self._kept_rows, self._extended, self._before_keys = {}, [], None, None
 
+    def copy(self, rows: int | None = None, **sizes: int) -> Memory:
+        """An independent copy; with room for features of `rows` rows, or other sizes, where they are given."""
+        wider = {} if rows is None else {"rows": rows}
+        return type(self).from_state_dict(self.state_dict() | wider | sizes, self._white.device)
+
+    @property
+    def rows(self) -> int:
+        """Rows of features that there is room for."""
+        return self._white.shape[1]
+
     def values(self) -> dict[str, Tensor]:
         """Every column, copied: what `offer` takes."""
         return {name: getattr(self, name).clone() for name in type(self).COLUMNS}
 
     def state_dict(self) -> dict:
         return self.values() | {"white": self._white[: self.size].clone(), "capacity": self.capacity,
-                                "rows": self._white.shape[1], "protect": self.protect, "arrivals": self.arrivals}
+                                "rows": self.rows, "protect": self.protect, "arrivals": self.arrivals}
 
     @classmethod
     def _sized(cls, state: dict, device) -> "Memory":

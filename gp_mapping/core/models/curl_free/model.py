@@ -16,10 +16,9 @@ from torch import Tensor
 from gp_mapping.core.field_map import VECTOR
 from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.kernels.curl_free import COMPONENTS, to_rows
-from gp_mapping.core.models.carry import duplicate
 from gp_mapping.core.models.curl_free.posterior import CurlFreePosterior
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.scaled import ScaledMap, Standardised
+from gp_mapping.core.scaled_map import ScaledMap, Standardised, check_alike
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
@@ -150,19 +149,12 @@ class CurlFree(ScaledMap):
             raise ValueError(f"cannot merge a {type(other).__name__} into a CurlFree")
         if other.scaling is None:
             return
-        for what, mine, its in (("field_scale", self.scale, other.scale),
-                                ("potential", self.theta.potential, other.theta.potential)):
-            if mine != its:
-                raise ValueError(f"maps that differ in {what} cannot be merged: {mine} here, {its} there")
+        check_alike(self, other)
         if self.scaling is None:
-            rows = duplicate(other.rows)
-            self.rows.merge(rows)
+            self.rows.merge(other.rows)
             self.scaling = other.scaling
             return
-        if len(self.scaling.origin) != len(other.scaling.origin):
-            raise ValueError(f"maps that differ in dimensions cannot be merged: {len(self.scaling.origin)} here, "
-                             f"{len(other.scaling.origin)} there")
-        rows = duplicate(other.rows)
+        rows = other.rows.duplicate()
         _recentre(rows, (other.scaling.centre - self.scaling.centre) / self.scale)
         offset = torch.cat([other.scaling.origin - self.scaling.origin, self.scaling.origin.new_zeros(1)])
         rows.scaling = Scaling(offset, rows.scaling.centre, 1.0)
@@ -218,4 +210,4 @@ def _recentre(rows: _Rows, delta: Tensor) -> None:
     each = delta[rows.memory.x[:, -1].round().long()][:, None]
     rows.memory.y.add_(each)
     rows.memory.lam.add_(rows.memory.beta[:, None] * each)
-    rows._posterior = None
+    rows.changed()

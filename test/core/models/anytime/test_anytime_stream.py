@@ -10,7 +10,6 @@ from core_data import SETTINGS, UT, drive, feed, lattice, samples
 from map_contract import PLACES, same_state
 
 from gp_mapping import MapSettings, Samples, create_map
-from gp_mapping.core.models import carry
 from gp_mapping.mapping.session import MapSession
 
 SMALL = SETTINGS | {"inducing_tolerance": 0.05,
@@ -43,7 +42,7 @@ def test_bounded_and_sound_after_a_long_stream(name):
     assert numbers_kept(field.state_dict()) <= 1.3 * size and len(field.memory) <= 60 and len(field.basis) <= 30
     # what is in the sites is positive, and so is what the memory's samples leave of it
     eye = torch.eye(field.basis.size, dtype=torch.float64)
-    for sites in (field.sites, carry.rest_of(field)):
+    for sites in (field.sites, field.rest()):
         assert float(torch.linalg.eigvalsh(sites.precision - eye)[0]) > -1e-9 * float(sites.precision.max())
     if name != "fitc":
         assert field.closed > 0

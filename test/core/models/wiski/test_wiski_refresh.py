@@ -30,7 +30,7 @@ def clock(monkeypatch):
         original(self)
 
     monkeypatch.setattr(MeanSolve, "step", step)
-    monkeypatch.setattr(wiski_refresh, "perf_counter", lambda: Clock.now)
+    monkeypatch.setattr(wiski, "perf_counter", lambda: Clock.now)
     return Clock
 
 
@@ -81,7 +81,7 @@ def test_steps_that_samples_have_paid_for_make_the_refresh_that_it_would_have_be
     began, finished = [], []
     for i in range(len(batch)):
         field.update(batch[i: i + 1])
-        paid += wiski._PAID
+        paid += wiski._WORK_PER_ROOT_SAMPLE
         before, base = field.ahead, field.base
         assert field.refine(math.inf) is False
         if field.base is not base:

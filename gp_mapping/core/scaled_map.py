@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+import math
+from dataclasses import asdict, dataclass
+from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap
 from gp_mapping.core.hyper.learner import HyperLearner
-from gp_mapping.core.hyper.theta import heading_of
+from gp_mapping.core.hyper.theta import Theta, heading_of
+from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import NumericalError
 
-__all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "learnable_extra"]
+__all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "check_alike", "check_factor", "learnable_extra"]
+
+
+_FORMAT = 2  # of a map's state: grows where an older one cannot be continued exactly
 
 
 def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
@@ -129,9 +136,12 @@ class Scaled:
 class ScaledMap(Scaled, Revertible, FieldMap):
     """Base of the models: a subclass gives _update(Standardised), _report(used) and `posterior`.
 
-    It has `theta`, `learner` (or None) and `noise_level`, σ² of one new measurement, in inner units; `jitter`.
+    It has `theta`, `learner` (or None), `generator` and `noise_level`, σ² of one new measurement, in inner units;
+    `jitter`; and, where it learns, learning_data() and adopt(θ).
     """
 
+    name: str
+    likelihood: Likelihood = Gaussian()
     learner: HyperLearner | None = None
     jitter: float = 0.0
 
@@ -166,6 +176,55 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             self.learner.owed -= 1.0
             self.learner.rejected += 1
 
+    @torch.no_grad()
+    def refine(self, budget_s: float = math.inf) -> bool:
+        """Hyper-parameter steps that are owed, about 4 ms each, and their adoption; True: more are owed."""
+        if self.learner is None or self.scaling is None:
+            return False
+        end = perf_counter() + budget_s
+        while self.learner.owed >= 1.0 and perf_counter() < end:
+            self._learn(self._step)
+        return self.learner.owed >= 1.0
+
+    def _step(self) -> None:
+        self.learner.step(self.learning_data(), self.generator)
+        if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
+            self._adopted()
+
+    def learning_data(self) -> dict[str, Tensor]:
+        """x, velocity, heading, y, extra and order of remembered samples: what HyperLearner.step looks at."""
+        raise TypeError(f"a {type(self).__name__} learns no hyper-parameters")
+
+    def adopt(self, theta: Theta) -> bool:
+        """Carry the map to θ; False, and the map as it was, where that cannot be."""
+        raise TypeError(f"a {type(self).__name__} has the hyper-parameters that it was made with")
+
+    def _adopted(self) -> None:
+        """θ was taken over from the learner."""
+
+    def _learned_state(self) -> dict:
+        """What a state of every model has: which it is, its hyper-parameters and what they are learned from."""
+        return {"model": self.name, "format": _FORMAT, "theta": asdict(self.theta), "scale": self.scale,
+                "generator": self.generator.get_state(),
+                "learner": None if self.learner is None else self.learner.state_dict()}
+
+    def _loaded_learned(self, state: dict) -> dict:
+        """The same again, as attributes. ValueError where the state is of another model or unit."""
+        if state["model"] != self.name:
+            raise ValueError(f"the state is of model {state['model']!r}, this map is {self.name!r}")
+        if state.get("format") != _FORMAT:
+            saved = state.get("format", "of 0.1.0")
+            raise ValueError(f"the map was saved by an older version (format {saved}, this one reads {_FORMAT}); map "
+                             "the recording again, or open it with the version that saved it")
+        if state["scale"] != self.scale:
+            raise ValueError(f"scale is {state['scale']} in the state and {self.scale} in this map")
+        theta, generator = type(self.theta)(**state["theta"]), torch.Generator()
+        generator.set_state(state["generator"])
+        learner = copy.deepcopy(self.learner)
+        if learner is not None and state["learner"] is not None:
+            learner.load_state_dict(state["learner"])
+        return {"theta": theta, "generator": generator, "learner": learner}
+
     @property
     def centre(self) -> Tensor | None:
         return None if self.scaling is None else self.scaling.centre
@@ -198,3 +257,22 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         extra = learnable_extra(columns["noise"], columns["extra"], self.theta)
         return CalibrationData(columns["x"], columns["velocity"], columns["heading"], columns["y"], extra, self.theta,
                                learner.prior, learner.prior_sd, learned, self.scale)
+
+
+def check_factor(factor: float) -> None:
+    """ValueError where a forgetting factor is none."""
+    if not 0.0 < factor <= 1.0:
+        raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+
+
+def check_alike(one: ScaledMap, other: ScaledMap) -> None:
+    """ValueError where two maps cannot be merged: other units, kernels, features, dimensions or channels."""
+    pairs = {"field_scale": (one.scale, other.scale), "kernel": (one.theta.shape, other.theta.shape),
+             "constant": (one.theta.constant > 0, other.theta.constant > 0),
+             "likelihood": (one.likelihood.label, other.likelihood.label)}
+    if one.scaling is not None and other.scaling is not None:
+        pairs |= {"dimensions": (len(one.scaling.origin), len(other.scaling.origin)),
+                  "channels": (len(one.scaling.centre), len(other.scaling.centre))}
+    for name, (mine, its) in pairs.items():
+        if mine != its:
+            raise ValueError(f"maps that differ in {name} cannot be merged: {mine} here, {its} there")
