@@ -96,7 +96,7 @@ def test_adopted_while_all_is_remembered_equals_a_map_built_there(change):
     ({"lengthscale": 0.525}, 0.35, 0.05), ({"signal": 10 * 3**0.5}, 0.15, 0.05),
     ({"noise": 2.0}, 1e-8, 1e-8)])  # β = 1/s_p² of all that is gone: exact
 def test_without_a_memory_the_pseudo_data_are_carried(change, mean_error, stddev_error):
-    """Near the path, against the map built at θ; holding h and G instead would be 1.8 and 23 µT wrong (measured.md)."""
+    """Near the path, against the map built at θ: K⁻¹GK⁻¹ and K⁻¹h are held, not G and h."""
     field = built(inducing_inputs=Z, memory_size=0)
     theta = replace(field.theta, **change)
     assert field.adopt(theta)
