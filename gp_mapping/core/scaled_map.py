@@ -134,7 +134,7 @@ class Scaled:
 
 
 class ScaledMap(Scaled, Revertible, FieldMap):
-    """Base of the models: a subclass gives _update(Standardised), _report(used) and `posterior`.
+    """Base of the models: a subclass gives absorb(Standardised), report(used) and `posterior`.
 
     It has `theta`, `learner` (or None), `generator` and `noise_level`, σ² of one new measurement, in inner units;
     `jitter`; and, where it learns, learning_data() and adopt(θ).
@@ -152,11 +152,11 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             ValueError: the batch does not fit the map. NumericalError: it would spoil the map.
         """
         if not len(batch):
-            return self._report(0)
+            return self.report(0)
         with transaction(self):
-            return self._absorb(batch)
+            return self._absorb_samples(batch)
 
-    def _absorb(self, batch: Samples) -> UpdateReport:
+    def _absorb_samples(self, batch: Samples) -> UpdateReport:
         if self.scaling is None:
             self.scaling = self._scaling_for(batch)
         if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(self.scaling.centre):
@@ -164,7 +164,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                              f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}")
         inner = self._standardise(batch)
         _require_credible(inner)
-        return self._update(inner)
+        return self.absorb(inner)
 
     def _learn(self, step) -> None:
         """A step of learning that is owed, or nothing of it: then it is counted as rejected, and owed no more."""

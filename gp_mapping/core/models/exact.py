@@ -110,10 +110,10 @@ class ExactGP(ScaledMap):
     def samples(self) -> int:
         return 0 if self.data is None else len(self.data["x"])
 
-    def _report(self, used: int) -> UpdateReport:
+    def report(self, used: int) -> UpdateReport:
         return UpdateReport(used, self.samples, self.samples, self.samples, added=used, jitter=self.jitter)
 
-    def _update(self, batch: Standardised) -> UpdateReport:
+    def absorb(self, batch: Standardised) -> UpdateReport:
         if self.samples + len(batch.x) > self.max_samples:
             raise MapFullError(f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
                                "max_exact_samples (cost grows with its cube) or use model dual_svgp")
@@ -125,7 +125,7 @@ class ExactGP(ScaledMap):
         self._posterior = None
         if self.learner is not None:
             self.learner.owe(len(batch.x))
-        return self._report(len(batch.x))
+        return self.report(len(batch.x))
 
     def _noise(self) -> Tensor:
         d = self.data
@@ -169,18 +169,18 @@ class ExactGP(ScaledMap):
     def adopt(self, theta: Theta) -> bool:
         """θ from now on: nothing else depends on it."""
         self.theta = theta
-        self._changed()
+        self.changed()
         return True
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         self._posterior, self.epoch = None, self.epoch + 1
 
-    def fantasize(self, x: Tensor) -> "ExactGP":
+    def fantasize(self, x: Tensor) -> ExactGP:
         """A copy with its own mean at x (K, D) as data."""
         posterior = self.posterior
         inner = self.scaling.inner_x(x)
         mean = posterior.cross(inner, posterior.x) @ posterior.weights
-        new = copy.copy(self)
+        new: ExactGP = copy.copy(self)
         noise = torch.full((len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device)
         one = torch.ones_like(noise)
         fresh = {"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((len(inner), 2)),
@@ -194,7 +194,7 @@ class ExactGP(ScaledMap):
         check_factor(factor)
         if self.data is not None and factor < 1.0:
             self.data = self.data | {"weight": self.data["weight"] * factor}
-            self._changed()
+            self.changed()
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
         """Drop the samples within radius (m) of x (K, D), but for the newest; how many went."""
@@ -205,10 +205,10 @@ class ExactGP(ScaledMap):
         gone[max(0, self.samples - newest):] = False
         if bool(gone.any()) and not bool(gone.all()):
             self.data = {k: v[~gone] for k, v in self.data.items()}
-            self._changed()
+            self.changed()
         return int(gone.sum())
 
-    def merge(self, other: "ExactGP") -> None:
+    def merge(self, other: ExactGP) -> None:
         """The union of both maps' data."""
         if type(other) is not type(self):
             raise ValueError(f"cannot merge a {type(other).__name__} into an ExactGP")
@@ -223,7 +223,7 @@ class ExactGP(ScaledMap):
         moved["x"] = moved["x"] + (other.scaling.origin - self.scaling.origin)
         moved["y"] = moved["y"] + (other.scaling.centre - self.scaling.centre) / self.scale
         self.data = moved if self.data is None else {k: torch.cat([v, moved[k]]) for k, v in self.data.items()}
-        self._changed()
+        self.changed()
 
     def state_dict(self) -> dict:
         """Everything that an exact resume needs: tensors, numbers, strings."""

@@ -114,7 +114,7 @@ class Sites(Revertible):
         new._r[: new.size] = transfer @ self._r[: self.size]
         return new
 
-    def merge(self, other: "Sites") -> None:
+    def merge(self, other: Sites) -> None:
         """Add another map's sites in the same basis."""
         self._keep()
         self.precision.add_(other.precision)

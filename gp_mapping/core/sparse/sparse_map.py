@@ -33,7 +33,6 @@ class SparseMap(ObservingMap):
     without     the sites without some samples of the memory, and with what else was known near a place forgotten
     carried     another map's copy at this one's hyper-parameters (and on its lattice)
     take_over   add another map's rest and its remembered samples, given in this map's coordinates
-    changed     the posterior is no longer that of the sums
     adopt       carry this map to other hyper-parameters
 
     fitting, counted: names of numbers that a saved map must share with this one, and that it brings.
@@ -50,6 +49,7 @@ class SparseMap(ObservingMap):
         self.epoch = 0  # grows when the whole map has changed, not only near new samples
         self.sites: SiteStore | None = None
         self.memory: Memory | None = None
+        self._posterior = None  # of now, where it was asked for since the last change
         # while every sample is remembered, no site is outside the memory; own noise: all β come from θ
         self.rest_empty, self.rest_own_noise = True, True
 
@@ -80,11 +80,16 @@ class SparseMap(ObservingMap):
     def begin(self, dimension: int, channels: int) -> None:
         """Sites and memory of a map that has seen nothing."""
 
-    @abstractmethod
-    def changed(self) -> None:
-        """All of the map may have: what is cached of it is of no use, and `epoch` grows."""
-
     # --- what is asked of all -------------------------------------------------------------------------------------
+    def outdate(self) -> None:
+        """The sums have changed: the posterior that is kept is not theirs."""
+        self._posterior = None
+
+    def changed(self) -> None:
+        """All of the map may have, and not only near new samples."""
+        self.outdate()
+        self.epoch += 1
+
     @property
     def empty(self) -> bool:
         return self.samples == 0
@@ -187,6 +192,7 @@ class SparseMap(ObservingMap):
         """A copy with a generator and a learner of its own, and still this map's sites and memory, to be replaced."""
         new = copy.copy(self)
         new.forget_mark()
+        new.outdate()
         new.generator = torch.Generator()
         new.generator.set_state(self.generator.get_state())
         new.learner = copy.deepcopy(self.learner)
@@ -211,7 +217,8 @@ class SparseMap(ObservingMap):
             for name in ("memory_size", *self.fitting):
                 if state[name] != getattr(self, name):
                     raise ValueError(f"{name} is {state[name]} in the state and {getattr(self, name)} in this map")
-            parts |= {name: state[name] for name in self.counted} | {"scaling": None, "sites": None, "memory": None}
+            parts |= {name: state[name] for name in self.counted}
+            parts |= {"scaling": None, "sites": None, "memory": None, "_posterior": None}
             if "memory" in state:
                 origin, centre = (state[name].to(self.device, copy=True) for name in ("origin", "centre"))
                 kind = type(self.new_memory(len(origin), len(centre), 0))

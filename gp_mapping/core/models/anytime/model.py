@@ -67,10 +67,10 @@ class AnytimeMap(DualSVGP):
         """σ² of each remembered sample, grown by what was forgotten: (m,)."""
         return self.noise(self.memory.noise, self.memory.extra, theta) / self.memory.weight
 
-    def _natural_gradient(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+    def add_sites(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
                           count: Tensor) -> tuple[Tensor, Tensor]:
         beside = 0.0 if self.member.residual == "none" else residual
-        return super()._natural_gradient(white, residual, y, noise + beside, count)
+        return super().add_sites(white, residual, y, noise + beside, count)
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """New inducing inputs: border the sites, then put in again the samples whose Γ has become smaller by them."""

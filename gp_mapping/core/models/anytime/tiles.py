@@ -42,7 +42,7 @@ class TileMap(AnytimeMap):
         return self.memory.raw[:, :rows].mT
 
     # --- samples in and out ---------------------------------------------------------------------------------------
-    def _remember(self, values: dict[str, Tensor], white: Tensor) -> int:
+    def remember(self, values: dict[str, Tensor], white: Tensor) -> int:
         values, single = self._alone(values, white)
         fell = self.memory.insert(values, single, self.leverage, self.generator, self._isolate)
         self._join()
@@ -52,7 +52,7 @@ class TileMap(AnytimeMap):
         self._rate(values, white)
         self.sites.add(white, values["beta"], values["lam"])
         values, single = self._alone(values, white)
-        self._posterior = None
+        self.outdate()
         fell = self.memory.offer(values, single, self.leverage, arrivals, self._isolate)
         self._join()
         return fell
@@ -148,7 +148,7 @@ class TileMap(AnytimeMap):
         self.sites.add(white, beta, lam)
         memory.white(rows)[:, which] = white
         memory.lam[which] = lam
-        self._posterior = None
+        self.outdate()
 
     def _forget_copies(self, which: Tensor) -> None:
         """The blocks of these samples change: posteriors that come shall not be given the old ones."""
@@ -232,8 +232,8 @@ class TileMap(AnytimeMap):
         noise = torch.full((n,), before.noise_variance, dtype=torch.float64, device=self.device)
         white = new.basis.white(inner)
         zero = torch.zeros_like(noise)
-        lam, beta = new._natural_gradient(white, new.unreached(new.basis, white), mean, noise, zero + 1.0)
-        new._remember({"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((n, 2)), "y": mean,
+        lam, beta = new.add_sites(white, new.unreached(new.basis, white), mean, noise, zero + 1.0)
+        new.remember({"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((n, 2)), "y": mean,
                        "lam": lam, "beta": beta, "noise": noise, "extra": zero, "weight": zero + 1.0}, white)
         return new
 

@@ -75,17 +75,17 @@ class CurlFree(ScaledMap):
                              f"and x (N, 2) or (N, 3), not {tuple(batch.y.shape)} and {tuple(batch.x.shape)}")
         return super()._scaling_for(batch)
 
-    def _update(self, batch: Standardised) -> UpdateReport:
+    def absorb(self, batch: Standardised) -> UpdateReport:
         if self.rows.scaling is None:
             self.rows.scaling = _unit(len(self.scaling.origin), self.device)
         each = {name: getattr(batch, name).repeat_interleave(COMPONENTS, 0)
                 for name in ("heading", "noise", "extra", "position_variance", "count")}
-        report = self.rows._update(Standardised(x=to_rows(batch.x), velocity=_still(batch.velocity),
+        report = self.rows.absorb(Standardised(x=to_rows(batch.x), velocity=_still(batch.velocity),
                                                 y=batch.y.reshape(-1, 1), **each))
-        return self._report(len(batch.x), report)
+        return self.report(len(batch.x), report)
 
-    def _report(self, used: int, rows: UpdateReport | None = None) -> UpdateReport:
-        rows = rows or self.rows._report(0)
+    def report(self, used: int, rows: UpdateReport | None = None) -> UpdateReport:
+        rows = rows or self.rows.report(0)
         return UpdateReport(used, self.samples, rows.inducing, rows.memory, rows.added, rows.removed, rows.jitter,
                             rows.everywhere)
 

@@ -21,7 +21,7 @@ from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.dual_svgp.natural_gradient import absorb, refresh
+from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis, greedy_inputs
 from gp_mapping.core.sparse.memory import Memory
@@ -96,7 +96,6 @@ class DualSVGP(SparseMap):
         self.thinned = 0  # inducing inputs that the last thinning left
         self.moves = 0  # how often the budget was full
         self.basis: Basis | None = None
-        self._posterior: Posterior | None = None
 
     def new_basis(self, theta: Theta, dimension: int) -> Basis:
         """An empty basis at θ with this map's budget."""
@@ -116,7 +115,7 @@ class DualSVGP(SparseMap):
         self.basis = basis
 
     @torch.no_grad()
-    def _update(self, batch: Standardised) -> UpdateReport:
+    def absorb(self, batch: Standardised) -> UpdateReport:
         if self.basis is None:
             self.begin(batch.x.shape[1], batch.y.shape[1])
         extra = batch.extra + self._pose_noise(batch)
@@ -124,10 +123,10 @@ class DualSVGP(SparseMap):
         noise = self.noise(batch.noise, extra, self.theta, batch.x)
         white, added, removed = self._grow(places, batch.heading, noise, self.likelihood.weight(batch.count))
         residual = self.basis.residual(places, white)
-        lam, beta = self._natural_gradient(white, residual, batch.y, noise, batch.count)
+        lam, beta = self.add_sites(white, residual, batch.y, noise, batch.count)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
                   "beta": beta, "noise": batch.noise, "extra": extra, "weight": self.likelihood.weight(batch.count)}
-        if self._remember(values, white):
+        if self.remember(values, white):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
             self.rest_own_noise = False
@@ -135,16 +134,16 @@ class DualSVGP(SparseMap):
         if self.learner is not None:
             self.learner.owe(len(batch.x))
         removed += self._thin()
-        return self._report(len(batch.x), added, removed, removed > 0)
+        return self.report(len(batch.x), added, removed, removed > 0)
 
-    def _remember(self, values: dict[str, Tensor], white: Tensor) -> int:
+    def remember(self, values: dict[str, Tensor], white: Tensor) -> int:
         """Offer to the memory what is in the sites; how many samples, old or new, fell out."""
         return self.memory.insert(values, white, self.leverage, self.generator)
 
     def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
         """Add another map's remembered samples, all columns given; how many, old or new, fell out."""
         self.sites.add(white, values["beta"], values["lam"])
-        self._posterior = None
+        self.outdate()
         return self.memory.offer(values, white, self.leverage, arrivals)
 
     def leverage(self, white: Tensor) -> Tensor:
@@ -157,16 +156,16 @@ class DualSVGP(SparseMap):
         half = solve_lower(factor, white)
         return half.mT @ solve_lower(factor, self.sites.linear), half.square().sum(0)
 
-    def _report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
+    def report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
         return UpdateReport(used, self.samples, inducing, memory, added, removed, self.jitter, everywhere)
 
-    def _natural_gradient(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+    def add_sites(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
                           count: Tensor) -> tuple[Tensor, Tensor]:
         """Add the batch's sites (λ, β); returns them. residual (N,): prior variance that the basis does not reach."""
-        self._posterior = None
+        self.outdate()
         if not self.likelihood.conjugate:
-            return absorb(self, white, residual, y, noise, self.likelihood.weight(count))
+            return add_and_refine(self, white, residual, y, noise, self.likelihood.weight(count))
         lam, beta = self.likelihood.sites(y, y, noise, noise)
         self.sites.add(white, beta, lam)
         return lam, beta
@@ -329,9 +328,8 @@ class DualSVGP(SparseMap):
             return False
         self.basis, self.sites = carried.basis, carried.sites
         carried.share.write(self.memory)
-        self.theta, self.floor, self._posterior = theta, carried.floor, None
-        self.thinned = len(self.basis)
-        self.epoch += 1
+        self.theta, self.floor, self.thinned = theta, carried.floor, len(self.basis)
+        self.changed()
         return True
 
     def share_at(self, theta: Theta, basis: Basis, white: Tensor) -> Share:
@@ -430,9 +428,6 @@ class DualSVGP(SparseMap):
         return carried
 
     # --- what the operations of sparse_map.py ask -----------------------------------------------------------------
-    def changed(self) -> None:
-        self._posterior, self.epoch = None, self.epoch + 1
-
     def stand_in(self, store: Sites, sign: float) -> None:
         memory = self.memory
         store.add(memory.white(self.basis.size), sign * memory.beta, sign * memory.lam)
@@ -458,7 +453,7 @@ class DualSVGP(SparseMap):
     def duplicate(self, rows: int = 0) -> DualSVGP:
         """An independent copy with room for some more inducing inputs."""
         new = self.shell()
-        new._posterior, new.max_inducing = None, self.max_inducing + rows
+        new.max_inducing = self.max_inducing + rows
         if self.basis is not None:
             capacity = self.basis.features + new.max_inducing
             new.basis, new.sites = self.basis.copy(new.max_inducing), self.sites.clone(capacity)
@@ -542,7 +537,7 @@ class DualSVGP(SparseMap):
         kept["order"] = kept["order"].argsort().argsort().double()
         kept |= {"arrivals": len(which), "white": self.memory.x.new_zeros((len(which), new.basis.size))}
         new.memory = type(self.memory).from_state_dict(state | kept, self.device)
-        new.samples, new.rest_empty, new.learner, new._posterior = len(which), True, None, None
+        new.samples, new.rest_empty, new.learner = len(which), True, None
         new.generator = torch.Generator().manual_seed(0)
         return new
 
@@ -554,10 +549,10 @@ class DualSVGP(SparseMap):
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         if state["basis"] is None:
-            return {"basis": None, "_posterior": None}
+            return {"basis": None}
         z, factor = (state["basis"][name].to(self.device) for name in ("z", "L"))
         basis = Basis.restored(z, factor, self.new_basis(parts["theta"], z.shape[1]))
         sites = Sites.from_state_dict(state["sites"], self.device)
         if sites.size != basis.size:
             raise ValueError(f"{sites.size} rows of sites do not fit {basis.size} of the basis")
-        return {"basis": basis, "sites": sites, "_posterior": None}
+        return {"basis": basis, "sites": sites}

@@ -13,10 +13,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["absorb", "refresh"]
+__all__ = ["add_and_refine", "refresh"]
 
 
-def absorb(model, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def add_and_refine(model, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+                   weight: Tensor) -> tuple[Tensor, Tensor]:
     """Add a batch's sites, and take part of the memory along: λ (N, C), β (N,) of the batch.
 
     white: a(x) (R, N).  residual (N,): k − q, which the basis does not reach.  y (N, C), noise (N,): of the batch.
@@ -67,7 +68,7 @@ def _step(model, white: Tensor, part: dict[str, Tensor]) -> None:
     change = gain[:, None] * mean + rate[:, None] * pull
     model.sites.add(white, gain, change)
     part["lam"], part["beta"] = part["lam"] + change, part["beta"] + gain
-    model._posterior = None
+    model.outdate()
 
 
 def _noise(model) -> Tensor:

@@ -72,7 +72,8 @@ class SolveGP(DualSVGP):
         basis = Basis.at(z, self.new_basis(theta, z.shape[1]))
         if self.sites.size < basis.size:
             self.sites.pad(basis.size - self.sites.size)
-        self.theta, self.basis, self._posterior = theta, basis, None
+        self.theta, self.basis = theta, basis
+        self.outdate()
 
     def prepare(self, data: Samples) -> Standardised:
         """An empty map's units and buffers from its data, which come back standardised (offline/solve_gp_batch.py)."""
@@ -128,8 +129,8 @@ class SolveGP(DualSVGP):
         return self._posterior
 
     @torch.no_grad()
-    def _update(self, batch):
-        report = super()._update(batch)
+    def absorb(self, batch):
+        report = super().absorb(batch)
         if self.sites.size > self.direct:
             self._start = self.posterior.weights
             self._rest = _REST if self.solve_steps < 0 else max(0, self._rest - 1)
@@ -141,9 +142,9 @@ class SolveGP(DualSVGP):
             self._start = None  # of another basis
         return adopted
 
-    def fantasize(self, x: Tensor) -> "SolveGP":
+    def fantasize(self, x: Tensor) -> SolveGP:
         """A copy conditioned on its own mean at x (K, D), which stays exactly: iterations begin, and end, there."""
-        new = super().fantasize(x)
+        new: SolveGP = super().fantasize(x)
         new._start = self.posterior.weights
         return new
 

@@ -54,7 +54,6 @@ class LatticeMap(SparseMap):
         self.refused, self.coarsened = 0, 0
         self.points: dict[str, Tensor] = {}  # of fantasies: in the sums, not in the lumps, so that each counts exactly
         self.features: tuple | None = None  # f, Σ and the number of samples that they are from
-        self._posterior = None  # of now, where it was asked for since the last change
         self._kernel: tuple | None = None
 
     @property
@@ -78,13 +77,13 @@ class LatticeMap(SparseMap):
 
     def changed(self, features: bool = True) -> None:
         """All of the map may have; unless `features`, their weights say as much as before."""
-        self._posterior, self.epoch = None, self.epoch + 1
+        super().changed()
         if features:
             self.features = None
 
     # --- data in --------------------------------------------------------------------------------------------------
     @torch.no_grad()
-    def _update(self, batch: Standardised) -> UpdateReport:
+    def absorb(self, batch: Standardised) -> UpdateReport:
         if batch.x.shape[1] != 2:
             raise ValueError(f"model wiski maps the plane; samples are {batch.x.shape[1]}-D: use dual_svgp")
         if self.sites is None:
@@ -99,7 +98,7 @@ class LatticeMap(SparseMap):
             places, values = places[use], {k: v[use] for k, v in values.items()}
         count = len(places)
         if not count:
-            return self._report(0)
+            return self.report(0)
 
         beta = 1.0 / self.noise(values["noise"], values["extra"], self.theta)
         lam = beta[:, None] * values["y"]
@@ -110,11 +109,12 @@ class LatticeMap(SparseMap):
             self.rest_empty = False
         if self.rest_own_noise and bool((values["noise"] > 0).any()):
             self.rest_own_noise = False
-        self.samples, self._posterior = self.samples + count, None
+        self.samples += count
+        self.outdate()
         self._paid(count)
         if self.learner is not None:
             self.learner.owe(count)
-        return self._report(count, self.epoch != epoch)
+        return self.report(count, self.epoch != epoch)
 
     def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
         """Samples at places (N, 2) are in the sums."""
@@ -160,7 +160,7 @@ class LatticeMap(SparseMap):
             kept[away.masked_fill(~kept, -1.0).argmax()] = False
         return kept
 
-    def _report(self, used: int, everywhere: bool = False) -> UpdateReport:
+    def report(self, used: int, everywhere: bool = False) -> UpdateReport:
         size = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))
         return UpdateReport(used, self.samples, *size, jitter=self.jitter, everywhere=everywhere)
 
@@ -211,14 +211,14 @@ class LatticeMap(SparseMap):
     @torch.no_grad()
     def adopt(self, theta: Theta) -> bool:
         """Carry the map to θ."""
-        self._to_theta(theta)
+        self.move_to(theta)
         ratio = theta.lengthscale / (self.grid.spacing * self.density)
         if not 1.0 / _KEEP < ratio < _KEEP:
             self.respace(self.spacing_for(theta))
         self.changed(features=False)  # a step of θ is small; they come anew with a twentieth more samples
         return True
 
-    def _to_theta(self, theta: Theta) -> None:
+    def move_to(self, theta: Theta) -> None:
         """Move what depends on θ: the memory's places and weights, the rest's weights. The lattice stays."""
         old, memory = self.theta, self.memory
         if any(getattr(old, name) != getattr(theta, name) for name in ("noise", "offset", "along", "across")):
@@ -281,7 +281,7 @@ class LatticeMap(SparseMap):
         its = other.duplicate()
         spacing = self.spacing_for(self.theta) if self.sites is None else self.grid.spacing
         if its.theta != self.theta:
-            its._to_theta(self.theta)
+            its.move_to(self.theta)
         if its.grid.spacing != spacing:
             its.respace(spacing)
         if self.sites is not None:
@@ -304,7 +304,7 @@ class LatticeMap(SparseMap):
 
     def duplicate(self) -> LatticeMap:
         new = super().duplicate()
-        new._posterior, new.points = None, dict(self.points)
+        new.points = dict(self.points)
         return new
 
     def _fantasy(self, before, new: LatticeMap, inner: Tensor) -> tuple[Tensor, Tensor]:

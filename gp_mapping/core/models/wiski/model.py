@@ -82,7 +82,7 @@ class Wiski(LatticeMap):
         """Of the last refresh, where it is recent enough; else a fresh one. Asking changes nothing that is saved."""
         self.need_data()
         if self.due and self._posterior is None:
-            self._posterior = self._solution().result()[0]
+            self._posterior = self.solved().result()[0]
         return self._posterior if self.due else self.base
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> WiskiLocal | WiskiPosterior:
@@ -100,7 +100,7 @@ class Wiski(LatticeMap):
         return new if self.base is None else replace(new, **{name: getattr(self.base, name) for name in mean})
 
     @torch.no_grad()
-    def _solution(self, iterations: int = 3000) -> Refresh:
+    def solved(self, iterations: int = 3000) -> Refresh:
         """Solved at once."""
         refresh = Refresh.of(self, iterations)
         solution = refresh.solve.run()
@@ -109,7 +109,7 @@ class Wiski(LatticeMap):
 
     def refresh(self) -> None:
         """Solve now; later solves start from here."""
-        self._take(self._solution())
+        self._take(self.solved())
 
     def _take(self, refresh: Refresh) -> None:
         """What is finished is what the map says, and where later refreshes start from."""
@@ -198,7 +198,7 @@ class Wiski(LatticeMap):
 
     # --- copies and files -----------------------------------------------------------------------------------------
     def duplicate(self) -> Wiski:
-        new = super().duplicate()
+        new: Wiski = super().duplicate()
         if self.sites is not None:
             new.start_f = self.start_f.clone()
         new.ahead, new._drawing, new._shown = None, None, None
@@ -216,7 +216,7 @@ class Wiski(LatticeMap):
         if self.base is before and not len(inner):
             return new
         if before is self.base and self.lag:
-            before = self._solution().result()[0]  # a fantasy extends what is known now
+            before = self.solved().result()[0]  # a fantasy extends what is known now
         # its solution is where the copy's solver starts, and ends
         new.grid.start.zero_()
         new.grid.start[before.held] = before.p

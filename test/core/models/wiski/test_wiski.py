@@ -181,17 +181,17 @@ def test_an_update_solves_nothing_and_the_posterior_is_that_of_the_last_refresh(
     field = create_map("wiski", **SETTINGS, refresh_samples=10)
     x, y = drive(700)
     batch = samples(x, y, position_variance=np.full(700, 1e6 * 1e-4))
-    solve, field._solution = field._solution, None  # whoever solves now fails
+    solve, field.solved = field.solved, None  # whoever solves now fails
     feed(field, batch[:600], 100)
-    field._solution = solve
+    field.solved = solve
     assert field.due
     field.refresh()
     base, places = field.posterior, torch.from_numpy(x[600:640])
-    field._solution = None
+    field.solved = None
     for i in range(600, 610, 2):
         field.update(batch[i: i + 2])
         assert field.posterior is base and field.refine(math.inf) is False
-    field._solution = solve
+    field.solved = solve
     field.update(batch[610:640])
     assert field.due
     before = field.state_dict()

@@ -303,7 +303,7 @@ class GridSites(Revertible):
     # --- copies ---------------------------------------------------------------------------------------------------
     def emptied(self) -> GridSites:
         """An empty grid on the same box."""
-        new = copy.copy(self)
+        new: GridSites = copy.copy(self)
         new.forget_mark()
         new._written = []
         new.features, new.linear = torch.zeros_like(self.features), torch.zeros_like(self.linear)
