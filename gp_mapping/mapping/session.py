@@ -363,15 +363,16 @@ class MapSession:
         budget: most points to evaluate in this call, for a live map at a steady rate; the rest comes with later calls,
         nearest to the robot first. None draws everything.
         """
+        noise = math.sqrt(self.noise_variance)
         local = self.scores.local if self.settings.local_scale else None
         bounds, place = self._ground()
-        noise = math.sqrt(self.noise_variance)
         return self.renderer.render(self.map, bounds, noise, self.revision, budget, local, place)
 
     def draw_ahead(self, budget: int) -> None:
         """Evaluate so many points of the next drawing, without the cost of making a grid of all that is drawn."""
+        noise = math.sqrt(self.noise_variance)
         bounds, place = self._ground()
-        self.renderer.advance(self.map, bounds, math.sqrt(self.noise_variance), self.revision, budget, place)
+        self.renderer.advance(self.map, bounds, noise, self.revision, budget, place)
 
     def _ground(self) -> tuple[tuple[list[float], list[float]], tuple[float, float]]:
         """Where the many samples lie (low, high), and the robot among them; what is left out is said in `warnings`."""
