@@ -39,7 +39,7 @@ class VectorTheta(Theta):
 
     @property
     def shape(self):
-        return (*super().shape, self.potential)
+        return (*super().shape, f"{self.potential} potential")
 
     def vector(self):
         """Theta's seven, log of the square of `vertical`, and artanh γ: (9,)."""
