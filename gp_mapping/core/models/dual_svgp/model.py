@@ -499,9 +499,10 @@ class DualSVGP(SparseMap):
         if self.fixed is not None or not self.worth:
             return self.take_in(memory, self.basis.white(places, memory["heading"]), its.memory.arrivals)
 
-        # where worth decides, a sample comes with its site: without it nothing would tell what its input is worth
+        # where worth decides, a sample comes with its site: without it nothing would tell what its input is worth; oldest
+        # first, as blocks of samples grow
         fell, arrivals, precision = 0, its.memory.arrivals, its.remembered_precision(self.theta)
-        for part in torch.arange(len(places), device=self.device).split(_SLICE):
+        for part in memory["order"].argsort().split(_SLICE):
             x, heading = places[part], memory["heading"][part]
             white, _, _ = self.grow(x, heading, self.basis.white(x, heading), precision[part])
             fell += self.take_in({name: column[part] for name, column in memory.items()}, white, arrivals)
