@@ -437,7 +437,7 @@ class TiledMap(Revertible, FieldMap):
 
     def fantasize(self, x: Tensor) -> TiledMap:
         """A copy conditioned on its own mean at x (K, 2): tiles that know a place are copied, the others shared."""
-        new = copy.copy(self)
+        new: TiledMap = copy.copy(self)
         new.forget_mark()
         new.tiles = dict(self.tiles)
         if self.layout is None:
@@ -478,7 +478,7 @@ class TiledMap(Revertible, FieldMap):
         if self.layout is None:
             self._settle()
         self._drain()
-        other = copy.deepcopy(other)
+        other: TiledMap = copy.deepcopy(other)
         other._drain()
         keys = sorted([*other.tiles, *other.shelf.keys()])
         for key in keys:
