@@ -499,8 +499,8 @@ class DualSVGP(SparseMap):
         if self.fixed is not None or not self.worth:
             return self.take_in(memory, self.basis.white(places, memory["heading"]), its.memory.arrivals)
 
-        # where worth decides, a sample comes with its site: without it nothing would tell what its input is worth; oldest
-        # first, as blocks of samples grow
+        # where worth decides, a sample comes with its site: without it nothing would tell what its input is worth;
+        # oldest first, as blocks of samples grow
         fell, arrivals, precision = 0, its.memory.arrivals, its.remembered_precision(self.theta)
         for part in memory["order"].argsort().split(_SLICE):
             x, heading = places[part], memory["heading"][part]
