@@ -134,16 +134,23 @@ class Scaled:
 
 
 class ScaledMap(Scaled, Revertible, FieldMap):
-    """Base of the models: a subclass gives absorb(Standardised), report(used) and `posterior`.
+    """Base of the models: updating all or nothing, learning, merging, saving. A subclass says what it does with data.
 
-    It has `theta`, `learner` (or None), `generator` and `noise_level`, σ² of one new measurement, in inner units;
-    `jitter`; and, where it learns, learning_data() and adopt(θ).
+    absorb      take a batch in inner units (Standardised)          report     what a map holds, for an UpdateReport
+    posterior   of now, asked in SI                                 learning_data, adopt    where it learns
+    _union      another map's data                                  _saved_parts, _loaded_parts    of its state
+
+    It has `theta`, `learner` (or None), `generator`, `jitter`, and `noise_level`, σ² of one new measurement, inner
+    units.
     """
 
     name: str
     likelihood: Likelihood = Gaussian()
     learner: HyperLearner | None = None
     jitter: float = 0.0
+    fitting: tuple[str, ...] = ()  # names of numbers that a saved map must share with this one
+    counted: tuple[str, ...] = ()  # and of those that it brings
+    _posterior = None  # of now, where it was asked for since the last change
 
     def update(self, batch: Samples) -> UpdateReport:
         """Absorb each sample once, or none of the batch: the map is then as it was, bit for bit.
@@ -202,28 +209,90 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     def _adopted(self) -> None:
         """θ was taken over from the learner."""
 
-    def _learned_state(self) -> dict:
-        """What a state of every model has: which it is, its hyper-parameters and what they are learned from."""
-        return {"model": self.name, "format": _FORMAT, "theta": asdict(self.theta), "scale": self.scale,
-                "generator": self.generator.get_state(),
-                "learner": None if self.learner is None else self.learner.state_dict()}
+    # --- merging and files: the same steps for all, and what a model adds ------------------------------------------
+    @torch.no_grad()
+    def merge(self, other: ScaledMap) -> None:
+        """Add another map's data; equal to the union of both while both remember all of theirs.
+
+        Args:
+            other: a map of the same model, kernel, unit and channels; its origin, centre and θ may differ.
+
+        Raises:
+            ValueError: it is not, or there is no room; both maps are as they were.
+        """
+        if type(other) is not type(self):
+            raise ValueError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
+        if other.scaling is None:
+            return
+        check_alike(self, other)
+        scaling = self.scaling or other.scaling
+        offset, delta = other.scaling.origin - scaling.origin, (other.scaling.centre - scaling.centre) / self.scale
+        self._union(other, scaling, offset, delta)
+
+    def _union(self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
+        """Add a map that is alike; this one is of `scaling` afterwards. offset (D,), delta (C,): of its places, values.
+
+        ValueError where that cannot be, before anything has changed.
+        """
+        raise ValueError(f"a {type(self).__name__} cannot be merged")
+
+    def state_dict(self) -> dict:
+        """Everything that an exact resume needs: tensors, numbers, strings."""
+        state = {"model": self.name, "format": _FORMAT, "theta": asdict(self.theta), "scale": self.scale,
+                 "likelihood": self.likelihood.label, "generator": self.generator.get_state(),
+                 "learner": None if self.learner is None else self.learner.state_dict()}
+        state |= {name: getattr(self, name) for name in (*self.fitting, *self.counted)}
+        if self.scaling is not None:
+            state |= self.scaling.state_dict()
+        return state | self._saved_parts()
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
+        try:
+            parts = self._loaded_learned(state) | {name: state[name] for name in self.counted}
+            parts |= {"scaling": Scaling.from_state_dict(state, self.device) if "origin" in state else None}
+            parts |= self._loaded_parts(state, parts)
+        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
+            raise ValueError(f"not a state of a {self.name} map: {type(error).__name__}: {error}") from error
+        self.__dict__.update(parts | {"epoch": self.epoch + 1, "_posterior": None})
+
+    def _saved_parts(self) -> dict:
+        """What a model adds to a state."""
+        return {}
+
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        """The same again, as attributes. parts: those that are loaded already."""
+        return {}
 
     def _loaded_learned(self, state: dict) -> dict:
-        """The same again, as attributes. ValueError where the state is of another model or unit."""
+        """θ, generator and learner of a state. ValueError where it is of another model, unit or setting."""
         if state["model"] != self.name:
             raise ValueError(f"the state is of model {state['model']!r}, this map is {self.name!r}")
         if state.get("format") != _FORMAT:
             saved = state.get("format", "of 0.1.0")
             raise ValueError(f"the map was saved by an older version (format {saved}, this one reads {_FORMAT}); map "
                              "the recording again, or open it with the version that saved it")
-        if state["scale"] != self.scale:
-            raise ValueError(f"scale is {state['scale']} in the state and {self.scale} in this map")
+        if state.get("likelihood", self.likelihood.label) != self.likelihood.label:
+            raise ValueError(f"the state has likelihood {state['likelihood']}, this map {self.likelihood.label}")
+        for name in ("scale", *self.fitting):
+            if state[name] != getattr(self, name):
+                raise ValueError(f"{name} is {state[name]} in the state and {getattr(self, name)} in this map")
         theta, generator = type(self.theta)(**state["theta"]), torch.Generator()
         generator.set_state(state["generator"])
         learner = copy.deepcopy(self.learner)
         if learner is not None and state["learner"] is not None:
             learner.load_state_dict(state["learner"])
         return {"theta": theta, "generator": generator, "learner": learner}
+
+    # --- what is asked of all -------------------------------------------------------------------------------------
+    def outdate(self) -> None:
+        """The data have changed: the posterior that is kept is not theirs."""
+        self._posterior = None
+
+    def changed(self) -> None:
+        """All of the map may have, and not only near new samples."""
+        self.outdate()
+        self.epoch += 1
 
     @property
     def centre(self) -> Tensor | None:

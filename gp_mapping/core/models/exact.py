@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import CalibrationData, Snapshot
+from gp_mapping.core.field_map import CalibrationData
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.scaled_map import (
     ScaledMap,
     Standardised,
     average_noise,
-    check_alike,
     check_factor,
     learnable_extra,
 )
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.transaction import require_finite
-from gp_mapping.core.types import Prediction, UpdateReport
+from gp_mapping.core.types import UpdateReport
 from gp_mapping.errors import MapFullError
 
 __all__ = ["ExactGP"]
@@ -31,7 +31,7 @@ _CHUNK = 2048
 
 
 @dataclass(frozen=True)
-class ExactPosterior(Snapshot):
+class ExactPosterior(InnerSnapshot):
     """mean = k*ᵀ(K + Σ)⁻¹y, variance = k** − |C⁻¹k*|², C = chol(K + Σ) (Rasmussen and Williams 2006, eqs. 2.23–24)."""
 
     theta: Theta
@@ -45,12 +45,10 @@ class ExactPosterior(Snapshot):
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         return self.theta.kernel()(a, b) + self.theta.constant**2
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        """At x (N, D) in metres; SI. With a velocity (N, D): what the robot would measure passing x."""
-        inner, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
-        means, variances = [inner.new_empty((0, self.weights.shape[1]))], [inner.new_empty(0)]
-        for i in range(0, len(inner), _CHUNK):
-            k = self.cross(self.x, inner[i: i + _CHUNK])
+    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
+        for i in range(0, len(x), _CHUNK):
+            k = self.cross(self.x, x[i: i + _CHUNK])
             prior = self.theta.signal**2 + self.theta.constant**2
             if heading is not None and self.theta.heading > 0:
                 h = heading[i: i + _CHUNK]
@@ -58,16 +56,11 @@ class ExactPosterior(Snapshot):
                 prior = prior + self.theta.heading**2 * h.square().sum(1)
             means.append(k.mT @ self.weights)
             variances.append((prior - solve_lower(self.factor, k).square().sum(0)).clamp_min(0.0))
-        return self.scaling.outer(torch.cat(means), torch.cat(variances), self.noise_variance)
+        return torch.cat(means), torch.cat(variances)
 
-    def gradient(self, x: Tensor) -> Tensor:
-        """∇ of the mean at standardised x (N, D), by automatic differentiation: (N, C, D)."""
-        places = x.detach().clone().requires_grad_(True)
-        with torch.enable_grad():
-            mean = self.cross(places, self.x) @ self.weights
-            columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
-                       for c in range(mean.shape[1])]
-        return torch.stack(columns, 1)
+    def mean(self, x: Tensor) -> Tensor:
+        """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
+        return self.cross(x, self.x) @ self.weights
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Before anything was measured: (N, K), squared SI."""
@@ -95,7 +88,6 @@ class ExactGP(ScaledMap):
         self.theta, self.learner, self.max_samples = theta, learner, max_samples
         self.generator = torch.Generator().manual_seed(seed)
         self.data: dict[str, Tensor] | None = None
-        self._posterior: ExactPosterior | None = None
         self.jitter, self.epoch = 0.0, 0
 
     @property
@@ -122,7 +114,7 @@ class ExactGP(ScaledMap):
                  "weight": torch.ones_like(batch.noise)}
         require_finite("the samples", *fresh.values())
         self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
-        self._posterior = None
+        self.outdate()
         if self.learner is not None:
             self.learner.owe(len(batch.x))
         return self.report(len(batch.x))
@@ -172,21 +164,19 @@ class ExactGP(ScaledMap):
         self.changed()
         return True
 
-    def changed(self) -> None:
-        self._posterior, self.epoch = None, self.epoch + 1
-
     def fantasize(self, x: Tensor) -> ExactGP:
         """A copy with its own mean at x (K, D) as data."""
         posterior = self.posterior
         inner = self.scaling.inner_x(x)
-        mean = posterior.cross(inner, posterior.x) @ posterior.weights
+        mean = posterior.mean(inner)
         new: ExactGP = copy.copy(self)
         noise = torch.full((len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device)
         one = torch.ones_like(noise)
         fresh = {"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((len(inner), 2)),
                  "y": mean, "noise": noise, "extra": 0 * one, "weight": one}
         new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
-        new._posterior, new.learner = None, None
+        new.learner = None
+        new.outdate()
         return new
 
     def forget(self, factor: float) -> None:
@@ -208,39 +198,18 @@ class ExactGP(ScaledMap):
             self.changed()
         return int(gone.sum())
 
-    def merge(self, other: ExactGP) -> None:
+    def _union(self, other: ExactGP, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
         """The union of both maps' data."""
-        if type(other) is not type(self):
-            raise ValueError(f"cannot merge a {type(other).__name__} into an ExactGP")
-        if other.data is None:
-            return
-        check_alike(self, other)
         if self.samples + other.samples > self.max_samples:
             raise ValueError(f"{self.samples} + {other.samples} samples exceed max_exact_samples {self.max_samples}")
-        if self.scaling is None:
-            self.scaling = other.scaling
-        moved = dict(other.data)
-        moved["x"] = moved["x"] + (other.scaling.origin - self.scaling.origin)
-        moved["y"] = moved["y"] + (other.scaling.centre - self.scaling.centre) / self.scale
+        self.scaling = scaling
+        moved = other.data | {"x": other.data["x"] + offset, "y": other.data["y"] + delta}
         self.data = moved if self.data is None else {k: torch.cat([v, moved[k]]) for k, v in self.data.items()}
         self.changed()
 
-    def state_dict(self) -> dict:
-        """Everything that an exact resume needs: tensors, numbers, strings."""
-        state = self._learned_state() | {"data": None}
-        if self.data is not None:
-            state |= {"data": {k: v.clone() for k, v in self.data.items()}, "origin": self.scaling.origin.clone(),
-                      "centre": self.scaling.centre.clone()}
-        return state
+    def _saved_parts(self) -> dict:
+        return {"data": None if self.data is None else {k: v.clone() for k, v in self.data.items()}}
 
-    def load_state_dict(self, state: dict) -> None:
-        """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
-        try:
-            parts = self._loaded_learned(state) | {"data": None, "scaling": None, "_posterior": None}
-            if state["data"] is not None:
-                parts["data"] = {k: v.to(self.device) for k, v in state["data"].items()}
-                parts["scaling"] = Scaling(state["origin"].to(self.device), state["centre"].to(self.device),
-                                           state["scale"])
-        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
-            raise ValueError(f"not a state of an exact map: {type(error).__name__}: {error}") from error
-        self.__dict__.update(parts | {"epoch": self.epoch + 1})
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        data = state["data"]
+        return {"data": None if data is None else {k: v.to(self.device, copy=True) for k, v in data.items()}}

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.scaled_map import check_alike, check_factor, learnable_extra
+from gp_mapping.core.scaled_map import check_factor, learnable_extra
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.observing import ObservingMap
@@ -35,11 +35,10 @@ class SparseMap(ObservingMap):
     take_over   add another map's rest and its remembered samples, given in this map's coordinates
     adopt       carry this map to other hyper-parameters
 
-    fitting, counted: names of numbers that a saved map must share with this one, and that it brings.
     """
 
-    fitting: tuple[str, ...] = ()
-    counted: tuple[str, ...] = ("samples", "rest_empty", "rest_own_noise")
+    fitting = ("memory_size",)
+    counted = ("samples", "rest_empty", "rest_own_noise")
 
     def __init__(self, theta: Theta, likelihood, *, learner, memory_size: int, seed: int, scale: float, centre, device):
         super().__init__(likelihood, scale=scale, centre=centre, device=device)
@@ -49,7 +48,6 @@ class SparseMap(ObservingMap):
         self.epoch = 0  # grows when the whole map has changed, not only near new samples
         self.sites: SiteStore | None = None
         self.memory: Memory | None = None
-        self._posterior = None  # of now, where it was asked for since the last change
         # while every sample is remembered, no site is outside the memory; own noise: all β come from θ
         self.rest_empty, self.rest_own_noise = True, True
 
@@ -81,15 +79,6 @@ class SparseMap(ObservingMap):
         """Sites and memory of a map that has seen nothing."""
 
     # --- what is asked of all -------------------------------------------------------------------------------------
-    def outdate(self) -> None:
-        """The sums have changed: the posterior that is kept is not theirs."""
-        self._posterior = None
-
-    def changed(self) -> None:
-        """All of the map may have, and not only near new samples."""
-        self.outdate()
-        self.epoch += 1
-
     @property
     def empty(self) -> bool:
         return self.samples == 0
@@ -150,25 +139,10 @@ class SparseMap(ObservingMap):
         self.changed()
         return int(gone.sum())
 
-    @torch.no_grad()
-    def merge(self, other: SparseMap) -> None:
-        """Add another map's sites; equal to the union of the data while both remember all of theirs.
-
-        Raises:
-            ValueError: another model, kernel, unit or number of channels, or no room; both maps are as they were.
-        """
-        if type(other) is not type(self):
-            raise ValueError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
-        if other.sites is None:
-            return
-        check_alike(self, other)
-        fresh = self.scaling is None
-        scaling = other.scaling if fresh else self.scaling
-        offset, delta = other.scaling.origin - scaling.origin, (other.scaling.centre - scaling.centre) / self.scale
+    def _union(self, other: SparseMap, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
         its = self.carried(other, offset)
-
-        if fresh:
-            self.scaling = scaling
+        self.scaling = scaling
+        if self.sites is None:
             self.begin(len(scaling.origin), other.sites.channels)
         memory = its.memory.values()
         memory["x"], memory["y"] = memory["x"] + offset, memory["y"] + delta
@@ -199,44 +173,16 @@ class SparseMap(ObservingMap):
         return new
 
     # --- files ----------------------------------------------------------------------------------------------------
-    def state_dict(self) -> dict:
-        """Everything that an exact resume needs: tensors, numbers, strings."""
-        state = self._learned_state() | {"likelihood": self.likelihood.label, "memory_size": self.memory_size}
-        state |= {name: getattr(self, name) for name in (*self.fitting, *self.counted)}
-        if self.sites is not None:
-            state |= {"origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
-                      "memory": self.memory.state_dict()}
-        return state | self._saved_parts()
+    def _saved_parts(self) -> dict:
+        return {} if self.memory is None else {"memory": self.memory.state_dict()}
 
-    def load_state_dict(self, state: dict) -> None:
-        """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
-        try:
-            parts = self._loaded_learned(state)
-            if state.get("likelihood", self.likelihood.label) != self.likelihood.label:
-                raise ValueError(f"the state has likelihood {state['likelihood']}, this map {self.likelihood.label}")
-            for name in ("memory_size", *self.fitting):
-                if state[name] != getattr(self, name):
-                    raise ValueError(f"{name} is {state[name]} in the state and {getattr(self, name)} in this map")
-            parts |= {name: state[name] for name in self.counted}
-            parts |= {"scaling": None, "sites": None, "memory": None, "_posterior": None}
-            if "memory" in state:
-                origin, centre = (state[name].to(self.device, copy=True) for name in ("origin", "centre"))
-                kind = type(self.new_memory(len(origin), len(centre), 0))
-                parts |= {"scaling": Scaling(origin, centre, state["scale"]),
-                          "memory": kind.from_state_dict(state["memory"], self.device)}
-            parts |= self._loaded_parts(state, parts)
-        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
-            raise ValueError(f"not a state of a {self.name} map: {type(error).__name__}: {error}") from error
-        self.__dict__.update(parts | {"epoch": self.epoch + 1})
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        memory, scaling = None, parts["scaling"]
+        if scaling is not None:
+            kind = type(self.new_memory(len(scaling.origin), len(scaling.centre), 0))
+            memory = kind.from_state_dict(state["memory"], self.device)
+        return {"sites": None, "memory": memory}
 
     @abstractmethod
     def new_memory(self, dimension: int, channels: int, rows: int) -> Memory:
         """An empty memory for sites of that many rows."""
-
-    @abstractmethod
-    def _saved_parts(self) -> dict:
-        """What a model adds to a state: its sites, by the name of their own, and what belongs to them."""
-
-    @abstractmethod
-    def _loaded_parts(self, state: dict, parts: dict) -> dict:
-        """The same again, as attributes. parts: those that are loaded already."""

@@ -18,7 +18,7 @@ from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.kernels.curl_free import COMPONENTS, to_rows
 from gp_mapping.core.models.curl_free.posterior import CurlFreePosterior
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.scaled_map import ScaledMap, Standardised, check_alike
+from gp_mapping.core.scaled_map import ScaledMap, Standardised
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
@@ -136,29 +136,20 @@ class CurlFree(ScaledMap):
         rows = self.rows.forget_near(to_rows(self.scaling.inner_x(x)), radius, COMPONENTS * newest)
         return -(-rows // COMPONENTS)
 
-    def fantasize(self, x: Tensor) -> "CurlFree":
+    def fantasize(self, x: Tensor) -> CurlFree:
         """A copy conditioned on its own mean at x (K, D), all three components."""
         self.need_data()
         new = copy.copy(self)
         new.rows = self.rows.fantasize(to_rows(self.scaling.inner_x(x)))
         return new
 
-    def merge(self, other: "CurlFree") -> None:
-        """Add another map's rows, moved to this map's origin and centre."""
-        if type(other) is not type(self):
-            raise ValueError(f"cannot merge a {type(other).__name__} into a CurlFree")
-        if other.scaling is None:
-            return
-        check_alike(self, other)
-        if self.scaling is None:
-            self.rows.merge(other.rows)
-            self.scaling = other.scaling
-            return
+    def _union(self, other: CurlFree, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
+        """Its rows, moved to this map's origin and centre."""
         rows = other.rows.duplicate()
-        _recentre(rows, (other.scaling.centre - self.scaling.centre) / self.scale)
-        offset = torch.cat([other.scaling.origin - self.scaling.origin, self.scaling.origin.new_zeros(1)])
-        rows.scaling = Scaling(offset, rows.scaling.centre, 1.0)
+        _recentre(rows, delta)
+        rows.scaling = Scaling(torch.cat([offset, offset.new_zeros(1)]), rows.scaling.centre, 1.0)
         self.rows.merge(rows)
+        self.scaling = scaling
 
     def state_dict(self) -> dict:
         """That of the rows, and the units that they are in."""

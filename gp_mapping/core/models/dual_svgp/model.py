@@ -78,7 +78,7 @@ class DualSVGP(SparseMap):
 
     name = "dual_svgp"
     memory_kind = Memory
-    fitting = ("max_inducing", "tolerance", "information")
+    fitting = (*SparseMap.fitting, "max_inducing", "tolerance", "information")
     counted = (*SparseMap.counted, "floor", "thinned", "moves")
     fantasy_tolerance = 1e-6  # share of s² that makes the residual at a fantasy an inducing input
 
@@ -543,17 +543,18 @@ class DualSVGP(SparseMap):
         return new
 
     def _saved_parts(self) -> dict:
-        if self.basis is None:
-            return {"basis": None, "fixed": self.fixed}
-        return {"basis": {"z": self.basis.z.clone(), "L": self.basis.L.clone()}, "fixed": self.fixed,
-                "sites": self.sites.state_dict()}
+        parts = super()._saved_parts() | {"fixed": self.fixed, "basis": None}
+        if self.basis is not None:
+            parts |= {"basis": {"z": self.basis.z.clone(), "L": self.basis.L.clone()}, "sites": self.sites.state_dict()}
+        return parts
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        parts |= super()._loaded_parts(state, parts) | {"basis": None}
         if state["basis"] is None:
-            return {"basis": None}
+            return parts
         z, factor = (state["basis"][name].to(self.device) for name in ("z", "L"))
         basis = Basis.restored(z, factor, self.new_basis(parts["theta"], z.shape[1]))
         sites = Sites.from_state_dict(state["sites"], self.device)
         if sites.size != basis.size:
             raise ValueError(f"{sites.size} rows of sites do not fit {basis.size} of the basis")
-        return {"basis": basis, "sites": sites}
+        return parts | {"basis": basis, "sites": sites}

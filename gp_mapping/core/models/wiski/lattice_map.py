@@ -43,7 +43,7 @@ class LatticeMap(SparseMap):
     """
 
     name = "wiski"
-    fitting = ("density", "max_nodes")
+    fitting = (*SparseMap.fitting, "density", "max_nodes")
     counted = (*SparseMap.counted, "refused", "coarsened")
 
     def __init__(self, theta: Theta, *, density: float = 8.0, max_nodes: int = 500_000, memory_size: int = 2000,
@@ -329,17 +329,19 @@ class LatticeMap(SparseMap):
 
     # --- files ----------------------------------------------------------------------------------------------------
     def _saved_parts(self) -> dict:
+        parts = super()._saved_parts()
         if self.sites is None:
-            return {"grid": None}
-        return {"grid": self.grid.state_dict(), "points": {k: v.clone() for k, v in self.points.items()},
+            return parts | {"grid": None}
+        return parts | {"grid": self.grid.state_dict(), "points": {k: v.clone() for k, v in self.points.items()},
                 "features": None if self.features is None else list(self.features)}
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        parts = super()._loaded_parts(state, parts) | parts
         if state["grid"] is None:
-            return {"points": {}, "features": None, "_posterior": None}
+            return parts | {"points": {}, "features": None}
         features = state["features"]
         if features is not None:
             features = (*(part.to(self.device, copy=True) for part in features[:2]), int(features[2]))
-        return {"sites": GridSites.from_state_dict(state["grid"], parts["scaling"].origin, self.device),
+        return parts | {"sites": GridSites.from_state_dict(state["grid"], parts["scaling"].origin, self.device),
                 "points": {k: v.to(self.device, copy=True) for k, v in state["points"].items()},
-                "features": features, "_posterior": None}
+                "features": features}

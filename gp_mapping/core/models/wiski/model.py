@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.models.wiski.lattice.sites import FEATURES
+from gp_mapping.core.models.wiski.lattice.features import FEATURES
 from gp_mapping.core.models.wiski.lattice_map import LatticeMap
 from gp_mapping.core.models.wiski.local import WiskiLocal
 from gp_mapping.core.models.wiski.posterior import WiskiPosterior

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.models.wiski.lattice.features import FEATURES, feature_prior, feature_rows
 from gp_mapping.core.models.wiski.lattice.root import RootCache
-from gp_mapping.core.models.wiski.lattice.sites import FEATURES, OFFSETS, GridSites
+from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
 from gp_mapping.core.models.wiski.lattice_map import LatticeMap
 from gp_mapping.core.models.wiski.local import WiskiLocal
-from gp_mapping.core.models.wiski.posterior import feature_prior
 from gp_mapping.core.models.wiski.published_posterior import PublishedPosterior
 
 __all__ = ["PublishedWiski"]
@@ -64,7 +64,7 @@ class PublishedWiski(LatticeMap):
             for name in ("L", "J"):
                 old = getattr(self.root, name)
                 setattr(self.root, name, torch.cat([old, old.new_zeros((len(fresh), old.shape[1]))]))
-        phi = torch.cat([torch.ones_like(beta)[:, None], heading], 1)
+        phi = feature_rows(heading)
         for i in range(len(places)):
             row = torch.zeros(FEATURES + len(self.held), dtype=torch.float64, device=self.device)
             row[:FEATURES] = phi[i] * scale[i]

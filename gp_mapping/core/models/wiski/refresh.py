@@ -6,10 +6,11 @@ import copy
 
 import torch
 
+from gp_mapping.core.models.wiski.lattice.features import feature_prior
 from gp_mapping.core.models.wiski.lattice.frozen import Frozen
 from gp_mapping.core.models.wiski.lattice.solver import MeanSolve, Solution
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
-from gp_mapping.core.models.wiski.posterior import WiskiPosterior, feature_prior
+from gp_mapping.core.models.wiski.posterior import WiskiPosterior
 
 __all__ = ["Refresh"]
 

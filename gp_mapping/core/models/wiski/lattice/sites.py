@@ -16,13 +16,13 @@ import math
 import torch
 from torch import Tensor
 
+from gp_mapping.core.models.wiski.lattice.features import FEATURES, feature_rows
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
 from gp_mapping.core.transaction import Revertible, require_finite
 
-__all__ = ["FEATURES", "OFFSETS", "TILE", "GridSites"]
+__all__ = ["OFFSETS", "TILE", "GridSites"]
 
 TILE = 32
-FEATURES = 3  # 1, heading along x, heading along y
 OFFSETS = [(0, j) for j in range(4)] + [(i, j) for i in range(1, 4) for j in range(-3, 4)]
 _MARGIN = 16  # nodes, at least, between a sample and the box's edge
 _NUMBER = {o: k for k, o in enumerate(OFFSETS)}
@@ -147,8 +147,7 @@ class GridSites(Revertible):
         nodes = (first[:, None] + self.stencil_steps).view(-1)
         self._keep(self.sides, nodes)
         self.sides.index_add_(0, nodes, (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
-        phi = torch.cat([torch.ones_like(mass), heading], 1)
-        total = phi.mT @ sides
+        total = feature_rows(heading).mT @ sides
         self.features, self.linear = self.features + total[:, :FEATURES], self.linear + total[:, FEATURES:]
         if lump:
             half = 2.0 * (units - self._low)
