@@ -195,7 +195,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def _step(self) -> None:
         self.learner.step(self.learning_data(), self.generator)
-        if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
+        if self.learner.left(self.theta) and self.adopt(self.learner.theta):
             self._adopted()
 
     def learning_data(self) -> dict[str, Tensor]:
