@@ -236,7 +236,7 @@ class TiledMap(Revertible, FieldMap):
         if self.forgot < tile.forgot:
             tile.map.forget(math.exp(self.forgot - tile.forgot))
             tile.forgot = self.forgot
-        if self.learner is not None and self.learner.theta.distance(tile.map.theta) > self.learner.adopt_change:
+        if self.learner is not None and self.learner.left(tile.map.theta):
             if tile.map.started:
                 tile.map.adopt(self.learner.theta)
             else:
@@ -283,7 +283,7 @@ class TiledMap(Revertible, FieldMap):
         if self.former is None and where >= _OWN_STEPS:
             data = self.tiles[beside[int(which * len(beside))]].map
         self.learner.step(data.learning_data(), self.generator)
-        if self.learner.theta.distance(self.home.theta) > self.learner.adopt_change:
+        if self.learner.left(self.home.theta):
             with transaction(self.home):
                 self.own_epoch += int(self.home.adopt(self.learner.theta))
 
