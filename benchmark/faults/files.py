@@ -7,6 +7,7 @@ an exception that came out, a fault of the program (exit code 70), a warning of 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -305,8 +306,11 @@ def one_trial(originals: Originals, base: Path, seed: int, i: int, names, shares
     kind, damage = str(rng.choice(names, p=shares)), str(rng.choice(list(DAMAGE)))
     work = base / f"trial{i}"
     work.mkdir()
+    here = Path.cwd()
     try:
         words = KINDS[kind][1](originals, work, damage, rng)
+        os.chdir(work)  # an odd name without a folder is written where one stands
         return Trial(kind, damage, tuple(map(str, words)), run_command(words))
     finally:
+        os.chdir(here)
         shutil.rmtree(work, ignore_errors=True)

@@ -26,8 +26,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, fit, say what was found and what cannot be known from this."""
-    readings = [(v.x, v.y, v.z) for _, _, message in read_messages(args.bags, {MAGNETIC_FIELD: args.field_topic})
+    left_out, first = 0, ""
+
+    def leave_out(_, why: str) -> None:
+        nonlocal left_out, first
+        left_out, first = left_out + 1, first or why
+
+    topics = {MAGNETIC_FIELD: args.field_topic}
+    readings = [(v.x, v.y, v.z) for _, _, message in read_messages(args.bags, topics, leave_out)
                 for v in (message.magnetic_field,)]
+    if left_out:
+        print(f"warning: messages left out: {left_out}, the first because {first}", file=sys.stderr)
+    if not readings:
+        raise UsageError(f"{', '.join(map(str, args.bags))}: no message can be read; the bag is damaged, or recorded "
+                         "in another format than CDR")
     try:
         found = calibrate(np.array(readings))
     except CalibrationError as error:

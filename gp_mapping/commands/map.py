@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         result.update(_test(test_plans, parameters, session, trained))
     with blaming(args.resume) if args.resume else nullcontext():
         grid = session.render()
-    suggestions = next_places(session, grid, args.suggest, parameters.node.suggestion_margin)
+    suggestions = next_places(session, grid, args.suggest, parameters.node)
     report = session.report()
     result.update({"received": dict(intake.received), "warnings": [*intake.warnings, *session.warnings],
                    "dropped_measurements": intake.drops.measurements, "passes": report["passes"],

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.planning.offer import offer
+from gp_mapping.planning.area.ground import Ground
+from gp_mapping.planning.offer import offer_as_set
 from gp_mapping.planning.suggest import Suggestions
+from gp_mapping.settings.node import NodeSettings
 from gp_mapping.store.checkpoint import load_checkpoint
 from gp_mapping.store.trial import tried_session
 
@@ -16,7 +19,6 @@ __all__ = ["CHECKPOINT", "check_suggest", "checkpoint_in", "next_places", "open_
 
 CHECKPOINT = "map.gpm"
 _MOST = 100  # suggestions, as in a node
-_APART = 0.5  # m between two suggestions
 
 
 def checkpoint_in(path) -> Path:
@@ -44,10 +46,13 @@ def check_suggest(count: int) -> None:
         raise UsageError(f"--suggest is {count}, expected 0 to {_MOST}")
 
 
-def next_places(session: MapSession, grid: FieldGrid, count: int, beyond: float = 0.0) -> Suggestions | tuple:
-    """Up to count places with the largest variance, 0.5 m apart, as a node without a free-space map chooses them.
+def next_places(session: MapSession, grid: FieldGrid, count: int, settings: NodeSettings | None = None
+                ) -> Suggestions | tuple:
+    """Up to count places to measure next, as a node without a free-space map, at the end of the path, chooses them.
 
-    beyond: how far outside the hull of the path they may lie, metres.
+    settings: of the node; None: its defaults.
     """
     check_suggest(count)
-    return offer(session, grid, count, min_distance=_APART, beyond=beyond) if count else ()
+    if not count:
+        return ()
+    return offer_as_set(session, grid, replace(settings or NodeSettings(), suggestion_count=count), Ground())

@@ -10,6 +10,7 @@ __all__ = ["DropCounter", "DropReason"]
 class DropReason(Enum):
     """One reason each; the value is the name in reports, `explanation` says in plain words what to look at."""
 
+    UNREADABLE = "unreadable"
     NOT_FINITE = "not_finite"
     OUT_OF_RANGE = "out_of_range"
     BAD_COVARIANCE = "bad_covariance"
@@ -24,6 +25,7 @@ class DropReason(Enum):
     TIME_JUMP = "time_jump"
     NOT_PLACEABLE = "not_placeable"
     REFUSED = "refused"
+    POSE_UNREADABLE = "pose_unreadable"
     POSE_NOT_FINITE = "pose_not_finite"
     POSE_OUT_OF_RANGE = "pose_out_of_range"
     POSE_TOO_FAST = "pose_too_fast"
@@ -49,6 +51,7 @@ class DropReason(Enum):
 
 
 _EXPLANATIONS = {
+    DropReason.UNREADABLE: "measurement whose recorded bytes are no message of its type; is the bag damaged?",
     DropReason.NOT_FINITE: "measurement with a NaN or infinite axis (REP-103: NaN means not measured)",
     DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value); is the "
                              "message in the unit that ROS asks for (tesla for a magnetic field)?",
@@ -69,6 +72,8 @@ _EXPLANATIONS = {
                               "placed (lever arm, soft iron, max_position)",
     DropReason.REFUSED: "measurement that the map refused, because it would have spoiled it: too far from all others, "
                         "or not finite once it is added; the map is as it was before",
+    DropReason.POSE_UNREADABLE: "pose or transform whose recorded bytes are no message of its type; is the "
+                                "bag damaged?",
     DropReason.POSE_NOT_FINITE: "pose with a NaN or infinite number",
     DropReason.POSE_OUT_OF_RANGE: "pose farther from the origin than max_position",
     DropReason.POSE_TOO_FAST: "pose that the robot could not have reached from the one before at max_speed",

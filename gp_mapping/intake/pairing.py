@@ -26,6 +26,7 @@ from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Intake"]
 
+_UNREADABLE_NAMED = 3  # messages that cannot be read, which are named one by one
 _MAX_WARNINGS = 20  # different texts; a frame that changes with each message must not fill the memory
 _READY_FACTOR = 100  # samples that nobody takes, in units of queue_size
 _LARGE_VARIANCE = 1.0  # m²; a pose that is worse says little about where a field was measured
@@ -392,6 +393,15 @@ class Intake:
         """End of the stream: what can still be placed (call until None and no break); the rest is counted."""
         self._end()
         return self.take()
+
+    def add_unreadable(self, role: str, why: str) -> None:
+        """Count a message of an input (role: as inputs_of names it) whose bytes nobody understands, and say why."""
+        self._keep("add_unreadable", role, why)
+        s = self.settings
+        self.received[s.sensor if role == "measurement" else s.pose_source if role == "pose" else "tf"] += 1
+        self.drops.count(DropReason.UNREADABLE if role == "measurement" else DropReason.POSE_UNREADABLE)
+        if self.drops[DropReason.UNREADABLE] + self.drops[DropReason.POSE_UNREADABLE] <= _UNREADABLE_NAMED:
+            self._warn(f"{why}; it is left out")
 
     def _end(self) -> None:
         """Nothing more will come: what waits for that is taken now."""

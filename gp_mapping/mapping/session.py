@@ -33,6 +33,7 @@ __all__ = ["MapSession"]
 _RAW_BATCH = 25  # without cells: raw samples in one update
 _REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
 _FARTHEST = 1e8  # m; largest coordinate that still has its millimetres
+_LOOK_AGAIN = 200  # revisions of a map that nobody draws
 _FORGOTTEN = 1e-12  # share of what was known that is left when all of it is forgotten
 
 
@@ -64,7 +65,8 @@ class MapSession:
         self.revision += 1
         self.raw_count, self.cell_count, self.passes, self.left_out = 0, 0, 0, 0
         self.refused, self.last_refusal = 0, ""
-        self._cut: list[str] = []  # what the last drawing has left out
+        self._cut: list[str] = []  # what the last drawing has left out, or would have
+        self._looked = -_LOOK_AGAIN  # the revision of which `_cut` is
         self._pass_open = False
         self.about: dict = {}  # where and of what it is: frame, sensor, …, as the intake of its first sample says
         self.last_report: UpdateReport | None = None
@@ -388,7 +390,7 @@ class MapSession:
             return window.contains(low, high, s.margin)
 
         chosen, others = path.extent.drawn(fits, path.usual_move)
-        self._cut = drawing_notes(chosen, others, fits, s)
+        self._cut, self._looked = drawing_notes(chosen, others, fits, s), self.revision
         low = [min(area.low[d] for area in chosen) for d in range(2)]
         high = [max(area.high[d] for area in chosen) for d in range(2)]
         return (low, high), chosen[0].place
@@ -401,12 +403,20 @@ class MapSession:
     @property
     def warnings(self) -> list[str]:
         """What a person should look at, in plain words: what is not drawn, settings that make no sense together."""
+        if self.cell_count and self.revision >= self._looked + _LOOK_AGAIN:
+            self._ground()  # nobody draws it
         return [*self._cut, *nonsense(self._start.resolved, self._first.spread), *self.map.notes()]
 
     @property
     def path(self) -> Tensor:
         """(K, 2) thinned positions of the samples, metres."""
         return self._path.points()
+
+    @property
+    def position(self) -> tuple[float, float] | None:
+        """Where the newest sample was taken, metres; None before the first."""
+        newest = self._path.newest
+        return None if newest is None else (newest[0], newest[1])
 
     @property
     def path_starts(self) -> Tensor:

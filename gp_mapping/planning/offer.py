@@ -14,11 +14,32 @@ from gp_mapping.planning.planners.point import NEAR
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.suggest import Suggestion, Suggestions, suggest
 from gp_mapping.planning.worth.path_value import PathValue
+from gp_mapping.settings.node import NodeSettings
 
-__all__ = ["UNKNOWN_OBSTACLES", "driven_area", "offer", "offer_by_way"]
+__all__ = ["UNKNOWN_OBSTACLES", "driven_area", "offer", "offer_as_set", "offer_by_way"]
 
 UNKNOWN_OBSTACLES = ("not known, there is no free-space map: suggestions stay inside the hull of the path, and nobody "
                      "has compared them with obstacles")
+
+
+def offer_as_set(session, grid, settings: NodeSettings, ground: Ground, free: FreeSpace | None = None,
+                 position=None) -> Suggestions:
+    """The places that the settings ask for: of a live node, of its saves, and of the command line alike.
+
+    Args:
+        session: MapSession.
+        grid: the FieldGrid that was drawn of it.
+        settings: suggestion_kind, suggestion_count, suggestion_distance, suggestion_margin, plan_reach.
+        ground: kept from call to call.
+        free: where the robot may be; None: not known.
+        position: (x, y) of the robot, metres; None: where the newest sample of the map was taken.
+    """
+    s = settings
+    if s.suggestion_kind != "gain_per_metre":
+        return offer(session, grid, s.suggestion_count, s.suggestion_kind, free, position,
+                     min_distance=s.suggestion_distance, beyond=s.suggestion_margin)
+    return offer_by_way(session, ground, s.suggestion_count, free, position, min_distance=s.suggestion_distance,
+                        beyond=s.suggestion_margin, reach=s.plan_reach)
 
 
 def driven_area(path, grid, beyond: float) -> FreeSpace:
@@ -48,16 +69,17 @@ def offer_by_way(session, ground: Ground, k: int, free: FreeSpace | None, positi
         ground: kept from call to call.
         k: how many.
         free: where the robot may be; None: inside the hull of its path, grown by `beyond` metres.
-        position: (x, y) of the robot, metres; None: where the map's path ends.
+        position: (x, y) of the robot, metres; None: where the newest sample of the map was taken.
         min_distance: between two places, metres.
         beyond: metres.
         reach: metres from the robot to the farthest place.
         places: bound of the places that are compared.
     """
     kind, path = "gain_per_metre", session.path.numpy()
-    if position is None and not len(path):
+    position = session.position if position is None else position
+    if position is None:
         return Suggestions(kind, reason="nothing has been measured yet")
-    position = np.asarray(path[-1] if position is None else position, dtype=np.float64)
+    position = np.asarray(position, dtype=np.float64)
     area, travel = ground.at(position, free, path, session.map.hyperparameters()["lengthscale"], reach=reach,
                              margin=max(beyond, 1e-3), places=places)
     if travel is None or len(travel) < 2:

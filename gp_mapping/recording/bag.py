@@ -6,7 +6,7 @@ Messages come back with the attribute names that ROS gives them. bag_writer.py w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
-from gp_mapping.errors import UserError
+from gp_mapping.errors import UserError, one_line
 
 __all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "bag_topics", "choose_topic",
            "choose_topics", "count_messages", "read_messages", "read_raw"]
@@ -29,6 +29,7 @@ STORE = get_typestore(Stores.ROS2_JAZZY)
 
 _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
 _SUFFIXES = (".mcap", ".db3")
+_NAME = 100  # characters of a name, or of a reason, that comes out of a bag
 
 
 class BagError(UserError):
@@ -234,16 +235,23 @@ def _learn_types(connections) -> None:
                 STORE.register({k: v for k, v in read(connection.msgdef.data).items() if k not in STORE.types})
 
 
-def read_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | None = None
-                  ) -> Iterator[tuple[str, int, Any]]:
+def read_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | None = None,
+                  on_unreadable: Callable[[RawMessage, str], None] | None = None) -> Iterator[tuple[str, int, Any]]:
     """(topic, record time in ns, message) of bags in record order; arguments and errors as read_raw.
 
-    A message has `__msgtype__` and the attributes of its ROS type.
+    A message has `__msgtype__` and the attributes of its ROS type. One whose bytes are no message of its type is left
+    out, and the others come.
+
+    on_unreadable: told of each one that is left out, and why; None: the first one is a BagError.
     """
     for raw in read_raw(paths, topics):
         try:
             message = STORE.deserialize_cdr(raw.data, raw.type)
         except Exception as error:  # numpy, struct and rosbags each have their own for bytes that are no such message
-            raise BagError(f"{raw.topic}: the {raw.type} recorded at {raw.stamp_ns} ns cannot be read ({error}); the "
-                           "bag is damaged, or recorded in another format than CDR") from error
+            why = (f"the {one_line(raw.type, _NAME)} recorded on {one_line(raw.topic, _NAME)} at {raw.stamp_ns} ns "
+                   f"cannot be read ({one_line(error, _NAME)})")
+            if on_unreadable is None:
+                raise BagError(f"{why}; the bag is damaged, or recorded in another format than CDR") from error
+            on_unreadable(raw, why)
+            continue
         yield raw.topic, raw.stamp_ns, message

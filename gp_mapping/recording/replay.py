@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.intake import Intake, inputs_of
 from gp_mapping.intake.poses.messages import POSE_MESSAGES, TF_MESSAGE
 from gp_mapping.intake.topics import Input, feed
-from gp_mapping.recording.bag import BagError, bag_topics, choose_topic, read_messages
+from gp_mapping.recording.bag import BagError, RawMessage, bag_topics, choose_topic, read_messages
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
 
@@ -84,12 +85,18 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
     return f"; write {' or '.join(words)} (or {option}: in --params)" if words and now not in fitting else ""
 
 
+def _leave_out(plan: BagPlan, intake: Intake, raw: RawMessage, why: str) -> None:
+    """One message that no reader understands does not cost the others: it is counted, and the first ones are named."""
+    intake.add_unreadable(plan.roles[raw.topic], f"{plan.path.name}: {why}")
+
+
 def samples_of(plans: list[BagPlan], intake: Intake, label: str) -> Iterator[tuple[bool, Samples]]:
     """(begins a new pass, samples) of bags in the order given, with a progress bar on stderr."""
     total, n = sum(plan.count for plan in plans), 0
     with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3) as bar:
         for plan in plans:
-            for topic, recorded, message in read_messages(plan.path, list(plan.roles)):
+            leave_out = partial(_leave_out, plan, intake)
+            for topic, recorded, message in read_messages(plan.path, list(plan.roles), leave_out):
                 feed(intake, plan.roles[topic], message, recorded)
                 n += 1
                 if n % _BATCH == 0:

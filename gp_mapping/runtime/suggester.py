@@ -5,7 +5,7 @@ from __future__ import annotations
 from gp_mapping.errors import one_line
 from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer, offer_by_way
+from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer_as_set
 from gp_mapping.planning.suggest import Suggestions
 from gp_mapping.settings.node import NodeSettings
 
@@ -53,13 +53,7 @@ class Suggester:
             return Suggestions(s.suggestion_kind, reason=wrong)
 
         self.obstacles = "from the free-space map" if self._free is not None else UNKNOWN_OBSTACLES
-        if s.suggestion_kind == "gain_per_metre":
-            found = offer_by_way(session, self._ground, s.suggestion_count, self._free, position,
-                                 min_distance=s.suggestion_distance, beyond=s.suggestion_margin, reach=s.plan_reach)
-            self.note = found.reason and f"suggestions: {found.reason}"
-            return found
-        found = offer(session, grid, s.suggestion_count, s.suggestion_kind, self._free, position,
-                      min_distance=s.suggestion_distance, beyond=s.suggestion_margin)
+        found = offer_as_set(session, grid, s, self._ground, self._free, position)
         self.note = found.reason and f"suggestions: {found.reason}"
         return found
 

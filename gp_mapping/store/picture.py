@@ -12,10 +12,11 @@ from matplotlib.colors import ListedColormap, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from gp_mapping.errors import one_line
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.vector import axis_names
 
-__all__ = ["draw_map", "quantity", "unit_text"]
+__all__ = ["draw_map", "picture_text", "quantity", "unit_text"]
 
 _DPI = 130
 _PANEL = 5.2  # inches along the longer side of a panel
@@ -29,6 +30,10 @@ def unit_text(unit: str) -> str:
     """A unit as people write it: uT, ug/m3 and mol/um2 have µ; any other name, as units or usd, stays as given."""
     return re.sub(r"(?<![A-Za-z])" + _MICRO.pattern, "µ", unit)
 
+
+def picture_text(text: object, longest: int = 200) -> str:
+    """A text with names from outside, as a figure can show it: one line, any bytes, and a $ that is no mathematics."""
+    return one_line(text, longest).replace("$", r"\$")
 
 
 def quantity(settings) -> str:
@@ -67,7 +72,7 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
 
     suggestions: things with x and y.  truth: (H, W) on the grid, or a function of (N, 2) metres, SI; of the norm.
     """
-    scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
+    scale, unit = session.settings.field_scale, picture_text(unit_text(session.settings.field_unit))
     known = grid.known.numpy()
     mean, stddev = grid.mean.numpy() / scale, grid.stddev.numpy() / scale
     shown = mean[known] if known.any() else mean

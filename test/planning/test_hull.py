@@ -78,18 +78,28 @@ def driven():
     return session, session.render()
 
 
+@pytest.mark.parametrize("kind", ["gain_per_metre", "variance"])
 @pytest.mark.parametrize("beyond", [0.0, 0.5])
-def test_live_and_offline_are_one_policy(driven, beyond):
+def test_live_and_offline_are_one_policy(driven, kind, beyond):
+    """The same settings give the same places; those of the defaults are those of a node as it is started."""
     session, grid = driven
-    live = Suggester(NodeSettings(suggestion_kind="variance", suggestion_count=5, suggestion_distance=0.5,
-                                  suggestion_margin=beyond))
-    found = live(session, grid, (0.0, 0.0), None, "odom")
-    saved = next_places(session, grid, 5, beyond)
-    assert [(s.x, s.y) for s in found] == [(s.x, s.y) for s in saved] and len(found) == 5
+    settings = NodeSettings(suggestion_kind=kind, suggestion_margin=beyond)
+    live = Suggester(settings)
+    found = live(session, grid, tuple(session.path[-1].tolist()), None, "odom")
+    saved = next_places(session, grid, 5, settings)
+    assert [(s.x, s.y, s.score) for s in found] == [(s.x, s.y, s.score) for s in saved] and len(found) == 5
+    assert saved.kind == kind
     away = distance_to_hull(found.positions.numpy(), session.path.numpy())
     assert away.max() <= max(beyond, grid.resolution) + 1e-9
     assert "hull of the path" in live.obstacles and live.note == ""
     assert distance_to_hull(CENTRES, session.path.numpy()).max() > 1.0, "the judge itself sees places beyond"
+
+
+def test_the_command_line_asks_as_a_node_does_by_default(driven):
+    session, grid = driven
+    found, node = next_places(session, grid, 3), NodeSettings()
+    assert found.kind == node.suggestion_kind and len(found) == 3
+    assert torch.pdist(found.positions).min() >= node.suggestion_distance
 
 
 def test_more_is_allowed_further_out(driven):

@@ -18,8 +18,8 @@ from dds_helpers import DEEP, Listener, Process
 from sensor_msgs.msg import MagneticField
 from std_msgs.msg import Header
 
+import gp_mapping.commands.demo.command as demo_command
 from gp_mapping.cli import main
-from gp_mapping.commands.demo import command as demo_command
 from gp_mapping.commands.demo.command import _report as report
 from gp_mapping.commands.demo.picture import cells_to_image, draw_comparison
 from gp_mapping.commands.demo.watch import FULL, NEAR, DemoResult, verdict

@@ -160,18 +160,19 @@ def _result(session: MapSession, found: Residuals, c: Calibration | None, tried:
     for one in intakes:
         for name, count in one.drops.as_dict().items():
             drops[name] = drops.get(name, 0) + count
+    warnings = list(dict.fromkeys([*(w for one in intakes for w in one.warnings), *session.warnings]))
     unit, sensor = unit_text(session.settings.field_unit), parameters.intake.sensor
     named = "magnetometer" if sensor == "magnetic_field" else "sensor"
     context = {"unit": unit, "sensor": named, "sensor_faults": faults,
                "gross": report["gross_errors"], "measurements": report["samples"],
                "dropped": sum(one.drops.measurements for one in intakes), "changes": changes + later,
-               "explained": intakes[0].drops.explain() + [w for one in intakes for w in one.warnings]}
+               "explained": intakes[0].drops.explain() + warnings}
     mend: list[Advice] = advise(c, tested, tried, context)
     return {"unit": unit, "sensor": named, "test": tested, "calibration": None if c is None else c.as_dict(),
             "plain": learned(session, named, unit) if c is None else c.plain(named, unit),
             "refits": tried, "gross_errors": report["gross_errors"], "weakened_cells": report["weakened_cells"],
             "change_count": report["changes"], "changes": changes, "changes_in_test": later, "dropped": drops,
-            "warnings": [w for one in intakes for w in one.warnings], "explained": context["explained"],
+            "warnings": warnings, "explained": context["explained"],
             "path_length": report["path_length"], "passes": report["passes"],
             "mend": [{"text": a.text, "gain": a.gain} for a in mend]}
 

@@ -7,6 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from gp_mapping.analysis.residuals import LEVELS, Residuals
+from gp_mapping.store.picture import picture_text
 
 __all__ = ["draw_check"]
 
@@ -19,13 +20,13 @@ def draw_check(found: Residuals, quality: dict, path: np.ndarray, changes: list[
     """path: (K, 2) of the map.  quality: of check_fit.  changes: with x and y in metres."""
     figure = Figure(figsize=(12.0, 8.6), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(title, fontsize=12)
+    figure.suptitle(picture_text(title), fontsize=12)
     grid = figure.subplot_mosaic([["pit", "map"], ["coverage", "map"], ["auto", "map"]],
                                  width_ratios=[1.0, 1.7])
     _pit(grid["pit"], quality["pit"])
     _coverage(grid["coverage"], quality)
     _autocorrelation(grid["auto"], quality["autocorrelation"])
-    _map(figure, grid["map"], found, path, changes, unit)
+    _map(figure, grid["map"], found, path, changes, picture_text(unit))
     return figure
 
 

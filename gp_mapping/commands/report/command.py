@@ -16,7 +16,7 @@ from gp_mapping.commands.check.command import add_test_arguments, assess, calibr
 from gp_mapping.commands.report.html import page
 from gp_mapping.commands.report.picture import as_png, draw_run
 from gp_mapping.commands.saved import CHECKPOINT, check_suggest, next_places, open_session
-from gp_mapping.errors import UsageError
+from gp_mapping.errors import UsageError, one_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.export import write_atomic
@@ -24,6 +24,8 @@ from gp_mapping.store.picture import unit_text
 from gp_mapping.store.trial import blaming
 
 __all__ = ["add_arguments", "run"]
+
+_NAME, _TITLE = 100, 500  # characters of a name from outside, and of a heading
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,10 +75,11 @@ def _page(args: argparse.Namespace, facts: dict) -> str:
         raise UsageError(f"{args.source[0]}: the map is empty, no measurement has reached it")
 
     grid = session.render()
+    facts["explained"] = list(dict.fromkeys([*facts["explained"], *session.warnings]))
     places = next_places(session, grid, args.suggest)
     figures = {"map": as_png(draw_run(session, grid, places)), **facts.pop("figures")}
     title = args.title or f"Map of {_names(args.source)}"
-    facts |= {"title": title.encode(errors="replace").decode(), "version": __version__, "map": session.report(),
+    facts |= {"title": one_line(title, _TITLE), "version": __version__, "map": session.report(),
               "unit": unit_text(session.settings.field_unit), "scale": session.settings.field_scale,
               "model": session.settings.model, "noise_stddev": session.report()["noise_stddev"],
               "suggestions": [(s.x, s.y) for s in places], "extent": _extent(grid),
@@ -86,9 +89,8 @@ def _page(args: argparse.Namespace, facts: dict) -> str:
 
 
 def _names(paths) -> str:
-    """Without the folders they lie in: the page goes to others."""
-    names = (Path(path).resolve().name for path in paths)
-    return ", ".join(name.encode(errors="replace").decode() for name in names)  # a name may be any bytes, a page not
+    """Without the folders they lie in: the page goes to others. A name may be any bytes, a page not."""
+    return ", ".join(one_line(Path(path).resolve().name, _NAME) for path in paths)
 
 
 def _is_saved(path: Path) -> bool:

@@ -85,6 +85,11 @@ class Path:
         """Between two samples, m; 0 while none is known."""
         return self._usual or 0.0
 
+    @property
+    def newest(self) -> list[float] | None:
+        """The last position, also between two points of the trace; None before the first."""
+        return self._last or (self._newest if self._count else None)
+
     def bounds(self) -> tuple[list[float], list[float]]:
         """Lowest and highest coordinates, metres."""
         return self._low, self._high
