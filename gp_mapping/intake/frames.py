@@ -31,6 +31,14 @@ class FrameVote:
             self._votes[frame] = self._votes.get(frame, 0) + 1
         return frame == self.frame
 
+    def held_by(self, frame: str) -> bool:
+        """Whether messages in that frame have come before, and it is the expected one."""
+        return self.known and frame == self.frame and frame in self._votes
+
+    def count(self, more: int) -> None:
+        """So many more messages in the expected frame, of which there have been some."""
+        self._votes[self.frame] += more
+
     @property
     def winner(self) -> str | None:
         """Another frame that clearly more messages are in than in the expected one; None: there is none."""

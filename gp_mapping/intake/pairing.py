@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from statistics import median_low
 from typing import NamedTuple
 
+import numpy as np
+
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import named
+from gp_mapping.intake.columns import Readings, Stream, reads_columns
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.frames import LONGEST, FrameVote
 from gp_mapping.intake.messages import Reading, frame_of, has_header, stamp_ns
 from gp_mapping.intake.placing import Placed, Placer
-from gp_mapping.intake.poses.buffer import Bracket, PoseBuffer, read_numbers
-from gp_mapping.intake.poses.messages import read_pose
+from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, read_numbers
+from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose
 from gp_mapping.intake.poses.tf_poses import Lookup, TfPoses
 from gp_mapping.intake.poses.tf_tree import TfTree
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
 from gp_mapping.intake.stamps import StampGate
+from gp_mapping.intake.stretch import PoseRows, find_poses, read_poses, seldom_slow, waits
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Intake"]
@@ -29,8 +33,6 @@ __all__ = ["Intake"]
 _UNREADABLE_NAMED = 3  # messages that cannot be read, which are named one by one
 _MAX_WARNINGS = 20  # different texts; a frame that changes with each message must not fill the memory
 _READY_FACTOR = 100  # samples that nobody takes, in units of queue_size
-_LARGE_VARIANCE = 1.0  # m²; a pose that is worse says little about where a field was measured
-_LOST_VARIANCE = 1e8  # m²; a pose that is worse says that it may be anywhere, and would take a whole cell's weight
 _TF_MAP = "map"
 _PERIODS = 4  # of a slow sensor, beyond which a pause is one
 _RECENT_STEPS = 15  # that its period is the median of
@@ -39,6 +41,12 @@ _DECIDING = 500  # messages after which frames are settled, as far as what came 
 
 def _ns(seconds: float) -> int:
     return round(1e9 * seconds)
+
+
+def _distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+    """Between two places, m; by the operations that columns of them go through."""
+    x, y, z = (p - q for p, q in zip(a, b))
+    return math.sqrt(x * x + y * y + z * z)
 
 
 class _Waiting(NamedTuple):
@@ -226,12 +234,12 @@ class Intake:
         self._base = str(getattr(msg, "child_frame_id", "")).lstrip("/") or self._base
         pose = read_pose(msg, s.pose_source)
         variance = pose.variance if s.use_pose_covariance else 0.0
-        if variance > _LOST_VARIANCE:
+        if variance > LOST_VARIANCE:
             return self.drops.count(DropReason.POSE_LOST)
         if math.isnan(variance):
             self.drops.count(DropReason.POSE_BAD_COVARIANCE)
-        if variance > _LARGE_VARIANCE:
-            self._warn(f"poses are unsure by {math.sqrt(_LARGE_VARIANCE):g} m and more, so measurements count little; "
+        if variance > LARGE_VARIANCE:
+            self._warn(f"poses are unsure by {math.sqrt(LARGE_VARIANCE):g} m and more, so measurements count little; "
                        "if these covariances are placeholders, set use_pose_covariance to false")
         self._pose_in(stamp_ns(msg), pose.position, pose.quaternion, 0.0 if math.isnan(variance) else variance)
 
@@ -262,9 +270,9 @@ class Intake:
     def _take_pose(self, stamp: int, position, quaternion, variance: float) -> None:
         last, fastest = self._last_pose, self.settings.max_speed
         if fastest > 0.0 and last is not None and last[0] < stamp \
-                and math.dist(position, last[1]) > fastest * 1e-9 * (stamp - last[0]):
+                and _distance(position, last[1]) > fastest * 1e-9 * (stamp - last[0]):
             return self.drops.count(DropReason.POSE_TOO_FAST)
-        refused = self._poses.add(stamp, position, quaternion, variance)
+        refused = self._poses.add(Pose(stamp, position, quaternion, variance))
         if refused is not None:
             return self.drops.count(refused)
         self._last_pose = stamp, position
@@ -349,6 +357,109 @@ class Intake:
                        "pause of four of its periods")
         return _PERIODS * period
 
+    # ---- many messages at once -----------------------------------------------------------------------------------
+
+    def take_together(self, field: Stream, pose: Stream) -> list[tuple[bool, Samples]] | None:
+        """Measurements and poses of a recording, as messages one by one and then `batches` would give them.
+
+        None: something in them is out of the ordinary, nothing has been taken in, and they are to come one by one.
+        """
+        usual = (self._tf is None and self._first is None and self._oriented and not self._ready
+                 and self._field_epoch == self._poses.epoch and reads_columns(self._adaptor)
+                 and self._last_field == self._field_gate.newest is not None
+                 and self._last_pose is not None and self._last_pose[0] == self._pose_gate.newest
+                 and all(w.epoch == self._field_epoch and w.longest == self._pass_gap for w in self._waiting))
+        poses = read_poses(pose, self.settings) if usual else None
+        read = self._adaptor.read_columns(field.columns) if poses is not None else None
+        return None if read is None else self._take_stretch(field, read, pose, *poses)
+
+    def _take_stretch(self, field: Stream, read: Readings, pose: Stream, poses: PoseRows,
+                      drops: Counter) -> list[tuple[bool, Samples]] | None:
+        # what is refused for itself never comes to the gates
+        usable = np.setdiff1d(np.arange(len(read)), list(read.refused))
+        drops.update(read.refused.values())
+        stamps = field.columns.stamps()
+        stamps = (field.recorded if stamps is None else stamps)[usable]
+        told = np.flatnonzero(~np.isnan(poses.rows[:, 0]))
+        poses = poses.at(told)
+        gates = self._field_gate.steady(stamps.tolist()), self._pose_gate.steady(poses.stamps.tolist())
+        if None in gates or not len(stamps) or not len(told):
+            return None
+        for (_, _, late), again, before in ((gates[0], DropReason.REPEATED_STAMP, DropReason.OUT_OF_ORDER),
+                                            (gates[1], DropReason.POSE_REPEATED_STAMP, DropReason.POSE_OUT_OF_ORDER)):
+            drops.update(again if same else before for same in late.values())
+        fresh, on_time = (np.setdiff1d(np.arange(n), list(gate[2])) for n, gate in zip((len(stamps), len(told)), gates))
+        stamps, poses = stamps[fresh], poses.at(on_time)
+
+        # where each stands in the order of all messages: which pose was the newest when a measurement came
+        buffer, waiting = self._poses.buffer, list(self._waiting)
+        every = np.array([*(w.reading.stamp for w in waiting), *stamps.tolist()])
+        advance = np.array([*(w.advance for w in waiting), *(self._advance + stamps - self._last_field).tolist()])
+        known = buffer.since(int(every[0])) if len(stamps) else []
+        if not known:
+            return None
+        rows = poses.after(known)
+        came = np.searchsorted(pose.where[told[on_time]], field.where[usable[fresh]])
+        longest, queue = waits(every, advance, len(waiting), rows.stamps[len(known) - 1 + came])
+        steps = [*self._steps, *np.diff(stamps, prepend=self._last_field).tolist()]
+        if (len(poses.stamps) > buffer.room or rows.too_fast(len(known), self.settings.max_speed)
+                or longest > self._max_wait or queue > self.settings.queue_size
+                or len(every) > _READY_FACTOR * self.settings.queue_size
+                or not seldom_slow(steps, len(self._steps), self._pass_gap // _PERIODS, _RECENT_STEPS)):
+            return None
+        votes = [(self._votes["odometry_frame"], pose.columns.frame(), len(pose.columns))]
+        if field.columns.stamps() is not None:
+            votes.append((self._votes["sensor_frame"], field.columns.frame(), len(field.columns)))
+        if not all(vote.held_by(frame) for vote, frame, _ in votes):
+            return None
+
+        # nothing is out of the ordinary: from here on all of it is taken in
+        for vote, _, count in votes:
+            vote.count(count)
+        for reason, count in drops.items():
+            self.drops.count(reason, count)
+        self.received[self.settings.sensor] += len(field.columns)
+        self.received[self.settings.pose_source] += len(pose.columns)
+        self._base = pose.columns.frame("child_frame_id") or self._base
+        for gate, (last, step, _) in zip((self._field_gate, self._pose_gate), gates):
+            gate.go_on(last, step)
+        buffer.extend(poses.poses())
+        if len(poses.stamps):
+            self._last_pose = int(poses.stamps[-1]), tuple(poses.rows[-1, :3].tolist())
+        self._advance, self._last_field = int(advance[-1]), int(stamps[-1])
+        self._steps.extend(steps[len(self._steps):])
+
+        found = int(np.searchsorted(every, rows.stamps[-1], side="right"))  # those before have their pose
+        readings = read.at(usable[fresh]).after([w.reading for w in waiting])
+        self._waiting = deque(_Waiting(self._field_epoch, readings.row(i, int(every[i])), int(advance[i]),
+                                       self._pass_gap) for i in range(found, len(every)))
+        before, after, near = find_poses(every[:found], rows.stamps, buffer.max_gap)
+        self.drops.count(DropReason.POSE_GAP, int((~near).sum()))
+        return self._place_together(every[:found][near], rows, before[near], after[near],
+                                    readings.at(np.flatnonzero(near)))
+
+    def _place_together(self, stamps: np.ndarray, rows: PoseRows, before: np.ndarray, after: np.ndarray,
+                        readings: Readings) -> list[tuple[bool, Samples]]:
+        """Samples of measurements between poses of these numbers, cut where passes begin."""
+        if not len(stamps):
+            return []
+        last = self._last_ready
+        pause = np.diff(stamps, prepend=stamps[0] if last is None else last[1]) > self._pass_gap
+        pause[0] |= self._force_break or (last is not None and last[0] != self._field_epoch)
+        self._force_break, self._last_ready = False, (self._field_epoch, int(stamps[-1]))
+
+        out, new_pass = [], False
+        ends = [*np.flatnonzero(pause[1:]).tolist(), len(stamps) - 1]
+        for start, end in zip([0, *(end + 1 for end in ends)], ends):
+            part = np.arange(start, end + 1)
+            new_pass |= bool(pause[start])
+            samples = self._placer.place_rows(stamps[part], rows.between(stamps[part], before[part], after[part]),
+                                              readings.at(part))
+            if self._count_placed(len(part), samples):
+                out.append((new_pass, samples))
+                new_pass = False
+        return out
+
     # ---- samples out ---------------------------------------------------------------------------------------------
 
     def take(self) -> Samples | None:
@@ -362,11 +473,16 @@ class Intake:
         while self._ready and not self._ready[0].new_pass:
             batch.append(self._ready.popleft())
         samples = self._placer.place(batch, bool(self._oriented) or self._poses is self._tf)
-        self.drops.count(DropReason.NOT_PLACEABLE, len(batch) - len(samples))
+        self._count_placed(len(batch), samples)
+        return samples
+
+    def _count_placed(self, count: int, samples: Samples) -> int:
+        """Count what is handed out of so many measurements; how many samples that is."""
+        self.drops.count(DropReason.NOT_PLACEABLE, count - len(samples))
         self.samples += len(samples)
         if self.first_stamp is None and len(samples):
             self.first_stamp = float(samples.stamp[0])
-        return samples
+        return len(samples)
 
     def take_break(self) -> bool:
         """True once where the next samples begin a new pass: the session must break_pass() before it gets them."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
 from gp_mapping.core.types import Samples
+from gp_mapping.intake.columns import Readings
 from gp_mapping.intake.messages import Adaptor, Reading, sensor_rotation
-from gp_mapping.intake.poses.buffer import Bracket, interpolate, weights
+from gp_mapping.intake.poses.buffer import Between, Bracket
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -53,33 +56,45 @@ class Placer:
         Raises ValueError where an orientation is needed and there is none.
         """
         readings = [p.reading for p in batch]
-        stamps, brackets = [r.stamp for r in readings], [p.bracket for p in batch]
+        stamps = [r.stamp for r in readings]
+        between = Between.of([p.bracket for p in batch], stamps)
+        mounting = self._offset, self._turn
+        if batch[0].mounting is not None:
+            mounting = (np.array([p.mounting.translation for p in batch]),
+                        Rotation.from_quat(np.array([p.mounting.rotation for p in batch])))
+        states = readings[0].covariance is not None
+        return self._place(stamps, between, partial(self._adaptor.values, readings), states, oriented, mounting)
+
+    def place_rows(self, stamps: np.ndarray, between: Between, readings: Readings) -> Samples:
+        """As `place`, of poses with orientations and a sensor that sits where the parameters say. stamps: (N,) ns."""
+        values = partial(self._adaptor.values_of_rows, readings)
+        return self._place(stamps.tolist(), between, values, bool(readings.known[0]), True, (self._offset, self._turn))
+
+    def _place(self, stamps: list[int], between: Between, values: Callable, states_noise: bool, oriented: bool,
+               mounting: tuple[np.ndarray, Rotation]) -> Samples:
         if self._states_noise is None:
-            self._states_noise = readings[0].covariance is not None
+            self._states_noise = states_noise
         if self._needs_rotation and not oriented:
             raise ValueError("a lever arm or an axis of the field needs poses with orientation, and these have none")
 
-        positions, rotation = interpolate(brackets, stamps, oriented and (self._needs_rotation or self._heading))
-        offset, turn = self._offset, self._turn
-        if batch[0].mounting is not None:
-            offset = np.array([p.mounting.translation for p in batch])
-            turn = Rotation.from_quat(np.array([p.mounting.rotation for p in batch]))
+        positions, rotation = between.interpolate(oriented and (self._needs_rotation or self._heading))
+        offset, turn = mounting
         if offset.any():
             positions = positions + rotate(rotation, offset)
 
         with np.errstate(all="ignore"):  # what overflows is left out below
-            y, noise = self._adaptor.values(readings, rotation * turn if self._adaptor.needs_rotation else None)
+            y, noise = values(rotation * turn if self._adaptor.needs_rotation else None)
         columns = {"x": positions[:, :2], "y": y, "stamp": np.array([t / 1e9 for t in stamps])}
         if self._states_noise:
             columns["sensor_variance"] = noise
         if self._variance:
-            columns["position_variance"] = _variance(brackets, stamps)
+            columns["position_variance"] = between.variance
         if self._heading and oriented:
             columns["heading"] = _forward(rotation)
 
         good = np.abs(positions).max(1) <= self._farthest  # also False for NaN
         for column in columns.values():
-            good &= np.isfinite(column.reshape(len(batch), -1)).all(1)
+            good &= np.isfinite(column.reshape(len(good), -1)).all(1)
         return Samples(**{name: column[good] for name, column in columns.items()})
 
 
@@ -87,12 +102,6 @@ def rotate(rotation: Rotation, vectors: np.ndarray) -> np.ndarray:
     """R v, (N, 3), of vectors (3,) or (N, 3): sums over each row by itself, so that no row depends on the others."""
     matrix, v = rotation.as_matrix(), np.broadcast_to(vectors, (len(rotation), 3))
     return sum(matrix[:, :, k] * v[:, k, None] for k in range(3))
-
-
-def _variance(brackets: list[Bracket], stamps) -> np.ndarray:
-    """(N,) m², linear between the two poses: their errors go together, so the one does not average out the other."""
-    before, after = (np.array([pose.variance for pose in poses]) for poses in zip(*brackets))
-    return before + np.clip(weights(brackets, stamps), 0.0, 1.0) * (after - before)
 
 
 def _forward(rotation: Rotation) -> np.ndarray:

@@ -66,6 +66,37 @@ class StampGate:
             return self.finish(), 0
         return [], 0
 
+    def steady(self, stamps: list[int]) -> tuple[int, float, dict[int, bool]] | None:
+        """What admitting all of these leads to, where none of them leaps and nothing is held; None: it is not so.
+
+        The newest stamp, the usual step, and those that are late: which -> whether they repeat the newest.
+        """
+        last, usual, back = self._last, self._usual, self.jump_back
+        if self._held or last is None or usual is None:
+            return None
+        late: dict[int, bool] = {}
+        for i, stamp in enumerate(stamps):
+            step = stamp - last
+            if step <= 0:
+                if step < -back:
+                    return None
+                late[i] = step == 0
+            elif step > back and step > _STEPS * usual:
+                return None
+            else:
+                usual += _WEIGHT * (step - usual)
+                last = stamp
+        return last, usual, late
+
+    @property
+    def newest(self) -> int | None:
+        """Newest stamp that was admitted, ns."""
+        return self._last
+
+    def go_on(self, last: int, usual: float) -> None:
+        """All that `steady` was asked of has been admitted."""
+        self._last, self._usual = last, usual
+
     def finish(self) -> list[Stamped]:
         """The end of the stream: nothing speaks against what is held."""
         taken, self._held = self._held, []

@@ -17,8 +17,8 @@ from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_
 
 from gp_mapping.errors import UserError, one_line
 
-__all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "bag_topics", "choose_topic",
-           "choose_topics", "count_messages", "read_messages", "read_raw"]
+__all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "UnreadableError", "bag_topics",
+           "choose_topic", "choose_topics", "count_messages", "deserialize", "read_messages", "read_raw"]
 
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
 ODOMETRY = "nav_msgs/msg/Odometry"
@@ -34,6 +34,14 @@ _NAME = 100  # characters of a name, or of a reason, that comes out of a bag
 
 class BagError(UserError):
     """A bag that cannot be read or written; the text is one line and says what to do."""
+
+
+class UnreadableError(BagError):
+    """Bytes that are no message of their type; `why` in a few words."""
+
+    def __init__(self, why: str):
+        super().__init__(f"{why}; the bag is damaged, or recorded in another format than CDR")
+        self.why = why
 
 
 class RawMessage(NamedTuple):
@@ -211,14 +219,10 @@ def read_raw(paths, topics: Mapping[str, str | None] | Iterable[str] | None = No
                 chosen = [c for c in reader.connections if c.topic in names]
                 messages = reader.messages(chosen)
             _learn_types(chosen)
-            while True:
-                with _reading(path):
-                    item = next(messages, None)
-                if item is None:
-                    break
-                connection, stamp, data = item
-                found[connection.topic] += 1
-                yield RawMessage(connection.topic, connection.msgtype, stamp, data)
+            with _reading(path):  # what goes wrong where these are used does not come back here
+                for connection, stamp, data in messages:
+                    found[connection.topic] += 1
+                    yield RawMessage(connection.topic, connection.msgtype, stamp, data)
             for name in names:
                 if found[name] < promised[name][1]:
                     raise BagError(f"{path}: the bag is cut off, {promised[name][1]} messages were recorded on "
@@ -246,12 +250,20 @@ def read_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | None
     """
     for raw in read_raw(paths, topics):
         try:
-            message = STORE.deserialize_cdr(raw.data, raw.type)
-        except Exception as error:  # numpy, struct and rosbags each have their own for bytes that are no such message
-            why = (f"the {one_line(raw.type, _NAME)} recorded on {one_line(raw.topic, _NAME)} at {raw.stamp_ns} ns "
-                   f"cannot be read ({one_line(error, _NAME)})")
+            message = deserialize(raw)
+        except UnreadableError as error:
             if on_unreadable is None:
-                raise BagError(f"{why}; the bag is damaged, or recorded in another format than CDR") from error
-            on_unreadable(raw, why)
+                raise
+            on_unreadable(raw, error.why)
             continue
         yield raw.topic, raw.stamp_ns, message
+
+
+def deserialize(raw: RawMessage) -> Any:
+    """The message; it has `__msgtype__` and the attributes of its ROS type. UnreadableError where the bytes are none.
+    """
+    try:
+        return STORE.deserialize_cdr(raw.data, raw.type)
+    except Exception as error:  # numpy, struct and rosbags each have their own for bytes that are no such message
+        raise UnreadableError(f"the {one_line(raw.type, _NAME)} recorded on {one_line(raw.topic, _NAME)} at "
+                              f"{raw.stamp_ns} ns cannot be read ({one_line(error, _NAME)})") from error

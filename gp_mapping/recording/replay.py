@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from tqdm import tqdm
 
 from gp_mapping.core.types import Samples
 from gp_mapping.intake import Intake, inputs_of
+from gp_mapping.intake.columns import Stream
 from gp_mapping.intake.poses.messages import POSE_MESSAGES, TF_MESSAGE
 from gp_mapping.intake.topics import Input, feed
-from gp_mapping.recording.bag import BagError, RawMessage, bag_topics, choose_topic, read_messages
+from gp_mapping.recording.bag import (
+    STORE,
+    BagError,
+    RawMessage,
+    UnreadableError,
+    bag_topics,
+    choose_topic,
+    deserialize,
+    read_raw,
+)
+from gp_mapping.recording.cdr import columns_of
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
 
 __all__ = ["BagPlan", "plan_bags", "samples_of"]
 
-_BATCH = 1000  # messages between two looks at what is ready; the samples do not depend on it
+_TOGETHER = 2000  # messages that are read at once; the samples do not depend on it
 
 
 class BagPlan(NamedTuple):
@@ -85,22 +97,58 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
     return f"; write {' or '.join(words)} (or {option}: in --params)" if words and now not in fitting else ""
 
 
-def _leave_out(plan: BagPlan, intake: Intake, raw: RawMessage, why: str) -> None:
-    """One message that no reader understands does not cost the others: it is counted, and the first ones are named."""
-    intake.add_unreadable(plan.roles[raw.topic], f"{plan.path.name}: {why}")
+def samples_of(plans: list[BagPlan], intake: Intake, label: str,
+               together: int = _TOGETHER) -> Iterator[tuple[bool, Samples]]:
+    """(begins a new pass, samples) of bags in the order given, with a progress bar on stderr.
 
-
-def samples_of(plans: list[BagPlan], intake: Intake, label: str) -> Iterator[tuple[bool, Samples]]:
-    """(begins a new pass, samples) of bags in the order given, with a progress bar on stderr."""
-    total, n = sum(plan.count for plan in plans), 0
+    together: messages that are read at once; the samples do not depend on it.
+    """
+    total = sum(plan.count for plan in plans)
     with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3) as bar:
         for plan in plans:
-            leave_out = partial(_leave_out, plan, intake)
-            for topic, recorded, message in read_messages(plan.path, list(plan.roles), leave_out):
-                feed(intake, plan.roles[topic], message, recorded)
-                n += 1
-                if n % _BATCH == 0:
-                    yield from intake.batches()
-                    bar.update(_BATCH)
+            stored = read_raw(plan.path, list(plan.roles))
+            while chunk := list(islice(stored, together)):
+                yield from _samples(intake, plan, chunk)
+                bar.update(len(chunk))
         yield from intake.batches(finish=True)
         bar.update(total - bar.n)
+
+
+def _samples(intake: Intake, plan: BagPlan, chunk: list[RawMessage]) -> Iterator[tuple[bool, Samples]]:
+    """Stored messages through the intake: together where nothing in them is out of the ordinary, else one by one.
+
+    One message that no reader understands does not cost the others: it is counted, and the first ones are named.
+    """
+    streams = _streams(plan.roles, chunk)
+    taken = None if streams is None else intake.take_together(*streams)
+    if taken is not None:
+        yield from taken
+        return
+    for raw in chunk:
+        role = plan.roles[raw.topic]
+        try:
+            message = deserialize(raw)
+        except UnreadableError as error:
+            intake.add_unreadable(role, f"{plan.path.name}: {error.why}")
+            continue
+        feed(intake, role, message, raw.stamp_ns)
+    yield from intake.batches()
+
+
+def _streams(roles: dict[str, str], chunk: list[RawMessage]) -> tuple[Stream, Stream] | None:
+    """The measurements and the poses of a chunk as columns; None where it holds others, or some that have no layout."""
+    members: dict[str, list[int]] = {}
+    for i, raw in enumerate(chunk):
+        members.setdefault(raw.topic, []).append(i)
+    if sorted(roles[topic] for topic in members) != ["measurement", "pose"]:
+        return None
+
+    streams = {}
+    for topic, places in members.items():
+        kinds = {chunk[i].type for i in places}
+        columns = columns_of([chunk[i].data for i in places], kinds.pop(), STORE) if len(kinds) == 1 else None
+        if columns is None:
+            return None
+        recorded = np.array([chunk[i].stamp_ns for i in places])
+        streams[roles[topic]] = Stream(np.array(places), recorded, columns)
+    return streams["measurement"], streams["pose"]

@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.poses.transforms import slerp
 
-__all__ = ["MAX_POSITION", "Bracket", "Pose", "PoseBuffer", "interpolate", "read_numbers", "weights"]
+__all__ = ["MAX_POSITION", "Between", "Bracket", "Pose", "PoseBuffer", "interpolate", "read_numbers", "read_rows"]
 
 MAX_POSITION = 1e7  # m; what no coordinate of a map on the earth exceeds
 _SMALLEST_QUATERNION = 1e-3  # a norm below it has no direction worth keeping
@@ -48,15 +48,31 @@ def read_numbers(position, quaternion, max_position: float) -> tuple[tuple, tupl
     if quaternion is None:
         return position, None
 
-    quaternion = tuple(map(float, quaternion))
-    norm = math.sqrt(sum(q * q for q in quaternion))
+    x, y, z, w = quaternion = tuple(map(float, quaternion))
+    norm = math.sqrt(x * x + y * y + z * z + w * w)
     if math.isnan(norm) or math.inf in map(abs, quaternion):
         return DropReason.POSE_NOT_FINITE
     if norm < _SMALLEST_QUATERNION:
         return DropReason.POSE_ZERO_QUATERNION
     if norm > _LARGEST_QUATERNION:
         return DropReason.POSE_BAD_QUATERNION
-    return position, tuple(q / norm for q in quaternion)
+    return position, (x / norm, y / norm, z / norm, w / norm)
+
+
+def read_rows(rows: np.ndarray, max_position: float) -> tuple[np.ndarray, dict[int, DropReason]]:
+    """As read_numbers, of each row (n, 7): position, m, and quaternion x y z w. row -> why no robot can be there."""
+    position, (x, y, z, w) = rows[:, :3], rows[:, 3:].T
+    with np.errstate(all="ignore"):  # what is no number is looked at by itself
+        norm = np.sqrt(x * x + y * y + z * z + w * w)
+        out = np.concatenate([position, rows[:, 3:] / norm[:, None]], 1)
+        good = (np.abs(position) <= max_position).all(1)
+        good &= (norm >= _SMALLEST_QUATERNION) & (norm <= _LARGEST_QUATERNION)
+    refused = {}
+    for i in np.flatnonzero(~good).tolist():
+        one = read_numbers(rows[i, :3].tolist(), rows[i, 3:].tolist(), max_position)
+        if isinstance(one, DropReason):
+            refused[i] = one
+    return out, refused
 
 
 class PoseBuffer:
@@ -89,14 +105,31 @@ class PoseBuffer:
         pose = read_numbers(position, quaternion, self.max_position)
         if isinstance(pose, DropReason):
             return pose
-        position, quaternion = pose
-        if self._poses and stamp <= self._poses[-1].stamp:
-            same = stamp == self._poses[-1].stamp
+        return self.append(Pose(stamp, *pose, variance))
+
+    def append(self, pose: Pose) -> DropReason | None:
+        """As `add`, of a pose whose numbers have been read."""
+        if self._poses and pose.stamp <= self._poses[-1].stamp:
+            same = pose.stamp == self._poses[-1].stamp
             return DropReason.POSE_REPEATED_STAMP if same else DropReason.POSE_OUT_OF_ORDER
-        self._poses.append(Pose(stamp, position, quaternion, variance))
+        self._poses.append(pose)
         if len(self._poses) >= 2 * self.size:  # trimmed rarely, so that adding is constant time on average
             del self._poses[:-self.size]
         return None
+
+    @property
+    def room(self) -> int:
+        """Poses that can be added before older ones are forgotten."""
+        return 2 * self.size - len(self._poses) - 1
+
+    def extend(self, poses: list[Pose]) -> None:
+        """Append poses that are in order, each later than all before; no more of them than there is room."""
+        self._poses += poses
+
+    def since(self, stamp: int) -> list[Pose]:
+        """The last pose before a stamp, and all from there on; none where the oldest is later."""
+        return self._poses[bisect_left(self._poses, stamp, key=_stamp_of) - 1:] \
+            if self._poses and self._poses[0].stamp < stamp else []
 
     def trim(self, keep: int) -> None:
         """Forget all but the newest `keep`."""
@@ -114,7 +147,7 @@ class PoseBuffer:
             if not last_chance:
                 return None
             return self._continue(poses[-2:], poses[-1], stamp)
-        i = bisect_left(poses, stamp, key=lambda pose: pose.stamp)
+        i = bisect_left(poses, stamp, key=_stamp_of)
         if poses[i].stamp == stamp:
             return Bracket(poses[i], poses[i])
         if i == 0:
@@ -132,30 +165,55 @@ class PoseBuffer:
         return Bracket(*pair)
 
 
-def weights(brackets: list[Bracket], stamps) -> np.ndarray:
-    """Where the stamps (N,) ns stand in their brackets: 0 at the first pose, 1 at the second, (N,)."""
-    # integer differences first: a float64 of nanoseconds since 1970 is no better than a quarter of a microsecond
-    return np.array([(t - b.before.stamp) / (b.after.stamp - b.before.stamp) if b.after is not b.before else 0.0
-                     for b, t in zip(brackets, stamps, strict=True)])
+class Between(NamedTuple):
+    """N stamps between two poses each: weight (N,), 0 at the first and 1 at the second; positions (N, 3), m;
+    quaternions, x y z w, None where a pose has none; variances (N,), m²."""
+
+    weight: np.ndarray
+    positions: tuple[np.ndarray, np.ndarray]
+    quaternions: tuple[list, list]
+    variances: tuple[np.ndarray, np.ndarray]
+
+    @staticmethod
+    def of(brackets: list[Bracket], stamps) -> Between:
+        """Of brackets found one by one, and stamps (N,) ns."""
+        before, after = zip(*brackets)
+        # integer differences first: a float64 of nanoseconds since 1970 is no better than a quarter of a microsecond
+        weight = np.array([(t - a.stamp) / (b.stamp - a.stamp) if b is not a else 0.0
+                           for a, b, t in zip(before, after, stamps, strict=True)])
+        return Between(weight, *((make([getattr(pose, name) for pose in before]),
+                                  make([getattr(pose, name) for pose in after]))
+                                 for name, make in (("position", np.array), ("quaternion", list),
+                                                    ("variance", np.array))))
+
+    @property
+    def variance(self) -> np.ndarray:
+        """(N,) m², linear between the two poses: their errors go together, so the one does not average out the other.
+        """
+        before, after = self.variances
+        return before + np.clip(self.weight, 0.0, 1.0) * (after - before)
+
+    def interpolate(self, orientation: bool = True) -> tuple[np.ndarray, Rotation | None]:
+        """Positions (N, 3) and rotations: p₀ + w (p₁ − p₀), and slerp with the same w.
+
+        The rotation is None where a pose has none, or where none is asked for. Outside its bracket (w beyond [0, 1])
+        the orientation is held.
+        """
+        before, after = self.positions
+        positions = before + self.weight[:, None] * (after - before)
+        first, second = self.quaternions
+        if not orientation or None in first or None in second:
+            return positions, None
+        held = np.clip(self.weight, 0.0, 1.0).tolist()
+        # each by itself: the same bracket gives the same bits whatever batch it comes in
+        return positions, Rotation.from_quat([p if p is q or w == 0.0 else slerp(p, q, w)
+                                              for p, q, w in zip(first, second, held)])
 
 
 def interpolate(brackets: list[Bracket], stamps, orientation: bool = True) -> tuple[np.ndarray, Rotation | None]:
-    """Positions (N, 3) and rotations at stamps (N,) ns: p₀ + w (p₁ − p₀), and slerp with the same w.
-
-    The rotation is None where a pose has none, or where none is asked for. Outside its bracket (w beyond [0, 1]) the
-    orientation is held.
-    """
-    before = np.array([b.before.position for b in brackets])  # (N, 3)
-    after = np.array([b.after.position for b in brackets])
-    weight = weights(brackets, stamps)
-    positions = before + weight[:, None] * (after - before)
-    if not orientation or any(b.before.quaternion is None or b.after.quaternion is None for b in brackets):
-        return positions, None
-    held = np.clip(weight, 0.0, 1.0).tolist()
-    return positions, Rotation.from_quat([_between(b, w) for b, w in zip(brackets, held)])
+    """Positions (N, 3) and rotations at stamps (N,) ns, as Between.interpolate."""
+    return Between.of(brackets, stamps).interpolate(orientation)
 
 
-def _between(bracket: Bracket, weight: float) -> tuple[float, float, float, float]:
-    """By itself, not all in one call: the same bracket gives the same bits whatever batch it comes in."""
-    before, after = bracket
-    return before.quaternion if after is before else slerp(before.quaternion, after.quaternion, weight)
+def _stamp_of(pose: Pose) -> int:
+    return pose.stamp

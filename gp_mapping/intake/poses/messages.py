@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = ["POSE_MESSAGES", "TF_MESSAGE", "PoseReading", "planar_variance", "read_pose"]
+import numpy as np
+
+from gp_mapping.intake.columns import Columns
+
+__all__ = ["LARGE_VARIANCE", "LOST_VARIANCE", "POSE_MESSAGES", "TF_MESSAGE", "PoseReading", "planar_variance",
+           "read_pose", "read_pose_columns"]
 
 POSE_MESSAGES = {  # pose_source -> ROS type
     "odometry": "nav_msgs/msg/Odometry",
@@ -13,6 +18,8 @@ POSE_MESSAGES = {  # pose_source -> ROS type
     "pose_with_covariance": "geometry_msgs/msg/PoseWithCovarianceStamped",
 }
 TF_MESSAGE = "tf2_msgs/msg/TFMessage"
+LARGE_VARIANCE = 1.0  # m²; a pose that is worse says little about where a field was measured
+LOST_VARIANCE = 1e8  # m²; a pose that is worse says that it may be anywhere, and would take a whole cell's weight
 _UNKNOWN = -1.0  # in front of a covariance: unknown, as IMU drivers write it
 
 
@@ -36,6 +43,23 @@ def planar_variance(covariance) -> float:
         return 0.0
     known = math.isfinite(xx) and math.isfinite(yy) and min(xx, yy) >= 0.0
     return 0.5 * xx + 0.5 * yy if known else math.nan
+
+
+def read_pose_columns(columns: Columns, source: str) -> tuple[np.ndarray, np.ndarray]:
+    """As read_pose, of many: rows (n, 7) of position, m, and quaternion x y z w; variances (n,)."""
+    path = {"odometry": "pose.pose.", "pose": "pose.", "pose_with_covariance": "pose.pose."}[source]
+    rows = columns.numbers(*(f"{path}position.{a}" for a in "xyz"), *(f"{path}orientation.{a}" for a in "xyzw"))
+    if source == "pose":
+        return rows, np.zeros(len(rows))
+
+    covariance = columns.array("pose.covariance")
+    xx, yy = covariance[:, 0], covariance[:, 7]
+    with np.errstate(all="ignore"):  # what is no number is looked at by itself
+        variance = 0.5 * xx + 0.5 * yy
+        plain = (xx > 0.0) & (yy > 0.0) & np.isfinite(xx) & np.isfinite(yy)
+    for i in np.flatnonzero(~plain).tolist():
+        variance[i] = planar_variance(covariance[i])
+    return rows, variance
 
 
 def read_pose(msg, source: str) -> PoseReading:

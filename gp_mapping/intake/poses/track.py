@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.intake.poses.buffer import Bracket, PoseBuffer
+from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer
 
 __all__ = ["PoseTrack"]
 
@@ -24,15 +24,21 @@ class PoseTrack:
         """Stamp of the newest pose of this epoch, ns."""
         return self._buffers[self.epoch].newest
 
-    def add(self, stamp: int, position, quaternion, variance: float) -> DropReason | None:
+    def add(self, pose: Pose) -> DropReason | None:
         """Take in a pose; a reason when it is refused."""
-        jumped = self.newest is not None and stamp < self.newest - self._jump_back
+        newest = self.newest
+        jumped = newest is not None and pose.stamp < newest - self._jump_back
         buffer = self._make() if jumped else self._buffers[self.epoch]
-        refused = buffer.add(stamp, position, quaternion, variance)
+        refused = buffer.append(pose)
         if refused is None and jumped:
             self._buffers = {self.epoch: self._buffers[self.epoch], self.epoch + 1: buffer}
             self.epoch += 1
         return refused
+
+    @property
+    def buffer(self) -> PoseBuffer:
+        """The poses of this epoch."""
+        return self._buffers[self.epoch]
 
     def move_to(self, epoch: int) -> None:
         """The measurements have jumped and these poses go with them."""

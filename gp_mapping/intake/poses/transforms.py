@@ -39,8 +39,9 @@ IDENTITY = Transform((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
 
 def unit(quaternion: Quaternion) -> Quaternion:
     """Scaled to length 1."""
-    norm = math.sqrt(sum(q * q for q in quaternion))
-    return tuple(q / norm for q in quaternion)
+    x, y, z, w = quaternion
+    norm = math.sqrt(x * x + y * y + z * z + w * w)
+    return x / norm, y / norm, z / norm, w / norm
 
 
 def multiply(p: Quaternion, q: Quaternion) -> Quaternion:
@@ -61,11 +62,12 @@ def rotate(q: Quaternion, v: Vector) -> Vector:
 
 def slerp(p: Quaternion, q: Quaternion, weight: float) -> Quaternion:
     """From p (weight 0) to q (weight 1) along the shorter arc, at a steady rate."""
-    cosine = sum(a * b for a, b in zip(p, q))
+    (a, b, c, d), (x, y, z, w) = p, q
+    cosine = a * x + b * y + c * z + d * w
     if cosine < 0.0:
-        q, cosine = tuple(-b for b in q), -cosine
+        x, y, z, w, cosine = -x, -y, -z, -w, -cosine
     if cosine > 1.0 - 1e-12:  # the arc is as good as straight, and its sine would divide zero by zero
-        return unit(tuple(a + weight * (b - a) for a, b in zip(p, q)))
+        return unit((a + weight * (x - a), b + weight * (y - b), c + weight * (z - c), d + weight * (w - d)))
     angle = math.acos(cosine)
     first, second = math.sin((1.0 - weight) * angle), math.sin(weight * angle)
-    return unit(tuple(first * a + second * b for a, b in zip(p, q)))
+    return unit((first * a + second * x, first * b + second * y, first * c + second * z, first * d + second * w))

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from gp_mapping.intake.columns import Columns, Readings
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Reading
 from gp_mapping.settings.intake import IntakeSettings
@@ -56,50 +57,78 @@ class MagneticField:
         An axis that is not mapped may be NaN ("not measured") only where nothing mixes it with the one that is.
         """
         vector = msg.magnetic_field
-        field = (float(vector.x), float(vector.y), float(vector.z))
+        return self._judge((float(vector.x), float(vector.y), float(vector.z)), msg.magnetic_field_covariance, stamp)
+
+    def read_columns(self, columns: Columns) -> Readings | None:
+        """As `read` of each: those that are in order as they stand together, the others one by one."""
+        if "magnetic_field.x" not in columns:
+            return None
+        field = columns.numbers(*(f"magnetic_field.{a}" for a in "xyz"))
+        stated = columns.array("magnetic_field_covariance")
+        diagonal = stated[:, ::4]
+        with np.errstate(all="ignore"):  # what is no number is looked at by itself
+            x, y, z = field.T
+            fits = np.sqrt(x * x + y * y + z * z) <= self._limit
+            unknown = ~stated.any(1) | (stated[:, 0] == _UNKNOWN)
+            known = (diagonal >= 0.0).all(1) & diagonal.any(1) & (np.abs(stated) <= self._limit**2).all(1)
+        covariance, known = np.where(unknown[:, None], 0.0, stated), ~unknown & known
+        refused = {}
+        for i in np.flatnonzero(~(fits & (unknown | known))).tolist():
+            one = self._judge(tuple(field[i].tolist()), stated[i].tolist(), 0)
+            if isinstance(one, DropReason):
+                refused[i] = one
+            else:
+                covariance[i], known[i] = one.covariance or 0.0, one.covariance is not None
+        return Readings(field, covariance, known, refused)
+
+    def _judge(self, field: tuple[float, ...], stated, stamp: int) -> Reading | DropReason:
         mixes = self._axis is None or self.needs_rotation or self._corrected
         needed = field if mixes else (field[self._axis],)
         if not all(map(math.isfinite, needed)):
             return DropReason.NOT_FINITE
-        if math.hypot(*needed) > self._limit:
+        x, y, z = field if mixes else (*needed, 0.0, 0.0)
+        if math.sqrt(x * x + y * y + z * z) > self._limit:
             return DropReason.OUT_OF_RANGE
-        stated = msg.magnetic_field_covariance
         if len(needed) < 3 and not all(map(math.isfinite, field)):  # of an axis that is not measured nothing is known
             there = [math.isfinite(v) for v in field]
             stated = [c if there[i // 3] and there[i % 3] else 0.0 for i, c in enumerate(stated)]
         covariance = _stated(stated, self._limit)
         return covariance if isinstance(covariance, DropReason) else Reading(stamp, field, covariance)
 
-    def vector(self, readings: list[Reading]) -> np.ndarray:
-        """The corrected field in the sensor's axes, (N, 3) T."""
-        b = np.array([r.values for r in readings])
+    def vector(self, b: np.ndarray) -> np.ndarray:
+        """The corrected field in the sensor's axes, (N, 3) T, of what was measured."""
         if not self._corrected:
             return b
         b = b - self._hard
         return sum(b[:, k, None] * self._soft[:, k] for k in range(3))  # no BLAS: a row must not depend on the others
 
-    def _white(self, readings: list[Reading], quadratic) -> np.ndarray:
+    def _white(self, covariance: np.ndarray, quadratic) -> np.ndarray:
         """Σ_ij C_ij Q_ij, (N,), at least 0; 0 where C is unknown. quadratic: Q (3, 3), or (N, 3, 3).
 
         Term by term, so that no row depends on the others.
         """
-        c = np.array([r.covariance or (0.0,) * 9 for r in readings]).reshape(-1, 3, 3)
+        c = covariance.reshape(-1, 3, 3)
         q = np.broadcast_to(quadratic, c.shape)
         return np.maximum(sum(c[:, i, j] * q[:, i, j] for i in range(3) for j in range(3)), 0.0)
 
-    def _values_of_all(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
-        b = self.vector(readings)
+    def _values_of_all(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
+        b = self.vector(readings.values)
         if self.needs_rotation:
             b = np.stack([_dot(row, b) for row in np.moveaxis(turn.as_matrix(), 1, 0)], 1)
-        if all(r.covariance is None for r in readings):
+        if not readings.known.any():
             return b, np.zeros(len(b))
-        return b, self._white(readings, self._soft.T @ self._soft) / 3.0  # tr(S C Sᵀ) = Σ_ij C_ij (SᵀS)_ij
+        return b, self._white(readings.covariance, self._soft.T @ self._soft) / 3.0  # tr(S C Sᵀ) = Σ_ij C_ij (SᵀS)_ij
 
     def values(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """y (N,) or (N, 3) T and the variance of its white noise (N,), T²."""
+        nothing = Readings(np.empty((0, 3)), np.empty((0, 9)), np.empty(0, bool), {})
+        return self.values_of_rows(nothing.after(readings), turn)
+
+    def values_of_rows(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
+        """As `values`."""
         if self._all:
             return self._values_of_all(readings, turn)
-        b = self.vector(readings)
+        b = self.vector(readings.values)
         if self._axis is None:
             y = np.sqrt(_dot(b, b))
             direction = b / np.where(y > 0.0, y, 1.0)[:, None]
@@ -110,11 +139,11 @@ class MagneticField:
         else:
             direction = np.broadcast_to(np.eye(3)[self._axis], b.shape)
             y = b[:, self._axis]
-        if all(r.covariance is None for r in readings):
+        if not readings.known.any():
             return y, np.zeros(len(y))
         if self._corrected:  # Sᵀ d
             direction = sum(direction[:, k, None] * self._soft[k] for k in range(3))
-        return y, self._white(readings, direction[:, :, None] * direction[:, None, :])
+        return y, self._white(readings.covariance, direction[:, :, None] * direction[:, None, :])
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -1,0 +1,115 @@
+"""Many messages of one type at once: each field a column, read without making an object of each message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from gp_mapping.intake.drops import DropReason
+from gp_mapping.intake.messages import Reading
+
+__all__ = ["ColumnAdaptor", "Columns", "Readings", "Stream", "reads_columns"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """n messages that share their strings.
+
+    rows: (n,) structured; a field has the name by which a message has it ("header.stamp.sec"), arrays stay together.
+    texts: the strings, by the same names.
+    """
+
+    rows: np.ndarray
+    texts: dict[str, str]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __contains__(self, name: str) -> bool:
+        return name in (self.rows.dtype.names or ())
+
+    def numbers(self, *names: str) -> np.ndarray:
+        """(n, len(names)) float64 of fields that hold one number each."""
+        return np.stack([self.rows[name] for name in names], 1).astype(np.float64)
+
+    def array(self, name: str) -> np.ndarray:
+        """(n, k) float64 of a field that holds k numbers."""
+        return self.rows[name].astype(np.float64)
+
+    def frame(self, name: str = "header.frame_id") -> str:
+        """A frame's name without the leading slash that older drivers write; empty where there is none."""
+        return self.texts.get(name, "").lstrip("/")
+
+    def stamps(self) -> np.ndarray | None:
+        """header.stamp in nanoseconds, (n,) int64; None where there is no header."""
+        if "header.stamp.sec" not in self:
+            return None
+        return self.rows["header.stamp.sec"].astype(np.int64) * 1_000_000_000 + self.rows["header.stamp.nanosec"]
+
+
+class Stream(NamedTuple):
+    """Messages of one input among others. where: (n,) their places in the order of all.  recorded: (n,) int64 ns."""
+
+    where: np.ndarray
+    recorded: np.ndarray
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class Readings:
+    """n measurements as their adaptor reads them.
+
+    values: (n, k).  covariance: (n, j), zeros where it is unknown.  known: (n,) bool, where it is not.
+    refused: row -> why it cannot be used.
+    """
+
+    values: np.ndarray
+    covariance: np.ndarray
+    known: np.ndarray
+    refused: dict[int, DropReason]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def row(self, i: int, stamp: int) -> Reading:
+        """One of them by itself."""
+        covariance = tuple(self.covariance[i].tolist()) if self.known[i] else None
+        return Reading(stamp, tuple(self.values[i].tolist()), covariance)
+
+    def at(self, which: np.ndarray) -> Readings:
+        """Some of them, none of which is refused."""
+        return Readings(self.values[which], self.covariance[which], self.known[which], {})
+
+    def after(self, earlier: list[Reading]) -> Readings:
+        """These, and before them some that came one by one."""
+        if not earlier:
+            return self
+        unknown = (0.0,) * self.covariance.shape[1]
+        first = Readings(np.array([r.values for r in earlier]),
+                         np.array([r.covariance or unknown for r in earlier]),
+                         np.array([r.covariance is not None for r in earlier]), {})
+        return Readings(*(np.concatenate([getattr(first, name), getattr(self, name)])
+                          for name in ("values", "covariance", "known")), self.refused)
+
+
+class ColumnAdaptor(Protocol):
+    """An adaptor that reads many messages at once, and gives what its `read` and `values` give, to the bit."""
+
+    def read_columns(self, columns: Columns) -> Readings | None:
+        """As `read` of each; None where these messages lack what it reads."""
+
+    def values_of_rows(self, readings: Readings, turn: Rotation | None) -> tuple[np.ndarray, np.ndarray]:
+        """As `values`."""
+
+
+def reads_columns(adaptor: object) -> bool:
+    """Whether an adaptor is a ColumnAdaptor: its own class must be, not only one that it takes `read` over from."""
+    for kind in type(adaptor).__mro__:
+        if "read_columns" in vars(kind):
+            return True
+        if "read" in vars(kind) or "values" in vars(kind):
+            return False
+    return False

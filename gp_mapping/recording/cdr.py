@@ -1,0 +1,121 @@
+"""Many CDR messages of one type read at once, by numpy.
+
+Where a number lies in a message depends on its type and on the lengths of the strings before it. So messages of one
+type, length and byte order whose strings are the same have one layout: a structured dtype over their bytes. Strings of
+a stream hardly ever change, and a few layouts read a whole bag. What has no fixed layout (sequences, wide strings,
+bytes that are no such message) is left to rosbags, message by message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from rosbags.interfaces import Nodetype, Typestore
+
+from gp_mapping.intake.columns import Columns
+
+__all__ = ["columns_of"]
+
+_HEAD = 4  # bytes: representation and options; what follows is aligned to its own start
+_PADDING = 3  # bytes that may follow the last field
+_NUMBERS = {"bool": "u1", "int8": "i1", "uint8": "u1", "byte": "u1", "char": "u1", "int16": "i2", "uint16": "u2",
+            "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8", "float32": "f4", "float64": "f8"}
+
+
+class _NoLayout(Exception):
+    """A field whose place is not fixed, or bytes that are no such message."""
+
+
+class _Layout(NamedTuple):
+    """Where each field lies in messages of `size` bytes that have the same bytes at `shared` (head and strings)."""
+
+    dtype: np.dtype
+    shared: np.ndarray
+    texts: dict[str, str]
+
+
+def columns_of(messages: Sequence[bytes], kind: str, store: Typestore) -> Columns | None:
+    """Messages of one type as columns; None where they do not all share a layout.
+
+    Those are to be deserialised one by one; errors in them come to light there.
+    """
+    size = len(messages[0])
+    if any(len(message) != size for message in messages):
+        return None
+    try:
+        layout = _layout(bytes(messages[0]), kind, store)
+    except _NoLayout:
+        return None
+    table = np.frombuffer(b"".join(messages), np.uint8).reshape(-1, size)
+    if (table[:, layout.shared] != table[0, layout.shared]).any():
+        return None
+    return Columns(table.view(layout.dtype).reshape(-1), layout.texts)
+
+
+def _layout(message: bytes, kind: str, store: Typestore) -> _Layout:
+    """The layout of one message, and so of all that are like it."""
+    if len(message) < _HEAD or message[:2] not in (b"\x00\x00", b"\x00\x01"):
+        raise _NoLayout
+    walk = _Walk(message, "<" if message[1] else ">", store)
+    end = walk.struct("", kind, _HEAD)
+    if not end <= len(message) <= end + _PADDING:
+        raise _NoLayout
+    dtype = np.dtype({"names": list(walk.fields), "formats": [f for f, _ in walk.fields.values()],
+                      "offsets": [at for _, at in walk.fields.values()], "itemsize": len(message)})
+    return _Layout(dtype, np.array([0, 1, *walk.shared]), walk.texts)
+
+
+class _Walk:
+    """Goes through one message as its type tells, and notes where the fields are."""
+
+    def __init__(self, message: bytes, order: str, store: Typestore):
+        self.message, self.order, self.store = message, order, store
+        self.fields: dict[str, tuple[object, int]] = {}
+        self.shared: list[int] = []
+        self.texts: dict[str, str] = {}
+
+    def struct(self, prefix: str, kind: str, at: int) -> int:
+        """All fields of a type that begins at a byte; the byte after it."""
+        if kind not in self.store.fielddefs:
+            raise _NoLayout
+        for name, (node, what) in self.store.fielddefs[kind][1]:
+            path = f"{prefix}{name}"
+            if node == Nodetype.NAME:
+                at = self.struct(f"{path}.", what, at)
+            elif node == Nodetype.BASE:
+                at = self.text(path, at) if what[0] == "string" else self.number(path, what[0], at)
+            elif node == Nodetype.ARRAY and what[0][0] == Nodetype.BASE:
+                at = self.number(path, what[0][1][0], at, what[1])
+            else:
+                raise _NoLayout
+        return at
+
+    def number(self, path: str, name: str, at: int, count: int | None = None) -> int:
+        """One number, or an array of `count`."""
+        if name not in _NUMBERS:
+            raise _NoLayout
+        form = np.dtype(self.order + _NUMBERS[name])
+        at = _aligned(at, form.itemsize)
+        self.fields[path] = (form if count is None else (form, (count,))), at
+        return at + form.itemsize * (1 if count is None else count)
+
+    def text(self, path: str, at: int) -> int:
+        """A string: its length with the final zero, and its bytes."""
+        at = _aligned(at, 4)
+        length = int.from_bytes(self.message[at:at + 4], "little" if self.order == "<" else "big")
+        end = at + 4 + length
+        if length < 1 or end > len(self.message) or self.message[end - 1] != 0:
+            raise _NoLayout
+        try:
+            self.texts[path] = self.message[at + 4:end - 1].decode()
+        except UnicodeDecodeError:
+            raise _NoLayout from None
+        self.shared += range(at, end)
+        return end
+
+
+def _aligned(at: int, size: int) -> int:
+    """The next byte that is a multiple of `size` from the end of the head."""
+    return at + (_HEAD - at) % size
