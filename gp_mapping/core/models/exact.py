@@ -168,7 +168,7 @@ class ExactGP(ScaledMap):
         d, order = self.data, torch.arange(self.samples, dtype=torch.float64, device=self.device)
         extra = learnable_extra(d["noise"], d["extra"], self.theta)
         self.learner.step(d | {"extra": extra, "order": order}, self.generator)
-        if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
+        if self.learner.left(self.theta):
             self.theta, self._posterior, self.epoch = self.learner.theta, None, self.epoch + 1
 
     def fantasize(self, x: Tensor) -> "ExactGP":

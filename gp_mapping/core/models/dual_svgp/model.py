@@ -323,7 +323,7 @@ class DualSVGP(ObservingMap):
 
     def _step(self) -> None:
         self.learner.step(self.learning_data(), self.generator)
-        if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
+        if self.learner.left(self.theta) and self.adopt(self.learner.theta):
             refresh(self, self.likelihood.refreshed)
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:

@@ -280,7 +280,7 @@ class TiledMap(Revertible, FieldMap):
         if self.former is None and where >= _OWN_STEPS:
             data = self.tiles[beside[int(which * len(beside))]].map
         self.learner.step(data.learning_data(), self.generator)
-        if self.learner.theta.distance(self.home.theta) > self.learner.adopt_change:
+        if self.learner.left(self.home.theta):
             with transaction(self.home):
                 self.own_epoch += int(self.home.adopt(self.learner.theta))
 

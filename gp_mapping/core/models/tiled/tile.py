@@ -39,7 +39,7 @@ class Tile(Revertible):
         if forgot < self.forgot:
             self.map.forget(math.exp(forgot - self.forgot))
             self.forgot = forgot
-        if learner is not None and learner.theta.distance(self.map.theta) > learner.adopt_change:
+        if learner is not None and learner.left(self.map.theta):
             if self.map.started:
                 self.map.adopt(learner.theta)
             else:

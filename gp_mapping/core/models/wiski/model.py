@@ -295,7 +295,7 @@ class Wiski(ScaledMap):
         learner.step({"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
                       "extra": learnable_extra(memory.noise, memory.extra, self.theta),
                       "order": memory.order}, self.generator)
-        if learner.theta.distance(self.theta) > learner.adopt_change:
+        if learner.left(self.theta):
             self.adopt(learner.theta)
 
     @torch.no_grad()
