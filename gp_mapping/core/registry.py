@@ -20,8 +20,10 @@ from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp.model import SolveGP
 from gp_mapping.core.models.tiled.model import TiledMap
+from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.wiski.model import Wiski
 from gp_mapping.core.models.wiski.published import PublishedWiski
+from gp_mapping.core.stored import Room
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.parts import MODELS
 
@@ -127,9 +129,10 @@ def model_names() -> tuple[str, ...]:
     return tuple(MODELS)
 
 
-def build_map(settings: MapSettings, **extra) -> FieldMap:
+def build_map(settings: MapSettings, room: Room | None = None, **extra) -> FieldMap:
     """The map of those settings, which it is given complete.
 
+    room: where tiles go that nobody needs now; they stay in memory if None.
     extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI.
     """
     try:
@@ -146,7 +149,8 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
         mean = {} if centre is None or not settings.metric else {"centre": centre}
         return make(settings, **extra | mean)
 
-    return TiledMap(tile, side=settings.map_tile_side, most=settings.tiles_in_memory, seed=settings.seed)
+    return TiledMap(tile, side=settings.map_tile_side, most=settings.tiles_in_memory, shelf=Shelf(room),
+                    seed=settings.seed)
 
 
 def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:
