@@ -473,7 +473,7 @@ class TiledMap(Revertible, FieldMap):
 
     def fantasize(self, x: Tensor) -> TiledMap:
         """A copy conditioned on its own mean at x (K, 2): tiles that know a place are copied, the others shared."""
-        new = copy.copy(self)
+        new: TiledMap = copy.copy(self)
         new.forget_mark()
         new.tiles, new.shelf = dict(self.tiles), self.shelf.copy()
         if self.layout is None:
