@@ -526,7 +526,7 @@ class DualSVGP(SparseMap):
             which: indices of remembered samples (k,).
             theta: its hyper-parameters; this map's if None.
         """
-        new, state = self.shell(), self.memory.state_dict()
+        new, state = self.shell(), self.memory.values()  # not its features: they are most of it, and of this basis
         new.theta, new.basis = theta or self.theta, self.new_basis(theta or self.theta, self.memory.x.shape[1])
         new.sites = Sites(new.basis.size, self.sites.channels, new.basis.features + self.max_inducing, self.device)
         if self.likelihood.conjugate:
@@ -536,7 +536,8 @@ class DualSVGP(SparseMap):
         kept = {name: state[name][which] for name in type(self.memory).COLUMNS}
         # numbered anew: passed on from tile to tile, arrival numbers would grow like a power
         kept["order"] = kept["order"].argsort().argsort().double()
-        kept |= {"arrivals": len(which), "white": self.memory.x.new_zeros((len(which), new.basis.size))}
+        kept |= {"arrivals": len(which), "white": self.memory.x.new_zeros((len(which), new.basis.size)),
+                 "capacity": len(which), "rows": new.basis.size, "protect": self.memory.protect}
         new.memory = type(self.memory).from_state_dict(state | kept, self.device)
         new.samples, new.rest_empty, new.learner = len(which), True, None
         new.generator = torch.Generator().manual_seed(0)
