@@ -111,8 +111,9 @@ def _export_overview(session, directory: Path, shown: str, unit: str, map_id: st
     """Where the grid is a part of the ground: all of it, coarser, as overview_mean and overview_stddev."""
     grid, paths = session.overview(), {}
     if grid is None:
-        for path in directory.glob("overview_*.*"):  # of an older map in this folder
-            path.unlink()
+        for name in ("mean", "stddev"):  # of an older map in this folder
+            for ending in (".yaml", ".pgm"):
+                (directory / f"overview_{name}{ending}").unlink(missing_ok=True)
         return paths
     ends = field_limits(grid) or Limits(0.0, 1.0, 0.0, 1.0)
     for name, values, limits, what in (("mean", grid.mean, ends[:2], "mean"),
