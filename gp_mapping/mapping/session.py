@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.registry import build_map
-from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
@@ -31,7 +31,6 @@ __all__ = ["MapSession"]
 
 _RAW_BATCH = 25  # without cells: raw samples in one update
 _REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
-_FARTHEST = 1e8  # m; largest coordinate that still has its millimetres
 _LOOK_AGAIN = 200  # revisions of a map that nobody draws
 _FORGOTTEN = 1e-12  # share of what was known that is left when all of it is forgotten
 
@@ -88,7 +87,7 @@ class MapSession:
         sensors, headings, poses = ([None] * n if column is None else column.tolist() for column in
                                     (samples.sensor_variance, samples.heading, samples.position_variance))
         for i, (x, y) in enumerate(zip(samples.x.tolist(), samples.y.tolist())):
-            if not self._first.credible(y) or max(map(abs, x)) > _FARTHEST:
+            if not self._first.credible(y) or max(map(abs, x)) > FARTHEST:
                 self._refuse(1, f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
                                 "field, or at no place of this earth")
                 continue
