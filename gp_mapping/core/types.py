@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["FARTHEST", "Prediction", "Samples", "UpdateReport", "on_earth"]
+__all__ = ["FARTHEST", "Prediction", "Samples", "UpdateReport"]
 
 FARTHEST = 1e8  # m; largest coordinate that still has its millimetres: nothing beyond it is on a map
 
-
-def on_earth(x) -> np.ndarray:
-    """Whether places are any that a map can have: (N,) bool; finite, and no coordinate beyond FARTHEST.
-
-    Args:
-        x: (N, 2) m.
-    """
-    return (np.abs(np.asarray(x, dtype=np.float64)) <= FARTHEST).all(1)  # NaN is not
 
 
 def _column(name: str, value, n: int) -> Tensor | None:

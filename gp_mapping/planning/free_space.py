@@ -12,7 +12,7 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from gp_mapping.core.types import FARTHEST, on_earth
+from gp_mapping.planning.area.places import FARTHEST, on_earth
 
 __all__ = ["FreeSpace", "along"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gp_mapping.core.types import FARTHEST, on_earth
+from gp_mapping.planning.area.places import FARTHEST, on_earth
 
 __all__ = ["Polygon"]
 

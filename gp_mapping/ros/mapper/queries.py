@@ -18,10 +18,10 @@ from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import PointCloud2, PointField
 from std_msgs.msg import Header
 
-from gp_mapping.core.types import FARTHEST, on_earth
 from gp_mapping.errors import named
 from gp_mapping.mapping.drawing.channels import layer_names, show
 from gp_mapping.mapping.drawing.vector import excess
+from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.ros.wire import outbound
 
 __all__ = ["PENDING", "PointQueries", "answer_points", "read_positions"]

@@ -14,8 +14,8 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
-from gp_mapping.core.types import FARTHEST, on_earth
 from gp_mapping.errors import named
+from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.planning.worth.surface import variance_reduction_surface
 from gp_mapping.ros.mapper.late_services import Later, LateServices
 from gp_mapping.ros.wire import plans
