@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 __all__ = ["Change", "ChangeDetector", "student_weight"]
 
@@ -123,7 +123,9 @@ class ChangeDetector:
                 for (i, j), tile in self._tiles.items() if tile.total > 0]
 
     def state_dict(self) -> dict:
-        return {"size": self.size, "tiles": [[i, j, *astuple(tile)] for (i, j), tile in self._tiles.items()]}
+        return {"size": self.size, "tiles": [
+            [i, j, t.total, t.error, t.cells, t.visits, t.misfit, t.here, t.squares, t.last]
+            for (i, j), t in self._tiles.items()]}
 
     def load_state_dict(self, state: dict) -> None:
         self.size = float(state["size"])
