@@ -83,15 +83,15 @@ def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
     return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
 
 
-def build_wiski(settings: MapSettings, **extra) -> Wiski:
+def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
     theta, learner = start_of(settings)
     _one_lengthscale(settings)
-    dense = settings.wiski_form == "dense"
-    return (PublishedWiski if dense else Wiski)(
-        theta, density=settings.grid_density, max_nodes=settings.max_grid_nodes, learner=learner,
-        refresh_samples=settings.refresh_samples, memory_size=settings.memory_size, seed=settings.seed,
-        scale=settings.field_scale, device=settings.device, **({"rank": settings.max_inducing} if dense else {}),
-        **extra)
+    lattice = {"density": settings.grid_density, "max_nodes": settings.max_grid_nodes, "learner": learner,
+               "memory_size": settings.memory_size, "seed": settings.seed, "scale": settings.field_scale,
+               "device": settings.device, **extra}
+    if settings.wiski_form == "dense":
+        return PublishedWiski(theta, rank=settings.max_inducing, **lattice)
+    return Wiski(theta, refresh_samples=settings.refresh_samples, **lattice)
 
 
 def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:

@@ -443,7 +443,7 @@ class TiledMap(Revertible, FieldMap):
 
     def fantasize(self, x: Tensor) -> TiledMap:
         """A copy conditioned on its own mean at x (K, 2): tiles that know a place are copied, the others shared."""
-        new = copy.copy(self)
+        new: TiledMap = copy.copy(self)
         new.forget_mark()
         new.tiles, new.shelf = dict(self.tiles), self.shelf.copy()
         if self.layout is None:
@@ -488,7 +488,7 @@ class TiledMap(Revertible, FieldMap):
         if self.layout is None:
             self._settle()
         self.drain()
-        other = copy.deepcopy(other)
+        other: TiledMap = copy.deepcopy(other)
         other.drain()
         keys = sorted([*other.tiles, *other.shelf.keys()])
         for key in keys:
