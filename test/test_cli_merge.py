@@ -67,8 +67,8 @@ def test_the_sum_of_exact_maps_is_exact(folder):
     assert cli.main(["merge", *map(str, parts), "--output", str(folder / "exact_sum"), "--json"]) == 0
     places = 2.0 * torch.rand((50, 2), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     p, q = (session.predict(places) for session in (opened(folder / "exact_sum"), both))
-    assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 1e-3
-    assert float((p.stddev / q.stddev - 1).abs().max()) < 1e-3
+    assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 0.01
+    assert float((p.stddev / q.stddev - 1).abs().max()) < 0.01
 
 
 def test_with_everything_learned_the_sum_knows_both_places(folder, capsys):
