@@ -18,6 +18,7 @@ from benchmark.worlds import RandomField
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.tile_room import TileRoom
 
 __all__ = ["TABLES", "run"]
 
@@ -53,7 +54,7 @@ class _Drive:
     def __init__(self, path: Tensor, field: RandomField, seed: int, **settings):
         self.path, self.field, self.generator = path, field, torch.Generator().manual_seed(seed)
         before = resident_bytes()
-        self.session, self.cells, self.seconds = MapSession(MapSettings(**settings)), [], []
+        self.session, self.cells, self.seconds = MapSession(MapSettings(**settings), TileRoom()), [], []
         values = self.truth(path) + NOISE * self._noise(len(path))
         stamps = 1.0 + torch.arange(len(path), dtype=torch.float64) / RATE
         for start in range(0, len(path), 10):  # at most about one cell

@@ -67,7 +67,8 @@ class Stream:
 
 def megabytes(field: Wiski) -> float:
     """What the sums and the memory take."""
-    tensors = [*(v for v in field.grid.state_dict().values() if torch.is_tensor(v)), field.memory._table]
+    states = (field.grid.state_dict(), field.memory.state_dict())
+    tensors = [v for state in states for v in state.values() if torch.is_tensor(v)]
     return sum(t.numel() * t.element_size() for t in tensors) / 1e6
 
 
@@ -109,7 +110,7 @@ def refreshes(quick: bool) -> tuple[Table, list[Goal]]:
         warm = timed(field.refresh)
         then, base = field.iterations, field.base
         field.tolerance = 1e-6
-        true, _ = field._solution().result()
+        true, _ = field.solved().result()
         places = stream.side * torch.rand(400, 2, dtype=torch.float64, generator=stream.generator)
         error = float(((base.mean(places) - true.mean(places)).abs()[:, 0] / true.variance(places).sqrt()).max())
         table.add(" × ".join(map(str, field.grid.shape)), field.samples, cold, first, warm, then, error)

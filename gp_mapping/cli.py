@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
@@ -54,13 +56,24 @@ def _arguments(command: str, text: str, module, words: list[str]) -> argparse.Na
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C counts at the end: raised inside the loading of a C++ library (torch) it would abort the process."""
+def _uninterrupted(alone: bool) -> Iterator[None]:
+    """Ctrl-C while libraries are loaded: raised inside one that is C++ (torch) it would abort the process.
+
+    alone: nothing but this command runs in the process, which ends at once; else it counts when all are loaded.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     asked = []
-    previous = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+
+    def heard(number: int, frame) -> None:
+        if alone:  # nothing has begun, so nothing is left behind
+            with suppress(OSError):
+                os.write(2, b"gp-mapping: interrupted\n")
+            os._exit(INTERRUPTED)
+        asked.append(number)
+
+    previous = signal.signal(signal.SIGINT, heard)
     try:
         yield
     finally:
@@ -69,8 +82,8 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _run(argv: list[str]) -> int:
-    """Run one subcommand; its exit code."""
+def _run(argv: list[str], alone: bool) -> int:
+    """Run one subcommand; its exit code. alone: as _uninterrupted."""
     overview = _overview()
     if not argv:
         overview.print_help(sys.stderr)
@@ -83,7 +96,7 @@ def _run(argv: list[str]) -> int:
 
     name, text = COMMANDS[argv[0]]
     try:
-        with _uninterrupted():
+        with _uninterrupted(alone):
             module = importlib.import_module(f"gp_mapping.commands.{name}")
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
@@ -124,12 +137,15 @@ def _leave_stdout() -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; the exit code. The one place where an error becomes what the user reads."""
-    argv = sys.argv[1:] if argv is None else list(argv)
+    alone, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
+    if not sys.warnoptions and "--debug" not in argv:
+        warnings.simplefilter("ignore")  # what a library warns of is for who writes programs, not for who maps
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)  # nor that it looks for fonts
     for stream in (sys.stdout, sys.stderr):  # a µ, or a file name of odd bytes, must not fail for want of a letter
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _run(argv)
+        return _run(argv, alone)
     except (Exception, KeyboardInterrupt) as error:
         code, text = _explain(error)
         if "--debug" in argv:

@@ -99,6 +99,60 @@ def test_ctrl_c_at_any_time(bag, tmp_path, after):
     assert "Traceback" not in err or after < 1.0, "before the program's own first line Python speaks for itself"
 
 
+SLOW = """
+import signal, sys, time
+sys.modules.pop("torch", None)
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            print("loading", flush=True)
+            end = time.monotonic() + 30.0
+            while time.monotonic() < end:
+                pass
+sys.meta_path.insert(0, Slow())
+"""
+
+
+@pytest.mark.parametrize("start, code, said", [
+    ("sys.argv[1:] = ['plot', 'x']; import gp_mapping.cli as cli; sys.exit(cli.main())", 130,
+     "gp-mapping: interrupted"),
+    ("sys.orig_argv[1:] = ['-m', 'gp_mapping.ros.mapping_node']; import gp_mapping.ros.mapping_node", 0,
+     "mapping_node: stopped while it was loading"),
+    ("sys.orig_argv[1:] = ['/opt/ros/lib/gp_mapping/simulator_node']; import gp_mapping.ros.simulator_node; "
+     "import torch", 0, "simulator_node: stopped while it was loading")])
+def test_ctrl_c_while_torch_is_loaded_is_one_line_at_once(start, code, said):
+    """Into the very moment: torch begins to load, and takes half a minute."""
+    if "ros" in start:
+        pytest.importorskip("rclpy")
+    child = subprocess.Popen([sys.executable, "-c", SLOW + start], cwd=ROOT, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    assert child.stdout.readline() == "loading\n"
+    child.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (code, f"{said}\n") and time.monotonic() - began < 15.0
+
+
+def test_other_processes_keep_their_own_signals_and_warnings():
+    from gp_mapping.ros.loading import node_of
+
+    assert node_of(["python", "-m", "pytest", "mapping_node.py"]) == ""
+    assert node_of(["python", "-m", "gp_mapping.cli", "view"]) == node_of(["python", "-c", "mapping_node"]) == ""
+    assert node_of(["python", "-W", "error", "-m", "gp_mapping.ros.explorer_node", "--ros-args"]) == "explorer_node"
+    assert node_of(["/usr/bin/python3", "/opt/ws/lib/gp_mapping/mapping_node"]) == "mapping_node"
+
+
+def test_what_a_library_warns_of_is_not_on_the_screen(bag, tmp_path):
+    """Not even where Python shows all of it by default; --debug does."""
+    code = ("import sys, warnings; import gp_mapping.commands.bench as b; import gp_mapping.cli as cli\n"
+            "def run(args):\n    warnings.warn('a library grows old', DeprecationWarning); return 0\n"
+            "b.run = run; warnings.simplefilter('default'); sys.exit(cli.main(sys.argv[1:]))")
+    for words, heard in ((["bench"], False), (["bench", "--debug"], True)):
+        done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True,
+                              timeout=60, env=ENVIRONMENT)
+        assert done.returncode in (0, 2) and ("grows old" in done.stderr) == heard, done.stderr
+
+
 # ---- what people do ------------------------------------------------------------------------------------------------
 
 def a_bag_of(path, *kinds):

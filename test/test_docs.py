@@ -9,6 +9,7 @@ import importlib
 import re
 from dataclasses import fields
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import yaml
@@ -50,6 +51,21 @@ def test_links_lead_somewhere(page):
         assert file.exists() or file.name in EXPECTED, f"{page.name}: {target} leads nowhere"
         if anchor:
             assert anchor in slugs(file), f"{page.name}: {target}: there is no such heading"
+
+
+def test_nothing_cites_a_page_that_is_not_here():
+    """Code, tests and pages: what a reader is sent to is in the repository, and is not how it came about."""
+    folders = ("gp_mapping", "benchmark", "test", "docs", "config", "launch")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*")
+             if path.suffix in (".py", ".md", ".yaml") and path != Path(__file__)]
+    known = {path.name for path in [*DOCS.glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*.rst")]}
+    known.add("page.md")  # what tests write
+    for path in [*files, *ROOT.glob("*.md"), *ROOT.glob("*.rst")]:
+        text = path.read_text(encoding="utf-8")
+        cited = re.findall(r"(?<![\w*])[\w./-]*?([\w-]+\.(?:md|rst))(?!\w)", text)
+        assert set(cited) <= known, f"{path}: {sorted(set(cited) - known)} are not in the repository"
+        told = re.search(r"\b[Ii]n the issue|\bof the issue|\bissues? #?\d+\b|/work/", text)
+        assert not told, f"{path}: {told.group(0)!r} is of no use to a reader"
 
 
 @each_page

@@ -70,7 +70,7 @@ def shown(path: Path) -> str:
 @pytest.mark.parametrize("path", FILES, ids=shown)
 def test_imports_keep_to_the_layers(path):
     room = room_of(path)
-    assert room in ROOMS, f"{shown(path)} is in no known room; design.md and this test say where code lives"
+    assert room in ROOMS, f"{shown(path)} is in no known room; docs/how_it_works.md and this test say where code lives"
     allowed = ROOMS[room] | {room}
     for name in imports_of(path):
         parts = name.split(".")

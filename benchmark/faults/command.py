@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import signal
+import sys
 import time
 import warnings
 from dataclasses import dataclass
@@ -45,12 +46,13 @@ def run_command(words: list[str], longest: float = LONGEST) -> Ending:
     more than one line of error, an exit code that no --help states, and more than `longest` seconds.
     """
     out, err, started = io.StringIO(), io.StringIO(), time.perf_counter()
-    wrong, code = "", -1
+    wrong, code, told = "", -1, list(sys.warnoptions)
     previous = signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, longest)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
             warnings.simplefilter("always")
+            sys.warnoptions.append("always")  # as with python -W: a user does not see them, and here they count
             code = cli.main([str(word) for word in words])
     except SystemExit as ending:  # argparse's way
         code = ending.code if isinstance(ending.code, int) else 1
@@ -61,6 +63,7 @@ def run_command(words: list[str], longest: float = LONGEST) -> Ending:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, previous)
+        sys.warnoptions[:] = told
 
     lines = err.getvalue().replace("\r", "\n").splitlines()
     said = [line for line in lines if line.startswith("gp-mapping")]

@@ -25,6 +25,7 @@ from gp_mapping.settings.sensors import SENSOR_TYPES
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all, write_atomic
 from gp_mapping.store.picture import unit_text
+from gp_mapping.store.sessions import new_session
 from gp_mapping.store.trial import blaming
 
 __all__ = ["add_arguments", "run"]
@@ -60,9 +61,9 @@ def _parameters(args: argparse.Namespace) -> Parameters:
 def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
     """A new map, or the saved one; its settings then are the saved ones but for those given now."""
     if not args.resume:
-        return MapSession(parameters.map)
+        return new_session(parameters.map, Path(args.output))
     names = {f.name for f in fields(MapSettings)} & set(parameters.given)
-    session = open_session(args.resume, **{name: getattr(parameters.map, name) for name in names})
+    session = open_session(args.resume, Path(args.output), **{name: getattr(parameters.map, name) for name in names})
     unit, sensor = session.settings.field_unit, parameters.intake.sensor
     others = [name for name, kind in SENSOR_TYPES.items() if kind.shown == unit]
     if others and sensor not in others:

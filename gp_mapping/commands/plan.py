@@ -16,7 +16,7 @@ from gp_mapping.errors import UsageError
 from gp_mapping.planning import Budget, PathValue, Polygon, Problem, SurveyArea, Travel, plan, planner_names
 from gp_mapping.store.export import write_atomic
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "places", "run"]
 
 _FORMATS = (".csv", ".geojson", ".png", ".pdf", ".svg")
 
@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"what to write, by its ending: {', '.join(_FORMATS)} (default: route.csv)")
 
 
-def _places(text: str, option: str) -> list[tuple[float, float]]:
+def places(text: str, option: str) -> list[tuple[float, float]]:
+    """'0 0, 1 0.5' as pairs of metres; UsageError names the one that is wrong."""
     out = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         try:
@@ -57,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
     if not (args.budget >= 0 and args.margin >= 0):
         raise UsageError(f"--budget {args.budget}, --margin {args.margin}: expected metres of 0 or more")
-    corners, home = _places(args.region, "--region"), _places(args.home, "--home")
-    start = _places(args.start, "--start")
+    corners, home = places(args.region, "--region"), places(args.home, "--home")
+    start = places(args.start, "--start")
     session = open_session(checkpoint_in(args.map))
     if not session.cell_count:
         raise UsageError(f"{args.map}: the map is empty, no measurement has reached it")

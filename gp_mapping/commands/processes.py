@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["NodeProcess", "ros_arguments"]
+__all__ = ["NodeProcess", "Signals", "node_environment", "ros_arguments"]
 
 
 def ros_arguments(**parameters) -> list[str]:
@@ -22,6 +22,37 @@ def ros_arguments(**parameters) -> list[str]:
     return ["--ros-args", *words]
 
 
+def node_environment(domain: int, folder: Path) -> dict[str, str]:
+    """For nodes of ours in that ROS_DOMAIN_ID, with their logs in a folder; works without an installation, too."""
+    source = str(Path(__file__).resolve().parents[2])
+    return {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(folder / "ros_log"), "PYTHONUNBUFFERED": "1",
+            # several processes share the machine, and matrices of a few hundred rows gain nothing from more
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
+
+
+class Signals:
+    """Ctrl-C and SIGTERM as a question asked at safe moments: raised inside rclpy's C++ they would be lost."""
+
+    def __init__(self):
+        self._number = None
+        self._previous = {n: signal.signal(n, self._arrived) for n in (signal.SIGINT, signal.SIGTERM)}
+
+    def _arrived(self, number, _frame) -> None:
+        self._number = number
+
+    def check(self) -> None:
+        """Raise what unwinds the stack, which ends the children."""
+        if self._number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._number == signal.SIGTERM:
+            raise SystemExit(143)
+
+    def restore(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+
 def _die_with_parent() -> None:
     """Linux: SIGTERM when the parent is gone, even by SIGKILL. Elsewhere only an orderly end of the parent stops us."""
     if sys.platform.startswith("linux"):
@@ -29,10 +60,14 @@ def _die_with_parent() -> None:
 
 
 class NodeProcess:
-    """`python -m module arguments`, with its output in a log file; a context manager that always ends it."""
+    """`python -m module arguments`, with its output in a log file; a context manager that always ends it.
 
-    def __init__(self, name: str, module: str, arguments: list[str], log: Path, environment: dict[str, str]):
-        self.name, self.log = name, log
+    patience: s between SIGINT, SIGTERM and SIGKILL at the end.
+    """
+
+    def __init__(self, name: str, module: str, arguments: list[str], log: Path, environment: dict[str, str],
+                 patience: float = 5.0):
+        self.name, self.log, self.patience = name, log, patience
         self._file = log.open("wb")
         # a session of its own: Ctrl-C reaches the parent only, which then ends its children in order
         self._popen = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=self._file,
@@ -63,13 +98,13 @@ class NodeProcess:
             return float("nan")
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime, stime
 
-    def stop(self, patience: float = 5.0) -> int:
+    def stop(self) -> int:
         """SIGINT, then SIGTERM, then SIGKILL, each after `patience` seconds; the exit code."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if self._popen.poll() is None:
                 self._popen.send_signal(number)
                 try:
-                    self._popen.wait(patience)
+                    self._popen.wait(self.patience)
                 except subprocess.TimeoutExpired:
                     continue
         return self._popen.wait()

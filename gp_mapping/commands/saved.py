@@ -31,10 +31,13 @@ def checkpoint_in(path) -> Path:
     return path
 
 
-def open_session(path, **overrides) -> MapSession:
-    """The session in a checkpoint or a folder, with some settings changed; UserError where it does not fit."""
+def open_session(path, folder: Path | None = None, **overrides) -> MapSession:
+    """The session in a checkpoint or a folder, with some settings changed; UserError where it does not fit.
+
+    folder: in which its tiles are while nobody needs them; the system's temporary one if None.
+    """
     path = checkpoint_in(path)
-    return tried_session(load_checkpoint(path), path, **overrides)
+    return tried_session(load_checkpoint(path), path, folder, **overrides)
 
 
 def check_suggest(count: int) -> None:

@@ -255,6 +255,10 @@ class FieldMap(ABC):
         """Plain numbers for diagnostics: `jitter` that linalg had to add, and what a bound of the model left out."""
         return {"jitter": 0.0}
 
+    def notes(self) -> list[str]:
+        """What a person should know of the map, in sentences: what of it is lost, or kept where it should not be."""
+        return []
+
     def need_data(self) -> None:
         """RuntimeError while the map has seen nothing."""
         if not self.started:

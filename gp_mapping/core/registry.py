@@ -20,8 +20,10 @@ from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp.model import SolveGP
 from gp_mapping.core.models.tiled.model import TiledMap
+from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.wiski.model import Wiski
 from gp_mapping.core.models.wiski.published import PublishedWiski
+from gp_mapping.core.stored import Room
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.parts import MODELS
 
@@ -81,15 +83,15 @@ def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
     return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
 
 
-def build_wiski(settings: MapSettings, **extra) -> Wiski:
+def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
     theta, learner = start_of(settings)
     _one_lengthscale(settings)
-    dense = settings.wiski_form == "dense"
-    return (PublishedWiski if dense else Wiski)(
-        theta, density=settings.grid_density, max_nodes=settings.max_grid_nodes, learner=learner,
-        refresh_samples=settings.refresh_samples, memory_size=settings.memory_size, seed=settings.seed,
-        scale=settings.field_scale, device=settings.device, **({"rank": settings.max_inducing} if dense else {}),
-        **extra)
+    lattice = {"density": settings.grid_density, "max_nodes": settings.max_grid_nodes, "learner": learner,
+               "memory_size": settings.memory_size, "seed": settings.seed, "scale": settings.field_scale,
+               "device": settings.device, **extra}
+    if settings.wiski_form == "dense":
+        return PublishedWiski(theta, rank=settings.max_inducing, **lattice)
+    return Wiski(theta, refresh_samples=settings.refresh_samples, **lattice)
 
 
 def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
@@ -127,9 +129,10 @@ def model_names() -> tuple[str, ...]:
     return tuple(MODELS)
 
 
-def build_map(settings: MapSettings, **extra) -> FieldMap:
+def build_map(settings: MapSettings, room: Room | None = None, **extra) -> FieldMap:
     """The map of those settings, which it is given complete.
 
+    room: where tiles go that nobody needs now; they stay in memory if None.
     extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI.
     """
     try:
@@ -146,7 +149,8 @@ def build_map(settings: MapSettings, **extra) -> FieldMap:
         mean = {} if centre is None or not settings.metric else {"centre": centre}
         return make(settings, **extra | mean)
 
-    return TiledMap(tile, side=settings.map_tile_side, most=settings.tiles_in_memory, seed=settings.seed)
+    return TiledMap(tile, side=settings.map_tile_side, most=settings.tiles_in_memory, shelf=Shelf(room),
+                    seed=settings.seed)
 
 
 def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:

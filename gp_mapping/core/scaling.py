@@ -25,7 +25,7 @@ class Scaling:
     scale: float
 
     @staticmethod
-    def from_first(x: Tensor, y: Tensor, scale: float, centre=None) -> "Scaling":
+    def from_first(x: Tensor, y: Tensor, scale: float, centre=None) -> Scaling:
         """Origin at the median of the first positions, centre at that of the first values unless it is given.
 
         A median is where most of them are, however far a wild one lies.
@@ -35,6 +35,13 @@ class Scaling:
             raise ValueError(f"centre has {len(centre)} channels, y has {y.shape[1]}")
         # whole metres: differences of coordinates stay exact
         return Scaling(x.median(0).values.round(), centre.clone(), float(scale))
+
+    def state_dict(self) -> dict:
+        return {"origin": self.origin.clone(), "centre": self.centre.clone(), "scale": self.scale}
+
+    @staticmethod
+    def from_state_dict(state: dict, device) -> Scaling:
+        return Scaling(state["origin"].to(device, copy=True), state["centre"].to(device, copy=True), state["scale"])
 
     def inner_x(self, x: Tensor) -> Tensor:
         return torch.as_tensor(x, dtype=torch.float64).to(self.origin.device) - self.origin

@@ -32,6 +32,11 @@ class Revertible:
 
     _before: dict | None = None  # the attributes at `mark`; None outside a transaction
 
+    @property
+    def marked(self) -> bool:
+        """Whether it is part of a transaction that has not ended."""
+        return self._before is not None
+
     def mark(self) -> None:
         """Remember how things stand."""
         self._before = dict(self.__dict__)
@@ -119,7 +124,7 @@ def transaction(owner: Revertible) -> Iterator[None]:
     Raises whatever the block raises; NumericalError where what it has left behind is not finite. The owner is then as
     it was.
     """
-    if owner._before is not None:  # part of a larger one, which puts back what this one would
+    if owner.marked:  # part of a larger one, which puts back what this one would
         yield
         owner.check()
         return

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.registry import build_map
+from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.mapping.cells import CellAverager, RawRows
@@ -37,16 +38,19 @@ _FORGOTTEN = 1e-12  # share of what was known that is left when all of it is for
 
 
 class MapSession:
-    """Cells, map, learning, one-step-ahead scores, drawing. Samples are (N, 2) metres, (N, 1) SI, with stamps in s."""
+    """Cells, map, learning, one-step-ahead scores, drawing. Samples are (N, 2) metres, (N, 1) SI, with stamps in s.
 
-    def __init__(self, settings: MapSettings):
-        self.settings, self.revision = settings, -1
+    room: where parts of the map go that nobody needs now; they stay in memory if None.
+    """
+
+    def __init__(self, settings: MapSettings, room: Room | None = None):
+        self.settings, self.revision, self._room = settings, -1, room
         self.clear()
 
     def clear(self) -> None:
         """Forget everything; the settings stay."""
         s = self.settings
-        self.map = build_map(s)
+        self.map = build_map(s, self._room)
         self._start = Start(s)
         self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust)
         self._first, self._blank = FirstValues(s), None  # the state of the map before it has seen anything
@@ -245,7 +249,8 @@ class MapSession:
         parts = [first]
         if s.forgetting_time > 0 and first.stamp is not None:  # each has its age; of one alone the median is itself
             parts = [first[i] for i in range(len(first))]
-            self.map = build_map(self._start.resolved, **({"centre": first.y.median(0).values} if s.metric else {}))
+            centre = {"centre": first.y.median(0).values} if s.metric else {}
+            self.map = build_map(self._start.resolved, self._room, **centre)
         for part in parts:
             before = self._fade(self.map, before, part)
             self.last_report = self.map.update(part)
@@ -309,7 +314,7 @@ class MapSession:
     def _started_map(self) -> FieldMap:
         """An empty map with the starts that the first cells told."""
         centre = {} if self._start.centre is None else {"centre": self._start.centre}
-        return build_map(self._start.resolved, **centre)
+        return build_map(self._start.resolved, self._room, **centre)
 
     def _update(self, batch: Samples) -> list[Samples]:
         """The map takes the batch in, and learns; the parts that it took. Of a batch that it refuses, halves."""
@@ -439,7 +444,7 @@ class MapSession:
         """What a person should look at, in plain words: what is not drawn, settings that make no sense together."""
         if self.cell_count and self.revision >= self._looked + _LOOK_AGAIN:
             self._ground()  # nobody draws it
-        return [*self._cut, *nonsense(self._start.resolved, self._first.spread)]
+        return [*self._cut, *nonsense(self._start.resolved, self._first.spread), *self.map.notes()]
 
     @property
     def path(self) -> Tensor:
@@ -496,17 +501,17 @@ class MapSession:
                 "pass_open": self._pass_open, "pass_samples": self._pass_samples, "channels": self._channels}
 
     @staticmethod
-    def from_state_dict(state: dict, **overrides) -> "MapSession":
-        """Continue exactly. overrides: settings that may differ (resolution, margin, device, …).
+    def from_state_dict(state: dict, room: Room | None = None, **overrides) -> "MapSession":
+        """Continue exactly. room: as of a new one.  overrides: settings that may differ (resolution, device, …).
 
         Raises ValueError where the state is not of a session or does not fit the settings.
         """
         try:
-            session = MapSession(MapSettings(**(state["settings"] | overrides)))
+            session = MapSession(MapSettings(**(state["settings"] | overrides)), room)
             session._blank = session.map.state_dict()
             if "start" in state:  # else of a version that knew no automatic starts
                 session._start.load_state_dict(state["start"])
-                session.map = build_map(session._start.resolved)
+                session.map = build_map(session._start.resolved, room)
                 session.scores = OneStepAhead(session._start.resolved)
             session.map.load_state_dict(state["map"])
             session.cells.load_state_dict(state["cells"])

@@ -87,7 +87,7 @@ class BatchTrainer:
                 self._ascend(some)
         if self.learn:
             self._sum_again()
-        self.model._posterior, self.model.epoch = None, self.model.epoch + 1
+        self.model.changed()
 
     @torch.no_grad()
     def _natural_gradient(self, some: Tensor) -> None:
@@ -102,7 +102,7 @@ class BatchTrainer:
         lam = self.rate * (weight[:, None] * lam - self.lam[some])
         beta = self.rate * (weight * beta - self.beta[some])
         model.sites.add(white, beta, lam)
-        model._posterior = None
+        model.outdate()
         self.lam[some] += lam
         self.beta[some] += beta
 

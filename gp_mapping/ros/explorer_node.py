@@ -30,6 +30,7 @@ from gp_mapping.settings.explorer import ExplorerSettings
 __all__ = ["ExplorerNode", "main"]
 
 _RATE = 20.0  # Hz of commands
+_UNDERWAY = 2.5  # s after the start in which diagnostics may still tell of before; they come once a second
 
 
 class ExplorerNode(Node):
@@ -42,7 +43,7 @@ class ExplorerNode(Node):
         self.pursuit = Pursuit(s.speed, s.turn_rate, s.acceleration, s.tolerance)
         self.state, self._said = "waiting for a plan", ""
         self._pose: tuple[float, float, float] | None = None
-        self._pose_at = self._mapper_at = -math.inf
+        self._pose_at = self._mapper_at = self._began_at = -math.inf
         self._phase, self._free = "", None
         self._moved_at, self._moved_from, self._moving = -math.inf, None, False
         self._frame, self._pose_frame, self._plan_frame = "", "", ""
@@ -86,6 +87,8 @@ class ExplorerNode(Node):
         for status in message.status:
             if status.name == f"{name}: survey":
                 self._mapper_at = time.monotonic()
+                if self._mapper_at - self._began_at < _UNDERWAY:
+                    continue  # it may be older than the start
                 self._phase = next((v.value for v in status.values if v.key == "phase"), "")
 
     def _on_failed(self, x: float, y: float, why: str) -> None:
@@ -125,7 +128,7 @@ class ExplorerNode(Node):
         future = self._start.call_async(Trigger.Request())
         while not future.done() and not stop.is_set():
             executor.spin_once(timeout_sec=0.1)
-        self._phase = "running"
+        self._phase, self._began_at = "running", time.monotonic()
         return not stop.is_set()
 
     def _over(self) -> bool:

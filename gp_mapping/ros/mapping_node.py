@@ -44,7 +44,7 @@ from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.store.resume import MapFiles, strangers
-from gp_mapping.store.sessions import Wanted, map_folder, odometry_frame_of, open_session
+from gp_mapping.store.sessions import Wanted, map_folder, new_session, odometry_frame_of, open_session
 
 __all__ = ["MappingNode", "main"]
 
@@ -161,9 +161,9 @@ class MappingNode(ManagedNode):
                         f"{kept}; set resume: true to go on from it")
 
         if not s.load_checkpoint:
-            return MapSession(self.wanted.settings), None
+            return new_session(self.wanted.settings, files.folder), None
         path = Path(s.load_checkpoint).expanduser().absolute()
-        return open_session(self.wanted, path), path
+        return open_session(self.wanted, path, files.folder), path
 
     def activate(self) -> None:
         """Subscribe and publish."""

@@ -19,6 +19,7 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import MagneticField
 
+from gp_mapping.ros.tools.plan_follower import PlanFollower
 from gp_mapping.ros.tools.playback import (
     ClockPublisher,
     Pacer,
@@ -34,6 +35,7 @@ from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.sim.magnetometer import MagnetometerSettings
 from gp_mapping.sim.robot import OdometrySettings, RobotSettings
 from gp_mapping.sim.simulation import FieldReading, OdometryReading, Simulation, SimulationSettings
+from gp_mapping.sim.walls import parse_walls
 from gp_mapping.sim.world import WorldSettings
 
 __all__ = ["SimulatorNode", "SimulatorSettings", "floor_plan", "main"]
@@ -62,14 +64,20 @@ class SimulatorSettings:
     waypoints: str = setting("", "route as 'x y, x y, ...' in metres; empty drives the lawnmower")
     commanded: bool = setting(False, "begin at the first waypoint and drive as cmd_vel says, until sim.duration is "
                               "over or, where that is 0, until the node is stopped")
-    walls: str = setting("", "boxes in the room, 'x0 y0 x1 y1, ...' in metres: occupied on map (the robot is not kept "
-                         "out of them, whoever drives it has to)")
+    follow_plan: str = setting("", "topic of plans, mapping/plan for example, that a controller aboard drives, from "
+                               "the first waypoint on; empty: none")
+    follow_patience: float = setting(20.0, "with follow_plan the drive is over when, after the first plan, there has "
+                                     "been none for so long; 0: never", "s", 0.0, 1e6)
+    walls: str = setting("", "boxes in the room, 'x0 y0 x1 y1, ...' in metres: occupied on map; a robot that is "
+                         "commanded, or follows a plan, is stopped by them and by the room's own walls")
 
     def __post_init__(self):
         check_settings(self)
         if not self.publish_clock and self.real_time_factor != 1.0:
             raise ValueError(f"real_time_factor: {self.real_time_factor} without publish_clock; expected 1.0, or set "
                              "publish_clock:=true (and use_sim_time on the other nodes)")
+        if self.commanded and self.follow_plan:
+            raise ValueError(f"commanded: true with follow_plan {self.follow_plan!r}; expected one who drives")
 
 
 def parse_waypoints(text: str) -> list[list[float]]:
@@ -81,21 +89,6 @@ def parse_waypoints(text: str) -> list[list[float]]:
         except ValueError:
             raise ValueError(f"waypoints: {pair!r} is not 'x y'; expected for example '0.5 0.5, 3 0.5, 3 2'") from None
         out.append([x, y])
-    return out
-
-
-def parse_walls(text: str) -> list[list[float]]:
-    """'1 0 1.1 2, 3 3 4 4' -> [[1.0, 0.0, 1.1, 2.0], [3.0, 3.0, 4.0, 4.0]]; ValueError says which box is wrong."""
-    out = []
-    for box in filter(None, (part.strip() for part in text.split(","))):
-        try:
-            x0, y0, x1, y1 = map(float, box.split())
-        except ValueError:
-            x0 = x1 = y0 = y1 = math.nan
-        if not (x0 < x1 and y0 < y1):
-            raise ValueError(f"walls: {box!r} is not 'x0 y0 x1 y1' with x0 < x1 and y0 < y1; expected for example "
-                             "'2 0 2.1 3'")
-        out.append([x0, y0, x1, y1])
     return out
 
 
@@ -129,10 +122,14 @@ class SimulatorNode(Node):
                                        "robot.": RobotSettings, "magnetometer.": MagnetometerSettings,
                                        "odometry.": OdometrySettings})
         self.settings: SimulatorSettings = groups[""]
+        s = self.settings
+        self._follower, self._driven_at = None, 0.0
+        if s.follow_plan:
+            self._follower = PlanFollower(self, s.follow_plan, self._framed(s.odometry_frame), groups["robot."])
         self.simulation = Simulation(groups["sim."], groups["world."], groups["robot."], groups["magnetometer."],
-                                     groups["odometry."], parse_waypoints(self.settings.waypoints),
-                                     self.settings.commanded)
-        if self.settings.commanded:
+                                     groups["odometry."], parse_waypoints(s.waypoints),
+                                     s.commanded or bool(s.follow_plan), parse_walls(s.walls), self._follower)
+        if s.commanded:
             self.create_subscription(Twist, "cmd_vel", self._steer, 10)
         qos = lossless() if self.settings.reliable else qos_profile_sensor_data
         self._field_publisher = self.create_publisher(MagneticField, "magnetic_field", qos)
@@ -182,7 +179,9 @@ class SimulatorNode(Node):
         offset = 0  # without /clock the drive takes place now
         if not s.publish_clock:
             offset = self.get_clock().now().nanoseconds - self.simulation.stamp_ns
-        way = "as cmd_vel says" if s.commanded else f"{self.simulation.robot.length:.1f} m"
+        way = f"{self.simulation.robot.length:.1f} m"
+        if s.commanded or s.follow_plan:
+            way = "as cmd_vel says" if s.commanded else f"the plans on {s.follow_plan}"
         log.info(f"driving {way} at {s.real_time_factor:g} times real time")
         reported = 0.0
         for reading in self.simulation:
@@ -192,6 +191,7 @@ class SimulatorNode(Node):
             if self._clock_publisher:
                 self._clock_publisher.tick(stamp_ns)
             self._publish(reading, stamp_ns)
+            self._look_for_the_end()
             if time.monotonic() - reported > 0.5:
                 self._report("driving")
                 reported = time.monotonic()
@@ -208,6 +208,16 @@ class SimulatorNode(Node):
             log.warning(f"fell behind by more than a second {pacer.stalls} times; use a smaller real_time_factor")
         time.sleep(0.1)  # the last /diagnostics message leaves before the node goes
         return 0 if delivered else 1
+
+    def _look_for_the_end(self) -> None:
+        """A robot that follows plans has come to the end of the last one."""
+        if self._follower is None:
+            return
+        now = self.simulation.elapsed
+        if not self._follower.done or not self._follower.plans:
+            self._driven_at = now
+        elif self.settings.follow_patience and now - self._driven_at > self.settings.follow_patience:
+            self.simulation.end()
 
     def _publish(self, reading: FieldReading | OdometryReading, stamp_ns: int) -> None:
         if isinstance(reading, FieldReading):
@@ -251,7 +261,10 @@ class SimulatorNode(Node):
         values = {"state": state, "progress": f"{self.simulation.progress:.4f}",
                   "elapsed": f"{self.simulation.elapsed:.3f}",
                   "sent_magnetic_field": self.sent["magnetic_field"], "sent_odometry": self.sent["odometry"],
-                  "faults_nan": faults["nan"], "faults_spike": faults["spike"]}
+                  "faults_nan": faults["nan"], "faults_spike": faults["spike"],
+                  "driven (m)": f"{self.simulation.robot.travelled:.3f}"}
+        if self.settings.commanded or self.settings.follow_plan:
+            values["bumps"] = self.simulation.robot.bumps
         status.values = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()

@@ -34,6 +34,7 @@ _STEP = 0.02  # m of motion that counts as driven: a position that only trembles
 _LEAP = 5.0  # m between two positions that nobody drove
 _AHEAD = 2.0  # m of the old plan that are kept while the new one is made, at most
 _RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre
+_AT_HOME = 0.3  # m
 _FRESH = 4  # plans: every so many is held against new seeds
 
 
@@ -164,6 +165,7 @@ class Survey:
             self._stale, self.note = True, ""
             if self._phase == "done":
                 self._phase = "running"
+            self._reason = ""
         return ""
 
     def set_others(self, robot: str, line: np.ndarray) -> None:
@@ -388,7 +390,7 @@ class Survey:
         area, travel, value, stddev, *_ = self._question
         budget = self.budget
         old = self.plan
-        reason = self._ended(area, stddev)
+        reason = self._reason or self._ended(area, stddev)  # on the way home nothing new is begun
 
         # the first metre of the old plan is driven while the new one is made
         lead = np.empty((0, 2))
@@ -407,8 +409,7 @@ class Survey:
         problem = self._problem(start, budget.less(length + held[0], length / s.plan_speed + held[1]), old=stops,
                                 fresh=self._made % _FRESH == 0)
         if reason or (budget.limited and not min(budget.metres, budget.seconds) > 0):
-            self._reason = reason or "the budget is spent"
-            yield self._homeward(problem, self._reason)
+            yield self._homeward(reason or "the budget is spent")
             return
 
         plan = None
@@ -416,21 +417,23 @@ class Survey:
             if plan is None:
                 yield None
         if plan and s.plan_least_gain and float(plan.gains.sum()) < s.plan_least_gain * value.total:
-            self._reason = f"the best plan would take less than {s.plan_least_gain:g} of the area's variance"
-            plan = self._homeward(problem, self._reason)
+            yield self._homeward(f"the best plan would take less than {s.plan_least_gain:g} of the area's variance")
         elif plan and not plan.nodes:
-            self._reason = "nothing is left to measure within the budget"
+            yield self._homeward("nothing is left to measure within the budget")
         elif not plan and budget.limited and problem.start is not None:
             # nothing is left to measure, or the way home is all that the budget still pays
-            self._reason = f"the budget is spent ({plan.reason})"
-            plan = self._homeward(problem, self._reason)
-        yield plan.led_by(lead) if plan else plan
+            yield self._homeward(f"the budget is spent ({plan.reason})")
+        else:
+            yield plan.led_by(lead) if plan else plan
 
-    def _homeward(self, problem: Problem, reason: str) -> Plan:
-        """The way home, where there is one and the robot is not there."""
-        if problem.home is None or math.dist(problem.position, problem.budget.home) < 0.3:
-            return Plan(self.settings.plan_kind, reason=reason)
-        return replace(finished(problem, self.settings.plan_kind, ()), reason=f"{reason}: this is the way home")
+    def _homeward(self, reason: str) -> Plan:
+        """The survey is at its end: the way home from where the robot is; none where it has none, or is there."""
+        self._reason = reason
+        budget, kind = self.budget, self.settings.plan_kind
+        problem = self._problem(self._last, budget)
+        if problem.home is None or math.dist(self._last, budget.home) < _AT_HOME:
+            return Plan(kind, reason=reason)
+        return replace(finished(problem, kind, ()), reason=f"{reason}: this is the way home")
 
     def _ended(self, area, stddev) -> str:
         """Why the survey is at its end; empty while it is not."""

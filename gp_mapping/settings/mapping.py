@@ -79,8 +79,8 @@ class MapSettings:
                           "cost over any area; models dual_svgp, solve_gp, sor, dtc, fitc, fic")
     map_tile_side: float = setting(8.0, "side of a tile, at the most; smaller where the field takes more inducing "
                                    "inputs than max_inducing has for it", "lengthscales", 3.0, 100.0)
-    tiles_in_memory: int = setting(12, "tiles kept in memory; the others are put away and come back when the robot or "
-                                   "a question does", "", 9, 100000)
+    tiles_in_memory: int = setting(12, "tiles kept in memory; the others are on the disk and come back when the robot "
+                                   "or a question does", "", 9, 100000)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
     wiski_form: str = setting("matrix_free", "model wiski: sums on the lattice, solved by conjugate gradients; or the "
                               "published form, with a dense root of rank `max_inducing`, for small areas",

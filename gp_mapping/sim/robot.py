@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from gp_mapping.settings.fields import check_settings, setting
+from gp_mapping.sim.walls import Walls
 
 __all__ = ["CommandedDrive", "DifferentialDrive", "DriftingOdometry", "OdometrySettings", "RobotSettings", "lawnmower"]
 
@@ -22,6 +24,8 @@ class RobotSettings:
     max_acceleration: float = setting(0.8, "change of speed", "m/s^2", 1e-3, 50.0)
     max_turn_acceleration: float = setting(6.0, "change of turn rate", "rad/s^2", 1e-2, 200.0)
     waypoint_tolerance: float = setting(0.05, "a waypoint counts as reached within this distance", "m", 1e-3, 1.0)
+    radius: float = setting(0.15, "of its body: a robot that is steered from outside stops where that meets a wall",
+                            "m", 0.0, 10.0)
 
     def __post_init__(self):
         check_settings(self)
@@ -124,19 +128,40 @@ class DifferentialDrive:
 class CommandedDrive(DifferentialDrive):
     """The same robot, steered from outside: speed and turn rate as they are told, within its limits.
 
-    Without a command for `patience` seconds it stops, as real bases do.
+    Without a command for `patience` seconds it stops, as real bases do. What meets a wall stands there until it has
+    turned away; `bumps` counts how often that happened.
+
+    walls: where it cannot go; None: there are none.
+    driver: asked in every step for speed and turn rate at (x, y, yaw), a controller aboard; None: `command` says it.
     """
 
     def __init__(self, x: float, y: float, yaw: float = 0.0, settings: RobotSettings | None = None,
-                 patience: float = 0.5):
+                 patience: float = 0.5, walls: Walls | None = None,
+                 driver: Callable[[float, float, float], tuple[float, float]] | None = None):
         super().__init__([(x, y), (x + math.cos(yaw), y + math.sin(yaw))], settings, yaw)
-        self.patience = patience
+        self.patience, self.walls, self.driver = patience, walls, driver
+        self.bumps = 0
+        self._touching = False
         self._command, self._age = (0.0, 0.0), math.inf
 
     def command(self, speed: float, turn_rate: float) -> None:
         """Speed (m/s) and turn rate (rad/s) from now on; what is not finite stops the robot."""
         told = (float(speed), float(turn_rate))
         self._command, self._age = told if all(map(math.isfinite, told)) else (0.0, 0.0), 0.0
+
+    def step(self, dt: float) -> None:
+        """Advance by dt seconds, or stand where a wall is in the way."""
+        before = self.x, self.y, self.travelled
+        super().step(dt)
+        if self.walls is None or (self.x, self.y) == before[:2]:
+            return
+        room = self.walls.clearance(self.x, self.y)
+        nearer = room < min(self.settings.radius, self.walls.clearance(*before[:2]))
+        if nearer:
+            self.x, self.y, self.travelled = before
+            self.speed = 0.0
+            self.bumps += not self._touching
+        self._touching = nearer
 
     @property
     def done(self) -> bool:
@@ -147,6 +172,8 @@ class CommandedDrive(DifferentialDrive):
         return 0.0
 
     def _wanted(self, dt: float) -> tuple[float, float]:
+        if self.driver is not None:
+            return self.driver(self.x, self.y, self.yaw)
         self._age += dt
         return self._command if self._age <= self.patience else (0.0, 0.0)
 

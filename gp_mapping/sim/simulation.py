@@ -18,6 +18,7 @@ from gp_mapping.sim.robot import (
     RobotSettings,
     lawnmower,
 )
+from gp_mapping.sim.walls import Walls
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
 __all__ = ["FieldReading", "OdometryReading", "Simulation", "SimulationSettings"]
@@ -68,20 +69,26 @@ class Simulation:
 
     Between two odometry messages a measurement lies half-way where the rates allow it, so that whoever maps has to
     interpolate, as with real sensors. commanded: the robot begins at the first waypoint and is steered by
-    robot.command(); the drive ends after settings.duration, if that is not 0.
+    robot.command(), or by a driver, and stopped by walls; the drive ends after settings.duration, if that is not 0,
+    or with end().
     Raises ValueError where a rate does not fit the time step or the route is empty.
     """
 
     def __init__(self, settings: SimulationSettings | None = None, world: WorldSettings | None = None,
                  robot: RobotSettings | None = None, magnetometer: MagnetometerSettings | None = None,
-                 odometry: OdometrySettings | None = None, waypoints=None, commanded: bool = False):
+                 odometry: OdometrySettings | None = None, waypoints=None, commanded: bool = False, walls=(),
+                 driver=None):
         self.settings = s = settings or SimulationSettings()
         self.world = DipoleWorld.random(world or WorldSettings())
         w = self.world.settings
         if waypoints is None or len(waypoints) == 0:
             waypoints = lawnmower(s.margin, s.margin, w.width - s.margin, w.depth - s.margin, s.spacing,
                                   s.crossing_spacing)
-        self.robot = CommandedDrive(*waypoints[0], settings=robot) if commanded else DifferentialDrive(waypoints, robot)
+        self.robot = DifferentialDrive(waypoints, robot)
+        if commanded:
+            self.robot = CommandedDrive(*waypoints[0], self.robot.yaw, robot, walls=Walls(w.width, w.depth, walls),
+                                        driver=driver)
+        self._ended = False
         sensor_rng, odometry_rng = (np.random.default_rng([s.seed, k]) for k in (2, 3))
         self.magnetometer = Magnetometer(magnetometer or MagnetometerSettings(), sensor_rng)
         r = self.robot
@@ -98,6 +105,10 @@ class Simulation:
             raise ValueError(f"{name} is {rate} Hz, but a period must be a whole number of time_step = "
                              f"{step} s; for example {1.0 / (step * max(1, round(steps)))} Hz")
         return round(steps)
+
+    def end(self) -> None:
+        """The drive is over with the next pose."""
+        self._ended = True
 
     @property
     def elapsed(self) -> float:
@@ -128,7 +139,7 @@ class Simulation:
             if step:
                 r.step(s.time_step)
             self.stamp_ns = self._start_ns + step * self._step_ns
-            over = r.done or bool(s.duration and self.elapsed >= s.duration)
+            over = r.done or self._ended or bool(s.duration and self.elapsed >= s.duration)
             if step % self._odometry_every == 0:
                 o = self.odometry
                 o.update(r.x, r.y, r.yaw)

@@ -1,155 +1,44 @@
-"""Checkpoints: exact, versioned, atomic. Tensors and plain values only: a checkpoint cannot run code when it is read.
+"""Checkpoints: a map in a file, and its tiles, where it has several, in files of their own beside it (tile_files.py).
 
-A checkpoint is a zip (numpy.savez) of one .npy for each tensor and of `manifest`, UTF-8 JSON that holds the nesting,
-the plain values, and the SHA-256 of each array.
+A save writes the tiles that have changed, then the checkpoint, which names them; a tile's file is never written again.
+So a crash at any moment leaves the old map or the new one.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import json
-import math
-import os
-import stat
-import threading
-import zipfile
-from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from gp_mapping.errors import UserError
+from gp_mapping.store.archive import VERSION, CheckpointError, manifest_of, read_state, write_state
+from gp_mapping.store.tile_files import TileFolder
 
 __all__ = ["VERSION", "CheckpointError", "about_checkpoint", "load_checkpoint", "save_checkpoint"]
 
-VERSION = 1
-_FORMAT = "gp_mapping checkpoint"
 _ID_LENGTH = 12
-_ZIP_START = b"PK\x03\x04"
-_TENSOR = "__tensor__"
-_DTYPES = {str(t): t for t in (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16,
-                               torch.int8, torch.uint8, torch.bool)}
-
-
-class CheckpointError(UserError):
-    """A checkpoint that cannot be written or read; the text is one line and says what to do."""
 
 
 def save_checkpoint(path, state: dict, about: dict | None = None) -> Path:
     """Write state to path in one piece: a crash leaves the old file, or the new one, and never half of it.
 
-    state: nested dicts (keys are str) and lists of tensors, int, float, str, bool, None. Tensors come back on the CPU.
+    state: nested dicts (keys are str) and lists of tensors, int, float, str, bool, None, and StoredStates, which get
+    files of their own beside it. Tensors come back on the CPU.
     about: what `about_checkpoint` shall say of the file beside its id, plain values; no part of the state.
     Raises CheckpointError for any other value, and where path cannot be written.
     """
     path = Path(path)
-    arrays: dict[str, np.ndarray] = {}
-    tree = _pack(state, arrays, "state")
-    digests = {name: _digest(array) for name, array in arrays.items()}
-    manifest = {"format": _FORMAT, "version": VERSION, "state": tree, "sha256": digests, "id": _id(tree, digests),
-                "about": about or {}}
-    text = np.frombuffer(json.dumps(manifest).encode(), np.uint8)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            np.savez(file, manifest=text, **arrays)  # plain types only, so nothing is pickled
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise CheckpointError(f"{path}: the checkpoint cannot be written ({error.strerror or error})") from error
-    finally:
-        with suppress(OSError):  # gone already where all went well
-            temporary.unlink()
+    tiles = TileFolder.beside(path)
+    with tiles.writing():
+        write_state(path, state, about, tiles.keep, tiles.settle)
+    tiles.sweep()
     return path
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last over a power cut, where the system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return  # a folder cannot be opened everywhere (Windows); the file itself is on the disk
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _digest(array: np.ndarray) -> str:
-    """SHA-256 over type, shape and bytes."""
-    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    digest.update(memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b"")
-    return digest.hexdigest()
-
-
-def _pack(value, arrays: dict[str, np.ndarray], where: str):
-    """JSON for value; tensors go into arrays."""
-    if isinstance(value, Tensor):
-        if str(value.dtype) not in _DTYPES:
-            raise CheckpointError(f"{where}: a tensor of {value.dtype} cannot be saved; expected one of "
-                                  f"{', '.join(_DTYPES)}")
-        name = f"a{len(arrays)}"
-        arrays[name] = value.detach().cpu().numpy().copy()
-        return {_TENSOR: name, "dtype": str(value.dtype)}
-    if isinstance(value, dict):
-        bad = [k for k in value if not isinstance(k, str)]
-        if bad:
-            raise CheckpointError(f"{where}: key {bad[0]!r} cannot be saved; expected a str")
-        return {_escape(k): _pack(v, arrays, f"{where}.{k}") for k, v in value.items()}
-    if isinstance(value, list):
-        return [_pack(v, arrays, f"{where}[{i}]") for i, v in enumerate(value)]
-    if value is None or type(value) in (bool, int, float, str):
-        return value  # a float survives JSON exactly: repr is the shortest text that gives it back
-    raise CheckpointError(f"{where}: a {type(value).__name__} cannot be saved; expected a tensor, number, str, bool, "
-                          "None, dict or list")
-
-
-def _escape(key: str) -> str:
-    """A key that would be read as a tensor's mark, or as an escaped one, gets one more "_" in front."""
-    return f"_{key}" if key.startswith("__") and key.lstrip("_") == _TENSOR.lstrip("_") else key
-
-
-def _unescape(key: str) -> str:
-    return key[1:] if key.startswith("___") and key.lstrip("_") == _TENSOR.lstrip("_") else key
-
-
 def load_checkpoint(path) -> dict:
-    """The state that save_checkpoint got.
-
-    Nothing in the file is taken at its word before it is checked: no more memory is used than the file is long.
+    """The state that save_checkpoint got; its StoredStates are read when they are asked for.
 
     Raises CheckpointError: no such file; not a checkpoint, cut off or damaged; written by another version.
     """
-    return _guarded(Path(path), whole=True)
-
-
-def _guarded(path: Path, whole: bool) -> dict:
-    """The state, or else the manifest alone; all that can be wrong with a file as CheckpointError."""
-    try:
-        with _open_regular(path) as file:
-            manifest, arrays = _read(path, file, whole)
-        for name, digest in manifest["sha256"].items() if whole else ():
-            if _digest(arrays[name]) != digest:
-                raise CheckpointError(f"{path}: the checkpoint is damaged, the checksum of {name} does not fit; use "
-                                      "an older one")
-        return _unpack(manifest["state"], arrays) if whole else manifest
-    except CheckpointError:
-        raise
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such checkpoint") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise CheckpointError(f"{path}: the checkpoint cannot be read ({error.strerror})") from error
-    except Exception as error:  # zipfile, zlib, numpy and json each have their own for damaged bytes
-        kind = "cut off or damaged" if _is_zip_start(path) else "not a checkpoint of gp_mapping"
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise CheckpointError(f"{path}: {kind} ({text}); use an older one") from error
+    path = Path(path)
+    return read_state(path, TileFolder.beside(path).found)
 
 
 def about_checkpoint(path) -> dict:
@@ -157,78 +46,6 @@ def about_checkpoint(path) -> dict:
 
     Raises CheckpointError as load_checkpoint.
     """
-    manifest = _guarded(Path(path), whole=False)
+    manifest = manifest_of(Path(path))
     about = manifest.get("about")
     return {**(about if isinstance(about, dict) else {}), "id": str(manifest.get("id", ""))[:_ID_LENGTH]}
-
-
-def _id(tree, digests: dict[str, str]) -> str:
-    """A short name for a state: of its plain values and the digests of its arrays."""
-    return hashlib.sha256(json.dumps([tree, digests], sort_keys=True).encode()).hexdigest()[:_ID_LENGTH]
-
-
-def _open_regular(path: Path):
-    """The file, open; CheckpointError for a pipe, socket or device, which might never answer."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    kind = os.fstat(handle).st_mode
-    if not stat.S_ISREG(kind):
-        os.close(handle)
-        if stat.S_ISDIR(kind):
-            raise IsADirectoryError(errno.EISDIR, "Is a directory")
-        raise CheckpointError(f"{path}: not a checkpoint of gp_mapping but a pipe, socket or device; expected a file")
-    return os.fdopen(handle, "rb")
-
-
-def _read(path: Path, file, whole: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Manifest and arrays. save_checkpoint compresses nothing, so what is in the file is no larger than the file."""
-    if file.read(4) != _ZIP_START:
-        raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
-    with zipfile.ZipFile(file) as archive:
-        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        if "manifest" not in members:
-            raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
-        packed = [name for name, info in members.items() if info.compress_type != zipfile.ZIP_STORED]
-        if packed:
-            raise CheckpointError(f"{path}: its part {packed[0][:100]!r} is compressed, as in no checkpoint of "
-                                  "gp_mapping; use an older one")
-        total, size = sum(info.file_size for info in members.values()), os.fstat(file.fileno()).st_size
-        if total > size:
-            raise CheckpointError(f"{path}: cut off or damaged (its parts are {total} bytes, the file {size}); use an "
-                                  "older one")
-
-        manifest = json.loads(_array(archive.read(members["manifest"])).tobytes().decode())
-        _check_version(path, manifest)
-        names = manifest["sha256"] if whole else ()
-        return manifest, {name: _array(archive.read(members[name])) for name in names}
-
-
-def _array(data: bytes) -> np.ndarray:
-    """One .npy; ValueError where its head promises more or less than there is."""
-    stream = BytesIO(data)
-    major, _ = np.lib.format.read_magic(stream)
-    head = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    shape, _, dtype = head(stream)
-    if not dtype.hasobject and math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-        raise ValueError(f"an array of shape {shape} and {dtype} in {len(data) - stream.tell()} bytes")
-    return np.lib.format.read_array(BytesIO(data), allow_pickle=False)
-
-
-def _is_zip_start(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(4) == _ZIP_START
-
-
-def _check_version(path: Path, manifest) -> None:
-    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-        raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
-    if manifest.get("version") != VERSION:
-        raise CheckpointError(f"{path}: the checkpoint has version {manifest.get('version')!r}, this program reads "
-                              f"version {VERSION}; use the program that wrote it")
-
-
-def _unpack(value, arrays: dict[str, np.ndarray]):
-    if isinstance(value, dict):
-        if _TENSOR in value:
-            return torch.from_numpy(arrays[value[_TENSOR]].copy()).to(_DTYPES[value["dtype"]])
-        return {_unescape(k): _unpack(v, arrays) for k, v in value.items()}
-    return [_unpack(v, arrays) for v in value] if isinstance(value, list) else value

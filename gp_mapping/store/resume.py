@@ -96,10 +96,10 @@ class MapFiles:
         problems = []
         for path in self.newest_first():
             try:
-                return Resumed(open_session(wanted, path), path, problems)
+                return Resumed(open_session(wanted, path, self.folder), path, problems)
             except ValueError as error:
                 problems.append(str(error))
-        return Resumed(open_session(wanted, None), None, problems)
+        return Resumed(open_session(wanted, None, self.folder), None, problems)
 
     def keep_before(self) -> Path | None:
         """A run that does not resume begins: an autosave that is newer than the saved map is set aside, not lost."""

@@ -9,9 +9,10 @@ from gp_mapping.errors import named
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import check_map_name
+from gp_mapping.store.tile_room import TileRoom
 
-__all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "frame_of_map", "map_folder", "odometry_frame_of",
-           "open_session", "take_snapshot", "write_snapshot"]
+__all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "frame_of_map", "map_folder", "new_session",
+           "odometry_frame_of", "open_session", "take_snapshot", "write_snapshot"]
 
 CHECKPOINT = "map.gpm"
 
@@ -68,14 +69,19 @@ def map_folder(directory: str, name: str) -> Path:
     return folder
 
 
-def open_session(wanted: Wanted, path) -> MapSession:
-    """An empty session, or the one in the checkpoint `path`, where that is not empty.
+def new_session(settings: MapSettings, folder: Path | None = None) -> MapSession:
+    """An empty session. folder: in which tiles are while nobody needs them; the system's temporary one if None."""
+    return MapSession(settings, TileRoom(folder))
+
+
+def open_session(wanted: Wanted, path, folder: Path | None = None) -> MapSession:
+    """An empty session, or the one in the checkpoint `path`, where that is not empty. folder: as of a new one.
 
     A checkpoint brings its own settings; of those wanted the explicitly given ones count.
     Raises ValueError (CheckpointError is one) where the file is missing, damaged or does not fit.
     """
     if not path:
-        return MapSession(wanted.settings)
+        return new_session(wanted.settings, folder)
     from gp_mapping.store.checkpoint import load_checkpoint
     from gp_mapping.store.trial import tried_session
 
@@ -85,7 +91,7 @@ def open_session(wanted: Wanted, path) -> MapSession:
         wanted.check(state)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    session = tried_session(state, path, **overrides)
+    session = tried_session(state, path, folder, **overrides)
     if wanted.any_frame:
         session.about.pop("frame", None)  # that of the poses to come
     session.break_pass()  # whatever comes now does not go on from the last sample that was saved

@@ -21,20 +21,23 @@ from gp_mapping.core.types import Samples
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
-from gp_mapping.store.checkpoint import CheckpointError
+from gp_mapping.store.archive import CheckpointError
+from gp_mapping.store.tile_room import TileRoom
 
 __all__ = ["blaming", "tried_session"]
 
 _TRIED = 20  # places along the path where a copy of the map predicts and learns
+_AT_HAND = 40  # points at the end of the path whose tiles were at hand when the map was saved
 _DEPTH = 100  # nested dicts and lists; a map has about six
 
 
-def tried_session(state: dict, path, **overrides) -> MapSession:
+def tried_session(state: dict, path, folder: Path | None = None, **overrides) -> MapSession:
     """The session in a checkpoint's state, with some settings changed.
 
     Args:
         state: what load_checkpoint gave.
         path: where it came from, for the text of an error.
+        folder: in which its tiles are while nobody needs them; the system's temporary one if None.
         overrides: settings by name that count in place of the saved ones.
 
     Returns:
@@ -46,7 +49,7 @@ def tried_session(state: dict, path, **overrides) -> MapSession:
     try:
         with np.errstate(all="ignore"):  # what overflows in the trial is found by its result
             _try(state, overrides)
-        return MapSession.from_state_dict(state, **overrides)
+        return MapSession.from_state_dict(state, TileRoom(folder), **overrides)
     except Exception as error:  # any part of a wrong state may be what its first user stumbles over
         text = one_line(error, 300)
         if type(error) is not ValueError:
@@ -81,6 +84,8 @@ def _try(state: dict, overrides: dict) -> None:
     path = trial.path
     if not len(path) or not trial.cell_count:
         return
+    if trial.report().get("tiles", 1) > 1:  # those at hand; others are read when somebody needs them
+        path = path[-_AT_HAND:]
     x = path[:: max(1, len(path) // _TRIED)][:_TRIED].clone()
     told = trial.predict(x)
     _check_prediction(told)

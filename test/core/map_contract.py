@@ -271,6 +271,9 @@ class MapContract:
         for name, value in (("theta", {}), ("generator", None)):
             if name in good:
                 wrong += [good | {name: value}, {k: v for k, v in good.items() if k != name}]
+        if "format" in good:
+            with pytest.raises(ValueError, match="saved by an older version"):
+                field.load_state_dict({k: v for k, v in good.items() if k != "format"})
         for bad in wrong:
             with pytest.raises(ValueError):
                 field.load_state_dict(bad)

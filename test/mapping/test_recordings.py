@@ -66,7 +66,7 @@ GIVEN = {"learn_hyperparameters": False, "heading_stddev": 0.0, "lengthscale": 0
 
 
 def test_protocol_p_with_theta_given(trials):
-    """Matérn-5/2, ℓ .446 m, s² 160, noise 1.2 µT² as in measured.md; the time offset is learned, as by default."""
+    """Matérn-5/2, ℓ .446 m, s² 160, noise 1.2 µT²; the time offset is learned, as by default."""
     rmse, nlpd, coverage = scores(mapped(trials, (1, 2, 3, 5), **GIVEN), trials[4])
     # too wide, since the noise given holds what the offset explains; nothing narrows it but the scores
     assert rmse <= 2.65 and nlpd <= 2.15 and 0.92 <= coverage <= 0.995, (rmse, nlpd, coverage)

@@ -1,4 +1,4 @@
-"""Drawing: equal to asking directly, and drawing what changed equal to drawing all, within the limits of the issue."""
+"""Drawing: equal to asking directly, and drawing what changed equal to drawing all, within stated limits."""
 
 import math
 

@@ -9,6 +9,7 @@ import torch
 from mapping_data import UT, drive
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.core.stored import StoredState
 from gp_mapping.mapping.session import MapSession
 
 RUN, SECOND = drive(0, lanes=3, length=3.0), drive(1, start=1000.0, lanes=3, length=3.0, across=True)
@@ -16,6 +17,8 @@ PLACES = torch.from_numpy(np.random.default_rng(0).uniform(-0.5, 4.5, (50, 2)))
 
 
 def leaves(value, name="state"):
+    if isinstance(value, StoredState):
+        value = value.get()
     if isinstance(value, dict):
         return list(itertools.chain.from_iterable(leaves(v, f"{name}.{k}") for k, v in value.items()))
     if isinstance(value, (list, tuple)):

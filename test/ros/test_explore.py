@@ -9,16 +9,19 @@ import pytest
 pytest.importorskip("rclpy")
 
 import torch
-from dds_helpers import DEEP, Listener, ros_run
+from dds_helpers import DEEP, Listener, Process, ros_run
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import Point32, PolygonStamped, PoseStamped
 from nav_msgs.msg import OccupancyGrid, Odometry, Path
 from nav_msgs.srv import GetPlan
 from visualization_msgs.msg import MarkerArray
 
+from gp_mapping.cli import main
+from gp_mapping.commands.saved import open_session
 from gp_mapping.planning import FreeSpace
-from gp_mapping.ros.simulator_node import floor_plan, parse_walls
+from gp_mapping.ros.simulator_node import floor_plan
 from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.sim.walls import parse_walls
 
 DOMAIN = 30 + os.getpid() % 60
 WALLS = "1.9 0 2.0 1.7, 0.9 2.3 1.5 2.6"
@@ -142,3 +145,48 @@ def test_plans_on_demand_and_wrong_questions(mapped):
     assert len(inside) > 2 and inside.max() < 1.5 and inside.min() > 0.2
     words = mapper.output
     assert "earth" in words and "leaves it no room" in words and "Traceback" not in words
+
+
+def explore(tmp_path, *arguments):
+    return Process("gp_mapping.cli", "explore", "--output", str(tmp_path / "out"), "--domain-id", str(DOMAIN + 2),
+                   *arguments, domain=DOMAIN + 2, log_dir=tmp_path)
+
+
+def test_the_command_surveys_a_region_and_saves_the_map(tmp_path):
+    params = tmp_path / "small.yaml"
+    params.write_text("/**:\n  ros__parameters:\n    plan_places: 80\n    plan_effort: 16\n    max_inducing: 100\n")
+    with explore(tmp_path, "--simulate", "--budget", "2.5", "--params", str(params),
+                 "--region", "0.1 0.1, 2.5 0.1, 2.5 2.2, 0.1 2.2") as process:
+        assert process.wait(150.0) == 0, process.output
+        said, map_file = process.output, tmp_path / "out" / "map.gpm"
+    assert str(map_file) in said and "done: " in said and "budget" in said and "Traceback" not in said
+    path = open_session(map_file).path.numpy()
+    assert (path > 0.1).all() and path[:, 0].max() < 2.5 and path[:, 1].max() < 2.2, "it left the region"
+    assert 1.0 < np.hypot(*np.diff(path, axis=0).T).sum() < 2.7 and math.dist(path[-1], (0.6, 0.6)) < 0.4
+
+
+def test_a_command_that_cannot_explore_says_why(tmp_path):
+    """Nobody drives and nothing is measured: no plan, code 1; a node that dies is named."""
+    with explore(tmp_path, "--patience", "4") as process:
+        assert process.wait(60.0) == 1
+        assert "gp-mapping explore: no plan for 4 s" in process.output and "Traceback" not in process.output
+    with explore(tmp_path, "--drive", "nav2") as process:
+        code = process.wait(60.0)
+        assert code == 1 and "the explorer ended early with code 2" in process.output
+        assert "needs nav2_msgs" in process.output
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--budget", "-1"], "--budget -1.0: expected 0 or more"),
+    (["--home", "there"], "--home: 'there' is not a place"),
+    (["--region", "0 0, 1 1"], "--region"),
+    (["--region", "0 0, 2 2, 2 0, 0 2"], "crosses or touches"),
+    (["--kind", "nobody"], "--kind nobody: expected one of"),
+    (["--remap", "odometry=/odom"], "--remap odometry=/odom: expected FROM:=TO"),
+    (["--simulate", "--drive", "nav2"], "driven by cmd_vel"),
+    (["--output", "/dev/null/x"], "--output /dev/null/x"),
+])
+def test_wrong_usage_of_explore_is_one_line(capsys, arguments, words):
+    assert main(["explore", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1

@@ -40,7 +40,9 @@ EVERYWHERE = {"params", "model", "autostart", "rviz", "magnetic_field_topic", "o
               "sensor_topic", "pose_source", "pose_topic", "map_frame", "base_frame", "namespaced_tf", "save_directory",
               "save_on_exit", "load_checkpoint", "resume", "respawn"}
 EXPECTED = {"mapping": {"namespace", "use_sim_time"}, "replay": {"bag", "rate", "loop", "namespace"},
-            "demo": {"namespace", "speed", "seed", "frame_prefix"}, "robots": {"robots", "simulate", "use_sim_time"}}
+            "demo": {"namespace", "speed", "seed", "frame_prefix"},
+            "explore": {"simulate", "drive", "budget", "budget_time", "home", "kind", "speed", "cmd_vel_topic"},
+            "robots": {"robots", "simulate", "use_sim_time"}}
 SHARED = ROOT / "gp_mapping" / "ros" / "tools" / "launching.py"
 
 
@@ -332,3 +334,11 @@ def test_wrong_arguments_start_nothing(tmp_path, name, argument, said):
     with Launch(tmp_path, name, argument) as run:
         assert run.process.wait(20) != 0
         assert said in run.output and "process started" not in run.output
+
+
+def test_explore_launch_ends_with_the_survey_and_keeps_the_map(tmp_path):
+    with Launch(tmp_path, "explore", "simulate:=true", "budget:=2.5", f"save_directory:={tmp_path / 'kept'}",
+                f"params:={parameter_file(tmp_path, plan_places=80, plan_effort=16, max_inducing=100)}") as run:
+        assert ended(run, 150) == 0, run.output
+        assert "the survey is done" in run.output
+        assert (tmp_path / "kept" / "map.gpm").is_file()

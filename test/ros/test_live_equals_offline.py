@@ -10,6 +10,7 @@ import pytest
 import torch
 from ros_helpers import NS, ROOT, NodeProcess, Peer, field_at, parameter_file, place_at
 
+from gp_mapping.core.stored import StoredState
 from gp_mapping.recording.bag_writer import BagWriter
 from gp_mapping.store.checkpoint import load_checkpoint
 
@@ -49,6 +50,7 @@ def attitude_at(t):
 
 def differences(a, b, where="state"):
     """Paths at which two state dicts are not exactly the same."""
+    a, b = (part.get() if isinstance(part, StoredState) else part for part in (a, b))
     if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
         return [d for key in a for d in differences(a[key], b[key], f"{where}.{key}")]
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):

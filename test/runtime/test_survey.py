@@ -102,6 +102,18 @@ def test_a_survey_ends_at_home_within_its_budget():
     assert told[-1] < 0.8 * told[0]
 
 
+def test_a_robot_that_is_at_home_with_little_left_is_done():
+    """What is left pays for no measurement, and home is nearer than a robot stops at: no plan, and the end."""
+    robot = Robot(settings(plan_budget=0.2, plan_home="start"))
+    robot.survey.start()
+    robot.survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
+    robot.at = np.array([1.1, 1.05])
+    for _ in range(3):
+        robot.think()
+    assert robot.survey.told().phase == "done" and not robot.survey.plan
+    assert "nothing is left to measure within the budget" in robot.survey.told().reason
+
+
 def test_time_is_a_budget_too():
     robot = Robot(settings(plan_budget_time=25.0, plan_speed=0.3))
     robot.survey.start()

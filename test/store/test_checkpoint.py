@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gp_mapping.store import checkpoint
+from gp_mapping.store import archive
 from gp_mapping.store.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 
 TENSORS = st.builds(
@@ -110,7 +110,7 @@ def test_an_array_that_was_exchanged_is_found(tmp_path):
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "VERSION", 99)
+    monkeypatch.setattr(archive, "VERSION", 99)
     path = save_checkpoint(tmp_path / "map.gpm", state())
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="has version 99, this program reads version 1"):
@@ -154,7 +154,7 @@ def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path, monkeypatch):
         file.write(b"half of it")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.np, "savez", crash)
+    monkeypatch.setattr(archive.np, "savez", crash)
     with pytest.raises(CheckpointError, match=r"cannot be written.*No space left"):
         save_checkpoint(path, {"n": 2})
     assert load_checkpoint(path) == {"n": 1} and [p.name for p in tmp_path.iterdir()] == ["map.gpm"]

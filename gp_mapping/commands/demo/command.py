@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import os
-import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from gp_mapping.commands.demo.watch import FAST, FULL, NEAR, UT, DemoError, DemoResult, DemoWatch, verdict
-from gp_mapping.commands.processes import NodeProcess, ros_arguments
+from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments
 from gp_mapping.errors import UsageError
 from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
@@ -92,11 +91,7 @@ def _mapper_parameters(args: argparse.Namespace) -> dict:
 
 def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> tuple[NodeProcess, NodeProcess]:
     """mapping_node and simulator_node; the simulator waits until the mapper listens."""
-    environment = {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(args.output / "ros_log"), "PYTHONUNBUFFERED": "1",
-                   # three processes share the machine, and matrices of a few hundred rows gain nothing from more
-                   "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    source = str(Path(__file__).resolve().parents[3])  # works without an installation, too
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    environment = node_environment(domain, args.output)
     commands = [
         ("mapper", "gp_mapping.ros.mapping_node", ros_arguments(
             **_mapper_parameters(args) | {"use_sim_time": True, "reliable_inputs": True, "seed": args.seed,
@@ -120,35 +115,13 @@ def _watcher_class():
                          "source a ROS 2 installation") from error
 
 
-class _Signals:
-    """Ctrl-C and SIGTERM as a question asked at safe moments: raised inside rclpy's C++ they would be lost."""
-
-    def __init__(self):
-        self._number = None
-        self._previous = {n: signal.signal(n, self._arrived) for n in (signal.SIGINT, signal.SIGTERM)}
-
-    def _arrived(self, number, _frame) -> None:
-        self._number = number
-
-    def check(self) -> None:
-        """Raise what unwinds the stack, which ends the children."""
-        if self._number == signal.SIGINT:
-            raise KeyboardInterrupt
-        if self._number == signal.SIGTERM:
-            raise SystemExit(143)
-
-    def restore(self) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-
 def run(args: argparse.Namespace) -> int:
     """The whole demo; the exit code that --help states."""
     started = time.monotonic()
     _check(args)
     watcher_class = _watcher_class()
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"  # for this process and its children
-    signals = _Signals()
+    signals = Signals()
     try:
         with ExitStack() as stack:
             result = _drive_and_draw(args, watcher_class, stack, signals, started)
@@ -161,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     return _report(result, verdict(result, limits), args.output, time.monotonic() - started)
 
 
-def _drive_and_draw(args: argparse.Namespace, watcher_class, stack: ExitStack, signals: _Signals,
+def _drive_and_draw(args: argparse.Namespace, watcher_class, stack: ExitStack, signals: Signals,
                     started: float) -> DemoResult:
     from tqdm import tqdm
 

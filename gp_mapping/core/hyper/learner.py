@@ -3,8 +3,8 @@
 Bayes' rule for θ from minibatches: of N remembered samples a neighbourhood of n takes its share of the prior, so that
 steps come to rest at the posterior of θ given all of them, and data outweigh the prior. Each step is a natural-gradient
 step (Fisher scoring) on the exact log evidence of a neighbourhood: in the metric of the Fisher information no start is
-far, and steps shorten as the data agree. A map takes the learner's values over only when they have moved by
-`adopt_change`, since that costs it a rebuild of its factors.
+far, and steps shorten as the data agree. A map takes the learner's values over when it is no
+longer within what is known of them (`HyperLearner.left`), since that costs it a rebuild of its factors.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class HyperLearner:
     FAR, FARTHER = 0.1, 4.0  # a tenth of the steps reaches four times as far
     NEWEST, NEW = 40, 0.25  # a quarter of the steps looks near one of the newest 40
     LAST = 0.02
+    FARTHEST = 5.0
     DEGREES = 4.0
     LONGEST = (0.5, 0.5, 0.5, 0.3, 0.05, 0.03, 0.03)  # of one step: beyond, the quadratic is not to be trusted
 
@@ -75,11 +76,18 @@ class HyperLearner:
         """γ of the next step: (P,)."""
         return (3.0 / (self.turns + 6.0)).clamp_min(self.LAST)
 
-    @property
-    def adopt_change(self) -> float:
-        """Theta.distance beyond which a map takes θ over: largest_change at first, a fifth once steps are short."""
+    def left(self, theta: Theta) -> bool:
+        """Whether a map at theta should take the learned θ over, which costs it a rebuild of its factors.
+
+        Not for a change that is too small for a rebuild (largest_change of Theta.distance while steps are long, a fifth
+        of it later), nor within one standard deviation of what is known, ΔᵀΛΔ ≤ 1: there the one is as good as the
+        other. Where little is known Δ may be large, but not more than FARTHEST of largest_change.
+        """
         longest = float(self.forgetting[torch.tensor(self.free)].max()) if any(self.free) else 0.0
-        return self.largest_change * max(0.2, min(1.0, 5.0 * longest))
+        change = self.theta.distance(theta) / self.largest_change
+        move = self.vector - theta.vector()
+        known = bool(move @ self.metric @ move > 1.0) or change > self.FARTHEST
+        return known and change > max(0.2, min(1.0, 5.0 * longest))
 
     def owe(self, samples: int) -> None:
         """√n, since the more samples come together the less new each says; bounded: a burst is no burst of learning."""

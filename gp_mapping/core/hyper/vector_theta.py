@@ -37,6 +37,10 @@ class VectorTheta(Theta):
             return HarmonicKernel(self.signal**2, self.lengthscale, self.coherence)
         return CurlFreeKernel(self.signal**2, self.lengthscale, self.kernel_name)
 
+    @property
+    def shape(self):
+        return (*super().shape, f"{self.potential} potential")
+
     def vector(self):
         """Theta's seven, log of the square of `vertical`, and artanh γ: (9,)."""
         more = [2 * math.log(self.vertical), math.atanh(self.coherence)]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass
-from time import perf_counter
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import CalibrationData, Snapshot
+from gp_mapping.core.field_map import CalibrationData
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.carry import check_alike
-from gp_mapping.core.models.scaled import ScaledMap, Standardised, average_noise, learnable_extra
+from gp_mapping.core.scaled_map import (
+    ScaledMap,
+    Standardised,
+    average_noise,
+    check_factor,
+    learnable_extra,
+)
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.transaction import require_finite
-from gp_mapping.core.types import Prediction, UpdateReport
+from gp_mapping.core.types import UpdateReport
 from gp_mapping.errors import MapFullError
 
 __all__ = ["ExactGP"]
@@ -26,7 +31,7 @@ _CHUNK = 2048
 
 
 @dataclass(frozen=True)
-class ExactPosterior(Snapshot):
+class ExactPosterior(InnerSnapshot):
     """mean = k*ᵀ(K + Σ)⁻¹y, variance = k** − |C⁻¹k*|², C = chol(K + Σ) (Rasmussen and Williams 2006, eqs. 2.23–24)."""
 
     theta: Theta
@@ -40,12 +45,10 @@ class ExactPosterior(Snapshot):
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         return self.theta.kernel()(a, b) + self.theta.constant**2
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        """At x (N, D) in metres; SI. With a velocity (N, D): what the robot would measure passing x."""
-        inner, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
-        means, variances = [inner.new_empty((0, self.weights.shape[1]))], [inner.new_empty(0)]
-        for i in range(0, len(inner), _CHUNK):
-            k = self.cross(self.x, inner[i: i + _CHUNK])
+    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
+        for i in range(0, len(x), _CHUNK):
+            k = self.cross(self.x, x[i: i + _CHUNK])
             prior = self.theta.signal**2 + self.theta.constant**2
             if heading is not None and self.theta.heading > 0:
                 h = heading[i: i + _CHUNK]
@@ -53,16 +56,11 @@ class ExactPosterior(Snapshot):
                 prior = prior + self.theta.heading**2 * h.square().sum(1)
             means.append(k.mT @ self.weights)
             variances.append((prior - solve_lower(self.factor, k).square().sum(0)).clamp_min(0.0))
-        return self.scaling.outer(torch.cat(means), torch.cat(variances), self.noise_variance)
+        return torch.cat(means), torch.cat(variances)
 
-    def gradient(self, x: Tensor) -> Tensor:
-        """∇ of the mean at standardised x (N, D), by automatic differentiation: (N, C, D)."""
-        places = x.detach().clone().requires_grad_(True)
-        with torch.enable_grad():
-            mean = self.cross(places, self.x) @ self.weights
-            columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
-                       for c in range(mean.shape[1])]
-        return torch.stack(columns, 1)
+    def mean(self, x: Tensor) -> Tensor:
+        """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
+        return self.cross(x, self.x) @ self.weights
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Before anything was measured: (N, K), squared SI."""
@@ -82,13 +80,14 @@ class ExactPosterior(Snapshot):
 class ExactGP(ScaledMap):
     """All samples, O(n³) at the first prediction after a change; refuses to grow beyond max_samples."""
 
+    name = "exact"
+
     def __init__(self, theta: Theta, *, max_samples: int = 5000, learner: HyperLearner | None = None, seed: int = 0,
                  scale: float = 1.0, centre=None, device="cpu"):
         super().__init__(scale=scale, centre=centre, device=device)
         self.theta, self.learner, self.max_samples = theta, learner, max_samples
         self.generator = torch.Generator().manual_seed(seed)
         self.data: dict[str, Tensor] | None = None
-        self._posterior: ExactPosterior | None = None
         self.jitter, self.epoch = 0.0, 0
 
     @property
@@ -103,10 +102,10 @@ class ExactGP(ScaledMap):
     def samples(self) -> int:
         return 0 if self.data is None else len(self.data["x"])
 
-    def _report(self, used: int) -> UpdateReport:
+    def report(self, used: int) -> UpdateReport:
         return UpdateReport(used, self.samples, self.samples, self.samples, added=used, jitter=self.jitter)
 
-    def _update(self, batch: Standardised) -> UpdateReport:
+    def absorb(self, batch: Standardised) -> UpdateReport:
         if self.samples + len(batch.x) > self.max_samples:
             raise MapFullError(f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
                                "max_exact_samples (cost grows with its cube) or use model dual_svgp")
@@ -115,10 +114,10 @@ class ExactGP(ScaledMap):
                  "weight": torch.ones_like(batch.noise)}
         require_finite("the samples", *fresh.values())
         self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
-        self._posterior = None
+        self.outdate()
         if self.learner is not None:
             self.learner.owe(len(batch.x))
-        return self._report(len(batch.x))
+        return self.report(len(batch.x))
 
     def _noise(self) -> Tensor:
         d = self.data
@@ -154,44 +153,38 @@ class ExactGP(ScaledMap):
     def calibration_data(self) -> CalibrationData | None:
         return None if self.data is None else self._calibration_data(self.data)
 
-    @torch.no_grad()
-    def refine(self, budget_s: float = float("inf")) -> bool:
-        """Hyper-parameter steps that are owed; True: more are owed."""
-        if self.learner is None or self.data is None:
-            return False
-        end = perf_counter() + budget_s
-        while self.learner.owed >= 1.0 and perf_counter() < end:
-            self._learn(self._step)
-        return self.learner.owed >= 1.0
+    def learning_data(self) -> dict[str, Tensor]:
+        order = torch.arange(self.samples, dtype=torch.float64, device=self.device)
+        extra = learnable_extra(self.data["noise"], self.data["extra"], self.theta)
+        return self.data | {"extra": extra, "order": order}
 
-    def _step(self) -> None:
-        d, order = self.data, torch.arange(self.samples, dtype=torch.float64, device=self.device)
-        extra = learnable_extra(d["noise"], d["extra"], self.theta)
-        self.learner.step(d | {"extra": extra, "order": order}, self.generator)
-        if self.learner.theta.distance(self.theta) > self.learner.adopt_change:
-            self.theta, self._posterior, self.epoch = self.learner.theta, None, self.epoch + 1
+    def adopt(self, theta: Theta) -> bool:
+        """θ from now on: nothing else depends on it."""
+        self.theta = theta
+        self.changed()
+        return True
 
-    def fantasize(self, x: Tensor) -> "ExactGP":
+    def fantasize(self, x: Tensor) -> ExactGP:
         """A copy with its own mean at x (K, D) as data."""
         posterior = self.posterior
         inner = self.scaling.inner_x(x)
-        mean = posterior.cross(inner, posterior.x) @ posterior.weights
-        new = copy.copy(self)
+        mean = posterior.mean(inner)
+        new: ExactGP = copy.copy(self)
         noise = torch.full((len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device)
         one = torch.ones_like(noise)
         fresh = {"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((len(inner), 2)),
                  "y": mean, "noise": noise, "extra": 0 * one, "weight": one}
         new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
-        new._posterior, new.learner = None, None
+        new.learner = None
+        new.outdate()
         return new
 
     def forget(self, factor: float) -> None:
         """Every noise variance grows by 1/factor."""
-        if not 0.0 < factor <= 1.0:
-            raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+        check_factor(factor)
         if self.data is not None and factor < 1.0:
             self.data = self.data | {"weight": self.data["weight"] * factor}
-            self._posterior, self.epoch = None, self.epoch + 1
+            self.changed()
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
         """Drop the samples within radius (m) of x (K, D), but for the newest; how many went."""
@@ -202,49 +195,21 @@ class ExactGP(ScaledMap):
         gone[max(0, self.samples - newest):] = False
         if bool(gone.any()) and not bool(gone.all()):
             self.data = {k: v[~gone] for k, v in self.data.items()}
-            self._posterior, self.epoch = None, self.epoch + 1
+            self.changed()
         return int(gone.sum())
 
-    def merge(self, other: "ExactGP") -> None:
+    def _union(self, other: ExactGP, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
         """The union of both maps' data."""
-        if type(other) is not type(self):
-            raise ValueError(f"cannot merge a {type(other).__name__} into an ExactGP")
-        if other.data is None:
-            return
-        check_alike(self, other)
         if self.samples + other.samples > self.max_samples:
             raise ValueError(f"{self.samples} + {other.samples} samples exceed max_exact_samples {self.max_samples}")
-        if self.scaling is None:
-            self.scaling = other.scaling
-        moved = dict(other.data)
-        moved["x"] = moved["x"] + (other.scaling.origin - self.scaling.origin)
-        moved["y"] = moved["y"] + (other.scaling.centre - self.scaling.centre) / self.scale
+        self.scaling = scaling
+        moved = other.data | {"x": other.data["x"] + offset, "y": other.data["y"] + delta}
         self.data = moved if self.data is None else {k: torch.cat([v, moved[k]]) for k, v in self.data.items()}
-        self._posterior, self.epoch = None, self.epoch + 1
+        self.changed()
 
-    def state_dict(self) -> dict:
-        state = {"model": "exact", "theta": asdict(self.theta), "scale": self.scale, "data": None,
-                 "generator": self.generator.get_state(),
-                 "learner": None if self.learner is None else self.learner.state_dict()}
-        if self.data is not None:
-            state |= {"data": {k: v.clone() for k, v in self.data.items()}, "origin": self.scaling.origin.clone(),
-                      "centre": self.scaling.centre.clone()}
-        return state
+    def _saved_parts(self) -> dict:
+        return {"data": None if self.data is None else {k: v.clone() for k, v in self.data.items()}}
 
-    def load_state_dict(self, state: dict) -> None:
-        try:
-            if state["model"] != "exact" or state["scale"] != self.scale:
-                raise ValueError(f"the state is of model {state['model']!r} with scale {state['scale']}, this map is "
-                                 f"'exact' with scale {self.scale}")
-            parts = {"theta": Theta(**state["theta"]), "data": None, "scaling": None, "_posterior": None}
-            if state["data"] is not None:
-                parts["data"] = {k: v.to(self.device) for k, v in state["data"].items()}
-                parts["scaling"] = Scaling(state["origin"].to(self.device), state["centre"].to(self.device),
-                                           state["scale"])
-            generator, learner = torch.Generator(), copy.deepcopy(self.learner)
-            generator.set_state(state["generator"])
-            if learner is not None and state["learner"] is not None:
-                learner.load_state_dict(state["learner"])
-        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
-            raise ValueError(f"not a state of an exact map: {type(error).__name__}: {error}") from error
-        self.__dict__.update(parts | {"generator": generator, "learner": learner, "epoch": self.epoch + 1})
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        data = state["data"]
+        return {"data": None if data is None else {k: v.to(self.device, copy=True) for k, v in data.items()}}

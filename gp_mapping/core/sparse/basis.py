@@ -55,6 +55,14 @@ class Basis:
         new._buffer[: len(z), : len(z)] = factor.to(new.dtype)
         return new
 
+    @classmethod
+    def restored(cls, z: Tensor, factor: Tensor, like: Basis) -> Basis:
+        """Inducing inputs and their factor from a file, with another basis' settings."""
+        new = cls(like.theta, z.shape[1], like.capacity, like.dtype, like.device)
+        new.z = z
+        new._buffer[: len(z), : len(z)] = factor.to(new.dtype)
+        return new
+
     def __len__(self) -> int:
         return len(self.z)
 

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from gp_mapping.core.transaction import Revertible, require_finite
 
-__all__ = ["Memory"]
+__all__ = ["COLUMNS", "OFFERED", "UNRANKED", "Memory"]
 
-_COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "draw", "key", "order")
-_UNRANKED = 1.0  # a key above every other: its leverage has not been asked for yet
-_OFFERED = 32  # samples of one batch that a full memory looks at
+COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "draw", "key", "order")
+UNRANKED = 1.0  # a key above every other: its leverage has not been asked for yet
+OFFERED = 32  # samples of one batch that a full memory looks at
 
 
 class Memory(Revertible):
@@ -26,7 +26,7 @@ class Memory(Revertible):
     noise applies.  extra (m,): variance beside it.  weight (m,): what forgetting left.  order (m,): arrival number.
     """
 
-    COLUMNS = _COLUMNS  # a subclass may keep more
+    COLUMNS = COLUMNS  # a subclass may keep more
 
     def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
         self.capacity, self.protect = capacity, min(protect, capacity // 4)
@@ -35,7 +35,7 @@ class Memory(Revertible):
         def new(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64, device=device)
 
-        self._store = {name: new(capacity) for name in _COLUMNS[5:]}
+        self._store = {name: new(capacity) for name in COLUMNS[5:]}
         self._store |= {name: new(capacity, dimension) for name in ("x", "velocity")}
         self._store |= {name: new(capacity, channels) for name in ("y", "lam")}
         self._store["heading"] = new(capacity, 2)
@@ -75,17 +75,17 @@ class Memory(Revertible):
         """Offer samples. values: the columns but draw, key and order; white (R, N).
 
         leverage_of: features (R, K) → v = a D⁻¹ a (K,). Asked only when somebody has to go, and of a full memory's
-        batch only for _OFFERED samples drawn at random, so that the memory costs an update little.
+        batch only for OFFERED samples drawn at random, so that the memory costs an update little.
         Returns how many samples, old or new, fell out of the memory.
         """
         n, fell = white.shape[1], 0
         draw = torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(white.device)
         order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=white.device)
-        fresh = values | {"draw": draw, "key": torch.full_like(draw, _UNRANKED), "order": order}
-        if self.size + n > self.capacity and n > _OFFERED and self.size:
-            chosen = draw.topk(_OFFERED).indices.sort().values  # uniform draws: the choice is random
-            fresh, white, fell = {k: v[chosen] for k, v in fresh.items()}, white[:, chosen], n - _OFFERED
-            fresh["draw"] = torch.rand(_OFFERED, dtype=torch.float64, generator=generator).log().to(white.device)
+        fresh = values | {"draw": draw, "key": torch.full_like(draw, UNRANKED), "order": order}
+        if self.size + n > self.capacity and n > OFFERED and self.size:
+            chosen = draw.topk(OFFERED).indices.sort().values  # uniform draws: the choice is random
+            fresh, white, fell = {k: v[chosen] for k, v in fresh.items()}, white[:, chosen], n - OFFERED
+            fresh["draw"] = torch.rand(OFFERED, dtype=torch.float64, generator=generator).log().to(white.device)
         return fell + self.offer(fresh, white, leverage_of, n, leaving)
 
     def offer(self, fresh: dict[str, Tensor], white: Tensor, leverage_of, arrivals: int, leaving=None) -> int:
@@ -105,7 +105,7 @@ class Memory(Revertible):
         overflow = max(0, self.size + kept - self.capacity)
         slots = torch.arange(self.size, self.size + kept - overflow, device=white.device)
         if overflow:
-            unranked = (self.key == _UNRANKED).nonzero()[:, 0]
+            unranked = (self.key == UNRANKED).nonzero()[:, 0]
             if len(unranked):
                 leverage = self.beta[unranked] * leverage_of(self._white[unranked, : len(white)].mT)
                 if self._before is not None and self._before_keys is None:
@@ -177,22 +177,32 @@ class Memory(Revertible):
         super().release()
         self._kept, self._kept_rows, self._extended, self._before_keys = {}, [], None, None
 
+    def copy(self, rows: int | None = None, **sizes: int) -> Memory:
+        """An independent copy; with room for features of `rows` rows, or other sizes, where they are given."""
+        wider = {} if rows is None else {"rows": rows}
+        return type(self).from_state_dict(self.state_dict() | wider | sizes, self._white.device)
+
+    @property
+    def rows(self) -> int:
+        """Rows of features that there is room for."""
+        return self._white.shape[1]
+
     def values(self) -> dict[str, Tensor]:
         """Every column, copied: what `offer` takes."""
         return {name: getattr(self, name).clone() for name in type(self).COLUMNS}
 
     def state_dict(self) -> dict:
         return self.values() | {"white": self._white[: self.size].clone(), "capacity": self.capacity,
-                                "rows": self._white.shape[1], "protect": self.protect, "arrivals": self.arrivals}
+                                "rows": self.rows, "protect": self.protect, "arrivals": self.arrivals}
 
     @classmethod
-    def _sized(cls, state: dict, device) -> "Memory":
+    def _sized(cls, state: dict, device) -> Memory:
         """An empty memory for that state."""
         return cls(int(state["capacity"]), state["x"].shape[1], state["y"].shape[1], int(state["rows"]), device)
 
     @classmethod
-    def from_state_dict(cls, state: dict, device) -> "Memory":
-        new = cls._sized(state, device)
+    def from_state_dict(cls, state: dict, device) -> Memory:
+        new: Memory = cls._sized(state, device)
         new.size, new.arrivals, new.protect = len(state["x"]), int(state["arrivals"]), int(state["protect"])
         for name in cls.COLUMNS:
             value = state[name].to(device)

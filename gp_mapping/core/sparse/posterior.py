@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import whiten
-from gp_mapping.core.types import Prediction
 
 __all__ = ["Posterior"]
 
@@ -22,7 +21,7 @@ _KINDS: dict[str, type] = {}  # posteriors with more than this one has
 
 
 @dataclass(frozen=True)
-class Posterior(Snapshot):
+class Posterior(InnerSnapshot):
     """mean = a*ᵀ D⁻¹ r, variance = k** − |a*|² + |R⁻¹a*|², with D = R Rᵀ (Chang et al. 2023, eqs. 13–14, whitened).
 
     z (M, D), L (M, M), R (F + M, F + M), weights D⁻¹r (F + M, C): standardised. noise_variance: of a new measurement.
@@ -80,19 +79,9 @@ class Posterior(Snapshot):
             variances.append((prior - spent.double()).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
 
-    def gradient(self, x: Tensor) -> Tensor:
-        """∇ of the mean at standardised x (N, D), by automatic differentiation: (N, C, D)."""
-        places = x.detach().clone().requires_grad_(True)
-        with torch.enable_grad():
-            mean = self.white(places).double().mT @ self.weights
-            columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
-                       for c in range(mean.shape[1])]
-        return torch.stack(columns, 1)
-
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        """At x (N, D) in metres; SI. With a velocity (N, D): what the robot measures passing x, δ and ĥ included."""
-        mean, variance = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
-        return self.scaling.outer(mean, variance, self.noise_variance)
+    def mean(self, x: Tensor) -> Tensor:
+        """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
+        return self.white(x).double().mT @ self.weights
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """k(a, b) + s_c² − a(a)ᵀ(I − D⁻¹)a(b): (N, K), squared SI."""
@@ -123,16 +112,14 @@ class Posterior(Snapshot):
         second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal.clone()}
         return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
                 "weights": self.weights.clone(), "noise_variance": self.noise_variance,
-                "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
-                "scale": self.scaling.scale} | second
+                **self.scaling.state_dict()} | second
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Posterior":
         orthogonal = state.get("orthogonal")
-        z, factor, root, weights, origin, centre = (state[k].to(device) for k in
-                                                    ("z", "L", "R", "weights", "origin", "centre"))
+        z, factor, root, weights = (state[k].to(device) for k in ("z", "L", "R", "weights"))
         plain = Posterior(Theta(**state["theta"]), z, factor, root, weights, state["noise_variance"],
-                          Scaling(origin, centre, state["scale"]),
+                          Scaling.from_state_dict(state, device),
                           None if orthogonal is None else orthogonal.to(device))
         return _KINDS[state["kind"]].restore(state, plain, device) if "kind" in state else plain
 

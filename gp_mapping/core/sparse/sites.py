@@ -8,12 +8,42 @@ what a shift of the data's centre would add to r. Sums are float64 whatever the 
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
 from gp_mapping.core.transaction import Revertible, require_finite
 
-__all__ = ["Sites"]
+__all__ = ["SiteStore", "Sites"]
+
+
+class SiteStore(Protocol):
+    """Sums over sites, wherever they are kept: in a dense basis (Sites) or on a lattice (GridSites).
+
+    Every operation of a map is one of these: observe = add · take out = add with −β, −λ · forget = scale · fuse two
+    maps = merge · copy = clone · the same place with nothing in it = emptied · another centre = shift_centre.
+    """
+
+    channels: int
+
+    def add(self, *features_beta_lam: Tensor) -> None:
+        """Add sites: features as the store takes them, β (N,), λ (N, C). Negative β and λ take away."""
+
+    def scale(self, factor: float) -> None:
+        """All sums times the factor."""
+
+    def shift_centre(self, delta: Tensor) -> None:
+        """Every target grows by delta (C,)."""
+
+    def merge(self, other: SiteStore) -> None:
+        """Add another store's sums in the same basis, or on the same lattice."""
+
+    def clone(self) -> SiteStore: ...
+
+    def emptied(self) -> SiteStore: ...
+
+    def state_dict(self) -> dict: ...
 
 
 class Sites(Revertible):
@@ -84,14 +114,14 @@ class Sites(Revertible):
         new._r[: new.size] = transfer @ self._r[: self.size]
         return new
 
-    def merge(self, other: "Sites") -> None:
+    def merge(self, other: Sites) -> None:
         """Add another map's sites in the same basis."""
         self._keep()
         self.precision.add_(other.precision)
         self.precision.diagonal().sub_(1.0)
         self._r[: self.size] += other._r[: other.size]
 
-    def shift(self, delta: Tensor) -> None:
+    def shift_centre(self, delta: Tensor) -> None:
         """Move the data's centre by −delta (C,): every target grows by delta, so r grows by s deltaᵀ."""
         self._keep()
         self.linear.addmm_(self.ones, delta[None, :])
@@ -120,14 +150,23 @@ class Sites(Revertible):
         """D is a sum of β a aᵀ: where anything in it is not finite, its diagonal says so."""
         require_finite("the sites", self.precision.diagonal(), self._r[: self.size])
 
-    def clone(self) -> "Sites":
-        new = Sites(self.size, self.channels, len(self._d), self._d.device)
-        new._d.copy_(self._d)
-        new._r.copy_(self._r)
+    @property
+    def capacity(self) -> int:
+        """Rows that there is room for."""
+        return len(self._d)
+
+    def emptied(self) -> Sites:
+        """As many rows without any site."""
+        return Sites(self.size, self.channels, self.capacity, self._d.device)
+
+    def clone(self, capacity: int | None = None) -> Sites:
+        """A copy, with another capacity where it is given."""
+        new = Sites(self.size, self.channels, capacity or self.capacity, self._d.device)
+        new._d[: self.size, : self.size], new._r[: self.size] = self.precision, self._r[: self.size]
         return new
 
     def state_dict(self) -> dict:
-        return {"precision": self.precision.clone(), "linear": self._r[: self.size].clone(), "capacity": len(self._d)}
+        return {"precision": self.precision.clone(), "linear": self._r[: self.size].clone(), "capacity": self.capacity}
 
     @classmethod
     def from_state_dict(cls, state: dict, device) -> "Sites":

@@ -1,8 +1,9 @@
 """One-step-ahead scores: what a map of a while ago said of the samples that came now.
 
-From them come the noise that is reported with predictions (measured.md, "Honest intervals", 6), the weight of a gross
-error, and the news that the field has changed. All of it happens at times that the samples fix, never when somebody
-asks: the same samples give the same numbers, live or offline.
+From them come the noise that is reported with predictions, σ² = argmin Σ log(v + σ²) + r²/(v + σ²)
+(docs/how_it_works.md, "Honest noise"), the weight of a gross error, and the news that the field has changed. All of it
+happens at times that the samples fix, never when somebody asks: the same samples give the same numbers, live or
+offline.
 """
 
 from __future__ import annotations

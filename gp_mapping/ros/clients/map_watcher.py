@@ -1,20 +1,17 @@
-"""What a user's own node would do: listens to the mapper, and calls its services."""
+"""What a user's own node would do: listens to the mapper's map, path and suggestions."""
 
 from __future__ import annotations
 
 import time
 
 import numpy as np
-import rclpy
-from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseArray
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import PointCloud2
-from std_srvs.srv import Trigger
+from std_msgs.msg import Header
 from visualization_msgs.msg import MarkerArray
 
+from gp_mapping.ros.clients.survey_watcher import SurveyWatcher
+from gp_mapping.ros.wire.outbound import cloud
 from gp_mapping.ros.wire.qos import LATCHED
 
 __all__ = ["MapWatcher", "cloud_columns"]
@@ -28,53 +25,35 @@ def cloud_columns(message: PointCloud2) -> dict[str, np.ndarray]:
     return {name: rows[name].astype(np.float64) for name in kind.names}
 
 
-class MapWatcher:
+class MapWatcher(SurveyWatcher):
     """Newest map, path, suggestions, inducing inputs and diagnostics, as they arrive over DDS in this process.
 
     `spin(seconds)` serves the callbacks; nothing happens between calls. domain: ROS_DOMAIN_ID of the session.
     """
 
     def __init__(self, domain: int):
-        rclpy.init(args=[], domain_id=domain, signal_handler_options=SignalHandlerOptions.NO)
-        self.node = Node("map_watcher")
-        self._executor = SingleThreadedExecutor()
-        self._executor.add_node(self.node)
+        super().__init__(domain, "map_watcher")
         self.clouds = 0  # maps received
-        self.diagnostics: dict[str, dict[str, str]] = {}  # status name -> values
         self.pictures = 0  # sets of markers received
         self._cloud = self._markers = self._suggestions = None
         subscribe = self.node.create_subscription
         subscribe(PointCloud2, "mapping/field", self._on_cloud, LATCHED)
         subscribe(MarkerArray, "mapping/markers", self._on_markers, LATCHED)
         subscribe(PoseArray, "mapping/suggestions", self._on_suggestions, LATCHED)
-        subscribe(DiagnosticArray, "/diagnostics", self._on_diagnostics, 100)
-        self._save = self.node.create_client(Trigger, "mapping/save")
+        self.answers: list[tuple[float, dict[str, np.ndarray]]] = []  # when it was asked (monotonic s), and columns
+        self._asked: list[float] = []  # of the questions that wait for an answer
+        self._query = self.node.create_publisher(PointCloud2, "mapping/query", 10)
+        subscribe(PointCloud2, "mapping/query_result", self._on_answer, 10)
 
-    def close(self) -> None:
-        self._executor.shutdown()
-        self.node.destroy_node()
-        rclpy.try_shutdown()
-
-    def spin(self, seconds: float) -> None:
-        """Serve callbacks for so long."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            self._executor.spin_once(timeout_sec=left)
-
-    def save(self, timeout: float, check=lambda: None) -> str:
-        """Call the mapper's save service; the text of its answer. RuntimeError where it fails or does not answer.
-
-        check: called several times a second while waiting; it may raise.
+    def ask(self, xy, frame: str) -> bool:
+        """Ask what the map says at xy (N, 2) m; the answer joins `answers`. False: the one before is not answered yet.
         """
-        deadline = time.monotonic() + timeout
-        while not self._save.service_is_ready():
-            self._wait(check, deadline, "did not appear")
-        future = self._save.call_async(Trigger.Request())
-        while not future.done():
-            self._wait(check, deadline, "did not answer in time")
-        if not future.result().success:
-            raise RuntimeError(f"{self._save.srv_name}: {future.result().message}")
-        return future.result().message
+        if self._asked:
+            return False
+        points = np.column_stack([xy, np.zeros(len(xy))]).astype(np.float32)
+        self._asked.append(time.monotonic())
+        self._query.publish(cloud(points, ("x", "y", "z"), Header(frame_id=frame)))
+        return True
 
     def refresh(self, timeout: float, check=lambda: None) -> None:
         """Wait for a map that was drawn after this call. RuntimeError where none comes.
@@ -86,13 +65,7 @@ class MapWatcher:
         for topic, kind in (("field", PointCloud2), ("markers", MarkerArray)):
             self.node.create_subscription(kind, f"mapping/{topic}", lambda _: None, LATCHED)
         while self.clouds == before[0] or self.pictures == before[1]:
-            self._wait(check, deadline, "was called, but no newer map came")
-
-    def _wait(self, check, deadline: float, failure: str) -> None:
-        check()
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"the service {self._save.srv_name} {failure}")
-        self._executor.spin_once(timeout_sec=0.1)
+            self.wait(check, deadline, "~/save was called, but no newer map came")
 
     # ---- what has arrived ----------------------------------------------------------------------------------------
 
@@ -122,13 +95,13 @@ class MapWatcher:
         points = [p for m in markers if m.ns == namespace for p in m.points]
         return np.array([(p.x, p.y) for p in points]).reshape(-1, 2)
 
-    def values(self, status: str) -> dict[str, str]:
-        """Newest values of a diagnostic status; empty before the first."""
-        return self.diagnostics.get(status, {})
-
     def _on_cloud(self, message: PointCloud2) -> None:
         self._cloud = message
         self.clouds += 1
+
+    def _on_answer(self, message: PointCloud2) -> None:
+        if self._asked:
+            self.answers.append((self._asked.pop(0), cloud_columns(message)))
 
     def _on_markers(self, message: MarkerArray) -> None:
         self._markers = message
@@ -136,7 +109,3 @@ class MapWatcher:
 
     def _on_suggestions(self, message: PoseArray) -> None:
         self._suggestions = message
-
-    def _on_diagnostics(self, message: DiagnosticArray) -> None:
-        for status in message.status:
-            self.diagnostics[status.name] = {v.key: v.value for v in status.values}

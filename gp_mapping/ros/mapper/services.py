@@ -103,7 +103,7 @@ class MapServices:
         wanted = replace(node.wanted, frame=node.worker.frame or node.wanted.frame)
 
         def job():
-            session = open_session(wanted, path)
+            session = open_session(wanted, path, path.parent)
             revision, samples = session.revision, session.raw_count  # as it is in the file
             number = node.worker.replace_session(session).result()
             self._saver.mark_saved((number, revision, samples), path)

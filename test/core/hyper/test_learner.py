@@ -113,8 +113,8 @@ def test_a_slice_of_time_is_kept():
 def test_what_is_not_learned_does_not_move():
     """Priors are in the default's unit; a fixed θ far from them must stay where it is."""
     x = path(200, 1)
-    y = drawn(x, 2.0, 3.0, 0.3, 1)
     velocity = np.gradient(x, axis=0) * 2
+    y = drawn(x - 0.5 * velocity, 2.0, 3.0, 0.3, 1)
     fixed = {"field_scale": 1.0, "signal_stddev": 3.0, "noise_stddev": 0.3, "constant_stddev": 30.0, "lengthscale": 2.0,
              "heading_stddev": 0.0, "learn_hyperparameters": False}
     for learn_offset in (False, True):

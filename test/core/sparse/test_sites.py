@@ -83,7 +83,7 @@ def test_shift_is_what_moved_targets_would_have_added():
     """λ = βy: every y grows by delta."""
     delta = torch.tensor([3.0, -7.0], dtype=torch.float64)
     sites = filled()
-    sites.shift(delta)
+    sites.shift_centre(delta)
     agrees(sites, written_out(WHITE, BETA, LAM + BETA[:, None] * delta))
 
 

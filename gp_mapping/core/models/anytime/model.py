@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gp_mapping.core.field_map import LIKELIHOODS
-from gp_mapping.core.models import carry
 from gp_mapping.core.models.anytime.posterior import AnytimePosterior, own
-from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.dual_svgp.model import DualSVGP, Share
 from gp_mapping.core.sparse.basis import Basis
 
 __all__ = ["MEMBERS", "AnytimeMap", "Member"]
@@ -68,10 +67,10 @@ class AnytimeMap(DualSVGP):
         """σ² of each remembered sample, grown by what was forgotten: (m,)."""
         return self.noise(self.memory.noise, self.memory.extra, theta) / self.memory.weight
 
-    def _natural_gradient(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+    def add_sites(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
                           count: Tensor) -> tuple[Tensor, Tensor]:
         beside = 0.0 if self.member.residual == "none" else residual
-        return super()._natural_gradient(white, residual, y, noise + beside, count)
+        return super().add_sites(white, residual, y, noise + beside, count)
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """New inducing inputs: border the sites, then put in again the samples whose Γ has become smaller by them."""
@@ -89,9 +88,9 @@ class AnytimeMap(DualSVGP):
         memory.keep_columns()
         memory.beta[stale], memory.lam[stale] = beta, lam
 
-    def share_at(self, theta, basis: Basis, white: Tensor) -> carry.Share:
+    def share_at(self, theta, basis: Basis, white: Tensor) -> Share:
         beta = 1.0 / (self.own_noise(theta) + self.unreached(basis, white))
-        return carry.Share(white, {"beta": beta, "lam": beta[:, None] * self.memory.y})
+        return Share(white, {"beta": beta, "lam": beta[:, None] * self.memory.y})
 
     def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
         self._rate(values, white)
@@ -103,19 +102,17 @@ class AnytimeMap(DualSVGP):
         values["beta"] = 1.0 / (noise + self.unreached(self.basis, white))
         values["lam"] = values["beta"][:, None] * values["y"]
 
-    def forget(self, factor: float) -> None:
+    def _scale(self, factor: float) -> None:
         """σ² of each remembered sample grows by 1/factor, K − Q stays; what is not remembered is scaled."""
-        if self.member.residual == "none" or self.basis is None or factor == 1.0:
-            return super().forget(factor)
-        if not 0.0 < factor <= 1.0:
-            raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
-        rest, raw = carry.rest_of(self), self.remembered_features(self.basis.size)
+        if self.member.residual == "none":
+            return super()._scale(factor)
+        rest, raw = self.rest(), self.remembered_features(self.basis.size)
         rest.scale(factor)
         self.memory.scale(factor)
         self.sites, share = rest, self.share_at(self.theta, self.basis, raw)
         share.add_to(rest)
         share.write(self.memory)
-        self._posterior, self.epoch = None, self.epoch + 1
+        self.changed()
 
     @property
     def posterior(self) -> AnytimePosterior:

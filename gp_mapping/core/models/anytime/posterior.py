@@ -10,10 +10,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from gp_mapping.core.inner_snapshot import gradient_of
 from gp_mapping.core.models.anytime.blocks import Block, tiles_of
 from gp_mapping.core.sparse.posterior import Posterior
 
@@ -77,14 +79,13 @@ class AnytimePosterior(Posterior, kind="anytime"):
             return super().gradient(x)
         out = x.new_empty((len(x), self.weights.shape[1], x.shape[1]))
         for block, part in self.groups(x):
-            places = x[part].detach().clone().requires_grad_(True)
-            with torch.enable_grad():
-                offset, corrected, _, _ = self.tell(places, None, block)
-                mean = corrected.mT @ self.weights + offset
-                columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
-                           for c in range(mean.shape[1])]
-            out[part] = torch.stack(columns, 1)
+            out[part] = gradient_of(partial(self._with_block, block), x[part])
         return out
+
+    def _with_block(self, block: Block | None, x: Tensor) -> Tensor:
+        """The mean at x (N, D) of the block's tile: (N, C)."""
+        offset, corrected, _, _ = self.tell(x, None, block)
+        return corrected.mT @ self.weights + offset
 
     def explained(self, x: Tensor) -> Tensor | None:
         """Only where test points share their residual; else None."""

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models import carry
 from gp_mapping.core.models.anytime.blocks import Block, BlockMemory, chop, partition, tiles_of, whiten_block
 from gp_mapping.core.models.anytime.model import STALE, AnytimeMap
+from gp_mapping.core.models.dual_svgp.model import Share
 from gp_mapping.core.sparse.basis import Basis
 
 __all__ = ["TileMap"]
@@ -22,6 +22,8 @@ class TileMap(AnytimeMap):
     """
 
     memory_kind = BlockMemory
+    fitting = (*AnytimeMap.fitting, "tile_side", "tile_samples")
+    counted = (*AnytimeMap.counted, "closed")
 
     def __init__(self, name: str, theta, *, tile_side: float = 2.0, tile_samples: int = 100, **settings):
         super().__init__(name, theta, **settings)
@@ -40,7 +42,7 @@ class TileMap(AnytimeMap):
         return self.memory.raw[:, :rows].mT
 
     # --- samples in and out ---------------------------------------------------------------------------------------
-    def _remember(self, values: dict[str, Tensor], white: Tensor) -> int:
+    def remember(self, values: dict[str, Tensor], white: Tensor) -> int:
         values, single = self._alone(values, white)
         fell = self.memory.insert(values, single, self.leverage, self.generator, self._isolate)
         self._join()
@@ -50,7 +52,7 @@ class TileMap(AnytimeMap):
         self._rate(values, white)
         self.sites.add(white, values["beta"], values["lam"])
         values, single = self._alone(values, white)
-        self._posterior = None
+        self.outdate()
         fell = self.memory.offer(values, single, self.leverage, arrivals, self._isolate)
         self._join()
         return fell
@@ -59,7 +61,7 @@ class TileMap(AnytimeMap):
         """Samples that stand in the sites with their β, as blocks of one: U = β^−½, W = a β^½, λ = y β^½."""
         root, memory = values["beta"].sqrt(), self.memory
         n = len(root)
-        raw, chain = root.new_zeros((n, memory._white.shape[1])), root.new_zeros((n, memory.width))
+        raw, chain = root.new_zeros((n, memory.rows)), root.new_zeros((n, memory.width))
         raw[:, : len(white)] = white.mT
         chain[:, 0] = 1.0 / root
         places = self.theta.place(values["x"], values["velocity"], values["heading"])
@@ -146,7 +148,7 @@ class TileMap(AnytimeMap):
         self.sites.add(white, beta, lam)
         memory.white(rows)[:, which] = white
         memory.lam[which] = lam
-        self._posterior = None
+        self.outdate()
 
     def _forget_copies(self, which: Tensor) -> None:
         """The blocks of these samples change: posteriors that come shall not be given the old ones."""
@@ -167,14 +169,14 @@ class TileMap(AnytimeMap):
         spent = recalled.square().sum(0) / self.own_noise(self.theta) > STALE
         self._arrange([part for part in blocks if bool(spent[part].any())])
 
-    def share_at(self, theta, basis: Basis, white: Tensor) -> carry.Share:
+    def share_at(self, theta, basis: Basis, white: Tensor) -> Share:
         """Tiles laid anew, since their side follows the lengthscale and places the time offset."""
         memory, places = self.memory, self.memory_places(theta)
         tiles = tiles_of(places, self.tile_side * theta.lengthscale)
         groups = [part for parts in partition(tiles, memory.order, self.tile_samples) for part in parts]
         return self._share(theta, basis, white, groups, torch.arange(len(memory), device=self.device), tiles)
 
-    def share_of(self, kept: Tensor) -> carry.Share:
+    def share_of(self, kept: Tensor) -> Share:
         """The blocks as they are, but without those that leave."""
         memory, stay = self.memory, kept.nonzero()[:, 0]
         groups = [part[kept[part]] for part in memory.blocks()]
@@ -182,12 +184,12 @@ class TileMap(AnytimeMap):
                            [part for part in groups if len(part)], stay, memory.tile)
 
     def _share(self, theta, basis: Basis, raw: Tensor, groups: list[Tensor], stay: Tensor, tiles: Tensor
-               ) -> carry.Share:
+               ) -> Share:
         memory, noise, places = self.memory, self.own_noise(theta), self.memory_places(theta)
         self._blocks = {}
         white, lam = torch.zeros_like(raw), torch.zeros_like(memory.y)
         chain, block = torch.zeros_like(memory.chain), torch.zeros_like(memory.block)
-        full = raw.new_zeros((len(memory), memory._white.shape[1]))
+        full = raw.new_zeros((len(memory), memory.rows))
         full[:, : len(raw)] = raw.mT
         for number, part in enumerate(groups):
             factor, white[:, part], lam[part] = whiten_block(basis.kernel, places[part], raw[:, part], basis.features,
@@ -196,7 +198,7 @@ class TileMap(AnytimeMap):
             block[part] = float(number)
         columns = {"beta": torch.ones_like(memory.beta), "lam": lam, "raw": full, "chain": chain, "tile": tiles,
                    "block": block}
-        return carry.Share(white[:, stay], {name: column[stay] for name, column in columns.items()})
+        return Share(white[:, stay], {name: column[stay] for name, column in columns.items()})
 
     # --- test conditional, fantasies, files -----------------------------------------------------------------------
     def leverage(self, white: Tensor) -> Tensor:
@@ -222,32 +224,18 @@ class TileMap(AnytimeMap):
         if self.member.conditional != "local":
             return super().fantasize(x)
         self.need_data()
-        inner, before, new = self.scaling.inner_x(x), self.posterior, carry.duplicate(self)
+        inner, before, new = self.scaling.inner_x(x), self.posterior, self.duplicate()
         n = len(inner)
         new.tile_samples, new.memory_size = self.tile_samples + n, self.memory_size + n  # nobody has to leave for them
-        state = self.memory.state_dict()
-        new.memory = BlockMemory.from_state_dict(
-            state | {"capacity": state["capacity"] + n, "width": state["width"] + n}, self.device)
+        new.memory = self.memory.copy(capacity=self.memory.capacity + n, width=self.memory.width + n)
         mean, _ = before.inner(inner)
         noise = torch.full((n,), before.noise_variance, dtype=torch.float64, device=self.device)
         white = new.basis.white(inner)
         zero = torch.zeros_like(noise)
-        lam, beta = new._natural_gradient(white, new.unreached(new.basis, white), mean, noise, zero + 1.0)
-        new._remember({"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((n, 2)), "y": mean,
+        lam, beta = new.add_sites(white, new.unreached(new.basis, white), mean, noise, zero + 1.0)
+        new.remember({"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((n, 2)), "y": mean,
                        "lam": lam, "beta": beta, "noise": noise, "extra": zero, "weight": zero + 1.0}, white)
         return new
 
-    def state_dict(self) -> dict:
-        return super().state_dict() | {"tile_side": self.tile_side, "tile_samples": self.tile_samples,
-                                       "closed": self.closed}
-
-    def load_state_dict(self, state: dict) -> None:
-        """As every model's; ValueError also where the tiles differ."""
-        if isinstance(state, dict) and state.get("model") == self.name:
-            for name in ("tile_side", "tile_samples"):
-                if state.get(name) != getattr(self, name):
-                    raise ValueError(f"{name} is {state.get(name)} in the state and {getattr(self, name)} in this map")
-            if type(state.get("closed")) is not int:
-                raise ValueError("the state does not say how many blocks were closed")
-        super().load_state_dict(state)
-        self.closed, self._blocks = state["closed"], {}
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        return super()._loaded_parts(state, parts) | {"_blocks": {}}

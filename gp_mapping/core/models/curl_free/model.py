@@ -16,10 +16,9 @@ from torch import Tensor
 from gp_mapping.core.field_map import VECTOR
 from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.kernels.curl_free import COMPONENTS, to_rows
-from gp_mapping.core.models.carry import duplicate
 from gp_mapping.core.models.curl_free.posterior import CurlFreePosterior
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.scaled import ScaledMap, Standardised
+from gp_mapping.core.scaled_map import ScaledMap, Standardised
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
@@ -76,17 +75,17 @@ class CurlFree(ScaledMap):
                              f"and x (N, 2) or (N, 3), not {tuple(batch.y.shape)} and {tuple(batch.x.shape)}")
         return super()._scaling_for(batch)
 
-    def _update(self, batch: Standardised) -> UpdateReport:
+    def absorb(self, batch: Standardised) -> UpdateReport:
         if self.rows.scaling is None:
             self.rows.scaling = _unit(len(self.scaling.origin), self.device)
         each = {name: getattr(batch, name).repeat_interleave(COMPONENTS, 0)
                 for name in ("heading", "noise", "extra", "position_variance", "count")}
-        report = self.rows._update(Standardised(x=to_rows(batch.x), velocity=_still(batch.velocity),
+        report = self.rows.absorb(Standardised(x=to_rows(batch.x), velocity=_still(batch.velocity),
                                                 y=batch.y.reshape(-1, 1), **each))
-        return self._report(len(batch.x), report)
+        return self.report(len(batch.x), report)
 
-    def _report(self, used: int, rows: UpdateReport | None = None) -> UpdateReport:
-        rows = rows or self.rows._report(0)
+    def report(self, used: int, rows: UpdateReport | None = None) -> UpdateReport:
+        rows = rows or self.rows.report(0)
         return UpdateReport(used, self.samples, rows.inducing, rows.memory, rows.added, rows.removed, rows.jitter,
                             rows.everywhere)
 
@@ -137,36 +136,20 @@ class CurlFree(ScaledMap):
         rows = self.rows.forget_near(to_rows(self.scaling.inner_x(x)), radius, COMPONENTS * newest)
         return -(-rows // COMPONENTS)
 
-    def fantasize(self, x: Tensor) -> "CurlFree":
+    def fantasize(self, x: Tensor) -> CurlFree:
         """A copy conditioned on its own mean at x (K, D), all three components."""
         self.need_data()
         new = copy.copy(self)
         new.rows = self.rows.fantasize(to_rows(self.scaling.inner_x(x)))
         return new
 
-    def merge(self, other: "CurlFree") -> None:
-        """Add another map's rows, moved to this map's origin and centre."""
-        if type(other) is not type(self):
-            raise ValueError(f"cannot merge a {type(other).__name__} into a CurlFree")
-        if other.scaling is None:
-            return
-        for what, mine, its in (("field_scale", self.scale, other.scale),
-                                ("potential", self.theta.potential, other.theta.potential)):
-            if mine != its:
-                raise ValueError(f"maps that differ in {what} cannot be merged: {mine} here, {its} there")
-        if self.scaling is None:
-            rows = duplicate(other.rows)
-            self.rows.merge(rows)
-            self.scaling = other.scaling
-            return
-        if len(self.scaling.origin) != len(other.scaling.origin):
-            raise ValueError(f"maps that differ in dimensions cannot be merged: {len(self.scaling.origin)} here, "
-                             f"{len(other.scaling.origin)} there")
-        rows = duplicate(other.rows)
-        _recentre(rows, (other.scaling.centre - self.scaling.centre) / self.scale)
-        offset = torch.cat([other.scaling.origin - self.scaling.origin, self.scaling.origin.new_zeros(1)])
-        rows.scaling = Scaling(offset, rows.scaling.centre, 1.0)
+    def _union(self, other: CurlFree, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
+        """Its rows, moved to this map's origin and centre."""
+        rows = other.rows.duplicate()
+        _recentre(rows, delta)
+        rows.scaling = Scaling(torch.cat([offset, offset.new_zeros(1)]), rows.scaling.centre, 1.0)
         self.rows.merge(rows)
+        self.scaling = scaling
 
     def state_dict(self) -> dict:
         """That of the rows, and the units that they are in."""
@@ -218,4 +201,4 @@ def _recentre(rows: _Rows, delta: Tensor) -> None:
     each = delta[rows.memory.x[:, -1].round().long()][:, None]
     rows.memory.y.add_(each)
     rows.memory.lam.add_(rows.memory.beta[:, None] * each)
-    rows._posterior = None
+    rows.changed()

@@ -6,37 +6,68 @@
              all samples are remembered
     thin     inputs that later ones made dispensable go: a robot's newest place always looks new
     adopt    θ moved, or z are thinned: the memory is taken out, the rest is carried by its pseudo-data, the memory is
-             put back with fresh features (carry.py)
+             put back with fresh features (sparse_map.py)
 """
 
 from __future__ import annotations
 
-from time import perf_counter
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import LIKELIHOODS, CalibrationData
+from gp_mapping.core.field_map import LIKELIHOODS
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models import carry
-from gp_mapping.core.models.dual_svgp.natural_gradient import absorb, refresh
-from gp_mapping.core.models.observing import ObservingMap
-from gp_mapping.core.models.scaled import Standardised
-from gp_mapping.core.sparse.basis import Basis
+from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
+from gp_mapping.core.scaled_map import Standardised
+from gp_mapping.core.sparse.basis import Basis, greedy_inputs
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.sites import Sites
-from gp_mapping.core.sparse.worth import ratio_of
+from gp_mapping.core.sparse.sparse_map import SparseMap
+from gp_mapping.core.sparse.worth import bits_of, dispensable, ratio_of
 from gp_mapping.core.types import UpdateReport
 from gp_mapping.errors import NumericalError
 
-__all__ = ["DualSVGP"]
+__all__ = ["DualSVGP", "Share"]
+
+_CHUNK = 500  # candidates for inducing inputs looked at together
+_SLICE = 25  # samples of another map that come in together
+_SURE = 1e300  # β of an input that pays whatever it tells
 
 
-class DualSVGP(ObservingMap):
+@dataclass(frozen=True)
+class Share:
+    """What the memory's samples have in the sites: features (R, m), and β (m,), λ (m, C) among the columns."""
+
+    white: Tensor
+    columns: dict[str, Tensor]
+
+    def add_to(self, sites: Sites) -> None:
+        sites.add(self.white, self.columns["beta"], self.columns["lam"])
+
+    def write(self, memory: Memory) -> None:
+        """The memory keeps it, to take it out again."""
+        memory.keep_columns(features=True)
+        for name, column in self.columns.items():
+            getattr(memory, name).copy_(column)
+        memory.set_white(self.white)
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """The parts of a map at new hyper-parameters."""
+
+    basis: Basis
+    sites: Sites
+    share: Share
+    floor: float = 0.0  # bits, where inputs were given up that had been worth theirs
+
+
+class DualSVGP(SparseMap):
     """Online sparse GP with bounded cost: O(M² (M + N)) a batch of N, O(M² + M·memory) numbers kept.
 
     theta: hyper-parameters in inner units (of `scale` SI).  inducing_inputs: (M, D) m, fixed where given.
@@ -47,30 +78,24 @@ class DualSVGP(ObservingMap):
 
     name = "dual_svgp"
     memory_kind = Memory
+    fitting = (*SparseMap.fitting, "max_inducing", "tolerance", "information")
+    counted = (*SparseMap.counted, "floor", "thinned", "moves")
     fantasy_tolerance = 1e-6  # share of s² that makes the residual at a fantasy an inducing input
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
                  information: float = 0.0, inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0,
                  scale: float = 1.0, centre=None, device="cpu", dtype=torch.float64, likelihood=None,
                  steps: int | None = None):
-        super().__init__(likelihood or Gaussian(), scale=scale, centre=centre, device=device)
-        self.theta, self.learner = theta, learner
-        self.tolerance, self.information = tolerance, information
-        self.memory_size = memory_size
+        super().__init__(theta, likelihood or Gaussian(), learner=learner, memory_size=memory_size, seed=seed,
+                         scale=scale, centre=centre, device=device)
+        self.tolerance, self.information, self.dtype = tolerance, information, dtype
         self.fixed = None if inducing_inputs is None else torch.as_tensor(inducing_inputs, dtype=torch.float64)
         self.max_inducing = max_inducing if self.fixed is None else len(self.fixed)
-        self.dtype = dtype
         self.steps = steps or self.likelihood.steps
-        self.generator = torch.Generator().manual_seed(seed)
-        self.samples, self.jitter = 0, 0.0
         self.floor = 0.0  # bits (without `information`: variance) below which nothing pays since the budget was full
         self.thinned = 0  # inducing inputs that the last thinning left
         self.moves = 0  # how often the budget was full
-        self.epoch = 0  # grows when the whole map has changed, not only near new samples
-        self.basis = self.sites = self.memory = None
-        # while every sample is remembered, nothing but the memory is in the sites; own noise: all β come from θ
-        self.rest_empty, self.rest_own_noise = True, True
-        self._posterior: Posterior | None = None
+        self.basis: Basis | None = None
 
     def new_basis(self, theta: Theta, dimension: int) -> Basis:
         """An empty basis at θ with this map's budget."""
@@ -80,7 +105,7 @@ class DualSVGP(ObservingMap):
         """An empty memory for sites of that many rows."""
         return self.memory_kind(self.memory_size, dimension, channels, rows, self.device)
 
-    def _begin(self, dimension: int, channels: int) -> None:
+    def begin(self, dimension: int, channels: int) -> None:
         basis = self.new_basis(self.theta, dimension)
         if self.fixed is not None:
             basis = Basis.at(self.scaling.inner_x(self.fixed), basis)
@@ -89,32 +114,19 @@ class DualSVGP(ObservingMap):
         self.memory = self.new_memory(dimension, channels, rows)
         self.basis = basis
 
-    @property
-    def empty(self) -> bool:
-        return self.samples == 0
-
-    @staticmethod
-    def noise(own: Tensor, extra: Tensor, theta: Theta, x: Tensor | None = None) -> Tensor:
-        """The sample's own variance where it has one (> 0), else s_p²; and what is beside it. (N,)"""
-        return torch.where(own > 0, own, theta.noise**2) + extra
-
-    def memory_places(self, theta: Theta) -> Tensor:
-        """Where the memory's samples were measured, given θ's time offset: (m, D)."""
-        return theta.place(self.memory.x, self.memory.velocity, self.memory.heading)
-
     @torch.no_grad()
-    def _update(self, batch: Standardised) -> UpdateReport:
+    def absorb(self, batch: Standardised) -> UpdateReport:
         if self.basis is None:
-            self._begin(batch.x.shape[1], batch.y.shape[1])
+            self.begin(batch.x.shape[1], batch.y.shape[1])
         extra = batch.extra + self._pose_noise(batch)
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
         noise = self.noise(batch.noise, extra, self.theta, batch.x)
         white, added, removed = self._grow(places, batch.heading, noise, self.likelihood.weight(batch.count))
         residual = self.basis.residual(places, white)
-        lam, beta = self._natural_gradient(white, residual, batch.y, noise, batch.count)
+        lam, beta = self.add_sites(white, residual, batch.y, noise, batch.count)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
                   "beta": beta, "noise": batch.noise, "extra": extra, "weight": self.likelihood.weight(batch.count)}
-        if self._remember(values, white):
+        if self.remember(values, white):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
             self.rest_own_noise = False
@@ -122,16 +134,16 @@ class DualSVGP(ObservingMap):
         if self.learner is not None:
             self.learner.owe(len(batch.x))
         removed += self._thin()
-        return self._report(len(batch.x), added, removed, removed > 0)
+        return self.report(len(batch.x), added, removed, removed > 0)
 
-    def _remember(self, values: dict[str, Tensor], white: Tensor) -> int:
+    def remember(self, values: dict[str, Tensor], white: Tensor) -> int:
         """Offer to the memory what is in the sites; how many samples, old or new, fell out."""
         return self.memory.insert(values, white, self.leverage, self.generator)
 
     def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
         """Add another map's remembered samples, all columns given; how many, old or new, fell out."""
         self.sites.add(white, values["beta"], values["lam"])
-        self._posterior = None
+        self.outdate()
         return self.memory.offer(values, white, self.leverage, arrivals)
 
     def leverage(self, white: Tensor) -> Tensor:
@@ -144,16 +156,16 @@ class DualSVGP(ObservingMap):
         half = solve_lower(factor, white)
         return half.mT @ solve_lower(factor, self.sites.linear), half.square().sum(0)
 
-    def _report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
+    def report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
         return UpdateReport(used, self.samples, inducing, memory, added, removed, self.jitter, everywhere)
 
-    def _natural_gradient(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+    def add_sites(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
                           count: Tensor) -> tuple[Tensor, Tensor]:
         """Add the batch's sites (λ, β); returns them. residual (N,): prior variance that the basis does not reach."""
-        self._posterior = None
+        self.outdate()
         if not self.likelihood.conjugate:
-            return absorb(self, white, residual, y, noise, self.likelihood.weight(count))
+            return add_and_refine(self, white, residual, y, noise, self.likelihood.weight(count))
         lam, beta = self.likelihood.sites(y, y, noise, noise)
         self.sites.add(white, beta, lam)
         return lam, beta
@@ -305,82 +317,244 @@ class DualSVGP(ObservingMap):
     def inducing_inputs(self) -> Tensor:
         return self._outer_places(None if self.basis is None else self.basis.z)
 
-    def remembered_places(self) -> Tensor:
-        return self._outer_places(None if self.memory is None else self.memory.x)
-
-    def calibration_data(self) -> CalibrationData | None:
-        return None if self.memory is None else self._calibration_data(self.memory.values())
-
-    @torch.no_grad()
-    def refine(self, budget_s: float = float("inf")) -> bool:
-        """Hyper-parameter steps that are owed, about 4 ms each, and their adoption; True: more are owed."""
-        if self.learner is None or self.basis is None:
-            return False
-        end = perf_counter() + budget_s
-        while self.learner.owed >= 1.0 and perf_counter() < end:
-            self._learn(self._step)
-        return self.learner.owed >= 1.0
-
-    def _step(self) -> None:
-        self.learner.step(self.learning_data(), self.generator)
-        if self.learner.theta.distance(self.theta) > self.learner.adopt_change and self.adopt(self.learner.theta):
-            refresh(self, self.likelihood.refreshed)
-
+    # --- another θ, other inducing inputs -------------------------------------------------------------------------
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
         """Carry the map to θ, z chosen again within the budget; False, the map as it was, if that does not factor."""
         try:
-            carried = carry.to_theta(self, theta, budget or self.max_inducing)
+            carried = self._to_theta(theta, budget or self.max_inducing)
         except NumericalError:
             if self.learner is not None:
                 self.learner.rejected += 1
             return False
         self.basis, self.sites = carried.basis, carried.sites
         carried.share.write(self.memory)
-        self.theta, self.floor, self._posterior = theta, carried.floor, None
-        self.thinned = len(self.basis)
-        self.epoch += 1
+        self.theta, self.floor, self.thinned = theta, carried.floor, len(self.basis)
+        self.changed()
         return True
 
-    def share_at(self, theta: Theta, basis: Basis, white: Tensor) -> carry.Share:
+    def share_at(self, theta: Theta, basis: Basis, white: Tensor) -> Share:
         """The memory's share of the sites at θ, in a basis where its features are `white`."""
         memory = self.memory
         if not self.likelihood.conjugate:
-            return carry.Share(white, {"beta": memory.beta.clone(), "lam": memory.lam.clone()})
+            return Share(white, {"beta": memory.beta.clone(), "lam": memory.lam.clone()})
         beta = memory.weight / self.noise(memory.noise, memory.extra, theta, memory.x)
-        return carry.Share(white, {"beta": beta, "lam": beta[:, None] * memory.y})
+        return Share(white, {"beta": beta, "lam": beta[:, None] * memory.y})
 
-    def share_of(self, kept: Tensor) -> carry.Share:
+    def share_of(self, kept: Tensor) -> Share:
         """The share of the sites that the samples kept (m,) have, as it is, where the others leave."""
         memory = self.memory
-        return carry.Share(memory.white(self.basis.size)[:, kept], {"beta": memory.beta[kept], "lam": memory.lam[kept]})
+        return Share(memory.white(self.basis.size)[:, kept], {"beta": memory.beta[kept], "lam": memory.lam[kept]})
 
-    def forget(self, factor: float) -> None:
-        """Scale all that the data said by factor in (0, 1]."""
-        if not 0.0 < factor <= 1.0:
-            raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
-        if self.basis is not None and factor < 1.0:
-            self.sites.scale(factor)
-            self.memory.scale(factor)
-            self._posterior, self.epoch = None, self.epoch + 1
+    def learning_data(self) -> dict:
+        """Also the sites, and marginals when they are asked for: what pseudo-data are made from."""
+        memory = self.memory
 
-    def excerpt(self, which: Tensor, theta: Theta | None = None) -> "DualSVGP":
-        """A map of some of the remembered samples alone, at θ: to be merged into another. which: indices (k,)."""
-        return carry.excerpt(self, which, theta or self.theta)
+        def marginals(which: Tensor) -> tuple[Tensor, Tensor]:
+            white = memory.white(self.basis.size)[:, which]
+            mean, variance = self.marginals(white)
+            return mean, variance + self.basis.residual(memory.x[which], white)
 
-    def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """Forget what was known within radius (m) of x (K, D), but for the newest samples; how many went."""
-        return 0 if self.empty else carry.forget_near(self, x, radius, newest)
+        return super().learning_data() | {"lam": memory.lam, "beta": memory.beta, "weight": memory.weight,
+                                           "marginals": marginals}
 
-    def fantasize(self, x: Tensor) -> "DualSVGP":
-        """A copy conditioned on its own mean at x (K, D): D grows, r keeps the mean exactly."""
-        return carry.fantasize(self, x)
+    def _adopted(self) -> None:
+        refresh(self, self.likelihood.refreshed)
 
-    def merge(self, other: "DualSVGP") -> None:
-        """Add another map's sites; equal to the union of the data while both remember all of theirs."""
-        carry.merge(self, other)
+    def _basis_at(self, theta: Theta, budget: int) -> tuple[Basis, Tensor]:
+        """Inducing inputs for θ, and the memory's features there: the old ones, and what the memory wants beside them.
+        """
+        old, places, heading = self.basis.z, self.memory_places(theta), self.memory.heading
+        empty = self.new_basis(theta, old.shape[1])
+        if self.fixed is not None:
+            basis = Basis.at(old, empty)
+            return basis, basis.white(places, heading)
+        tolerance = self.tolerance * theta.signal**2
+        worth = ratio_of(self.information)
+        if len(old) < budget:
+            basis = Basis.at(old, empty)
+            # the lengthscale grew: some are needed no more
+            if len(old) and float(basis.L.diagonal().min()) ** 2 < tolerance / 4:
+                basis = Basis.at(old[sorted(greedy_inputs(empty.kernel, old, tolerance / 4, len(old)))], empty)
+            white, precision = basis.white(places, heading), None
+            if worth:
+                precision = self.remembered_precision(theta)
+            for start in range(0, len(places), _CHUNK):
+                among = slice(start, min(start + _CHUNK, len(places)))
+                white = torch.cat([white, basis.grow(places, white, among, tolerance, budget - len(basis), precision,
+                                                     worth)])
+            if worth or len(basis) < budget:
+                return basis, white
+        elif worth:  # the least worth go when the sites are there
+            basis = Basis.at(old, empty)
+            return basis, basis.white(places, heading)
+        # too little budget for this tolerance: the best choice from old inputs and memory alike
+        step = max(1, len(places) // (2 * _CHUNK))
+        pool = torch.cat([old, places[::step]])
+        basis = Basis.at(pool[greedy_inputs(empty.kernel, pool, tolerance / 4, budget)], empty)
+        return basis, basis.white(places, heading)
 
-    def state_dict(self) -> dict:
-        return carry.save(self)
+    def _at_theta(self, theta: Theta, basis: Basis, white: Tensor) -> _Carried:
+        """The model's parts at θ in that basis, where the memory's features are `white`."""
+        capacity = basis.features + self.max_inducing
+        if self.rest_empty:
+            sites = Sites(basis.size, self.sites.channels, capacity, self.device)
+        else:
+            rest = self.rest()
+            if self.rest_own_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
+                rest.scale(self.theta.noise**2 / theta.noise**2)
+            sites = rest.project(basis.transfer_from(self.basis.z, self.basis.L, self.theta), capacity)
+        share = self.share_at(theta, basis, white)
+        share.add_to(sites)
+        return _Carried(basis, sites, share)
 
-    def load_state_dict(self, state: dict) -> None:
-        carry.load(self, state)
+    def _to_theta(self, theta: Theta, budget: int) -> _Carried:
+        """The model's parts at θ, without inducing inputs that are not worth theirs, and at most `budget` of them.
+
+        Raises NumericalError where they do not factor; the model itself is not touched.
+        """
+        basis, white = self._basis_at(theta, budget)
+        carried = self._at_theta(theta, basis, white)
+        if self.fixed is None and self.information > 0:
+            features = basis.features
+            excess = carried.sites.precision[features:, features:] - torch.eye(len(basis), dtype=torch.float64,
+                                                                               device=self.device)
+            stay, worst = dispensable(basis.L, excess, ratio_of(self.information), down_to=budget)
+            if len(stay) < len(basis):
+                basis = Basis.at(basis.z[stay], self.new_basis(theta, basis.z.shape[1]))
+                white = basis.white(self.memory_places(theta), self.memory.heading)
+                floor = carried.floor if len(stay) < budget else bits_of(2.0 * worst)
+                carried = replace(self._at_theta(theta, basis, white), floor=floor)
+        cholesky(carried.sites.precision)
+        return carried
+
+    # --- what the operations of sparse_map.py ask -----------------------------------------------------------------
+    def stand_in(self, store: Sites, sign: float) -> None:
+        memory = self.memory
+        store.add(memory.white(self.basis.size), sign * memory.beta, sign * memory.lam)
+
+    def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
+        """Of the rest, the pseudo-data on u near x: Λ ← SΛS, S_jj ∈ {0, 1}; whitened, that is T = LᵀSL⁻ᵀ."""
+        sites = self.sites.emptied() if self.rest_empty else self.rest().project(
+            self._kept_away(near, radius), self.sites.capacity)
+        share = self.share_of(~gone)
+        share.add_to(sites)
+        cholesky(sites.precision)
+        self.sites = sites
+        self.memory.keep(~gone)
+        share.write(self.memory)
+
+    def _kept_away(self, near: Tensor, radius: float) -> Tensor:
+        """T that leaves nothing of the pseudo-data on inducing inputs within radius of places (K, D)."""
+        factor = self.basis.L.double()
+        keep = (~(torch.cdist(self.basis.z, near) <= radius).any(1)).double()
+        inducing = torch.linalg.solve_triangular(factor, keep[:, None] * factor, upper=False).mT
+        return torch.block_diag(torch.eye(self.basis.features, dtype=torch.float64, device=self.device), inducing)
+
+    def duplicate(self, rows: int = 0) -> DualSVGP:
+        """An independent copy with room for some more inducing inputs."""
+        new = self.shell()
+        new.max_inducing = self.max_inducing + rows
+        if self.basis is not None:
+            capacity = self.basis.features + new.max_inducing
+            new.basis, new.sites = self.basis.copy(new.max_inducing), self.sites.clone(capacity)
+            new.memory = self.memory.copy(capacity)
+        return new
+
+    @torch.no_grad()
+    def fantasize(self, x: Tensor) -> DualSVGP:
+        """A copy conditioned on its own mean at x (K, D): the target a(x)ᵀD⁻¹r lets D grow and keeps the mean, exactly.
+
+        Reference: Chang et al. 2023, Alg. 2.
+        """
+        self.need_data()
+        inner, before = self.scaling.inner_x(x), self.posterior
+        new = self.duplicate(len(inner))
+        mean, variance = before.inner(inner)
+        white = new.basis.white(inner)
+        rows = new.basis.grow(inner, white, slice(0, len(inner)), self.fantasy_tolerance * self.theta.signal**2)
+        new.sites.pad(len(rows))  # no border by the memory: it would move the mean
+
+        beta = self.likelihood.information(mean, variance, torch.full_like(variance, self.noise_level))
+        new.sites.add(torch.cat([white, rows]), beta, beta[:, None] * mean)
+        new.rest_empty = False  # no sample stands for it
+        return new
+
+    def carried(self, other: DualSVGP, offset: Tensor) -> DualSVGP:
+        its = other.duplicate(2)  # room for features that only this map has
+        if its.theta != self.theta and not its.adopt(self.theta):
+            raise ValueError("the other map cannot be carried to this one's hyper-parameters; nothing was merged")
+        return its
+
+    def take_over(self, its: DualSVGP, memory: dict[str, Tensor], offset: Tensor, delta: Tensor) -> int:
+        """The rest projected into the joint basis, the memory with fresh features."""
+        z = its.basis.z + offset
+        places = self.theta.place(memory["x"], memory["velocity"], memory["heading"])
+        if self.fixed is None:
+            self._welcome(z if self.worth else torch.cat([z, places]))
+        if not its.rest_empty:
+            rest = its.rest()
+            rest.shift_centre(delta)
+            transfer = self.basis.transfer_from(z, its.basis.L, its.theta)
+            self.sites.merge(rest.project(transfer, self.sites.capacity))
+        if self.fixed is not None or not self.worth:
+            return self.take_in(memory, self.basis.white(places, memory["heading"]), its.memory.arrivals)
+
+        # where worth decides, a sample comes with its site: without it nothing would tell what its input is worth;
+        # oldest first, as blocks of samples grow
+        fell, arrivals, precision = 0, its.memory.arrivals, its.remembered_precision(self.theta)
+        for part in memory["order"].argsort().split(_SLICE):
+            x, heading = places[part], memory["heading"][part]
+            white, _, _ = self.grow(x, heading, self.basis.white(x, heading), precision[part])
+            fell += self.take_in({name: column[part] for name, column in memory.items()}, white, arrivals)
+            arrivals = 0
+        return fell
+
+    def _welcome(self, places: Tensor) -> None:
+        """Inducing inputs at places (K, D) that another map's z had, whatever they tell here.
+
+        Its z were worth theirs there; what is not here any more goes when z are next thinned.
+        """
+        for part in places.split(_CHUNK):
+            sure = torch.full((len(part),), _SURE, dtype=torch.float64, device=self.device)
+            self.append(part, self.basis.white(part), sure)
+
+    @torch.no_grad()
+    def excerpt(self, which: Tensor, theta: Theta | None = None) -> DualSVGP:
+        """A map that has seen some of the remembered samples and nothing else, without z: to be merged into another.
+
+        Args:
+            which: indices of remembered samples (k,).
+            theta: its hyper-parameters; this map's if None.
+        """
+        new, state = self.shell(), self.memory.state_dict()
+        new.theta, new.basis = theta or self.theta, self.new_basis(theta or self.theta, self.memory.x.shape[1])
+        new.sites = Sites(new.basis.size, self.sites.channels, new.basis.features + self.max_inducing, self.device)
+        if self.likelihood.conjugate:
+            beta = self.remembered_precision(new.theta)
+            state |= {"beta": beta, "lam": beta[:, None] * self.memory.y}
+
+        kept = {name: state[name][which] for name in type(self.memory).COLUMNS}
+        # numbered anew: passed on from tile to tile, arrival numbers would grow like a power
+        kept["order"] = kept["order"].argsort().argsort().double()
+        kept |= {"arrivals": len(which), "white": self.memory.x.new_zeros((len(which), new.basis.size))}
+        new.memory = type(self.memory).from_state_dict(state | kept, self.device)
+        new.samples, new.rest_empty, new.learner = len(which), True, None
+        new.generator = torch.Generator().manual_seed(0)
+        return new
+
+    def _saved_parts(self) -> dict:
+        parts = super()._saved_parts() | {"fixed": self.fixed, "basis": None}
+        if self.basis is not None:
+            parts |= {"basis": {"z": self.basis.z.clone(), "L": self.basis.L.clone()}, "sites": self.sites.state_dict()}
+        return parts
+
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        parts |= super()._loaded_parts(state, parts) | {"basis": None}
+        if state["basis"] is None:
+            return parts
+        z, factor = (state["basis"][name].to(self.device) for name in ("z", "L"))
+        basis = Basis.restored(z, factor, self.new_basis(parts["theta"], z.shape[1]))
+        sites = Sites.from_state_dict(state["sites"], self.device)
+        if sites.size != basis.size:
+            raise ValueError(f"{sites.size} rows of sites do not fit {basis.size} of the basis")
+        return parts | {"basis": basis, "sites": sites}

@@ -2,10 +2,10 @@
 
     λ_i ← λ_i + (β_i' − β_i) f_i + ρ_i (w_i α_i + β_i f_i − λ_i),   β_i ← β_i' = w_i E[−∂²],   i in new ∪ chosen
 
-at the newest q: with ρ = 1 the step of Chang et al. 2023, eqs. 19–23, in the λ form of notes.md. w_i: what forgetting
-left, or how many counts a sample averages. ρ < 1 where channels share a β: the mean is damped, the precision is not.
-What is added is the difference to what the sample had: exactly what was added is what leaves. Samples that are in no
-memory keep their sites. While all are remembered, repeated sweeps end at the batch variational optimum.
+at the newest q: with ρ = 1 the step of Chang et al. 2023, eqs. 19–23, in the λ form λ = α + βf of docs/how_it_works.md.
+w_i: what forgetting left, or how many counts a sample averages. ρ < 1 where channels share a β: the mean is damped, the
+precision is not. What is added is the difference to what the sample had: exactly what was added is what leaves. Samples
+that are in no memory keep their sites. While all are remembered, repeated sweeps end at the batch variational optimum.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["absorb", "refresh"]
+__all__ = ["add_and_refine", "refresh"]
 
 
-def absorb(model, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def add_and_refine(model, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+                   weight: Tensor) -> tuple[Tensor, Tensor]:
     """Add a batch's sites, and take part of the memory along: λ (N, C), β (N,) of the batch.
 
     white: a(x) (R, N).  residual (N,): k − q, which the basis does not reach.  y (N, C), noise (N,): of the batch.
@@ -67,7 +68,7 @@ def _step(model, white: Tensor, part: dict[str, Tensor]) -> None:
     change = gain[:, None] * mean + rate[:, None] * pull
     model.sites.add(white, gain, change)
     part["lam"], part["beta"] = part["lam"] + change, part["beta"] + gain
-    model._posterior = None
+    model.outdate()
 
 
 def _noise(model) -> Tensor:

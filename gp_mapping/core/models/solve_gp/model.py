@@ -17,8 +17,8 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.scaled import Standardised
 from gp_mapping.core.models.solve_gp.mean import solve_blocks
+from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.types import Samples
@@ -41,6 +41,7 @@ class SolveGP(DualSVGP):
     """
 
     name = "solve_gp"
+    fitting = (*DualSVGP.fitting, "first", "orthogonal_covariance")
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, max_orthogonal: int = 400, inducing_inputs=None,
                  orthogonal_inputs=None, orthogonal_covariance: bool = True, solve_tolerance: float = 1e-3,
@@ -71,14 +72,15 @@ class SolveGP(DualSVGP):
         basis = Basis.at(z, self.new_basis(theta, z.shape[1]))
         if self.sites.size < basis.size:
             self.sites.pad(basis.size - self.sites.size)
-        self.theta, self.basis, self._posterior = theta, basis, None
+        self.theta, self.basis = theta, basis
+        self.outdate()
 
     def prepare(self, data: Samples) -> Standardised:
         """An empty map's units and buffers from its data, which come back standardised (offline/solve_gp_batch.py)."""
         if not self.likelihood.metric:
             data = replace(data, y=self.likelihood.encode(data.y))
         self.scaling = self._scaling_for(data)
-        self._begin(data.x.shape[1], data.y.shape[1])
+        self.begin(data.x.shape[1], data.y.shape[1])
         return self._standardise(data)
 
     @property
@@ -127,8 +129,8 @@ class SolveGP(DualSVGP):
         return self._posterior
 
     @torch.no_grad()
-    def _update(self, batch):
-        report = super()._update(batch)
+    def absorb(self, batch):
+        report = super().absorb(batch)
         if self.sites.size > self.direct:
             self._start = self.posterior.weights
             self._rest = _REST if self.solve_steps < 0 else max(0, self._rest - 1)
@@ -140,23 +142,17 @@ class SolveGP(DualSVGP):
             self._start = None  # of another basis
         return adopted
 
-    def fantasize(self, x: Tensor) -> "SolveGP":
+    def fantasize(self, x: Tensor) -> SolveGP:
         """A copy conditioned on its own mean at x (K, D), which stays exactly: iterations begin, and end, there."""
-        new = super().fantasize(x)
+        new: SolveGP = super().fantasize(x)
         new._start = self.posterior.weights
         return new
 
-    def state_dict(self) -> dict:
+    def _saved_parts(self) -> dict:
         start = None if self._start is None else self._start.clone()
-        return super().state_dict() | {"first": self.first, "orthogonal_covariance": self.orthogonal_covariance,
-                                       "start": start, "rest": self._rest}
+        return super()._saved_parts() | {"start": start, "rest": self._rest}
 
-    def load_state_dict(self, state: dict) -> None:
-        start, rest = None, 0
-        if isinstance(state, dict) and state.get("model") == self.name:
-            for name in ("first", "orthogonal_covariance"):
-                if state.get(name) != getattr(self, name):
-                    raise ValueError(f"{name} is {state.get(name)} in the state and {getattr(self, name)} in this map")
-            start, rest = state.get("start"), int(state.get("rest", 0))
-        super().load_state_dict(state)
-        self._start, self._rest = None if start is None else start.to(self.device).clone(), rest
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        start = state["start"]
+        return super()._loaded_parts(state, parts) | {
+            "_start": None if start is None else start.to(self.device, copy=True), "_rest": int(state["rest"])}

@@ -14,10 +14,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import FieldMap, Snapshot
 from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.types import Prediction
 
-__all__ = ["blend", "blend_covariance", "sayings"]
+__all__ = ["blend", "blend_covariance", "blended_prediction", "sayings"]
 
 Saying = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places and its weights there
 
@@ -54,6 +55,24 @@ def blend(said: list[tuple[Tensor, Tensor, Prediction]], count: int) -> Predicti
         mean.index_add_(0, which, weight[:, None] * told.mean)
         variance.index_add_(0, which, weight[:, None] * told.variance)
     return Prediction(mean, variance, first.noise_variance)
+
+
+def blended_prediction(layout: Layout, exists: Callable[[Key], bool], asked: Callable[[Key], Snapshot | FieldMap],
+                       prior: Prediction, x: Tensor, velocity: Tensor | None, heading: Tensor | None) -> Prediction:
+    """Prediction at x (N, 2) of all that answer there; the prior where nobody does.
+
+    asked: who predicts for a tile.  prior: mean and variance (1, C).
+    """
+    said = []
+    for key, which, weight in sayings(layout, exists, x):
+        if key is None:
+            part = Prediction(prior.mean.expand(len(which), -1), prior.variance.expand(len(which), -1),
+                              prior.noise_variance)
+        else:
+            part = asked(key).predict(x[which], None if velocity is None else velocity[which],
+                                      None if heading is None else heading[which])
+        said.append((which.to(part.mean.device), weight.to(part.mean), part))
+    return blend(said, len(x))
 
 
 def blend_covariance(rows: list[Saying], columns: list[Saying], covariance: Callable[[Key, Tensor, Tensor], Tensor],

@@ -8,8 +8,9 @@
                  remember
     everywhere   a sample goes to the tiles in whose core or halo it lies, four at most; θ is one for all, learned in
                  the tile where the robot is and, every other step, in one beside it
-    far away     beyond `most` tiles, those that were not needed for longest are put on the shelf, and come back when
-                 the robot does; a question looks at a copy, so that the map depends on its samples alone
+    far away     beyond `most` tiles, those that were not needed for longest are put on the shelf, whose room writes
+                 them to a disk, and come back when the robot does; a question looks at a copy, so that the map depends
+                 on its samples alone. A tile that cannot be read any more is left out, and named
 
 What a tile does, it does as every map here: sites, memory and basis are its own. Nothing in this file knows them.
 """
@@ -27,10 +28,13 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData, FieldMap, Snapshot
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.tiled.blended import blend, blend_covariance, sayings
+from gp_mapping.core.models.tiled import state as states
+from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
-from gp_mapping.core.models.tiled.shelf import MemoryShelf, Shelf
+from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
+from gp_mapping.core.models.tiled.tile import Tile
+from gp_mapping.core.models.tiled.visits import TileLost, Visits, read
 from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import NumericalError
@@ -41,19 +45,9 @@ _HOME: Key = (0, 0)
 _FULL = 0.9  # share of a budget from which a tile that has left its square takes no more ground
 _SEEDS = 100  # samples of a neighbour that a new tile takes in with one update
 _LARGEST_FIRST = 1.25  # sides of a tile that the ground of one map may have in any case
+_NAMED = 10  # tiles that are named one by one when they are lost
 _LEAST_SIDE, _OWN_STEPS = 5.0, 0.5  # lengthscales; share of learning steps in the tile where the robot is
 HALO, BLEND = 1.5, 1.0  # lengthscales
-
-
-class _Tile(Revertible):
-    """One tile in memory.
-
-    seeds: what its neighbours remembered of its ground and it has not taken in yet.  forgot: log of what has been
-    forgotten of it.  touched: number of the update that needed it last, or before the last question that did.
-    """
-
-    def __init__(self, map_: DualSVGP, seeds: tuple[DualSVGP, ...] = (), forgot: float = 0.0, touched: int = 0):
-        self.map, self.seeds, self.forgot, self.touched = map_, seeds, forgot, touched
 
 
 class TiledMap(Revertible, FieldMap):
@@ -63,7 +57,7 @@ class TiledMap(Revertible, FieldMap):
         make: a new, empty tile: called with the prior mean (C,) SI, or None for the first batch's.
         side: of a tile, in lengthscales; less where the field takes more inputs than a budget has for it.
         most: tiles kept in memory.
-        shelf: where the others are; in memory if None.
+        shelf: where the others are; one without a room if None, which keeps them in memory.
         seed: of random choices.
     """
 
@@ -72,17 +66,18 @@ class TiledMap(Revertible, FieldMap):
     def __init__(self, make: Callable[[Tensor | None], DualSVGP], *, side: float = 8.0, most: int = 12,
                  shelf: Shelf | None = None, seed: int = 0):
         self.make, self.side, self.most = make, side, max(most, 9)
-        self.shelf = MemoryShelf() if shelf is None else shelf
+        self.shelf = Shelf() if shelf is None else shelf
         self.layout: Layout | None = None  # None: the first tile is everything
         self.former: DualSVGP | None = None  # the one map, while it is being split
-        self.tiles: dict[Key, _Tile] = {_HOME: _Tile(make(None))}
+        self.tiles: dict[Key, Tile] = {_HOME: Tile(make(None))}
         self.current: Key = _HOME
         self.learner = None  # once there are several tiles; before, the first one's
         self.generator = torch.Generator().manual_seed(seed)
-        self._visited: dict[Key, DualSVGP] = {}  # copies of tiles on the shelf that a question was about
+        self.visits = Visits(self.restored, self.most)  # tiles on the shelf that a question was about
+        self.lost: dict[Key, str] = {}  # tiles that could not be read any more, the newest, and why
         self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]  # of all samples, m
         self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
-        self.loads, self.opened, self.merged_without = 0, 0, 0
+        self.loads, self.opened, self.merged_without, self.lost_count = 0, 0, 0, 0
 
     # --- samples in -----------------------------------------------------------------------------------------------
     @property
@@ -96,7 +91,7 @@ class TiledMap(Revertible, FieldMap):
             return self.home.update(batch)
         if self.layout is None:
             report = self.home.update(batch)
-            self._reach(batch.x)
+            self.reach(batch.x)
             self.samples += len(batch)
             if self._leaves():
                 self._settle()
@@ -104,9 +99,8 @@ class TiledMap(Revertible, FieldMap):
 
         self.turn += 1
         for key, _ in self.layout.keys(batch.x):  # from the shelf now: it takes part in no transaction
-            for near in self.layout.near(key):
-                if self._exists(near):
-                    self._tile(near).touched = self.turn
+            for near in self._present(self.layout.near(key)):
+                self.tiles[near].touched = self.turn
         with transaction(self), ExitStack() as stack:
             if self.former is not None:
                 self.former.update(batch)
@@ -119,12 +113,12 @@ class TiledMap(Revertible, FieldMap):
                 tile = self.tiles[key]
                 stack.enter_context(transaction(tile))
                 before = tile.map.epoch
-                self._catch_up(tile)
-                self._sow(tile)
+                tile.catch_up(self.forgot, self.learner)
+                tile.sow()
                 reports.append(tile.map.update(batch[self.layout.takes(key, batch.x)]))
                 self.own_epoch += tile.map.epoch - before
             self._split_on(stack)
-            self._reach(batch.x)
+            self.reach(batch.x)
             self.samples += len(batch)
             if self.learner is not None:
                 self.learner.owe(len(batch))
@@ -138,7 +132,7 @@ class TiledMap(Revertible, FieldMap):
                             sum(r.removed for r in reports), max((r.jitter for r in reports), default=0.0),
                             any(r.everywhere for r in reports))
 
-    def _reach(self, x: Tensor) -> None:
+    def reach(self, x: Tensor) -> None:
         """The box of all samples grows."""
         self.low = [min(a, b) for a, b in zip(self.low, x.amin(0).tolist())]
         self.high = [max(a, b) for a, b in zip(self.high, x.amax(0).tolist())]
@@ -183,15 +177,15 @@ class TiledMap(Revertible, FieldMap):
         waiting = [tile for _, tile in sorted(self.tiles.items()) if tile.seeds]
         if waiting:
             stack.enter_context(transaction(waiting[0]))
-            self._sow(waiting[0])
+            waiting[0].sow()
         if not any(tile.seeds for tile in self.tiles.values()):
             self.former, self.own_epoch = None, self.own_epoch + 1
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """All that waits, at once."""
         for _, tile in sorted(self.tiles.items()):
             while tile.seeds:
-                self._sow(tile)
+                tile.sow()
         self.former = None
 
     def _exists(self, key: Key) -> bool:
@@ -204,13 +198,13 @@ class TiledMap(Revertible, FieldMap):
 
     def _open(self, key: Key) -> None:
         """A new tile at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
-        new = _Tile(self.make(self.centre), touched=self.turn)
+        new = Tile(self.make(self.centre), touched=self.turn)
         new.map.theta, new.map.learner = self.home.theta, None
         if self.former is not None:
             sources = [(self.former, self.former.remembered_places(), None)]
         else:
-            keys = sorted(k for k in self.layout.near(key) if k != key and self._exists(k))
-            sources = [(self._tile(k).map, self._tile(k).map.remembered_places(), k) for k in keys]
+            keys = self._present(sorted(k for k in self.layout.near(key) if k != key))
+            sources = [(self.tiles[k].map, self.tiles[k].map.remembered_places(), k) for k in keys]
         for source, places, other in sources:
             wanted = self.layout.takes(key, places)
             if other is not None:  # a sample is in the memory of up to four tiles: that of its core hands it on
@@ -223,34 +217,37 @@ class TiledMap(Revertible, FieldMap):
         self.tiles[key] = new
         self.opened += 1
 
-    def _sow(self, tile: _Tile) -> None:
-        """One slice of what the neighbours remembered."""
-        if tile.seeds:
-            seed, tile.seeds = tile.seeds[0], tile.seeds[1:]
-            if seed.theta != tile.map.theta:
-                seed = seed.excerpt(torch.arange(seed.samples, device=seed.device), tile.map.theta)
-            tile.map.merge(seed)
+    def _present(self, keys: list[Key]) -> list[Key]:
+        """Those of the tiles that exist, from the shelf if need be. One that cannot be read is left out from now on."""
+        there = []
+        for key in keys:
+            if key not in self.tiles and key in self.shelf:
+                try:
+                    self.tiles[key] = self._taken(key)
+                except TileLost as lost:
+                    self.lose(lost)
+            if key in self.tiles:
+                there.append(key)
+        return there
 
-    def _catch_up(self, tile: _Tile) -> None:
-        """What was forgotten, and learned, since the tile was needed last."""
-        if self.forgot < tile.forgot:
-            tile.map.forget(math.exp(self.forgot - tile.forgot))
-            tile.forgot = self.forgot
-        if self.learner is not None and self.learner.theta.distance(tile.map.theta) > self.learner.adopt_change:
-            if tile.map.started:
-                tile.map.adopt(self.learner.theta)
-            else:
-                tile.map.theta = self.learner.theta
+    def _taken(self, key: Key) -> Tile:
+        stored = self.shelf.peek(key)
+        forgot = read(key, stored)["forgot"]
+        tile = Tile(self.visits.made(key, stored, forgot), forgot=forgot, touched=self.turn)
+        tile.is_as(stored)
+        self.shelf.take(key)
+        self.loads += 1
+        return tile
 
-    def _tile(self, key: Key) -> _Tile:
-        """A tile, from the shelf if need be."""
-        if key not in self.tiles:
-            state = self.shelf.take(key)
-            self._visited.pop(key, None)
-            tile = _Tile(self._restored(state["map"]), forgot=state["forgot"], touched=self.turn)
-            self.tiles[key] = tile
-            self.loads += 1
-        return self.tiles[key]
+    def lose(self, lost: TileLost) -> None:
+        """A tile is left out: what it knew is not known any more."""
+        if lost.key in self.shelf:
+            self.shelf.take(lost.key)
+        self.lost_count += 1
+        self.lost[lost.key] = lost.why
+        while len(self.lost) > _NAMED:
+            self.lost.pop(next(iter(self.lost)))
+        self.own_epoch += 1
 
     def _put_away(self) -> None:
         """Those that were not needed for longest go to the shelf; never what the robot is near to."""
@@ -259,7 +256,7 @@ class TiledMap(Revertible, FieldMap):
         held = set(self.layout.near(self.current))
         order = sorted((t.touched, k) for k, t in self.tiles.items() if k not in held and not t.seeds)
         for _, key in order[: len(self.tiles) - self.most]:
-            self.shelf.put(key, self._state_of(self.tiles.pop(key)))
+            self.shelf.put(key, self.tiles.pop(key).stored(name_of(key)))
 
     def refine(self, budget_s: float = math.inf) -> bool:
         """Steps of hyper-parameters that are owed: half of them where the robot is, half in any tile in memory."""
@@ -283,7 +280,7 @@ class TiledMap(Revertible, FieldMap):
         if self.former is None and where >= _OWN_STEPS:
             data = self.tiles[beside[int(which * len(beside))]].map
         self.learner.step(data.learning_data(), self.generator)
-        if self.learner.theta.distance(self.home.theta) > self.learner.adopt_change:
+        if self.learner.left(self.home.theta):
             with transaction(self.home):
                 self.own_epoch += int(self.home.adopt(self.learner.theta))
 
@@ -308,30 +305,24 @@ class TiledMap(Revertible, FieldMap):
             return self.home.predict(x, velocity, heading)
         self.need_data()
         x = torch.as_tensor(x, dtype=torch.float64)
-        said = []
-        for key, which, weight in sayings(self.layout, self._answers, x):
-            if key is None:
-                told = self.prior()
-                part = Prediction(told.mean.expand(len(which), -1), told.variance.expand(len(which), -1),
-                                  told.noise_variance)
-            else:
-                part = self._asked(key).predict(x[which], None if velocity is None else velocity[which],
-                                        None if heading is None else heading[which])
-            said.append((which.to(part.mean.device), weight.to(part.mean), part))
-        return blend(said, len(x)) if said else self.home.predict(x)
+        if not len(x):
+            return self.home.predict(x)
+        return self._answered(lambda: blended_prediction(self.layout, self._answers, self._asked, self.prior(), x,
+                                                         velocity, heading))
+
+    def _answered(self, ask: Callable):
+        """What ask() gives; where a tile of those that it asks cannot be read, without that one."""
+        while True:
+            try:
+                return ask()
+            except TileLost as lost:
+                self.lose(lost)
 
     def _asked(self, key: Key) -> DualSVGP:
         """A tile's map to be asked: of one on the shelf a copy, which the map itself does not depend on."""
         if key in self.tiles:
             return self.tiles[key].map
-        if key not in self._visited:
-            while len(self._visited) >= self.most:
-                self._visited.pop(next(iter(self._visited)))
-            state = self.shelf.peek(key)
-            self._visited[key] = self._restored(state["map"])
-            if self.forgot < state["forgot"]:
-                self._visited[key].forget(math.exp(self.forgot - state["forgot"]))
-        return self._visited[key]
+        return self.visits.get(key, self.shelf.peek(key), self.forgot)
 
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -342,9 +333,11 @@ class TiledMap(Revertible, FieldMap):
         def of(key: Key, rows: Tensor, columns: Tensor) -> Tensor:
             return self._asked(key).covariance(a[rows], b[columns])
 
-        left, right = (sayings(self.layout, self._answers, x) for x in (a, b))
-        total = blend_covariance(left, right, of, (len(a), len(b)), self.centre)
-        return total
+        def between() -> Tensor:
+            left, right = (sayings(self.layout, self._answers, x) for x in (a, b))
+            return blend_covariance(left, right, of, (len(a), len(b)), self.centre)
+
+        return self._answered(between)
 
     def noise_variance(self) -> Tensor:
         return self.home.noise_variance()
@@ -389,10 +382,19 @@ class TiledMap(Revertible, FieldMap):
         if self.learner is not None:
             told = told | {"learning_rejected": self.learner.rejected}
         return told | {"tiles": len(self.tiles) + len(self.shelf), "tiles_in_memory": len(self.tiles),
-                       "tiles_loaded": self.loads, "merged_without": self.merged_without}
+                       "tiles_loaded": self.loads, "tiles_lost": self.lost_count,
+                       "merged_without": self.merged_without}
+
+    def notes(self) -> list[str]:
+        """Which tiles are left out, and why tiles stay in memory that should not."""
+        told = [f"tile {name_of(key)} of the map is left out, what it knew is not known any more: {why}"
+                for key, why in self.lost.items()]
+        if self.lost_count > len(self.lost):
+            told.append(f"{self.lost_count - len(self.lost)} more tiles are left out")
+        return [*told, *filter(None, [self.shelf.problem()])]
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
-        """Posteriors of the tiles within reach (m) of `near`; without it, of those in memory."""
+        """Posteriors of the tiles within reach (m) of `near`; without it, of those in memory, and states of others."""
         if self.layout is None or self.former is not None:
             return self.home.snapshot(near, reach)
         self.need_data()
@@ -400,7 +402,10 @@ class TiledMap(Revertible, FieldMap):
         if near is not None:
             half = 0.5 * self.layout.blend
             keys = [k for k in keys if bool((self.layout.outside(k, near) <= reach + half).any())] or [self.current]
-        return TiledSnapshot(self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior())
+            return TiledSnapshot(self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior())
+        away = {k: self.shelf.peek(k) for k in self.shelf.keys()}
+        return TiledSnapshot(self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior(), away,
+                             Visits(self.restored, self.most), self.forgot)
 
     def load_snapshot(self, state: dict) -> Snapshot:
         if "layout" not in state:
@@ -417,7 +422,7 @@ class TiledMap(Revertible, FieldMap):
         if not 0.0 < factor <= 1.0:
             raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
         self.forgot += math.log(factor)
-        self._visited.clear()
+        self.visits.clear()
         if self.former is not None:
             self.former.forget(factor)
         for tile in self.tiles.values():
@@ -432,23 +437,28 @@ class TiledMap(Revertible, FieldMap):
             return self.home.forget_near(x, radius, newest)
         self.own_epoch += 1
         if self.former is not None:  # what waits knows the old field still
-            self._drain()
-        return max((self._tile(k).map.forget_near(x, radius, newest) for k in self._near(x)), default=0)
+            self.drain()
+        keys = self._present(self._near(x))
+        return max((self.tiles[k].map.forget_near(x, radius, newest) for k in keys), default=0)
 
     def fantasize(self, x: Tensor) -> TiledMap:
         """A copy conditioned on its own mean at x (K, 2): tiles that know a place are copied, the others shared."""
-        new = copy.copy(self)
+        new: TiledMap = copy.copy(self)
         new.forget_mark()
-        new.tiles = dict(self.tiles)
+        new.tiles, new.shelf = dict(self.tiles), self.shelf.copy()
         if self.layout is None:
-            new.tiles[_HOME] = _Tile(self.home.fantasize(x))
+            new.tiles[_HOME] = Tile(self.home.fantasize(x))
             return new
         if self.former is not None:
             new.former = self.former.fantasize(x)
             return new
-        new._visited = {}
-        for key in self._near(x):
-            new.tiles[key] = _Tile(self._asked(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot)
+        new.visits = Visits(self.restored, self.most)
+
+        def expect() -> None:
+            for key in self._near(x):
+                new.tiles[key] = Tile(self._asked(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot)
+
+        self._answered(expect)
         return new
 
     def merge(self, other: FieldMap) -> None:
@@ -465,7 +475,7 @@ class TiledMap(Revertible, FieldMap):
         if self.layout is None and other.layout is None:
             self.home.merge(other.home)
             if other.samples:
-                self._reach(torch.tensor([other.low, other.high], dtype=torch.float64))
+                self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
             self.samples += other.samples
             if self._leaves():
                 self._settle()
@@ -477,12 +487,14 @@ class TiledMap(Revertible, FieldMap):
     def _merge_tiles(self, other: TiledMap) -> None:
         if self.layout is None:
             self._settle()
-        self._drain()
-        other = copy.deepcopy(other)
-        other._drain()
+        self.drain()
+        other: TiledMap = copy.deepcopy(other)
+        other.drain()
         keys = sorted([*other.tiles, *other.shelf.keys()])
         for key in keys:
-            source = other._tile(key).map
+            if not other._present([key]):
+                continue
+            source = other.tiles[key].map
             places = source.remembered_places()
             own = torch.ones(len(places), dtype=torch.bool) if other.layout is None else \
                 other.layout.outside(key, places) < 0
@@ -497,82 +509,31 @@ class TiledMap(Revertible, FieldMap):
                     if self._exists(near):
                         here = indices[self.layout.takes(near, places[indices])]
                         self._give(near, source, here)
-        self._reach(torch.tensor([other.low, other.high], dtype=torch.float64))
+        self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
         self.samples += other.samples
         self._put_away()
 
     def _give(self, key: Key, source: DualSVGP, indices: Tensor) -> None:
-        tile = self._tile(key)
+        if not self._present([key]):
+            return
+        tile = self.tiles[key]
         while tile.seeds:
-            self._sow(tile)
+            tile.sow()
         for part in indices.split(_SEEDS):
             tile.map.merge(source.excerpt(part, tile.map.theta))
 
-    def _state_of(self, tile: _Tile) -> dict:
-        state = tile.map.state_dict()
-        return {"map": state, "forgot": tile.forgot, "seeds": [seed.state_dict() for seed in tile.seeds]}
-
     def state_dict(self) -> dict:
         """Everything needed for exact resume; while there is one map, its own state and where it was."""
-        if self.layout is None:
-            corners = {"low": self.low, "high": self.high} if self.started else {"low": None, "high": None}
-            return self.home.state_dict() | {"ground": corners | {"generator": self.generator.get_state()}}
-        return {"model": self.name, "layout": self.layout.state_dict(),
-                "tiles": {name_of(k): self._state_of(t) | {"touched": t.touched} for k, t in self.tiles.items()},
-                "shelf": self.shelf.state_dict(), "current": list(self.current), "low": self.low, "high": self.high,
-                "samples": self.samples, "turn": self.turn, "forgot": self.forgot,
-                "generator": self.generator.get_state(), "opened": self.opened, "loads": self.loads,
-                "merged_without": self.merged_without,
-                "former": None if self.former is None else self.former.state_dict(), "side": self.side,
-                "learner": None if self.learner is None else self.learner.state_dict()}
+        return states.save(self)
 
     def load_state_dict(self, state: dict) -> None:
         """Continue exactly; ValueError, and the map as it was, where the state does not fit."""
-        if state.get("model") != self.name:  # of one map, as `tiles: false` makes it
-            return self._load_one(state)
-        try:
-            tiles, learner = {}, None
-            layout = Layout.from_state_dict(state["layout"])
-            for name, part in state["tiles"].items():
-                seeds = tuple(self._restored(seed) for seed in part["seeds"])
-                tiles[key_of(name)] = _Tile(self._restored(part["map"]), seeds, part["forgot"],
-                                          part["touched"])
-            former = None if state["former"] is None else self._restored(state["former"])
-            if state["learner"] is not None:
-                learner = self.make(None).learner
-                learner.load_state_dict(state["learner"])
-            generator = torch.Generator()
-            generator.set_state(state["generator"])
-            numbers = {n: state[n] for n in ("samples", "turn", "forgot", "opened", "loads",
-                                             "merged_without")}
-            current, low, high = tuple(state["current"]), list(state["low"]), list(state["high"])
-            shelf = self.shelf.restored(state["shelf"])
-        except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
-            raise ValueError(f"not a state of a map of tiles: {type(error).__name__}: {error}") from error
-        self.__dict__.update(numbers)
-        self.tiles, self.layout, self.learner, self.generator = tiles, layout, learner, generator
-        self.current, self.low, self.high, self.shelf, self.former = current, low, high, shelf, former
-        self._visited = {}
-        self.own_epoch += 1
+        self.__dict__.update(states.load(self, state) | {"own_epoch": self.own_epoch + 1})
+        self.visits = Visits(self.restored, self.most)
 
-
-    def _restored(self, state: dict) -> DualSVGP:
+    def restored(self, state: dict) -> DualSVGP:
         """One tile's map from its state."""
         new = self.make(None)
         new.learner = None
         new.load_state_dict(state)
         return new
-
-    def _load_one(self, state: dict) -> None:
-        first = self.make(None)
-        first.load_state_dict(state)
-        new = TiledMap(self.make, side=self.side, most=self.most, shelf=self.shelf.restored({}))
-        new.tiles[_HOME].map, new.samples = first, first.samples
-        ground = state.get("ground")
-        if ground is not None:
-            if ground["low"] is not None:
-                new.low, new.high = list(ground["low"]), list(ground["high"])
-            new.generator.set_state(ground["generator"])
-        elif first.started and len(first.remembered_places()):
-            new._reach(torch.cat([first.remembered_places(), first.inducing_inputs()]).cpu())
-        self.__dict__.update(new.__dict__ | {"own_epoch": self.own_epoch + 1})

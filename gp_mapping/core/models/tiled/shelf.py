@@ -1,45 +1,20 @@
-"""Where tiles are that nobody needs now: by key, as states. In memory here; store/ has one on disk."""
+"""Tiles that nobody needs now, by key: their states, in memory or where the shelf's room has put them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
-from gp_mapping.core.models.tiled.layout import Key
+from gp_mapping.core.models.tiled.layout import Key, key_of, name_of
+from gp_mapping.core.stored import Room, StoredState
 
-__all__ = ["MemoryShelf", "Shelf"]
-
-
-class Shelf(Protocol):
-    """States of tiles by their keys."""
-
-    def __contains__(self, key: Key) -> bool: ...
-
-    def __len__(self) -> int: ...
-
-    def keys(self) -> Iterable[Key]: ...
-
-    def put(self, key: Key, state: dict) -> None:
-        """Keep a state; it is not changed afterwards."""
-
-    def take(self, key: Key) -> dict:
-        """The state, which leaves the shelf. KeyError where there is none."""
-
-    def peek(self, key: Key) -> dict:
-        """The state, which stays."""
-
-    def state_dict(self) -> dict:
-        """What a checkpoint keeps of it."""
-
-    def restored(self, state: dict) -> Shelf:
-        """One like this with what a checkpoint kept."""
+__all__ = ["Shelf"]
 
 
-class MemoryShelf:
-    """States in memory: for maps without a file, and for tests."""
+class Shelf:
+    """States of tiles by their keys. room: where they are written to; None: they stay in memory."""
 
-    def __init__(self, states: dict[Key, dict] | None = None):
-        self._states = dict(states or {})
+    def __init__(self, room: Room | None = None, states: dict[Key, StoredState] | None = None):
+        self.room, self._states = room, dict(states or {})
 
     def __contains__(self, key: Key) -> bool:
         return key in self._states
@@ -50,17 +25,36 @@ class MemoryShelf:
     def keys(self) -> Iterable[Key]:
         return list(self._states)
 
-    def put(self, key: Key, state: dict) -> None:
+    def put(self, key: Key, state: StoredState) -> None:
+        """Keep a state."""
         self._states[key] = state
+        if self.room is not None and state.held:
+            self.room.put(state)
 
-    def take(self, key: Key) -> dict:
+    def take(self, key: Key) -> StoredState:
+        """The state, which leaves the shelf. KeyError where there is none."""
         return self._states.pop(key)
 
-    def peek(self, key: Key) -> dict:
+    def peek(self, key: Key) -> StoredState:
+        """The state, which stays."""
         return self._states[key]
 
-    def state_dict(self) -> dict:
-        return {f"{column} {row}": state for (column, row), state in self._states.items()}
+    def problem(self) -> str:
+        """Why states stay in memory that should not; '' where none do."""
+        return "" if self.room is None else self.room.problem()
 
-    def restored(self, state: dict) -> MemoryShelf:
-        return MemoryShelf({tuple(map(int, name.split())): part for name, part in state.items()})
+    def copy(self) -> Shelf:
+        """Another with the same states, from which they can be taken apart from this one's."""
+        return Shelf(self.room, self._states)
+
+    def __deepcopy__(self, memo) -> Shelf:
+        return self.copy()
+
+    def state_dict(self) -> dict:
+        """States by the tiles' names."""
+        return {name_of(key): state for key, state in self._states.items()}
+
+    def restored(self, state: dict) -> Shelf:
+        """One with the same room and what a checkpoint kept; of files before tiles had their own, plain states."""
+        return Shelf(self.room, {key_of(name): part if isinstance(part, StoredState) else StoredState(name, part)
+                                 for name, part in state.items()})

@@ -1,34 +1,48 @@
-"""What a map of tiles said at one moment: the snapshots of some of its tiles."""
+"""What a map of tiles said at one moment: snapshots of tiles at hand, and states of those that lay on the shelf."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from gp_mapping.core.field_map import Snapshot
-from gp_mapping.core.models.tiled.blended import blend, sayings
+from gp_mapping.core.field_map import FieldMap, Snapshot
+from gp_mapping.core.models.tiled.blended import blended_prediction
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
+from gp_mapping.core.models.tiled.visits import TileLost, Visits
+from gp_mapping.core.stored import StoredState
 from gp_mapping.core.types import Prediction
 
 __all__ = ["TiledSnapshot"]
 
 
 class TiledSnapshot(Snapshot):
-    """What some tiles said at one moment."""
+    """What some tiles said at one moment.
 
-    def __init__(self, layout: Layout, tiles: dict[Key, Snapshot], prior: Prediction):
+    Args:
+        layout: of the tiles.
+        tiles: what those at hand said.
+        prior: what is said where no tile is near.
+        away: states of others, which are read when they are asked; a state never changes.
+        visits: reads them; needed with `away`.
+        forgot: log of what had been forgotten of all.
+    """
+
+    def __init__(self, layout: Layout, tiles: dict[Key, Snapshot], prior: Prediction,
+                 away: dict[Key, StoredState] | None = None, visits: Visits | None = None, forgot: float = 0.0):
         self.layout, self.tiles, self.prior = layout, tiles, prior
+        self.away, self.visits, self.forgot = away or {}, visits, forgot
 
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        said = []
-        for key, which, weight in sayings(self.layout, self.tiles.__contains__, x):
-            if key is None:
-                part = Prediction(self.prior.mean.expand(len(which), -1), self.prior.variance.expand(len(which), -1),
-                                  self.prior.noise_variance)
-            else:
-                part = self.tiles[key].predict(x[which], None if velocity is None else velocity[which],
-                                               None if heading is None else heading[which])
-            said.append((which.to(part.mean.device), weight.to(part.mean), part))
-        return blend(said, len(x))
+        while True:
+            try:
+                return blended_prediction(self.layout, self._exists, self._asked, self.prior, x, velocity, heading)
+            except TileLost as lost:  # the map itself says so when it is asked
+                del self.away[lost.key]
+
+    def _exists(self, key: Key) -> bool:
+        return key in self.tiles or key in self.away
+
+    def _asked(self, key: Key) -> Snapshot | FieldMap:
+        return self.tiles[key] if key in self.tiles else self.visits.get(key, self.away[key], self.forgot)
 
     def state_dict(self) -> dict | None:
         parts = {name_of(key): told.state_dict() for key, told in self.tiles.items()}

@@ -9,17 +9,17 @@ the exact GP sd is within 5 %, the mean within .2 sd; where f comes from thinned
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.inner_snapshot import InnerSnapshot, gradient_of
+from gp_mapping.core.models.wiski.lattice.features import feature_prior, feature_rows, features_at, unresolved
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.windows import Lumps, Window, feature_posterior, rim_thinned
-from gp_mapping.core.models.wiski.posterior import feature_prior
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.types import Prediction
 
 __all__ = ["WiskiLocal", "around", "map_features"]
 
@@ -31,7 +31,7 @@ _WINDOWS = 3  # kept factored
 
 
 @dataclass(frozen=True)
-class WiskiLocal(Snapshot):
+class WiskiLocal(InnerSnapshot):
     """lumps: with values.  f (3, C), covariance_f (3, 3): of the features' weights.  noise_variance: of a measurement.
 
     Far from all lumps it says what the prior says.
@@ -68,11 +68,10 @@ class WiskiLocal(Snapshot):
         for tile in tiles.unique(dim=0):
             yield (tiles == tile).all(1).nonzero()[:, 0], self._window(tuple(tile.tolist()))
 
+    @torch.no_grad()
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C), latent variance (N,) at standardised x (N, 2); with a heading, of field and robot together."""
-        if heading is None or self.theta.heading <= 0:
-            heading = torch.zeros((len(x), 2), dtype=torch.float64, device=x.device)
-        phi = torch.cat([torch.ones_like(heading[:, :1]), heading], 1)
+        phi = features_at(self.theta, x, heading)
         mean, variance = x.new_empty((len(x), self.f.shape[1])), x.new_empty(len(x))
         for index, window in self._by_tile(x):
             white, t = window.halves(x[index])
@@ -85,33 +84,26 @@ class WiskiLocal(Snapshot):
         """∇ of the mean at standardised x (N, 2), by automatic differentiation: (N, C, 2)."""
         out = x.new_empty((len(x), self.f.shape[1], 2))
         for index, window in self._by_tile(x):
-            places = x[index].detach().clone().requires_grad_(True)
-            with torch.enable_grad():
-                white, t = window.halves(places)
-                mean = white.mT @ window.white_value - t @ self.f
-                for c in range(mean.shape[1]):
-                    out[index, c] = torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
+            out[index] = gradient_of(partial(self._near, window), x[index])
         return out
 
-    @torch.no_grad()
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        """At x (N, 2) in metres; SI. With a velocity (N, 2): what the robot measures passing x, δ and ĥ included."""
-        told = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
-        return self.scaling.outer(*told, self.noise_variance)
+    def _near(self, window: Window, x: Tensor) -> Tensor:
+        """Of the mean at x (N, 2) what depends on x, from one window: (N, C)."""
+        white, t = window.halves(x)
+        return white.mT @ window.white_value - t @ self.f
 
     def state_dict(self) -> dict:
         n = self.lumps
         return {"theta": asdict(self.theta), "noise_variance": self.noise_variance, "local_x": n.x.clone(),
                 "heading": n.heading.clone(), "mass": n.mass.clone(), "code": n.code.clone(), "side": n.side,
                 "value": n.value.clone(), "f": self.f.clone(), "covariance": self.covariance_f.clone(),
-                "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
-                "scale": self.scaling.scale}
+                **self.scaling.state_dict()}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiLocal":
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
         lumps = Lumps(s["local_x"], s["heading"], s["mass"], s["code"], s["side"], s["value"])
-        scaling = Scaling(s["origin"], s["centre"], s["scale"])
+        scaling = Scaling.from_state_dict(state, device)
         return WiskiLocal(Theta(**s["theta"]), scaling, s["noise_variance"], lumps, s["f"], s["covariance"])
 
 
@@ -131,13 +123,10 @@ def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
 def map_features(theta: Theta, grid: GridSites) -> tuple[Tensor, Tensor]:
     """f (3, C) and Σ (3, 3) given all that is in the sums."""
     x, heading, mass, lam = grid.samples()
-    phi = torch.cat([torch.ones_like(mass)[:, None], heading], 1)
-    value = lam / mass[:, None]
-    scatter, linear = grid.features - (phi.mT * mass) @ phi, grid.linear - phi.mT @ lam
-    scatter[0], scatter[:, 0], linear[0] = 0.0, 0.0, 0.0  # a constant does not vary within a lump
-    values, vectors = torch.linalg.eigh(scatter)
-    scatter = (vectors * values.clamp_min(0.0)) @ vectors.mT
-    lumps = Lumps.of(x, heading, mass, theta.lengthscale, value)
+    phi = feature_rows(heading)
+    scatter, linear = unresolved(grid.features, phi, mass), grid.linear - phi.mT @ lam
+    linear[0] = 0.0
+    lumps = Lumps.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
     covariance, f = feature_posterior(theta.kernel(), lumps, scatter, linear, feature_prior(theta, grid.device),
                                       theta.lengthscale)
     return f, covariance

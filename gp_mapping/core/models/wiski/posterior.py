@@ -7,28 +7,23 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.inner_snapshot import InnerSnapshot
+from gp_mapping.core.models.wiski.lattice.features import feature_prior, feature_rows, features_at, unresolved
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.solver import Solution
 from gp_mapping.core.models.wiski.lattice.windows import Lumps, Window, feature_covariance, groups, thinned
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.types import Prediction
 
-__all__ = ["WiskiPosterior", "feature_prior"]
+__all__ = ["WiskiPosterior"]
 
 _CHUNK = 1024
 _JOINT = 2000  # lumps that a joint covariance looks at
 
 
-def feature_prior(theta: Theta, device) -> Tensor:
-    """Variances of [1, ĥ]'s weights: (3,)."""
-    return torch.tensor([theta.constant**2, theta.heading**2, theta.heading**2], dtype=torch.float64, device=device)
-
-
 @dataclass(frozen=True)
-class WiskiPosterior(Snapshot):
+class WiskiPosterior(InnerSnapshot):
     """mean = w(x)ᵀu + φᵀf (Stanton et al. 2021, eq. 9, with features); variance: see lattice/windows.py.
 
     spacing (m), shift (2,), low: the lattice's box.  u (C, H, W), held (n,) and p (n, C): nodes that samples touch and
@@ -59,11 +54,7 @@ class WiskiPosterior(Snapshot):
         # left out: there are hundreds of lumps within a lengthscale
         x, heading, mass = grid.split(0.002 * (theta.lengthscale / theta.signal) ** 2)
         prior, kernel = feature_prior(theta, grid.device), theta.kernel()
-        phi = torch.cat([torch.ones_like(mass)[:, None], heading], 1)
-        scatter = grid.features - (phi.mT * mass) @ phi
-        scatter[0], scatter[:, 0] = 0.0, 0.0  # a constant does not vary within a lump
-        values, vectors = torch.linalg.eigh(scatter)
-        scatter = (vectors * values.clamp_min(0.0)) @ vectors.mT
+        scatter = unresolved(grid.features, feature_rows(heading), mass)
         if len(points["x"]):
             x, mass = torch.cat([x, points["x"]]), torch.cat([mass, points["beta"]])
             heading = torch.cat([heading, torch.zeros_like(points["x"])])
@@ -89,16 +80,10 @@ class WiskiPosterior(Snapshot):
         return replace(self, u=solution.u, held=held, p=solution.p, f=solution.f)
 
     # --- mean -----------------------------------------------------------------------------------------------------
-    def _features(self, x: Tensor, heading: Tensor | None) -> Tensor:
-        """φ: (N, 3)."""
-        if heading is None or self.theta.heading <= 0:
-            heading = torch.zeros((len(x), 2), dtype=torch.float64, device=x.device)
-        return torch.cat([torch.ones_like(heading[:, :1]), heading], 1)
-
     def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """(N, C) at standardised x (N, 2); differentiable in x. Before it is solved, what the prior says."""
         if not self.u.numel():
-            return self._features(x, heading) @ self.f
+            return features_at(self.theta, x, heading) @ self.f
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
         steps = torch.arange(4, device=x.device)
         rows = corner[:, :1] + steps - self.low[0]
@@ -110,7 +95,7 @@ class WiskiPosterior(Snapshot):
         if not bool(inside.all()):
             outside = (~inside).nonzero()[:, 0]
             values = values.index_put((outside,), self._far(rows[outside], columns[outside]))
-        return (weights[:, :, None] * values).sum(1) + self._features(x, heading) @ self.f
+        return (weights[:, :, None] * values).sum(1) + features_at(self.theta, x, heading) @ self.f
 
     def _far(self, rows: Tensor, columns: Tensor) -> Tensor:
         """u on nodes beyond the box, by k(node, nodes held) p: (N, 16, C) for rows, columns (N, 4)."""
@@ -125,15 +110,6 @@ class WiskiPosterior(Snapshot):
         u = torch.cat([kernel(places[i: i + _CHUNK], held) @ self.p for i in range(0, len(places), _CHUNK)])
         return u[which].reshape(n, 16, -1)
 
-    def gradient(self, x: Tensor) -> Tensor:
-        """∇ of the mean at standardised x (N, 2), by automatic differentiation: (N, C, 2)."""
-        places = x.detach().clone().requires_grad_(True)
-        with torch.enable_grad():
-            mean = self.mean(places)
-            columns = [torch.autograd.grad(mean[:, c].sum(), places, retain_graph=True)[0]
-                       for c in range(mean.shape[1])]
-        return torch.stack(columns, 1)
-
     # --- variance -------------------------------------------------------------------------------------------------
     def _window(self, lumps: Lumps) -> Window:
         if lumps is not self.lumps:
@@ -145,7 +121,7 @@ class WiskiPosterior(Snapshot):
     def variance(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """Latent variance (N,) at standardised x (N, 2)."""
         out = torch.empty(len(x), dtype=torch.float64, device=x.device)
-        phi, prior = self._features(x, heading), self.theta.signal**2
+        phi, prior = features_at(self.theta, x, heading), self.theta.signal**2
         for index, lumps in groups(self.lumps, x, self.theta.lengthscale):
             window = self._window(lumps)
             for part in index.split(_CHUNK):
@@ -170,7 +146,7 @@ class WiskiPosterior(Snapshot):
                 lumps, side = thinned(lumps, side), 2.0 * side
         window = self._window(lumps)
         (left, s), (right, t) = window.halves(a), window.halves(b)
-        free_a, free_b = self._features(a, None) - s, self._features(b, None) - t
+        free_a, free_b = features_at(self.theta, a, None) - s, features_at(self.theta, b, None) - t
         joint = kernel(a, b) - left.mT @ right + free_a @ self.covariance_f @ free_b.mT
         if not whole:
             for at, white, free, axis in ((a, left, free_a, 1), (b, right, free_b, 0)):
@@ -184,11 +160,6 @@ class WiskiPosterior(Snapshot):
         """Mean (N, C), latent variance (N,) at standardised x (N, 2); with a heading, of field and robot together."""
         return self.mean(x, heading), self.variance(x, heading)
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        """At x (N, 2) in metres; SI. With a velocity (N, 2): what the robot measures passing x, δ and ĥ included."""
-        mean, variance = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
-        return self.scaling.outer(mean, variance, self.noise_variance)
-
     def state_dict(self) -> dict:
         lumps = self.lumps
         return {"theta": asdict(self.theta), "noise_variance": self.noise_variance, "spacing": self.spacing,
@@ -196,13 +167,12 @@ class WiskiPosterior(Snapshot):
                 "p": self.p.clone(), "f": self.f.clone(), "x": lumps.x.clone(), "heading": lumps.heading.clone(),
                 "mass": lumps.mass.clone(), "code": lumps.code.clone(), "side": lumps.side,
                 "scatter": self.scatter.clone(), "covariance": self.covariance_f.clone(),
-                "origin": self.scaling.origin.clone(), "centre": self.scaling.centre.clone(),
-                "scale": self.scaling.scale}
+                **self.scaling.state_dict()}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiPosterior":
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
-        return WiskiPosterior(Theta(**s["theta"]), Scaling(s["origin"], s["centre"], s["scale"]), s["noise_variance"],
+        return WiskiPosterior(Theta(**s["theta"]), Scaling.from_state_dict(state, device), s["noise_variance"],
                               s["spacing"], s["shift"], tuple(s["low"]), s["u"], s["held"], s["p"], s["f"],
                               Lumps(s["x"], s["heading"], s["mass"], s["code"], s["side"]), s["covariance"],
                               s["scatter"])

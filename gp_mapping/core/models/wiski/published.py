@@ -5,8 +5,8 @@
 
 w: sixteen weights on the lattice and the features [1, ĥ] below them, K: block-diagonal with the features' prior. L and
 its pseudo-inverse root follow every sample (lattice/root.py); where the sums change otherwise (θ, another lattice,
-merging, forgetting near a place), a pivoted Cholesky of the sums makes them anew. The rest is that of the matrix-free
-map: the sums, the memory, the learner, carrying. What differs from the paper: the lattice follows the robot, features,
+merging, forgetting near a place), a pivoted Cholesky of the sums makes them anew. Sums, memory, learner and
+carrying are those of every map on a lattice. What differs from the paper: the lattice follows the robot, features,
 and θ learned from neighbourhoods in place of one step of the evidence a sample (DenseWiski has that).
 """
 
@@ -17,13 +17,13 @@ import copy
 import torch
 from torch import Tensor
 
-import gp_mapping.core.models.wiski.carry as wiski_carry
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.models.wiski.lattice.features import FEATURES, feature_prior, feature_rows
 from gp_mapping.core.models.wiski.lattice.root import RootCache
-from gp_mapping.core.models.wiski.lattice.sites import FEATURES, OFFSETS, GridSites
-from gp_mapping.core.models.wiski.model import Wiski
-from gp_mapping.core.models.wiski.posterior import feature_prior
+from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
+from gp_mapping.core.models.wiski.lattice_map import LatticeMap
+from gp_mapping.core.models.wiski.local import WiskiLocal
 from gp_mapping.core.models.wiski.published_posterior import PublishedPosterior
 
 __all__ = ["PublishedWiski"]
@@ -31,20 +31,23 @@ __all__ = ["PublishedWiski"]
 _MOST = 16384  # nodes of the box: the root, its inverse and the posterior hold r numbers for each
 
 
-class PublishedWiski(Wiski):
-    """Settings as Wiski's, and rank: of the root at most; beyond, what leaves its range is dropped (`root.dropped`)."""
+class PublishedWiski(LatticeMap):
+    """Settings as LatticeMap's, and rank: of the root at most; beyond, what leaves its range is dropped
+    (`root.dropped`)."""
+
+    fitting = (*LatticeMap.fitting, "rank")
 
     def __init__(self, theta: Theta, *, rank: int = 400, max_nodes: int = _MOST, **settings):
         super().__init__(theta, max_nodes=min(max_nodes, _MOST), **settings)
         self.rank = rank
         self.root: RootCache | None = None  # None: to be made from the sums
 
-    def begin(self, channels: int) -> None:
-        super().begin(channels)
+    def begin(self, dimension: int, channels: int) -> None:
+        super().begin(dimension, channels)
         self.root = None
 
     # --- the root -------------------------------------------------------------------------------------------------
-    def _added(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
+    def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
         if self.samples == 0 and self.root is None:
             self._make(RootCache(FEATURES, FEATURES, self.device), torch.zeros(0, dtype=torch.long, device=self.device))
         if self.root is None:  # of the sums, which have these samples already
@@ -52,7 +55,7 @@ class PublishedWiski(Wiski):
             return
         self._follow()
         first, weights = self.grid.weights(self.grid.units(places))
-        nodes, scale = first[:, None] + self.grid._nodes, beta.sqrt()
+        nodes, scale = first[:, None] + self.grid.stencil_steps, beta.sqrt()
         fresh = nodes.unique()
         fresh = fresh[self.slot[fresh] < 0]
         if len(fresh):
@@ -61,7 +64,7 @@ class PublishedWiski(Wiski):
             for name in ("L", "J"):
                 old = getattr(self.root, name)
                 setattr(self.root, name, torch.cat([old, old.new_zeros((len(fresh), old.shape[1]))]))
-        phi = torch.cat([torch.ones_like(beta)[:, None], heading], 1)
+        phi = feature_rows(heading)
         for i in range(len(places)):
             row = torch.zeros(FEATURES + len(self.held), dtype=torch.float64, device=self.device)
             row[:FEATURES] = phi[i] * scale[i]
@@ -86,24 +89,16 @@ class PublishedWiski(Wiski):
         super().changed(features)
         self.root = None
 
-    def forget(self, factor: float) -> None:
+    def _scale(self, factor: float) -> None:
         root = self.root
-        super().forget(factor)
-        if root is not None and self.root is None:
-            root = copy.copy(root)
-            root.L, root.J = root.L * factor**0.5, root.J / factor**0.5
-            self.root = root
+        super()._scale(factor)
+        self.root = None if root is None else root.scaled(factor)
 
     # --- posterior ------------------------------------------------------------------------------------------------
     @property
-    def due(self) -> bool:
-        """Never: nothing is refreshed."""
-        return False
-
-    @property
     @torch.no_grad()
     def posterior(self) -> PublishedPosterior:
-        """Of now."""
+        """Posterior for the current sums: nothing is iterated."""
         self.need_data()
         if self._posterior is None:
             grid = self.grid
@@ -131,62 +126,45 @@ class PublishedWiski(Wiski):
                                                  times(c) - KV @ seen)
         return self._posterior
 
-    def refresh(self) -> None:
-        """Nothing to do: there is no solve that could be behind."""
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> WiskiLocal | PublishedPosterior:
+        """The neighbourhood of `near`, without a factorisation; of the whole map its posterior."""
+        return self.posterior if near is None else self.around(near, reach)
 
-    def drawable(self, budget_s: float) -> tuple[PublishedPosterior, int, int]:
-        """The posterior of now."""
-        return self.posterior, self.samples, self.epoch
+    def load_snapshot(self, state: dict) -> WiskiLocal:
+        return WiskiLocal.from_state_dict(state, self.device)
 
-    def for_planning(self) -> "PublishedWiski":
-        """Itself."""
-        return self
-
-    def fantasize(self, x: Tensor) -> "PublishedWiski":
+    def fantasize(self, x: Tensor) -> PublishedWiski:
         """A copy conditioned on its own mean at x (K, 2)."""
-        before, inner = self.posterior, self.scaling.inner_x(x)
-        new = wiski_carry.duplicate(self)
-        new.points = dict(self.points)
-        if self.root is not None:
-            new.root, new.slot = copy.copy(self.root), self.slot.clone()
-        if not len(inner):
-            return new
-        low, shape = new.grid.box_for(inner)
-        if shape[0] * shape[1] > self.max_nodes:
-            raise ValueError(f"a fantasy so far away needs {shape[0] * shape[1]} nodes, more than {self.max_nodes}")
-        new.grid.grow(low, shape)
-        mean, none = before.mean(inner), torch.zeros_like(inner)
-        beta = torch.full((len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=self.device)
-        fresh = {"x": inner, "beta": beta, "lam": beta[:, None] * mean}
-        new.grid.add(inner, none, beta, fresh["lam"], lump=False)
-        new._added(inner, none, beta)
-        new.points = {k: torch.cat([v, fresh[k]]) for k, v in new.points.items()}
+        before, inner, new = self.posterior, self.scaling.inner_x(x), self.duplicate()
+        if len(inner):
+            self._fantasy(before, new, inner)
         return new
 
-    # --- resume ---------------------------------------------------------------------------------------------------
-    def state_dict(self) -> dict:
+    # --- copies and files -----------------------------------------------------------------------------------------
+    def duplicate(self) -> PublishedWiski:
+        new = super().duplicate()
+        if self.root is not None:
+            new.root, new.slot = copy.copy(self.root), self.slot.clone()
+        return new
+
+    def _saved_parts(self) -> dict:
         root = self.root
         if root is not None:
             self._follow()
-            root = {"L": root.L.clone(), "J": root.J.clone(), "dropped": root.dropped, "since": root._since,
-                    "held": self.held.clone()}
-        return super().state_dict() | {"form": "dense", "rank": self.rank, "root": root}
+            root = root.state_dict() | {"held": self.held.clone()}
+        return super()._saved_parts() | {"form": "dense", "root": root}
 
-    def load_state_dict(self, state: dict) -> None:
-        try:
-            if state["form"] != "dense" or state["rank"] != self.rank:
-                raise ValueError(f"the state has rank {state['rank']}, this map {self.rank}")
-            root = held = None
-            if state["root"] is not None:
-                root, held = RootCache(1, 1, self.device), state["root"]["held"].to(self.device, copy=True)
-                root.L, root.J = (state["root"][k].to(self.device, copy=True) for k in "LJ")
-                root.dropped, root._since = state["root"]["dropped"], state["root"]["since"]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a state of a dense WISKI map: {type(error).__name__}: {error}") from error
-        super().load_state_dict(state)
-        self.root = None
-        if root is not None:
-            self._make(root, held)
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        if state["form"] != "dense":
+            raise ValueError(f"the state is of a {state['form']} form, this map of the dense one")
+        parts = super()._loaded_parts(state, parts) | {"root": None}
+        if state["root"] is None:
+            return parts
+        held = state["root"]["held"].to(self.device, copy=True)
+        grid, slot = parts["sites"], torch.full((parts["sites"].nodes,), -1, dtype=torch.long, device=self.device)
+        slot[held] = torch.arange(len(held), device=self.device)
+        root = RootCache.from_state_dict(state["root"], self.rank, self.device)
+        return parts | {"root": root, "held": held, "slot": slot, "_box": (grid.low, grid.shape)}
 
 
 def root_of(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.inner_snapshot import InnerSnapshot
+from gp_mapping.core.models.wiski.lattice.features import FEATURES, feature_prior, features_at
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
-from gp_mapping.core.models.wiski.lattice.sites import FEATURES
-from gp_mapping.core.models.wiski.posterior import feature_prior
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.types import Prediction
 
 __all__ = ["PublishedPosterior"]
 
@@ -21,7 +19,7 @@ _CHUNK = 512
 
 
 @dataclass(frozen=True)
-class PublishedPosterior(Snapshot):
+class PublishedPosterior(InnerSnapshot):
     """low, shape, spacing, shift: the box.  held (n,): flat numbers of the nodes that samples touch.
 
     V (3 + n, r): L chol(Q)⁻ᵀ, the features' rows first.  p (3 + n, C): mean = wᵀK p.
@@ -43,9 +41,7 @@ class PublishedPosterior(Snapshot):
 
     def _rows(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """wᵀK [V p] (N, r + C), weights (N, 16), φ (N, 3) at standardised x (N, 2)."""
-        if heading is None or self.theta.heading <= 0:
-            heading = torch.zeros((len(x), 2), dtype=torch.float64, device=x.device)
-        phi = torch.cat([torch.ones_like(heading[:, :1]), heading], 1)
+        phi = features_at(self.theta, x, heading)
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
         steps = torch.arange(16, device=x.device)
         number = torch.stack([corner[:, :1] + steps // 4, corner[:, 1:] + steps % 4], -1)  # (N, 16, 2)
@@ -81,7 +77,7 @@ class PublishedPosterior(Snapshot):
         return out
 
     def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """(N, C) at standardised x (N, 2)."""
+        """(N, C) at standardised x (N, 2); with a heading, of field and robot together."""
         return self._rows(x, heading)[0][:, self.V.shape[1]:]
 
     @torch.no_grad()
@@ -95,11 +91,6 @@ class PublishedPosterior(Snapshot):
             means.append(rows[:, rank:])
             variances.append((prior - rows[:, :rank].square().sum(1)).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
-
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        """At x (N, 2) in metres; SI. With a velocity (N, 2): what the robot measures passing x, δ and ĥ included."""
-        told = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
-        return self.scaling.outer(*told, self.noise_variance)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """(N, K), squared SI: wᵀP w'."""

@@ -10,7 +10,6 @@ from core_data import SETTINGS, UT, drive, feed, lattice, samples
 from map_contract import PLACES, same_state
 
 from gp_mapping import MapSettings, Samples, create_map
-from gp_mapping.core.models import carry
 from gp_mapping.mapping.session import MapSession
 
 SMALL = SETTINGS | {"inducing_tolerance": 0.05,
@@ -43,7 +42,7 @@ def test_bounded_and_sound_after_a_long_stream(name):
     assert numbers_kept(field.state_dict()) <= 1.3 * size and len(field.memory) <= 60 and len(field.basis) <= 30
     # what is in the sites is positive, and so is what the memory's samples leave of it
     eye = torch.eye(field.basis.size, dtype=torch.float64)
-    for sites in (field.sites, carry.rest_of(field)):
+    for sites in (field.sites, field.rest()):
         assert float(torch.linalg.eigvalsh(sites.precision - eye)[0]) > -1e-9 * float(sites.precision.max())
     if name != "fitc":
         assert field.closed > 0
@@ -104,3 +103,23 @@ def test_pic_meets_its_data_and_jumps_at_a_border():
     jump = {n: float((f.predict(border - step).mean - f.predict(border + step).mean).abs().max()) / UT
             for n, f in fields.items()}
     assert jump["pitc"] < 1e-5 and jump["pic"] > 1e-2
+
+
+@pytest.mark.parametrize("name", ["pitc", "pic"])
+def test_blocks_are_those_of_their_samples_after_a_merge_of_full_memories(name):
+    """U Uᵀ = K − Q + σ² of each block, in the order in which its samples came: in a full memory no order of places."""
+    x, y = drive(600, seed=4)
+    mine, its = (create_map(name, memory_size=60, **SETTINGS) for _ in range(2))
+    feed(mine, samples(x[:300], y[:300]), 20)
+    feed(its, samples(x[300:], y[300:]), 20)
+    assert not bool((its.memory.order.diff() > 0).all())
+    mine.merge(its)
+    memory, rows, features = mine.memory, mine.basis.size, mine.basis.features
+    places, noise = mine.memory_places(mine.theta), mine.own_noise(mine.theta)
+    for part in memory.blocks():
+        if float(memory.block[part[0]]) < 0:
+            continue
+        factor, inducing = memory.factor(part), memory.raw[part, :rows].mT[features:]
+        gamma = mine.basis.kernel(places[part], places[part]) - inducing.mT @ inducing + torch.diag(noise[part])
+        assert torch.allclose(factor @ factor.mT, gamma, atol=1e-6 * float(gamma.max())), name
+    assert bool(torch.isfinite(mine.predict(PLACES).mean).all())

@@ -9,8 +9,8 @@ import torch
 from core_data import SETTINGS, THETA, UT, close, drive, feed, in_ut, lattice, samples, titsias_by_qr
 from map_contract import same_state
 
+import gp_mapping.core.models.dual_svgp.model as dual_svgp
 from gp_mapping import create_map
-from gp_mapping.core.models import carry
 from gp_mapping.errors import NumericalError
 
 X, Y = drive(400)
@@ -45,7 +45,7 @@ def test_without_the_memory_the_rest_is_still_a_posterior():
     """Subtract exactly what was added: D ≥ I and the memory's features as they stand in D."""
     for name, field in grown_moved_and_adopted():
         assert len(field.memory) == 100 and not field.rest_empty
-        rest = carry.rest_of(field)
+        rest = field.rest()
         assert smallest_eigenvalue(rest) > 1 - 1e-9, name
         rest.add(field.memory.white(field.basis.size), field.memory.beta, field.memory.lam)
         close(rest.precision, field.sites.precision, 1e-12, name)
@@ -67,7 +67,7 @@ def test_rest_and_memory_are_the_whole_stream_at_fixed_inputs():
     remembered = set(part.memory.order.int().tolist())
     gone = [i for i in range(400) if i not in remembered]
     assert len(remembered) == 50
-    rest, alone = carry.rest_of(part), built(0, inducing_inputs=Z)
+    rest, alone = part.rest(), built(0, inducing_inputs=Z)
     alone.update(samples(X[gone], Y[gone]))
     close(rest.precision, alone.sites.precision, 1e-10)
     close(rest.linear, alone.sites.linear, 1e-10)
@@ -96,7 +96,7 @@ def test_adopted_while_all_is_remembered_equals_a_map_built_there(change):
     ({"lengthscale": 0.525}, 0.35, 0.05), ({"signal": 10 * 3**0.5}, 0.15, 0.05),
     ({"noise": 2.0}, 1e-8, 1e-8)])  # β = 1/s_p² of all that is gone: exact
 def test_without_a_memory_the_pseudo_data_are_carried(change, mean_error, stddev_error):
-    """Near the path, against the map built at θ; holding h and G instead would be 1.8 and 23 µT wrong (measured.md)."""
+    """Near the path, against the map built at θ: K⁻¹GK⁻¹ and K⁻¹h are held, not G and h."""
     field = built(inducing_inputs=Z, memory_size=0)
     theta = replace(field.theta, **change)
     assert field.adopt(theta)
@@ -119,7 +119,7 @@ def test_a_refused_adoption_leaves_the_map_bit_for_bit(monkeypatch):
             raise NumericalError("does not factor")
 
         with monkeypatch.context() as patch:
-            patch.setattr(carry, "cholesky", fails)
+            patch.setattr(dual_svgp, "cholesky", fails)
             assert field.adopt(replace(field.theta, lengthscale=0.6)) is False
         if learning:
             assert field.learner.rejected == before["learner"]["rejected"] + 1
@@ -150,7 +150,7 @@ def test_a_long_stream_keeps_its_size():
             numbers = sum(v.numel() for part in ("basis", "sites", "memory") for v in field.state_dict()[part].values()
                           if torch.is_tensor(v))
             sizes.append((numbers // 2000, len(field.memory)))
-            assert smallest_eigenvalue(carry.rest_of(field)) > 1 - 1e-6 and field.jitter == 0.0
+            assert smallest_eigenvalue(field.rest()) > 1 - 1e-6 and field.jitter == 0.0
     assert field.samples == 100_000 and len(set(sizes)) <= 2 and sizes[-1][1] == 300, sizes
     assert len(field.basis) <= 40
     inside = torch.from_numpy(rng.uniform(0.3, 2.7, (200, 2)))

@@ -9,7 +9,6 @@ from core_data import SETTINGS, THETA, UT, close, drive, feed, in_ut, lattice, s
 from map_contract import same_state
 
 from gp_mapping import create_map
-from gp_mapping.core.models import carry
 
 X, Y = drive(300)
 SHIFT = np.array([[40.3, -17.8]])  # so that the two maps have different origins
@@ -85,7 +84,7 @@ def test_after_a_merge_the_memory_is_sound():
     left, right = (built(part, memory_size=40, max_inducing=60) for part in (slice(0, 60), slice(60, 300)))
     left.merge(right)
     assert len(left.memory) == 40
-    rest = carry.rest_of(left)
+    rest = left.rest()
     assert float(torch.linalg.eigvalsh(rest.precision)[0]) > 1 - 1e-9
     close(left.memory.white(left.basis.size), left.basis.white(left.memory.x), 1e-7)
     assert float(left.memory.order.max()) < left.memory.arrivals

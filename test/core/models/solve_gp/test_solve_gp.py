@@ -1,4 +1,4 @@
-"""SOLVE-GP against its formulas in NumPy, the dual SVGP and Titsias' SGPR: notes.md, "SOLVE-GP"."""
+"""SOLVE-GP (Shi et al. 2020) against its formulas in NumPy, the dual SVGP and Titsias' SGPR."""
 
 import copy
 
@@ -28,7 +28,7 @@ def with_constant(left, right):
 
 
 def by_the_notes(x, y, noise, xs, prior_v=False):
-    """Mean (K, C), covariance (K, K) by the unwhitened formulas of notes.md, term by term. u = [w, g(z)]."""
+    """Mean (K, C), covariance (K, K) by the unwhitened formulas, term by term. u = [w, g(z)]."""
     k_uu = np.zeros((len(Z) + 1, len(Z) + 1))
     k_uu[0, 0], k_uu[1:, 1:] = CONSTANT**2, covariance(Z, Z, **THETA)
 

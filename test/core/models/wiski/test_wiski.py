@@ -7,7 +7,6 @@ import pytest
 import torch
 from core_data import SETTINGS, UT, correlation, drive, feed, in_ut, samples
 
-import gp_mapping.core.models.wiski.carry as wiski_carry
 from gp_mapping import Samples, create_map
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.kernels.stationary import make_kernel
@@ -182,17 +181,17 @@ def test_an_update_solves_nothing_and_the_posterior_is_that_of_the_last_refresh(
     field = create_map("wiski", **SETTINGS, refresh_samples=10)
     x, y = drive(700)
     batch = samples(x, y, position_variance=np.full(700, 1e6 * 1e-4))
-    solve, field._solution = field._solution, None  # whoever solves now fails
+    solve, field.solved = field.solved, None  # whoever solves now fails
     feed(field, batch[:600], 100)
-    field._solution = solve
+    field.solved = solve
     assert field.due
     field.refresh()
     base, places = field.posterior, torch.from_numpy(x[600:640])
-    field._solution = None
+    field.solved = None
     for i in range(600, 610, 2):
         field.update(batch[i: i + 2])
         assert field.posterior is base and field.refine(math.inf) is False
-    field._solution = solve
+    field.solved = solve
     field.update(batch[610:640])
     assert field.due
     before = field.state_dict()
@@ -287,4 +286,32 @@ def test_a_map_of_other_than_the_plane_is_refused():
     assert field.scaling is None
     with pytest.raises(ValueError, match="inducing"):
         create_map("wiski", inducing_inputs=[[0.0, 0.0]])
-    assert wiski_carry.save(field)["grid"] is None
+    assert field.state_dict()["grid"] is None
+
+
+def test_a_forgotten_place_leaves_sums_of_squares():
+    """G, B and F of what is left are those of some samples: a system that has a solution, which says what they say."""
+    x, y = drive(600)
+    heading = np.stack([np.cos(0.05 * np.arange(600)), np.sin(0.05 * np.arange(600))], 1)
+    settings = SETTINGS | {"heading_stddev": 1e-6}
+    batch, near = samples(x, y, heading=heading), torch.from_numpy(x[300:301])
+    few, exact = create_map("wiski", memory_size=50, **settings), create_map("exact", **settings)
+    feed(few, batch, 20)
+    feed(exact, batch, 600)
+    for field in (few, exact):
+        field.forget_near(near, 0.8, 0)
+    grid = few.grid
+    held = (grid.stencil[:, 0] > 0).nonzero()[:, 0]
+    whole = torch.zeros((grid.nodes, grid.nodes), dtype=torch.float64)
+    for k, (i, j) in enumerate(OFFSETS):
+        step = i * grid.shape[1] + j
+        rows = held[held + step < grid.nodes]
+        whole[rows, rows + step] = whole[rows + step, rows] = grid.stencil[rows, k]
+    joint = torch.cat([torch.cat([whole[held][:, held], grid.border[held]], 1),
+                       torch.cat([grid.border[held].mT, grid.features], 1)])
+    values = torch.linalg.eigvalsh(joint)
+    assert float(values[0]) > -1e-9 * float(values[-1]), "what was taken out was more than there was"
+    far = torch.from_numpy(x)[(torch.cdist(torch.from_numpy(x), near) > 2.0)[:, 0]]
+    got, true = few.predict(far), exact.predict(far)
+    assert float(((got.mean - true.mean).abs() / true.stddev).max()) < 1.0
+    assert len(few.memory) <= 50 and math.isfinite(few.residual) and few.iterations < 1000

@@ -17,7 +17,7 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
     Where more than a thousand lumps are thinned for f, the mean is within one posterior sd: of σ it is a fifth.
     """
     wiski_map, exact = pair(n=n)
-    solve, wiski_map._solution = wiski_map._solution, None  # whoever solves now fails
+    solve, wiski_map.solved = wiski_map.solved, None  # whoever solves now fails
     rng = np.random.default_rng(2)
     velocity = torch.from_numpy(rng.normal(size=(40, 2)))
     parts = [torch.tensor(c) + 0.3 * torch.from_numpy(rng.uniform(-1.0, 1.0, (40, 2)))
@@ -46,7 +46,7 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
     nowhere = torch.tensor([[90.0, 90.0]])
     empty, prior = (f.predict(nowhere).stddev for f in (wiski_map.around(nowhere), exact))
     assert float(empty[0, 0]) == pytest.approx(float(prior[0, 0]), rel=0.02)
-    wiski_map._solution = solve
+    wiski_map.solved = solve
     wiski_map.refresh()
     mean, sd = worst()
     assert mean < 0.35 and sd < 0.05, (mean, sd)
@@ -69,7 +69,7 @@ def test_raw_samples_leave_the_standard_deviation_of_the_exact_gp():
 def test_it_calibrates_as_the_exact_map_does(monkeypatch):
     """The memory keeps the samples themselves: at one θ, what is learned of the robot is the same."""
     wiski_map, exact = pair({"heading_stddev": 1e-6, "time_offset": 0.0})
-    monkeypatch.setattr(wiski_map, "_solution", None)  # no solve for that either
+    monkeypatch.setattr(wiski_map, "solved", None)  # no solve for that either
     a, b = (calibration_report(f).as_dict() for f in (wiski_map, exact))
     for name, value in b.items():
         if isinstance(value, float):

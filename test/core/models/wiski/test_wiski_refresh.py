@@ -30,7 +30,7 @@ def clock(monkeypatch):
         original(self)
 
     monkeypatch.setattr(MeanSolve, "step", step)
-    monkeypatch.setattr(wiski_refresh, "perf_counter", lambda: Clock.now)
+    monkeypatch.setattr(wiski, "perf_counter", lambda: Clock.now)
     return Clock
 
 
@@ -38,7 +38,7 @@ def off(posterior, field, places) -> float:
     """Error of a posterior's mean against a solution to 1e-8, in posterior sd."""
     true = copy.copy(field)
     true.tolerance = 1e-8
-    told = true._solution().result()[0]
+    told = true.solved().result()[0]
     inner = field.scaling.inner_x(places)
     return float(((posterior.mean(inner) - told.mean(inner)).abs()[:, 0] / told.variance(inner).sqrt()).max())
 
@@ -52,7 +52,7 @@ def test_drawings_of_a_stream_keep_to_their_budget_and_end_with_the_direct_solut
     feed(quiet, batch[:100], 20)
     for each in (field, quiet):
         each.refresh()
-    solve, field._solution = field._solution, None  # whoever waits for a solve now fails
+    solve, field.solved = field.solved, None  # whoever waits for a solve now fails
     for i in range(100, 400, 10):
         for each in (field, quiet):
             each.update(batch[i: i + 10])
@@ -67,7 +67,7 @@ def test_drawings_of_a_stream_keep_to_their_budget_and_end_with_the_direct_solut
         posterior, seen, _ = field.drawable(0.2)
         if seen == field.samples:
             break
-    field._solution = solve
+    field.solved = solve
     places = torch.from_numpy(np.random.default_rng(1).uniform(-0.5, 3.5, (300, 2)))
     assert seen == 400 and off(posterior, field, places) <= 1.1 * field.tolerance
     assert same_state(field.state_dict(), quiet.state_dict()), "drawing changed the map"
@@ -81,7 +81,7 @@ def test_steps_that_samples_have_paid_for_make_the_refresh_that_it_would_have_be
     began, finished = [], []
     for i in range(len(batch)):
         field.update(batch[i: i + 1])
-        paid += wiski._PAID
+        paid += wiski._WORK_PER_ROOT_SAMPLE
         before, base = field.ahead, field.base
         assert field.refine(math.inf) is False
         if field.base is not base:
@@ -158,7 +158,7 @@ def test_planning_asks_for_no_mean():
     x, y = drive(200)
     for each in (field, exact):
         feed(each, samples(x, y), 50)
-    field._solution = None  # whoever solves now fails
+    field.solved = None  # whoever solves now fails
     shape = (24, 24)
     grid = FieldGrid((-1.0, -1.0), 0.2, torch.zeros(shape).double(), torch.ones(shape).double(),
                      torch.ones(shape, dtype=torch.bool), 1 * UT, 1)

@@ -10,11 +10,14 @@ squares of side h, how much the field varies in one, (h/ℓ)². Without ε it wo
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
 
 from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.models.wiski.lattice.features import feature_rows
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
 from gp_mapping.core.models.wiski.lattice.windows import Lumps
 
@@ -47,7 +50,7 @@ class CoarseSpace:
         steps = torch.arange(16, device=held.device)
         nodes = (corner[:, 0] * shape[1] + corner[:, 1])[:, None] + steps // 4 * shape[1] + steps % 4
         self.index = number[nodes]  # n: not held
-        self.phi = torch.cat([torch.ones_like(self.mass)[:, None], heading], 1)
+        self.phi = feature_rows(heading)
         self.gram: Tensor | None = None
         self.factor: Tensor | None = None
 
@@ -73,9 +76,7 @@ class CoarseSpace:
 
     def fork(self) -> "CoarseSpace":
         """Another that goes on from here."""
-        new = object.__new__(CoarseSpace)
-        new.__dict__.update(self.__dict__)
-        return new
+        return copy.copy(self)
 
     def cautious(self) -> "CoarseSpace":
         """With ten times the ε."""

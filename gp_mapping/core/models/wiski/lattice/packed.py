@@ -5,13 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_mapping.core.sparse import memory
-from gp_mapping.core.sparse.memory import Memory
+from gp_mapping.core.sparse.memory import COLUMNS, OFFERED, UNRANKED, Memory
 
 __all__ = ["PackedMemory"]
-
-_COLUMNS = memory._COLUMNS
-_OFFERED, _UNRANKED = memory._OFFERED, memory._UNRANKED
 
 
 class PackedMemory(Memory):
@@ -20,28 +16,28 @@ class PackedMemory(Memory):
     def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
         super().__init__(capacity, dimension, channels, rows, device, protect)
         wide = {"x": dimension, "velocity": dimension, "heading": 2, "y": channels, "lam": channels}
-        widths = [wide.get(name, 1) for name in _COLUMNS]
+        widths = [wide.get(name, 1) for name in COLUMNS]
         self._table = torch.zeros((capacity, sum(widths)), dtype=torch.float64, device=device)
-        self._beta = sum(widths[: _COLUMNS.index("beta")])
-        views = zip(_COLUMNS, self._table.split(widths, 1))
+        self._beta = sum(widths[: COLUMNS.index("beta")])
+        views = zip(COLUMNS, self._table.split(widths, 1))
         self._store = {name: view if name in wide else view[:, 0] for name, view in views}
 
     def insert(self, values: dict[str, Tensor], white: Tensor, leverage_of, generator: torch.Generator) -> int:
         """As Memory.insert: keys log(u)/β at once, and what enters is written in one go."""
         n = len(values["beta"])
         room = self.capacity - self.size
-        if n > self.capacity or room < n <= _OFFERED:  # seldom, or few: the general way
+        if n > self.capacity or room < n <= OFFERED:  # seldom, or few: the general way
             self.keep_columns()
             fell = super().insert(values, white, leverage_of, generator)
             self._rank()
             return fell
-        rows = torch.cat([c if c.ndim == 2 else c[:, None] for c in (values[name] for name in _COLUMNS[:9])], 1)
+        rows = torch.cat([c if c.ndim == 2 else c[:, None] for c in (values[name] for name in COLUMNS[:9])], 1)
         device = rows.device
         order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=device)
         self.arrivals += n
         entering = n
         if n > room:  # of a large batch a full memory takes a few, at random
-            entering = max(_OFFERED, room)
+            entering = max(OFFERED, room)
             chosen = torch.randperm(n, generator=generator)[:entering].to(device)
             rows, order = rows.index_select(0, chosen), order.index_select(0, chosen)
         draw = torch.rand(entering, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(device)
@@ -77,4 +73,4 @@ class PackedMemory(Memory):
     def _rank(self) -> None:
         """Keys of those that came by the general way."""
         key = self.key
-        key.copy_(torch.where(key == _UNRANKED, self.draw / self.beta.clamp_min(1e-12), key))
+        key.copy_(torch.where(key == UNRANKED, self.draw / self.beta.clamp_min(1e-12), key))

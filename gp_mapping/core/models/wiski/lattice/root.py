@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -50,6 +52,22 @@ class RootCache:
             self.L = self.L + torch.outer(self.L @ p, p * ((stretch - 1.0) / square))
             self.J = self.J + torch.outer(self.J @ p, p * ((1.0 / stretch - 1.0) / square))
         self._count()
+
+    def scaled(self, factor: float) -> RootCache:
+        """Of A times the factor."""
+        new = copy.copy(self)
+        new.L, new.J = self.L * factor**0.5, self.J / factor**0.5
+        return new
+
+    def state_dict(self) -> dict:
+        return {"L": self.L.clone(), "J": self.J.clone(), "dropped": self.dropped, "since": self._since}
+
+    @staticmethod
+    def from_state_dict(state: dict, rank: int, device) -> RootCache:
+        new = RootCache(1, 1, device)
+        new.L, new.J = (state[name].to(device, copy=True) for name in "LJ")
+        new.rank, new.dropped, new._since = rank, state["dropped"], state["since"]
+        return new
 
     def _count(self) -> None:
         self._since += 1

@@ -10,18 +10,19 @@ Lattices are global: node k lies at k·spacing metres of the map's frame, and th
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
 from torch import Tensor
 
+from gp_mapping.core.models.wiski.lattice.features import FEATURES, feature_rows
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
 from gp_mapping.core.transaction import Revertible, require_finite
 
-__all__ = ["FEATURES", "OFFSETS", "TILE", "GridSites"]
+__all__ = ["OFFSETS", "TILE", "GridSites"]
 
 TILE = 32
-FEATURES = 3  # 1, heading along x, heading along y
 OFFSETS = [(0, j) for j in range(4)] + [(i, j) for i in range(1, 4) for j in range(-3, 4)]
 _MARGIN = 16  # nodes, at least, between a sample and the box's edge
 _NUMBER = {o: k for k, o in enumerate(OFFSETS)}
@@ -59,8 +60,8 @@ class GridSites(Revertible):
         pairs = torch.tensor(_PAIRS, device=self.device)
         self._pairs = pairs[:, 0].contiguous(), pairs[:, 1].contiguous()
         steps = torch.arange(16, device=self.device)
-        self._nodes = steps // 4 * width + steps % 4
-        self._numbers = self._nodes[pairs[:, 0]] * len(OFFSETS) + pairs[:, 2]
+        self.stencil_steps = steps // 4 * width + steps % 4
+        self._numbers = self.stencil_steps[pairs[:, 0]] * len(OFFSETS) + pairs[:, 2]
         self._low = torch.tensor(self.low, dtype=torch.float64, device=self.device)
 
     @property
@@ -143,11 +144,10 @@ class GridSites(Revertible):
         self.stencil.view(-1).scatter_add_(0, numbers, products.view(-1))
         turned = heading * mass
         sides = torch.cat([mass, turned, lam], 1)  # β φ, λ
-        nodes = (first[:, None] + self._nodes).view(-1)
+        nodes = (first[:, None] + self.stencil_steps).view(-1)
         self._keep(self.sides, nodes)
         self.sides.index_add_(0, nodes, (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
-        phi = torch.cat([torch.ones_like(mass), heading], 1)
-        total = phi.mT @ sides
+        total = feature_rows(heading).mT @ sides
         self.features, self.linear = self.features + total[:, :FEATURES], self.linear + total[:, FEATURES:]
         if lump:
             half = 2.0 * (units - self._low)
@@ -258,11 +258,51 @@ class GridSites(Revertible):
         return ((centre + offset - self.shift) * self.spacing, rows[:, 6:8] / beta[:, None], beta, rows[:, _LUMP:],
                 second * self.spacing**2)
 
+    # --- forgetting a place, joining another ----------------------------------------------------------------------
+    def wipe(self, x: Tensor, radius: float) -> None:
+        """Leave nothing within radius (m) of places (K, 2): lumps there leave as samples, then G ← SGS, S_jj ∈ {0, 1}.
+
+        The lumps' leaving takes their features along, φφᵀ from F and wφᵀ from B, so that what remains is a sum of
+        squares: v vᵀ − m v̄ v̄ᵀ ⪰ 0 for v = [w; φ] and its mean over a lump. What is left of G, B and b on the nodes
+        near the places is of samples beyond the radius, and goes by S.
+        """
+        low, number = torch.tensor(self.low, device=self.device), torch.arange(self.nodes, device=self.device)
+        units = torch.stack([number // self.shape[1], number % self.shape[1]], 1) + low
+        keep = (~self._within(units, x, radius)).double()
+        lumps, width = torch.arange(4 * self.nodes, device=self.device), 2 * self.shape[1]
+        squares = (torch.stack([lumps // width, lumps % width], 1) + 2 * low).double() * 0.5 + 0.25
+        gone = self._within(squares, x, radius)
+
+        rest = self.lumps.clone()
+        self.lumps[~gone] = 0.0
+        places, heading, beta, lam = self.samples()
+        self.add(places, heading, -beta, -lam, lump=False)
+        rest[gone] = 0.0
+        self.lumps.copy_(rest)
+        for k, (i, j) in enumerate(OFFSETS):
+            self.stencil[:, k] *= keep * keep.roll(-(i * self.shape[1] + j))
+        self.sides.mul_(keep[:, None])
+
+    def _within(self, units: Tensor, x: Tensor, radius: float) -> Tensor:
+        """Which of the units (N, 2) lie within radius (m) of one of x (K, 2): (N,)."""
+        near = torch.zeros(len(units), dtype=torch.bool, device=self.device)
+        for place in x:
+            near |= (self.places(units) - place).norm(dim=1) <= radius
+        return near
+
+    def joint_box(self, other: GridSites) -> tuple[tuple[int, int], tuple[int, int]]:
+        """(low, shape) of the least box that holds this one and another grid's on the same lattice."""
+        its = tuple(other.low[d] + other.first[d] - self.first[d] for d in range(2))
+        if not self.nodes:
+            return its, other.shape
+        low = tuple(min(self.low[d], its[d]) for d in range(2))
+        end = (max(self.low[d] + self.shape[d], its[d] + other.shape[d]) for d in range(2))
+        return low, tuple(e - k for e, k in zip(end, low))
+
     # --- copies ---------------------------------------------------------------------------------------------------
-    def like(self) -> "GridSites":
+    def emptied(self) -> GridSites:
         """An empty grid on the same box."""
-        new = GridSites.__new__(GridSites)
-        new.__dict__.update(self.__dict__)
+        new: GridSites = copy.copy(self)
         new.forget_mark()
         new._written = []
         new.features, new.linear = torch.zeros_like(self.features), torch.zeros_like(self.linear)
@@ -270,7 +310,7 @@ class GridSites(Revertible):
         return new
 
     def clone(self) -> "GridSites":
-        new = self.like()
+        new = self.emptied()
         for name in _TENSORS:
             getattr(new, name).copy_(getattr(self, name))
         return new

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.models.wiski.lattice.features import feature_rows
 
 __all__ = ["Lumps", "Window", "feature_covariance", "feature_posterior", "groups", "rim_thinned",
            "thinned"]
@@ -134,8 +135,7 @@ class Window:
         gram = kernel(lumps.x, lumps.x)
         gram.diagonal().add_(1.0 / lumps.mass)
         self.factor, _ = cholesky(gram)
-        phi = torch.cat([torch.ones_like(lumps.mass)[:, None], lumps.heading], 1)
-        self.white_phi = solve_lower(self.factor, phi)
+        self.white_phi = solve_lower(self.factor, feature_rows(lumps.heading))
         self.white_value = None if lumps.value is None else solve_lower(self.factor, lumps.value)
 
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.likelihoods.base import Likelihood
-from gp_mapping.core.models.scaled import ScaledMap, average_noise, learnable_extra
+from gp_mapping.core.scaled_map import ScaledMap, average_noise
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
@@ -71,16 +71,3 @@ class ObservingMap(ScaledMap):
         if not self.likelihood.metric:
             return inner
         return inner - mean.shape[1] * torch.log(torch.tensor(self.scaling.scale, dtype=torch.float64))
-
-    def learning_data(self) -> dict:
-        """What a hyper-parameter step looks at: the memory's columns, and its marginals when asked for."""
-        memory = self.memory
-
-        def marginals(which: Tensor) -> tuple[Tensor, Tensor]:
-            white = memory.white(self.basis.size)[:, which]
-            mean, variance = self.marginals(white)
-            return mean, variance + self.basis.residual(memory.x[which], white)
-
-        return {"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
-                "extra": learnable_extra(memory.noise, memory.extra, self.theta), "order": memory.order,
-                "lam": memory.lam, "beta": memory.beta, "weight": memory.weight, "marginals": marginals}

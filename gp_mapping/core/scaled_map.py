@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+import math
+from dataclasses import asdict, dataclass
+from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap
 from gp_mapping.core.hyper.learner import HyperLearner
-from gp_mapping.core.hyper.theta import heading_of
+from gp_mapping.core.hyper.theta import Theta, heading_of
+from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import NumericalError
 
-__all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "learnable_extra"]
+__all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "check_alike", "check_factor", "learnable_extra"]
+
+
+_FORMAT = 2  # of a map's state: grows where an older one cannot be continued exactly
 
 
 def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
@@ -127,13 +134,23 @@ class Scaled:
 
 
 class ScaledMap(Scaled, Revertible, FieldMap):
-    """Base of the models: a subclass gives _update(Standardised), _report(used) and `posterior`.
+    """Base of the models: updating all or nothing, learning, merging, saving. A subclass says what it does with data.
 
-    It has `theta`, `learner` (or None) and `noise_level`, σ² of one new measurement, in inner units; `jitter`.
+    absorb      take a batch in inner units (Standardised)          report     what a map holds, for an UpdateReport
+    posterior   of now, asked in SI                                 learning_data, adopt    where it learns
+    _union      another map's data                                  _saved_parts, _loaded_parts    of its state
+
+    It has `theta`, `learner` (or None), `generator`, `jitter`, and `noise_level`, σ² of one new measurement, inner
+    units.
     """
 
+    name: str
+    likelihood: Likelihood = Gaussian()
     learner: HyperLearner | None = None
     jitter: float = 0.0
+    fitting: tuple[str, ...] = ()  # names of numbers that a saved map must share with this one
+    counted: tuple[str, ...] = ()  # and of those that it brings
+    _posterior = None  # of now, where it was asked for since the last change
 
     def update(self, batch: Samples) -> UpdateReport:
         """Absorb each sample once, or none of the batch: the map is then as it was, bit for bit.
@@ -142,11 +159,11 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             ValueError: the batch does not fit the map. NumericalError: it would spoil the map.
         """
         if not len(batch):
-            return self._report(0)
+            return self.report(0)
         with transaction(self):
-            return self._absorb(batch)
+            return self._absorb_samples(batch)
 
-    def _absorb(self, batch: Samples) -> UpdateReport:
+    def _absorb_samples(self, batch: Samples) -> UpdateReport:
         if self.scaling is None:
             self.scaling = self._scaling_for(batch)
         if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(self.scaling.centre):
@@ -154,7 +171,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                              f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}")
         inner = self._standardise(batch)
         _require_credible(inner)
-        return self._update(inner)
+        return self.absorb(inner)
 
     def _learn(self, step) -> None:
         """A step of learning that is owed, or nothing of it: then it is counted as rejected, and owed no more."""
@@ -165,6 +182,117 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         except (NumericalError, torch.linalg.LinAlgError):
             self.learner.owed -= 1.0
             self.learner.rejected += 1
+
+    @torch.no_grad()
+    def refine(self, budget_s: float = math.inf) -> bool:
+        """Hyper-parameter steps that are owed, about 4 ms each, and their adoption; True: more are owed."""
+        if self.learner is None or self.scaling is None:
+            return False
+        end = perf_counter() + budget_s
+        while self.learner.owed >= 1.0 and perf_counter() < end:
+            self._learn(self._step)
+        return self.learner.owed >= 1.0
+
+    def _step(self) -> None:
+        self.learner.step(self.learning_data(), self.generator)
+        if self.learner.left(self.theta) and self.adopt(self.learner.theta):
+            self._adopted()
+
+    def learning_data(self) -> dict[str, Tensor]:
+        """x, velocity, heading, y, extra and order of remembered samples: what HyperLearner.step looks at."""
+        raise TypeError(f"a {type(self).__name__} learns no hyper-parameters")
+
+    def adopt(self, theta: Theta) -> bool:
+        """Carry the map to θ; False, and the map as it was, where that cannot be."""
+        raise TypeError(f"a {type(self).__name__} has the hyper-parameters that it was made with")
+
+    def _adopted(self) -> None:
+        """θ was taken over from the learner."""
+
+    # --- merging and files: the same steps for all, and what a model adds ------------------------------------------
+    @torch.no_grad()
+    def merge(self, other: ScaledMap) -> None:
+        """Add another map's data; equal to the union of both while both remember all of theirs.
+
+        Args:
+            other: a map of the same model, kernel, unit and channels; its origin, centre and θ may differ.
+
+        Raises:
+            ValueError: it is not, or there is no room; both maps are as they were.
+        """
+        if type(other) is not type(self):
+            raise ValueError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
+        if other.scaling is None:
+            return
+        check_alike(self, other)
+        scaling = self.scaling or other.scaling
+        offset, delta = other.scaling.origin - scaling.origin, (other.scaling.centre - scaling.centre) / self.scale
+        self._union(other, scaling, offset, delta)
+
+    def _union(self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
+        """Add a map that is alike; this one is of `scaling` afterwards. offset (D,), delta (C,): of its places, values.
+
+        ValueError where that cannot be, before anything has changed.
+        """
+        raise ValueError(f"a {type(self).__name__} cannot be merged")
+
+    def state_dict(self) -> dict:
+        """Everything that an exact resume needs: tensors, numbers, strings."""
+        state = {"model": self.name, "format": _FORMAT, "theta": asdict(self.theta), "scale": self.scale,
+                 "likelihood": self.likelihood.label, "generator": self.generator.get_state(),
+                 "learner": None if self.learner is None else self.learner.state_dict()}
+        state |= {name: getattr(self, name) for name in (*self.fitting, *self.counted)}
+        if self.scaling is not None:
+            state |= self.scaling.state_dict()
+        return state | self._saved_parts()
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
+        try:
+            parts = self._loaded_learned(state) | {name: state[name] for name in self.counted}
+            parts |= {"scaling": Scaling.from_state_dict(state, self.device) if "origin" in state else None}
+            parts |= self._loaded_parts(state, parts)
+        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
+            raise ValueError(f"not a state of a {self.name} map: {type(error).__name__}: {error}") from error
+        self.__dict__.update(parts | {"epoch": self.epoch + 1, "_posterior": None})
+
+    def _saved_parts(self) -> dict:
+        """What a model adds to a state."""
+        return {}
+
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        """The same again, as attributes. parts: those that are loaded already."""
+        return {}
+
+    def _loaded_learned(self, state: dict) -> dict:
+        """θ, generator and learner of a state. ValueError where it is of another model, unit or setting."""
+        if state["model"] != self.name:
+            raise ValueError(f"the state is of model {state['model']!r}, this map is {self.name!r}")
+        if state.get("format") != _FORMAT:
+            saved = state.get("format", "of 0.1.0")
+            raise ValueError(f"the map was saved by an older version (format {saved}, this one reads {_FORMAT}); map "
+                             "the recording again, or open it with the version that saved it")
+        if state.get("likelihood", self.likelihood.label) != self.likelihood.label:
+            raise ValueError(f"the state has likelihood {state['likelihood']}, this map {self.likelihood.label}")
+        for name in ("scale", *self.fitting):
+            if state[name] != getattr(self, name):
+                raise ValueError(f"{name} is {state[name]} in the state and {getattr(self, name)} in this map")
+        theta, generator = type(self.theta)(**state["theta"]), torch.Generator()
+        generator.set_state(state["generator"])
+        learner = copy.deepcopy(self.learner)
+        if learner is not None and state["learner"] is not None:
+            learner.load_state_dict(state["learner"])
+        return {"theta": theta, "generator": generator, "learner": learner}
+
+    # --- what is asked of all -------------------------------------------------------------------------------------
+    def outdate(self) -> None:
+        """The data have changed: the posterior that is kept is not theirs."""
+        self._posterior = None
+
+    def changed(self) -> None:
+        """All of the map may have, and not only near new samples."""
+        self.outdate()
+        self.epoch += 1
 
     @property
     def centre(self) -> Tensor | None:
@@ -198,3 +326,22 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         extra = learnable_extra(columns["noise"], columns["extra"], self.theta)
         return CalibrationData(columns["x"], columns["velocity"], columns["heading"], columns["y"], extra, self.theta,
                                learner.prior, learner.prior_sd, learned, self.scale)
+
+
+def check_factor(factor: float) -> None:
+    """ValueError where a forgetting factor is none."""
+    if not 0.0 < factor <= 1.0:
+        raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+
+
+def check_alike(one: ScaledMap, other: ScaledMap) -> None:
+    """ValueError where two maps cannot be merged: other units, kernels, features, dimensions or channels."""
+    pairs = {"field_scale": (one.scale, other.scale), "kernel": (one.theta.shape, other.theta.shape),
+             "constant": (one.theta.constant > 0, other.theta.constant > 0),
+             "likelihood": (one.likelihood.label, other.likelihood.label)}
+    if one.scaling is not None and other.scaling is not None:
+        pairs |= {"dimensions": (len(one.scaling.origin), len(other.scaling.origin)),
+                  "channels": (len(one.scaling.centre), len(other.scaling.centre))}
+    for name, (mine, its) in pairs.items():
+        if mine != its:
+            raise ValueError(f"maps that differ in {name} cannot be merged: {mine} here, {its} there")

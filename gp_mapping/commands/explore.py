@@ -1,0 +1,222 @@
+"""`gp-mapping explore`: a survey from its start to the saved map: the mapper plans, explorer_node drives."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from gp_mapping.commands.plan import places
+from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments
+from gp_mapping.errors import UsageError
+from gp_mapping.planning import Polygon, planner_names
+from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
+from gp_mapping.settings.plan import home_of
+
+__all__ = ["SIMULATED", "ExploreError", "add_arguments", "run"]
+
+SURVEY = "mapping: survey"  # name in /diagnostics
+STARTING, SAVING = 60.0, 120.0  # s
+SIMULATED = {"waypoints": "0.6 0.6, 1 0.6", "walls": "2.9 0 3.0 3.2, 4.2 3.2 5.0 4.0, 0.9 2.6 1.7 3.0"}
+"""Of simulator_node: where its robot begins in the room of 6 × 5 m, and what stands there."""
+
+
+class ExploreError(RuntimeError):
+    """The survey could not be carried through; the text says why."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes, and what its exit code means."""
+    parser.description = (
+        "Starts mapping_node and explorer_node on the topics of a robot, has the area surveyed, and saves the map. "
+        "Nothing is driven unless --drive says so: cmd_vel steers by itself and is for places without people.")
+    parser.epilog = (
+        "Exit code 0 when the survey came to its end and the map is saved; 1 when there was no plan for --patience "
+        "seconds, a process died, time was up or the map could not be saved; 2 for wrong usage; 130 after Ctrl-C. "
+        "However it ends, the robot is told to stand still, and what was mapped is saved.")
+    parser.add_argument("--simulate", action="store_true", help="a simulated robot among walls, which is driven "
+                        "(--drive cmd_vel) in real time, in a ROS_DOMAIN_ID of its own")
+    parser.add_argument("--drive", choices=("none", "cmd_vel", "nav2"), help="who drives (default: none)")
+    parser.add_argument("--budget", type=float, default=0.0, metavar="M", help="metres to drive (default: no limit)")
+    parser.add_argument("--budget-time", type=float, default=0.0, metavar="S", help="seconds (default: no limit)")
+    parser.add_argument("--home", default="start", metavar="PLACE", help="where to end: start, none, or 'X Y' in "
+                        "metres (default: start)")
+    parser.add_argument("--region", default="", metavar="'X Y, X Y, …'", help="corners in metres of the area in the "
+                        "map's frame (default: all that can be reached)")
+    parser.add_argument("--target-stddev", type=float, default=0.0, metavar="SI", help="end where most of the area is "
+                        "known so well (default: no such end)")
+    parser.add_argument("--speed", type=float, default=0.3, metavar="M/S", help="of the robot (default: 0.3)")
+    parser.add_argument("--kind", default="route", metavar="NAME", help="planner (default: route)")
+    parser.add_argument("--model", metavar="NAME", help="the map's model, with what its file in config/models says")
+    parser.add_argument("--params", metavar="FILE", help="a parameter file of mapping_node; options above win over it")
+    parser.add_argument("--remap", nargs="+", default=[], metavar="FROM:=TO", help="topics of the nodes, for example "
+                        "odometry:=/odom magnetic_field:=/imu/mag map:=/map cmd_vel:=/cmd_vel")
+    parser.add_argument("--output", type=Path, default=Path("out/explore"), metavar="DIR",
+                        help="folder for the map and the logs (default: out/explore)")
+    parser.add_argument("--domain-id", type=int, metavar="N", help="ROS_DOMAIN_ID (default: that of the environment)")
+    parser.add_argument("--patience", type=float, default=60.0, metavar="S", help="give up after so long without a "
+                        "plan (default: 60)")
+    parser.add_argument("--timeout", type=float, default=0.0, metavar="S", help="give up after so long (default: "
+                        "never)")
+
+
+def _check(args: argparse.Namespace) -> dict:
+    """The mapper's parameters; UsageError for what cannot be meant."""
+    if args.domain_id is not None and not 0 <= args.domain_id <= 101:
+        raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
+    for name in ("budget", "budget_time", "target_stddev", "timeout"):
+        if not 0 <= getattr(args, name) < math.inf:
+            raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: expected 0 or more")
+    if not args.patience > 0:
+        raise UsageError(f"--patience {args.patience}: expected more than 0 seconds")
+    wrong = [word for word in args.remap if word.count(":=") != 1 or word.startswith(":=") or word.endswith(":=")]
+    if wrong:
+        raise UsageError(f"--remap {wrong[0]}: expected FROM:=TO, for example odometry:=/odom")
+    if args.kind not in planner_names():
+        raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
+    if args.simulate and args.drive not in (None, "cmd_vel"):
+        raise UsageError(f"--drive {args.drive}: a simulated robot is driven by cmd_vel; leave it out")
+    try:
+        home_of(args.home)
+        corners = places(args.region, "--region")
+        if args.region:
+            Polygon.of(corners, name="--region")
+    except ValueError as error:
+        raise UsageError(str(error).replace("plan_home", "--home")) from error
+
+    values: dict = {}
+    for path in ([model_file(args.model)] if args.model else []) + ([args.params] if args.params else []):
+        values.update(read_parameter_file(path))
+    values |= {"plan_budget": args.budget, "plan_budget_time": args.budget_time, "plan_home": args.home,
+               "plan_kind": args.kind, "plan_speed": args.speed, "target_stddev": args.target_stddev}
+    Parameters.build(values)
+    return values | {"save_directory": str(args.output.resolve()), "save_on_exit": True}
+
+
+def _watcher_class():
+    """Imported here: the command line works without ROS, and only this part of it needs one."""
+    try:
+        from gp_mapping.ros.clients.survey_watcher import SurveyWatcher
+        return SurveyWatcher
+    except ImportError as error:
+        raise UsageError(f"a survey needs rclpy and ROS 2 messages ({error}); install requirements/ros.txt, or source "
+                         "a ROS 2 installation") from error
+
+
+def _domain(args: argparse.Namespace) -> int:
+    if args.domain_id is not None:
+        return args.domain_id
+    if args.simulate:
+        return 1 + os.getpid() % 101
+    try:
+        return int(os.environ.get("ROS_DOMAIN_ID") or 0)
+    except ValueError as error:
+        raise UsageError(f"ROS_DOMAIN_ID is {os.environ['ROS_DOMAIN_ID']!r}, expected a number") from error
+
+
+def run(args: argparse.Namespace) -> int:
+    """The whole survey; the exit code that --help states."""
+    values, domain, watcher_class = _check(args), _domain(args), _watcher_class()
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {args.output}: the folder cannot be made ({error.strerror})") from error
+    if args.simulate:
+        os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    signals = Signals()
+    try:
+        with ExitStack() as stack:
+            watcher = watcher_class(domain)
+            stack.callback(watcher.close)
+            processes = _start(args, values, domain, stack)
+            print(f"the survey runs on ROS_DOMAIN_ID={domain}; logs in {args.output}", flush=True)
+            _Survey(args, watcher, processes, signals.check).go()
+    except ExploreError as error:
+        print(f"gp-mapping explore: {error}", file=sys.stderr)
+        return 1
+    finally:
+        signals.restore()
+    print(args.output / "map.gpm")
+    return 0
+
+
+def _start(args: argparse.Namespace, values: dict, domain: int, stack: ExitStack) -> dict[str, NodeProcess]:
+    """The nodes by name; the explorer ends first, so that the robot stands before anything else goes."""
+    environment = node_environment(domain, args.output)
+    remap = [word for pair in args.remap for word in ("-r", pair)]
+    nodes = {"mapper": ("mapping_node", values)}
+    if args.simulate:
+        nodes["simulator"] = ("simulator_node", {"commanded": True, "reliable": True, "wait_for_subscribers": STARTING,
+                                                 **SIMULATED})
+    nodes["explorer"] = ("explorer_node", {"drive": "cmd_vel" if args.simulate else args.drive or "none",
+                                           "speed": args.speed})
+    return {name: stack.enter_context(NodeProcess(name, f"gp_mapping.ros.{module}", ros_arguments(**given) + remap,
+                                                  args.output / f"{name}.log", environment,
+                                                  patience=SAVING if name == "mapper" else 5.0))
+            for name, (module, given) in nodes.items()}
+
+
+class _Survey:
+    """Watches it from the start to the end."""
+
+    def __init__(self, args: argparse.Namespace, watcher, processes: dict[str, NodeProcess], interrupted):
+        self._args, self._watcher, self._processes, self._interrupted = args, watcher, processes, interrupted
+        self._began = self._planned = time.monotonic()
+        self._said = ""
+
+    def go(self) -> None:
+        """Until the explorer says that it is over; then the map is saved. ExploreError where it cannot be."""
+        args, explorer = self._args, self._processes["explorer"]
+        try:
+            if args.region:
+                self._watcher.say_region(places(args.region, "--region"), STARTING, self._check)
+            while explorer.code is None:
+                self._watcher.spin(0.5)
+                self._check()
+                self._tell()
+            self._watcher.spin(1.2)  # one more report
+            self._check()
+            self._tell(last=True)
+            print(self._watcher.save(SAVING, self._check))
+        except RuntimeError as error:
+            if isinstance(error, ExploreError):
+                raise
+            raise ExploreError(f"{error}\n{self._processes['mapper'].last_lines()}") from error
+
+    def _check(self) -> None:
+        self._interrupted()
+        for name, process in self._processes.items():
+            if process.code is not None and not (name == "explorer" and process.code == 0):
+                raise ExploreError(f"the {name} ended early with code {process.code}; its last lines:\n"
+                                   f"{process.last_lines()}")
+        now, told = time.monotonic(), self._watcher.values(SURVEY)
+        if told.get("phase") == "done" or float(told.get("plan (m)", 0.0)) > 0.0:
+            self._planned = now
+        if now - self._planned > self._args.patience:
+            raise ExploreError(f"no plan for {self._args.patience:g} s: " + (
+                told.get("reason") or f"nothing was measured; the mapper's last lines:\n"
+                f"{self._processes['mapper'].last_lines(5)}"))
+        if self._args.timeout and now - self._began > self._args.timeout:
+            raise ExploreError(f"time is up after {self._args.timeout:g} s ({_progress(told)})")
+
+    def _tell(self, last: bool = False) -> None:
+        """A line when the plan changes, not more often than every few seconds."""
+        told = self._watcher.values(SURVEY)
+        text = _progress(told)
+        if text != self._said and (last or int(time.monotonic() - self._began) % 5 == 0):
+            print(text, flush=True)
+            self._said = text
+
+
+def _progress(told: dict[str, str]) -> str:
+    """What diagnostics say of a survey, in a line."""
+    if not told:
+        return "waiting for the mapper"
+    left = told.get("budget left (m)")
+    return (f"{told.get('phase', '')}: {float(told.get('driven (m)', 0.0)):.1f} m driven" +
+            (f", {float(left):.1f} m left" if left else "") + f", {float(told.get('area (m2)', 0.0)):.1f} m² of area" +
+            (f": {told['reason']}" if told.get("phase") == "done" and "reason" in told else ""))

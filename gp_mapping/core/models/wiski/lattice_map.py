@@ -1,0 +1,347 @@
+"""What the forms of WISKI share: a map whose sites are sums on a lattice, and what a neighbourhood of it knows.
+
+    update    a few hundred additions a sample: G += β w wᵀ as a stencil, b += w λᵀ; no solve, at any n
+    around    mean and variance of one neighbourhood from a dense GP on its lumps: no solve (local.py)
+    adopt     ℓ, s and s_h are in no sum: they may move freely. Where δ, the lever arm or s_p move, the memory is taken
+              out as it stands and put back; the rest keeps its places, its weights follow s_p²
+
+The spacing is a power of two of a metre near ℓ/8, so that the lattices of all robots coincide; it stays while
+ℓ/spacing is within a factor of 1.7 of the setting. Onto another lattice the rest travels as its lumps: weighted
+samples, within half a spacing of where they were.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.likelihoods.base import Gaussian
+from gp_mapping.core.models.wiski.lattice.packed import PackedMemory
+from gp_mapping.core.models.wiski.lattice.sites import GridSites
+from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
+from gp_mapping.core.models.wiski.local import WiskiLocal, around, map_features
+from gp_mapping.core.scaled_map import ScaledMap, Standardised
+from gp_mapping.core.sparse.sparse_map import SparseMap
+from gp_mapping.core.types import Prediction, UpdateReport
+
+__all__ = ["LatticeMap"]
+
+_KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
+
+
+class LatticeMap(SparseMap):
+    """Online map of the plane; memory grows with its area, an update's time with nothing.
+
+    theta: hyper-parameters in inner units (of `scale` SI).  density: nodes in a lengthscale.  max_nodes: of the box;
+    beyond, the spacing doubles (`coarsened`), and where that would pass ℓ/2, samples are refused (`refused`).
+    learner: None keeps θ as it is.  A form of it gives `posterior`, and what it does where samples have been `entered`.
+    """
+
+    name = "wiski"
+    fitting = (*SparseMap.fitting, "density", "max_nodes")
+    counted = (*SparseMap.counted, "refused", "coarsened")
+
+    def __init__(self, theta: Theta, *, density: float = 8.0, max_nodes: int = 500_000, memory_size: int = 2000,
+                 learner: HyperLearner | None = None, seed: int = 0, scale: float = 1.0, centre=None, device="cpu"):
+        super().__init__(theta, Gaussian(), learner=learner, memory_size=memory_size, seed=seed, scale=scale,
+                         centre=centre, device=device)
+        self.density, self.max_nodes = density, max_nodes
+        self.refused, self.coarsened = 0, 0
+        self.points: dict[str, Tensor] = {}  # of fantasies: in the sums, not in the lumps, so that each counts exactly
+        self.features: tuple | None = None  # f, Σ and the number of samples that they are from
+        self._kernel: tuple | None = None
+
+    @property
+    def grid(self) -> GridSites | None:
+        """The sites, on a lattice."""
+        return self.sites
+
+    def spacing_for(self, theta: Theta) -> float:
+        """The power of two (m) nearest to ℓ/density, on a logarithmic scale."""
+        return 2.0 ** round(math.log2(theta.lengthscale / self.density))
+
+    def new_memory(self, dimension: int, channels: int, rows: int) -> PackedMemory:
+        return PackedMemory(self.memory_size, dimension, channels, rows, self.device)
+
+    def begin(self, dimension: int, channels: int) -> None:
+        self.sites = GridSites(self.spacing_for(self.theta), self.scaling.origin, channels, self.device)
+        self.memory = self.new_memory(dimension, channels, 0)
+        kind = {"dtype": torch.float64, "device": self.device}
+        self.points = {"x": torch.zeros((0, 2), **kind), "beta": torch.zeros(0, **kind),
+                       "lam": torch.zeros((0, channels), **kind)}
+
+    def changed(self, features: bool = True) -> None:
+        """All of the map may have; unless `features`, their weights say as much as before."""
+        super().changed()
+        if features:
+            self.features = None
+
+    # --- data in --------------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def absorb(self, batch: Standardised) -> UpdateReport:
+        if batch.x.shape[1] != 2:
+            raise ValueError(f"model wiski maps the plane; samples are {batch.x.shape[1]}-D: use dual_svgp")
+        if self.sites is None:
+            self.begin(2, batch.y.shape[1])
+        extra = batch.extra + self._pose_noise(batch)
+        places = self.theta.place(batch.x, batch.velocity, batch.heading)
+        epoch, use = self.epoch, self.make_room(places)
+        values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y,
+                  "noise": batch.noise, "extra": extra}
+        if use is not None:
+            self.refused += int((~use).sum())
+            places, values = places[use], {k: v[use] for k, v in values.items()}
+        count = len(places)
+        if not count:
+            return self.report(0)
+
+        beta = 1.0 / self.noise(values["noise"], values["extra"], self.theta)
+        lam = beta[:, None] * values["y"]
+        self.grid.add(places, values["heading"], beta, lam)
+        values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta)}
+        self.entered(places, values["heading"], beta)
+        if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
+            self.rest_empty = False
+        if self.rest_own_noise and bool((values["noise"] > 0).any()):
+            self.rest_own_noise = False
+        self.samples += count
+        self.outdate()
+        self._paid(count)
+        if self.learner is not None:
+            self.learner.owe(count)
+        return self.report(count, self.epoch != epoch)
+
+    def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
+        """Samples at places (N, 2) are in the sums."""
+
+    def _paid(self, count: int) -> None:
+        """So many samples have come, which pay for work ahead."""
+
+    def _pose_noise(self, batch: Standardised) -> Tensor:
+        if self.empty or not bool((batch.position_variance > 0).any()):
+            return torch.zeros_like(batch.noise)
+        self._learn_features()
+        places = self.theta.place(batch.x, batch.velocity, batch.heading)
+        return around(self, places).gradient(places).square().sum(2).mean(1) * batch.position_variance
+
+    def leverage(self, white: Tensor) -> Tensor:
+        """All alike, so that the memory draws by β: a variance for each would be a solve. (K,)"""
+        return white.new_ones(white.shape[1])
+
+    def make_room(self, places: Tensor) -> Tensor | None:
+        """Widen the box for places (N, 2); which of them may stay (N,), None for all."""
+        kept = self._within_reach(places)
+        if not bool(kept.any()):
+            return kept
+        low, shape = self.grid.box_for(places[kept])
+        while shape[0] * shape[1] > self.max_nodes:
+            self.coarsened += 1
+            self.respace(2.0 * self.grid.spacing)
+            low, shape = self.grid.box_for(places[kept])
+        self.grid.grow(low, shape)
+        return None if bool(kept.all()) else kept
+
+    def _within_reach(self, places: Tensor) -> Tensor:
+        """Which places (N, 2) a box that holds what is known may hold, too; the farthest are left out: (N,)."""
+        most = 0.25 * self.theta.lengthscale / self.grid.spacing  # doubled for the last time at or below
+        largest = 2.0 ** (math.floor(math.log2(most)) + 1) if most >= 1.0 else 1.0
+        kept = torch.ones(len(places), dtype=torch.bool, device=self.device)
+        away = (places - places.median(0).values).square().sum(1)
+        while bool(kept.any()):
+            _, shape = self.grid.box_for(places[kept])
+            fits = shape[0] * shape[1] <= self.max_nodes
+            if fits or math.prod(n / largest for n in shape) <= self.max_nodes:
+                break
+            kept[away.masked_fill(~kept, -1.0).argmax()] = False
+        return kept
+
+    def report(self, used: int, everywhere: bool = False) -> UpdateReport:
+        size = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))
+        return UpdateReport(used, self.samples, *size, jitter=self.jitter, everywhere=everywhere)
+
+    # --- the map out ----------------------------------------------------------------------------------------------
+    def kernel_grid(self) -> KernelGrid:
+        """K_uu on the present box."""
+        grid, t = self.grid, self.theta
+        key = (t.shape, t.lengthscale, t.signal, grid.spacing, grid.shape)
+        if self._kernel is None or self._kernel[0] != key:
+            self._kernel = key, KernelGrid(t.kernel(), grid.spacing, grid.shape, self.device)
+        return self._kernel[1]
+
+    def noise_variance(self) -> Tensor:
+        return ScaledMap.noise_variance(self)  # known without a posterior
+
+    @torch.no_grad()
+    def around(self, x: Tensor, reach: float = 0.0) -> WiskiLocal:
+        """What is known now within `reach` (m) of x (N, 2), frozen: the exact GP on lumps, no solve."""
+        self.need_data()
+        return around(self, self.scaling.inner_x(x), reach)
+
+    def predict_now(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        """As predict, of every sample so far, from the neighbourhood of x alone: no solve."""
+        return self.around(x).predict(x, velocity, heading)
+
+    def inducing_inputs(self) -> Tensor:
+        """None: the lattice's nodes are everywhere."""
+        return self._no_places()
+
+    def counters(self) -> dict[str, int | float]:
+        """Also `coarsened`: how often the lattice became coarser; `refused`: samples beyond where it may reach."""
+        return super().counters() | {"coarsened": self.coarsened, "refused": self.refused}
+
+    def _learn_features(self) -> None:
+        """The features' weights anew, where a twentieth more samples have come: they belong to all of the map."""
+        if self.samples and (self.features is None or self.samples > 1.05 * self.features[2]):
+            self.features = *map_features(self.theta, self.grid), self.samples
+
+    @torch.no_grad()
+    def refine(self, budget_s: float = math.inf) -> bool:
+        """Hyper-parameter steps that are owed, and their adoption; True: more are owed."""
+        if super().refine(budget_s):
+            return True
+        self._learn_features()
+        return False
+
+    # --- another θ, another lattice -------------------------------------------------------------------------------
+    @torch.no_grad()
+    def adopt(self, theta: Theta) -> bool:
+        """Carry the map to θ."""
+        self.move_to(theta)
+        ratio = theta.lengthscale / (self.grid.spacing * self.density)
+        if not 1.0 / _KEEP < ratio < _KEEP:
+            self.respace(self.spacing_for(theta))
+        self.changed(features=False)  # a step of θ is small; they come anew with a twentieth more samples
+        return True
+
+    def move_to(self, theta: Theta) -> None:
+        """Move what depends on θ: the memory's places and weights, the rest's weights. The lattice stays."""
+        old, memory = self.theta, self.memory
+        if any(getattr(old, name) != getattr(theta, name) for name in ("noise", "offset", "along", "across")):
+            rest = self.rest()
+            if self.rest_own_noise:
+                rest.scale(old.noise**2 / theta.noise**2)
+            memory.keep_columns()
+            memory.beta.copy_(memory.weight / self.noise(memory.noise, memory.extra, theta))
+            memory.lam.copy_(memory.beta[:, None] * memory.y)
+            rest.start.copy_(self.grid.start)
+            self.theta = theta
+            if len(memory):
+                rest.grow(*rest.box_for(self.memory_places(theta)))
+            self.stand_in(rest, 1.0)
+            self.sites = rest
+        self.grid.start = self.grid.start * (old.signal**2 / theta.signal**2)  # u = K p stays about where it was
+        self.theta = theta
+
+    @torch.no_grad()
+    def respace(self, spacing: float) -> None:
+        """Another lattice: memory and fantasies exactly, the rest as its lumps."""
+        old = self.grid
+        x, heading, beta, lam = self.rest().samples()
+        new = GridSites(spacing, self.scaling.origin, old.channels, self.device)
+        everything = torch.cat([x, self.memory_places(self.theta), self.points["x"]])
+        if len(everything):
+            new.grow(*new.box_for(everything))
+            new.add(x, heading, beta, lam)
+            self.stand_in(new, 1.0)
+            new.features.copy_(old.features)
+            new.linear.copy_(old.linear)
+        self.sites = new
+        self.changed()
+
+    # --- what the operations of sparse_map.py ask -----------------------------------------------------------------
+    def stand_in(self, store: GridSites, sign: float) -> None:
+        """The memory and the fantasies."""
+        memory, points = self.memory, self.points
+        store.add(self.memory_places(self.theta), memory.heading, sign * memory.beta, sign * memory.lam)
+        store.add(points["x"], torch.zeros_like(points["x"]), sign * points["beta"], sign * points["lam"], lump=False)
+
+    def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
+        rest = self.rest()
+        if not self.rest_empty:
+            rest.wipe(near, radius)
+        far = ~(torch.cdist(self.points["x"], near) <= radius).any(1)
+        self.points = {k: v[far] for k, v in self.points.items()}
+        self.memory.keep(~gone)
+        rest.start.copy_(self.grid.start)
+        self.stand_in(rest, 1.0)
+        self.sites = rest
+
+    def _scale(self, factor: float) -> None:
+        self.sites.scale(factor)
+        self.memory.scale(factor)
+        self.points = {k: v if k == "x" else v * factor for k, v in self.points.items()}
+        self.changed(features=False)
+
+    def carried(self, other: LatticeMap, offset: Tensor) -> LatticeMap:
+        its = other.duplicate()
+        spacing = self.spacing_for(self.theta) if self.sites is None else self.grid.spacing
+        if its.theta != self.theta:
+            its.move_to(self.theta)
+        if its.grid.spacing != spacing:
+            its.respace(spacing)
+        if self.sites is not None:
+            shape = self.grid.joint_box(its.grid)[1]
+            if shape[0] * shape[1] > self.max_nodes:
+                raise ValueError(f"the two maps together need {shape[0] * shape[1]} nodes, more than max_grid_nodes "
+                                 f"{self.max_nodes}; nothing was merged")
+        return its
+
+    def take_over(self, its: LatticeMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor) -> int:
+        """Its sums whole, as they lie on the common lattice; what it remembers is among them."""
+        its.grid.shift_centre(delta)
+        self.grid.grow(*self.grid.joint_box(its.grid))
+        self.grid.merge(its.grid)
+        fresh = {"x": its.points["x"] + offset, "beta": its.points["beta"],
+                 "lam": its.points["lam"] + its.points["beta"][:, None] * delta}
+        self.points = {k: torch.cat([v, fresh[k]]) for k, v in self.points.items()}
+        white = memory["beta"].new_empty((0, len(memory["beta"])))
+        return self.memory.offer(memory, white, self.leverage, its.memory.arrivals)
+
+    def duplicate(self) -> LatticeMap:
+        new = super().duplicate()
+        new.points = dict(self.points)
+        return new
+
+    def _fantasy(self, before, new: LatticeMap, inner: Tensor) -> tuple[Tensor, Tensor]:
+        """Put sites with the target of the mean `before` at inner x (K, 2) into the copy `new`; x, β of them."""
+        low, shape = new.grid.box_for(inner)
+        if shape[0] * shape[1] > self.max_nodes:
+            raise ValueError(f"a fantasy so far away needs {shape[0] * shape[1]} nodes, more than max_grid_nodes "
+                             f"{self.max_nodes}")
+        new.grid.grow(low, shape)
+        mean = before.mean(inner)
+        beta = torch.full((len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=self.device)
+        fresh = {"x": inner, "beta": beta, "lam": beta[:, None] * mean}
+        new.grid.add(inner, torch.zeros_like(inner), beta, fresh["lam"], lump=False)
+        new.points = {k: torch.cat([v, fresh[k]]) for k, v in new.points.items()}
+        new.entered(inner, torch.zeros_like(inner), beta)
+        return inner, beta
+
+    @property
+    @abstractmethod
+    def posterior(self):
+        """The posterior now."""
+
+    # --- files ----------------------------------------------------------------------------------------------------
+    def _saved_parts(self) -> dict:
+        parts = super()._saved_parts()
+        if self.sites is None:
+            return parts | {"grid": None}
+        return parts | {"grid": self.grid.state_dict(), "points": {k: v.clone() for k, v in self.points.items()},
+                "features": None if self.features is None else list(self.features)}
+
+    def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        parts = super()._loaded_parts(state, parts) | parts
+        if state["grid"] is None:
+            return parts | {"points": {}, "features": None}
+        features = state["features"]
+        if features is not None:
+            features = (*(part.to(self.device, copy=True) for part in features[:2]), int(features[2]))
+        return parts | {"sites": GridSites.from_state_dict(state["grid"], parts["scaling"].origin, self.device),
+                "points": {k: v.to(self.device, copy=True) for k, v in state["points"].items()},
+                "features": features}

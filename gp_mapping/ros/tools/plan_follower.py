@@ -1,0 +1,46 @@
+"""A controller aboard a simulated robot: it drives the plans that come on a topic."""
+
+from __future__ import annotations
+
+import numpy as np
+from nav_msgs.msg import Path
+
+from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.runtime.pursuit import Pursuit
+from gp_mapping.sim.robot import RobotSettings
+
+__all__ = ["PlanFollower"]
+
+_PER_STEP = 0.6  # share of the robot's acceleration that is counted on when braking
+
+
+class PlanFollower:
+    """Speed and turn rate along the newest plan on `topic`; without one the robot stands.
+
+    node: that hears the plans.  frame: of the robot's poses; plans in another one are not driven.
+    """
+
+    def __init__(self, node, topic: str, frame: str, robot: RobotSettings):
+        self._node, self._frame = node, frame.lstrip("/")
+        self._pursuit = Pursuit(robot.max_speed, robot.max_turn_rate, _PER_STEP * robot.max_acceleration, 0.05)
+        self.plans = 0  # that had something to drive
+        node.create_subscription(Path, topic, self._take, LATCHED)
+
+    def _take(self, message: Path) -> None:
+        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)
+        given = message.header.frame_id.lstrip("/")
+        if given != self._frame or not np.isfinite(line).all():
+            self._node.get_logger().warning(f"a plan in frame {given!r} is not driven: expected finite poses in "
+                                            f"{self._frame!r}")
+            line = line[:0]
+        self.plans += len(line) > 0
+        self._pursuit.follow(line)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to drive."""
+        return self._pursuit.done
+
+    def __call__(self, x: float, y: float, yaw: float) -> tuple[float, float]:
+        """Speed (m/s) and turn rate (rad/s) at that pose."""
+        return self._pursuit.command(x, y, yaw)

@@ -1,0 +1,204 @@
+"""The tiles of the checkpoints of one folder: files that are written once, in `tiles` beside the checkpoints.
+
+A file's name says which tile it is and what is in it (the id of its state), so a tile that has not changed since the
+last save is there already, and two checkpoints that share one share its file. A save holds a shared lock on the
+folder; what no checkpoint beside it names any more is removed under an exclusive one, so never while another process
+saves, or has such a map open.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import ClassVar
+
+from gp_mapping.core.stored import StoredState
+from gp_mapping.store.archive import CheckpointError, manifest_of, read_state, sync_folder, write_state
+
+__all__ = ["TileFile", "TileFolder"]
+
+_FOLDER, _LOCK, _CHECKPOINTS = "tiles", ".lock", ".gpm"
+_NAME = re.compile(r"(-?\d+_-?\d+)\.([0-9a-f]{12})\.tile")
+
+
+class TileFile:
+    """One state's file in a TileFolder.
+
+    folder: which keeps it as long as this is there.  size: bytes that it has.
+    """
+
+    def __init__(self, folder: TileFolder, name: str, size: int):
+        self.folder, self.name, self.size = folder, name, size
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path / self.name
+
+    @property
+    def digest(self) -> str:
+        """The id of its state."""
+        return _NAME.fullmatch(self.name)[2]
+
+    def read(self) -> dict:
+        """The state. CheckpointError where it is damaged or gone."""
+        return read_state(self.path, None, self.digest)
+
+    def trouble(self) -> str:
+        """Whether it is gone or cut off, which its size tells."""
+        try:
+            size = self.path.stat().st_size
+        except OSError as error:
+            return f"{self.path}: the file is gone ({error.strerror}); copy the folder {_FOLDER} with its checkpoint"
+        return "" if size == self.size else f"{self.path}: cut off or damaged ({size} bytes, {self.size} were written)"
+
+
+class TileFolder:
+    """`tiles` beside checkpoints; one object for each folder in a process."""
+
+    _all: ClassVar[weakref.WeakValueDictionary[Path, TileFolder]] = weakref.WeakValueDictionary()
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._used: weakref.WeakValueDictionary[int, TileFile] = weakref.WeakValueDictionary()
+        self._lock: int | None = None
+        self._named: dict[tuple, set[str]] = {}  # checkpoint as it stands -> files that it names
+        self._wrote = False
+
+    @staticmethod
+    def beside(checkpoint: Path) -> TileFolder:
+        """Of the checkpoint's folder."""
+        path = Path(checkpoint).absolute().parent / _FOLDER
+        folder = TileFolder._all.get(path)
+        if folder is None:
+            folder = TileFolder._all[path] = TileFolder(path)
+        return folder
+
+    # ---- saving ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """While a checkpoint and its tiles are written."""
+        self._wrote = False
+        try:
+            yield
+        except OSError as error:
+            raise CheckpointError(f"{self.path}: the tiles cannot be written ({error.strerror or error})") from error
+
+    def keep(self, state: StoredState) -> dict:
+        """Have a state in this folder, where it lasts; by what it is found again."""
+        source = state.source
+        if not isinstance(source, TileFile) or source.folder is not self or not source.path.exists():
+            source = self._written(state, source)
+        return {"file": source.name, "bytes": source.size}
+
+    def _written(self, state: StoredState, source) -> TileFile:
+        """Its file here: a link to the one that it has, where that can be, else a new one."""
+        if not self._wrote:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._hold(fcntl.LOCK_SH)
+            self._wrote = True
+        stem = state.name.replace(" ", "_")
+        if source is None:
+            temporary = self.path / f".{stem}.{os.getpid()}.partial"
+            digest = write_state(temporary, state.get())
+            name = f"{stem}.{digest}.tile"
+            os.replace(temporary, self.path / name)
+        else:
+            digest = source.digest
+            name = f"{stem}.{digest}.tile"
+            if not (self.path / name).exists():
+                self._link(state, source.path, name)
+        made = self._noted(TileFile(self, name, (self.path / name).stat().st_size))
+        state.move_to(made)
+        return made
+
+    def settle(self) -> None:
+        """All that was kept is there after a power cut, too."""
+        if self._wrote:
+            sync_folder(self.path)
+
+    def _link(self, state: StoredState, source: Path, name: str) -> None:
+        try:
+            os.link(source, self.path / name)
+        except OSError:  # another disk, or one without links
+            write_state(self.path / name, state.get())
+            return
+        with (self.path / name).open("rb") as file:
+            os.fsync(file.fileno())
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def found(self, told: dict) -> StoredState:
+        """The state of which `keep` said this. CheckpointError where that is no such thing."""
+        name, size = told.get("file"), told.get("bytes")
+        known = _NAME.fullmatch(name) if isinstance(name, str) else None
+        if known is None or not isinstance(size, int):
+            raise CheckpointError(f"it refers to {str(told)[:100]!r}, which is no tile's file")
+        if self._lock is None and self.path.is_dir():
+            with suppress(OSError):  # a folder that cannot be written to: nobody removes anything there
+                self._hold(fcntl.LOCK_SH)
+        return StoredState(known[1].replace("_", " "), source=self._noted(TileFile(self, name, size)))
+
+    def _noted(self, file: TileFile) -> TileFile:
+        self._used[id(file)] = file
+        return file
+
+    # ---- removing --------------------------------------------------------------------------------------------------
+
+    def sweep(self) -> int:
+        """Remove what neither a checkpoint beside it nor this process refers to; how many files.
+
+        Not while another process saves or has one of these maps open: then later.
+        """
+        if not self.path.is_dir():
+            return 0
+        try:
+            self._hold(fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._hold_again()
+            return 0
+        try:
+            kept = self._referred() | {file.name for file in self._used.values()}
+            gone = [path for path in self.path.iterdir() if _NAME.fullmatch(path.name) and path.name not in kept]
+            for path in gone:
+                path.unlink(missing_ok=True)
+            return len(gone)
+        except (OSError, CheckpointError):  # a checkpoint that cannot be read may name any of them
+            return 0
+        finally:
+            self._hold_again()
+
+    def _referred(self) -> set[str]:
+        """Files that checkpoints beside this folder name."""
+        names, known = set(), {}
+        for path in self.path.parent.iterdir():
+            if path.name.startswith(".") or not path.is_file():
+                continue
+            about = path.stat()
+            moment = (path.name, about.st_mtime_ns, about.st_size, about.st_ino)
+            try:
+                known[moment] = self._named.get(moment) or set(map(str, manifest_of(path).get("tiles", ())))
+            except CheckpointError:
+                if path.suffix == _CHECKPOINTS:
+                    raise
+                continue  # something else that lies there
+            names |= known[moment]
+        self._named = known
+        return names
+
+    def _hold(self, how: int) -> None:
+        """The folder's lock; given up when the process ends or nobody refers to this object."""
+        if self._lock is None:
+            self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            weakref.finalize(self, os.close, self._lock).atexit = False
+        fcntl.flock(self._lock, how)
+
+    def _hold_again(self) -> None:
+        """Shared, as long as this process refers to files of it."""
+        with suppress(OSError):
+            self._hold(fcntl.LOCK_SH if len(self._used) else fcntl.LOCK_UN)

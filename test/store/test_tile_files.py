@@ -1,0 +1,292 @@
+"""Tiles that are far away are on the disk: they come back as they were, and a save writes only those that changed."""
+
+import copy
+import gc
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from gp_mapping.core.registry import build_map
+from gp_mapping.core.types import Samples
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
+from gp_mapping.store.tile_room import TileRoom
+
+UT = 1e-6
+SETTINGS = MapSettings(lengthscale=0.6, signal_stddev=10 * UT, noise_stddev=0.3 * UT, constant_stddev=30 * UT,
+                       heading_stddev=0.0, learn_hyperparameters=False, learn_time_offset=False, max_inducing=60,
+                       memory_size=300, map_tile_side=5.0, tiles_in_memory=9)
+
+
+def field_at(x):
+    g = torch.Generator().manual_seed(5)
+    w = torch.randn(60, 2, generator=g).double() / 0.6
+    phase = 2 * math.pi * torch.rand(60, generator=g).double()
+    return 45 * UT + 2 * UT * torch.cos(x @ w.mT + phase).sum(1, keepdim=True)
+
+
+def road(start, stop):
+    x = torch.zeros(round((stop - start) / 0.1), 2, dtype=torch.float64)
+    x[:, 0] = start + 0.1 * torch.arange(len(x))
+    return Samples(x, field_at(x))
+
+
+def drive(field, start, stop):
+    samples = road(start, stop)
+    for i in range(0, len(samples), 4):
+        field.update(samples[i: i + 4])
+    return field
+
+
+def built(room=None):
+    return build_map(SETTINGS, room)
+
+
+def somewhere(stop):
+    return torch.stack([torch.linspace(0.0, stop, 300).double(), 0.3 * torch.rand(300, generator=torch.Generator(
+        ).manual_seed(1)).double()], 1)
+
+
+def held(field):
+    return [key for key in field.shelf.keys() if field.shelf.peek(key).held]
+
+
+@pytest.fixture(scope="module")
+def driven():
+    """40 m of road, everything in memory."""
+    return drive(built(), 0.0, 40.0)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, driven):
+    folder = tmp_path_factory.mktemp("saved")
+    save_checkpoint(folder / "map.gpm", driven.state_dict())
+    return folder
+
+
+@pytest.fixture
+def mine(saved, tmp_path):
+    """The same, to be spoiled."""
+    shutil.copytree(saved, tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def loaded(folder, room=None):
+    field = built(room)
+    field.load_state_dict(load_checkpoint(folder / "map.gpm"))
+    return field
+
+
+def test_what_is_far_away_is_on_the_disk_and_says_the_same(tmp_path, driven):
+    room = TileRoom(tmp_path)
+    field = drive(built(room), 0.0, 40.0)
+    assert room.settle()
+    told = field.counters()
+    assert told["tiles"] - told["tiles_in_memory"] == len(field.shelf) >= 2 and held(field) == []
+    files = list(tmp_path.glob(".tiles.*.partial/*.tile"))
+    assert len(files) == len(field.shelf)
+
+    x = somewhere(40.0)
+    a, b = field.predict(x), driven.predict(x)
+    assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
+    samples = road(0.0, 6.0)  # the robot comes back
+    for one in (field, copy.deepcopy(driven)):
+        one.update(samples)
+        told = one.predict(x) if one is field else told
+        again = one.predict(x)
+    assert torch.equal(told.mean, again.mean)
+
+    del field
+    gc.collect()
+    assert list(tmp_path.glob(".tiles.*.partial/*.tile")) == []
+    del room
+    gc.collect()
+    end = time.monotonic() + 5.0  # its thread looks once a second whether it is still wanted
+    while list(tmp_path.iterdir()) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_snapshot_keeps_the_version_that_it_saw(tmp_path):
+    room = TileRoom(tmp_path)
+    field = drive(built(room), 0.0, 40.0)
+    room.settle()
+    x = somewhere(40.0)
+    before, told = field.predict(x), field.snapshot()
+    back = road(0.0, 12.0)
+    field.update(Samples(back.x + torch.tensor([0.0, 0.2]).double(), back.y + 3 * UT))
+    drive(field, 12.0, 40.0)
+    room.settle()
+    assert float((field.predict(x).mean - before.mean).abs().max()) > UT
+    assert float((told.predict(x).mean - before.mean).abs().max()) < 1e-9 * UT  # copies of factors round otherwise
+
+
+def test_a_save_writes_only_what_changed(mine):
+    names = {p.name: p.stat().st_ino for p in (mine / "tiles").glob("*.tile")}
+    field = loaded(mine)
+    assert len(names) == field.counters()["tiles"]
+    save_checkpoint(mine / "map.gpm", field.state_dict())
+    assert {p.name: p.stat().st_ino for p in (mine / "tiles").glob("*.tile")} == names
+
+    drive(field, 40.0, 40.4)
+    save_checkpoint(mine / "map.gpm", field.state_dict())
+    now = {p.name: p.stat().st_ino for p in (mine / "tiles").glob("*.tile")}
+    fresh = now.keys() - names.keys()
+    assert 1 <= len(fresh) <= 4 and all(now[name] == names[name] for name in now.keys() & names.keys())
+    del field
+    gc.collect()
+    save_checkpoint(mine / "map.gpm", loaded(mine).state_dict())  # what nobody refers to any more has gone
+    assert {p.name for p in (mine / "tiles").glob("*.tile")} == now.keys()
+    assert not [name for name in names.keys() - now.keys() if (mine / "tiles" / name).exists()]
+
+
+def test_a_file_that_another_checkpoint_names_stays(mine):
+    shutil.copy(mine / "map.gpm", mine / "before.gpm")
+    old = load_checkpoint(mine / "before.gpm")
+    x = somewhere(40.0)
+    field = loaded(mine)
+    before = field.predict(x)
+    drive(field, 38.0, 42.0)
+    save_checkpoint(mine / "map.gpm", field.state_dict())
+    del field, old
+    gc.collect()
+    save_checkpoint(mine / "map.gpm", loaded(mine).state_dict())
+    again = built()
+    again.load_state_dict(load_checkpoint(mine / "before.gpm"))
+    assert torch.equal(again.predict(x).mean, before.mean) and again.notes() == []
+
+
+def test_resume_reads_what_was_at_hand_and_no_more(mine, driven):
+    state = load_checkpoint(mine / "map.gpm")
+    field = built()
+    field.load_state_dict(state)
+    assert held(field) == [] and len(field.shelf) == len(driven.shelf)
+    x = somewhere(44.0)
+    a, b = (drive(one, 40.0, 44.0).predict(x) for one in (field, copy.deepcopy(driven)))
+    assert torch.equal(a.mean, b.mean)
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "gone"])
+def test_a_damaged_tile_is_named_and_the_rest_is_there(mine, driven, how):
+    name = driven.shelf.peek(sorted(driven.shelf.keys())[0]).name
+    path = next((mine / "tiles").glob(f"{name.replace(' ', '_')}.*.tile"))
+    data = bytearray(path.read_bytes())
+    if how == "gone":
+        path.unlink()
+    else:
+        data[len(data) // 2] ^= 0x40
+        path.write_bytes(data if how == "flip" else data[: len(data) // 2])
+
+    field, x = loaded(mine), somewhere(40.0)
+    told, before = field.predict(x), driven.predict(x)
+    assert [f"tile {name} of the map is left out" in note and str(path) in note for note in field.notes()] == [True]
+    assert field.counters()["tiles_lost"] == 1
+    near = driven.layout.outside(sorted(driven.shelf.keys())[0], x) <= driven.layout.blend
+    assert torch.equal(told.mean[~near], before.mean[~near]) and not torch.equal(told.mean[near], before.mean[near])
+    low, high = (corner[0] for corner in driven.layout.core(sorted(driven.shelf.keys())[0]))
+    drive(field, low, high)  # the ground is mapped anew
+    again = road(low, high)
+    assert float((field.predict(again.x).mean - again.y).abs().max()) < UT
+    save_checkpoint(mine / "map.gpm", field.state_dict())
+    assert loaded(mine).counters()["tiles_lost"] == 1
+
+
+def test_a_damaged_tile_that_the_robot_returns_to(mine, driven):
+    name = driven.shelf.peek(sorted(driven.shelf.keys())[0]).name
+    path = next((mine / "tiles").glob(f"{name.replace(' ', '_')}.*.tile"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x40
+    path.write_bytes(data)
+    field, low = loaded(mine), max(0.0, driven.layout.core(sorted(driven.shelf.keys())[0])[0][0])
+    x = road(low, low + 2.0)
+    field.update(x)
+    assert field.counters()["tiles_lost"] == 1
+    assert float((field.predict(x.x).mean - x.y).abs().max()) < UT
+
+
+def test_a_disk_that_takes_nothing_is_said_and_the_map_stays_in_memory(tmp_path, driven):
+    base = tmp_path / "disk"
+    base.write_text("a file where a folder should be")
+    room = TileRoom(base)
+    field = drive(built(room), 0.0, 40.0)
+    assert not room.settle(1.0)
+    assert len(held(field)) == len(field.shelf) > 0
+    assert "stay in memory, for they cannot be written" in field.notes()[0] and str(base) in field.notes()[0]
+    x = somewhere(40.0)
+    assert torch.equal(field.predict(x).mean, driven.predict(x).mean)
+    base.unlink()
+    assert room.settle(10.0) and held(field) == [] and field.notes() == []
+
+
+def test_what_a_killed_process_left_goes_and_that_of_a_living_one_stays(tmp_path):
+    code = ("import sys, time; from pathlib import Path; from gp_mapping.core.stored import StoredState;"
+            "from gp_mapping.store.tile_room import TileRoom; room = TileRoom(Path(sys.argv[1]));"
+            "states = [StoredState('0 0', {'n': 1})]; room.put(states[0]); room.settle(); print('there', flush=True);"
+            "time.sleep(60)")
+    children = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+                for _ in range(2)]
+    assert all(child.stdout.readline() == "there\n" for child in children)
+    assert len(list(tmp_path.iterdir())) == 2
+    os.kill(children[0].pid, signal.SIGKILL)
+    children[0].wait()
+    room = TileRoom(tmp_path)
+    room.put(state := built_state())
+    room.settle()
+    left = [p.name.split(".")[2].split("-")[0] for p in tmp_path.iterdir()]
+    assert sorted(left) == sorted([str(children[1].pid), str(os.getpid())]) and state.get() == {"n": 2}
+    children[1].kill()
+    children[1].wait()
+
+
+def built_state():
+    from gp_mapping.core.stored import StoredState
+    return StoredState("0 0", {"n": 2})
+
+
+DRIVER = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from test_tile_files import built, drive, road
+from pathlib import Path
+from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
+from gp_mapping.store.tile_room import TileRoom
+folder = Path(sys.argv[1])
+field = built(TileRoom(folder))
+field.load_state_dict(load_checkpoint(folder / "map.gpm"))
+at = float((folder / "at").read_text())
+while True:
+    for one in road(at, at + 1.0).x.split(5):
+        drive(field, float(one[0, 0]), float(one[-1, 0]) + 0.1)
+        save_checkpoint(folder / "map.gpm", field.state_dict())
+    at += 1.0
+    print("saved", flush=True)
+"""
+
+
+def test_killed_at_any_moment_the_checkpoint_is_whole(mine):
+    """A process that drives and saves without end, killed many times; each goes on from what the last one left."""
+    (mine / "at").write_text("40.0")
+    wait = torch.Generator().manual_seed(os.getpid())
+    count = 0
+    for _ in range(3):
+        child = subprocess.Popen([sys.executable, "-c", DRIVER, str(mine), os.path.dirname(__file__)],
+                                 stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == "saved\n"
+        time.sleep(float(torch.rand(1, generator=wait)))
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        field = loaded(mine)
+        assert field.samples > count and field.notes() == []
+        told = field.predict(somewhere(40.0))  # reads every tile
+        assert field.notes() == [] and bool(torch.isfinite(told.mean).all())
+        count = field.samples
+        (mine / "at").write_text(str(float(field.high[0])))
+        del field
+        gc.collect()
