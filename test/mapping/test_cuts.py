@@ -17,7 +17,7 @@ def drive(seed, stamps=True):
         standing = 300 < i < 420
         x = [x[0] + (0.0 if standing else chance.uniform(0.001, 0.012)), x[1] + chance.gauss(0.0, 0.002)]
         t += 0.02 - 3.0 * (i == 800)
-        places.append([1e9, 0.0] if i == 500 else [x[0] + 30.0 * (i > 900), x[1]])
+        places.append([1e9, 0.0] if i == 500 else [x[0] + 3.0 * (i > 900), x[1]])
         times.append(t)
         y.append([1e30 if i in (250, 600, 601) else 48e-6 + 2e-6 * chance.random()])
     columns = {"sensor_variance": [1e-14] * 1200} if seed == 1 else {"heading": [[1.0, 0.0]] * 1200}
