@@ -364,6 +364,59 @@ class MapSession:
         """The newest changes of the field that were found (core.change.Change)."""
         return tuple(self.scores.changes)
 
+    def merge(self, other: "MapSession") -> None:
+        """Add what another session has mapped, which stays as it is but for its open cell: cells, path, scores.
+
+        This session's settings and hyper-parameters count. Frames are compared by who calls: what lies at (x, y) in one
+        map must lie there in the other.
+
+        Raises:
+            ValueError: they cannot be added: units, channels or models differ, or one of them has seen little more
+                than its first cells. Both are as they were.
+        """
+        mine, its = self.settings, other.settings
+        for name in ("field_unit", "model", "likelihood", "cells"):
+            if getattr(mine, name) != getattr(its, name):
+                raise ValueError(f"maps that differ in {name} cannot be merged: {getattr(mine, name)!r} here, "
+                                 f"{getattr(its, name)!r} there")
+        if self.channels != other.channels:
+            raise ValueError(f"maps of {self.channels} and of {other.channels} numbers in a measurement cannot be "
+                             "merged")
+        for each in (self, other):
+            each.break_pass()
+            if each.opening:
+                raise ValueError(f"a map of {each.cell_count} cells has hardly begun and cannot be merged; map its "
+                                 "recording with the other's instead")
+        self.map.merge(other.map)
+        self._start.close()
+        self.scores.join(other.scores, self.map)
+        self._path.join(other.trace)
+        for name in ("raw_count", "cell_count", "passes", "left_out", "refused"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]
+        self._last_stamp = max(stamps, default=None)
+        self.renderer, self.revision = Renderer(mine), self.revision + 1
+
+    @property
+    def channels(self) -> int | None:
+        """Numbers in a measurement; None before the first."""
+        return self._channels
+
+    @property
+    def opening(self) -> bool:
+        """Whether the map has so few cells that it is made anew with each."""
+        return self._first.opening
+
+    @property
+    def trace(self) -> Path:
+        """The path driven."""
+        return self._path
+
+    @property
+    def newest_stamp(self) -> float | None:
+        """Of the newest cell, s."""
+        return self._last_stamp
+
     # --- the map out ----------------------------------------------------------------------------------------------
     @torch.no_grad()
     def predict(self, x, velocity=None, heading=None) -> Prediction:

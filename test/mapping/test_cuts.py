@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.core.stored import StoredState
 from gp_mapping.mapping.session import MapSession
 
 
@@ -29,6 +30,8 @@ def same(a, b):
         return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, StoredState):
+        return same(a.get(), b.get())
     return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
 
 

@@ -169,6 +169,20 @@ class OneStepAhead:
             field.forget_near(place, radius, recent)
             self.local.forget_near(place[0].tolist(), radius)
 
+    def join(self, other: "OneStepAhead", field: FieldMap) -> None:
+        """Another session's scores, beside these, of a map that has taken its map in."""
+        counts = len(self.noise), len(other.noise)
+        if sum(counts):
+            self.white, self.white_averaged = (
+                (counts[0] * mine + counts[1] * its) / sum(counts)
+                for mine, its in ((self.white, other.white), (self.white_averaged, other.white_averaged)))
+        self.noise.join(other.noise)
+        self.local.join(other.local)
+        self.changes.extend(other.changes)
+        self.change_count, self.weakened = self.change_count + other.change_count, self.weakened + other.weakened
+        if len(self.noise):
+            self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white), 0
+
     def weaken(self, batch: Samples, field: FieldMap) -> Samples:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
         if not self.settings.robust or not self.settings.cells or not self.settled(field):
