@@ -15,7 +15,7 @@ from torch import Tensor
 from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
-from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.mapping.cells import CellAverager, RawRows
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
@@ -32,7 +32,6 @@ __all__ = ["MapSession"]
 
 _RAW_BATCH = 25  # without cells: raw samples in one update
 _REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
-_FARTHEST = 1e8  # m; largest coordinate that still has its millimetres
 _LOOK_AGAIN = 200  # revisions of a map that nobody draws
 _FORGOTTEN = 1e-12  # share of what was known that is left when all of it is forgotten
 
@@ -135,7 +134,7 @@ class MapSession:
     def _first_wrong(self, rows: RawRows, start: int, stop: int) -> int:
         """The first of the rows start … stop − 1 that no map can take; stop: all are good."""
         for k in range(start, stop):
-            if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > _FARTHEST:
+            if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
                 return k
         return stop
 

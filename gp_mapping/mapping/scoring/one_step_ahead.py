@@ -161,7 +161,7 @@ class OneStepAhead:
             return  # hardly known before: an error there says that the map guessed, not that the field changed
         place = batch.x.mean(0, keepdim=True)
         stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
-        change = self.detector.add(place[0].tolist(), residual, latent + noise, stamp)
+        change = self.detector.add(place[0].tolist(), residual, latent + noise, stamp, length)
         if change is not None:
             self.changes.append(change)
             self.change_count += 1
