@@ -18,12 +18,13 @@ from gp_mapping.core.stored import Room
 from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.mapping.cells import CellAverager, RawRows
-from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
-from gp_mapping.mapping.drawing.renderer import OVERVIEW_CELLS, Renderer
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.ground import to_draw
+from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.motion.path import Path
-from gp_mapping.mapping.notes import drawing_notes, nonsense
+from gp_mapping.mapping.notes import nonsense
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
@@ -466,23 +467,10 @@ class MapSession:
         bounds, place = self._ground()
         return self.renderer.render(self.map, bounds, noise, self.revision, budget, local, place)
 
-    @torch.no_grad()
-    def overview(self, most: int = OVERVIEW_CELLS) -> FieldGrid | None:
-        """All of the ground, of which `render` draws a part, on at most that many cells; None where it draws all.
-
-        Its resolution is `resolution`, doubled until that is enough; each cell says what the map says at its middle.
-        Where nobody has driven, nothing is asked: that ground is unknown.
-        """
-        s, extent = self.settings, self._path.extent
-        low, high = extent.bounds(self._path.usual_move)
-        whole = GridWindow.within(low, high, low, s.resolution, s.margin, s.max_grid_cells)
-        if whole.contains(low, high, s.margin) and (not s.window or s.window >= max(b - a for a, b in zip(low, high))):
-            return None
-        window = GridWindow.around(low, high, s.resolution, s.margin, most)
-        renderer = Renderer(replace(s, resolution=window.resolution, max_grid_cells=4 * most, window=0.0))
-        local = self.scores.local if s.local_scale else None
-        return renderer.render(self.map, (low, high), math.sqrt(self.noise_variance), self.revision, None, local,
-                               ground=extent.boxes())
+    @property
+    def driven(self) -> Path:
+        """Where the robot has been, not to be changed."""
+        return self._path
 
     def draw_ahead(self, budget: int) -> None:
         """Evaluate so many points of the next drawing, without the cost of making a grid of all that is drawn."""
@@ -492,21 +480,9 @@ class MapSession:
 
     def _ground(self) -> tuple[tuple[list[float], list[float]], tuple[float, float]]:
         """What to draw (low, high), and the robot in it; what is left out though nobody asked for that: `warnings`."""
-        s, path = self.settings, self._path
-
-        def fits(low, high) -> bool:
-            window = GridWindow.within(low, high, low, s.resolution, s.margin, s.max_grid_cells)
-            return window.contains(low, high, s.margin)
-
-        if s.window > 0.0:
-            area = path.around(s.window)
-            self._cut, self._looked = drawing_notes([area], [], fits, s), self.revision
-            return (list(area.low), list(area.high)), area.place
-        chosen, others = path.extent.drawn(fits, path.usual_move)
-        self._cut, self._looked = drawing_notes(chosen, others, fits, s), self.revision
-        low = [min(area.low[d] for area in chosen) for d in range(2)]
-        high = [max(area.high[d] for area in chosen) for d in range(2)]
-        return (low, high), chosen[0].place
+        ground = to_draw(self.settings, self._path)
+        self._cut, self._looked = ground.notes, self.revision
+        return (ground.low, ground.high), ground.place
 
     @property
     def stale_share(self) -> float:

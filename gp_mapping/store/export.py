@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, Limits, field_limits, levels
 from gp_mapping.store.picture import draw_map, quantity, unit_text
@@ -109,7 +110,7 @@ def export_all(session, directory, suggestions=None, truth=None, map_id: str = "
 
 def _export_overview(session, directory: Path, shown: str, unit: str, map_id: str) -> dict[str, Path]:
     """Where the grid is a part of the ground: all of it, coarser, as overview_mean and overview_stddev."""
-    grid, paths = session.overview(), {}
+    grid, paths = overview(session), {}
     if grid is None:
         for name in ("mean", "stddev"):  # of an older map in this folder
             for ending in (".yaml", ".pgm"):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.motion.extent import Extent
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -186,7 +187,7 @@ def test_an_overview_shows_all_ground_says_its_resolution_and_asks_for_no_other(
         return answer(x, *rest)
 
     session.map.predict = predict
-    grid = session.overview(most=2000)
+    grid = overview(session, most=2000)
     assert grid.resolution == 0.8 and grid.shape[0] * grid.shape[1] <= 2000
     assert grid.shape[1] * 0.8 > 25.0 and grid.shape[0] * 0.8 > 25.0
     assert 0 < sum(asked) < 0.7 * grid.shape[0] * grid.shape[1]
@@ -201,7 +202,7 @@ def test_an_overview_shows_all_ground_says_its_resolution_and_asks_for_no_other(
 def test_where_all_is_drawn_there_is_no_overview():
     session = MapSession(MapSettings(**SETTINGS))
     session.ingest(_samples(_lanes()))
-    assert session.overview() is None
+    assert overview(session) is None
     large = MapSession(MapSettings(**SETTINGS, max_grid_cells=400))
     large.ingest(_samples(_lanes()))
-    assert large.overview(most=400).resolution > 0.1 and large.render().resolution == 0.1
+    assert overview(large, most=400).resolution > 0.1 and large.render().resolution == 0.1

@@ -7,6 +7,7 @@ import yaml
 from matplotlib.image import imread
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.drawing.levels import field_limits, levels, nice_limits
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.suggest import Suggestion
@@ -161,7 +162,7 @@ def test_of_a_large_area_an_overview_is_written_and_goes_when_it_is_none_any_mor
     for session in sessions:
         session.ingest(Samples(x, 45e-6 + 4e-6 * torch.sin(x[:, :1]), stamp=torch.arange(300).double() * 0.1))
     paths = export_all(sessions[0], tmp_path)
-    text, grid = paths["overview_mean_yaml"].read_text(), sessions[0].overview()
+    text, grid = paths["overview_mean_yaml"].read_text(), overview(sessions[0])
     assert f"resolution: {grid.resolution!r}" in text and "an overview of all ground" in text
     head = paths["overview_mean_pgm"].read_bytes().split(b"\n")[1]
     assert head == f"{grid.shape[1]} {grid.shape[0]}".encode() and grid.shape[1] * grid.resolution > 30.0

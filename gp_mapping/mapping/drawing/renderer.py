@@ -26,9 +26,7 @@ from gp_mapping.mapping.drawing.vector import excess
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["OVERVIEW_CELLS", "Renderer", "spline_operator"]
-
-OVERVIEW_CELLS = 250_000  # of all ground at once, coarse
+__all__ = ["Renderer", "spline_operator"]
 
 _FRACTION = 12.0  # lattice points in a lengthscale
 _REACH = 3.0  # lengthscales within which a sample changes the map for certain
