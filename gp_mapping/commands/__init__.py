@@ -13,6 +13,7 @@ COMMANDS = {  # name -> (module, what it does)
     "check": ("check.command", "say how far a map of a recording may be trusted, and what to mend on the robot first"),
     "play": ("play", "play a bag into running nodes, where `ros2 bag` is absent"),
     "import": ("import_data", "write a bag from recordings in another format"),
+    "merge": ("merge", "one map of what several robots, or several days, have measured"),
     "plot": ("plot", "draw a saved map"),
     "plan": ("plan", "a way to measure next on a saved map: CSV, GeoJSON or a picture"),
     "calibrate": ("calibrate", "hard and soft iron of a magnetometer, from a bag in which the robot turns"),

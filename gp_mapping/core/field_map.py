@@ -210,6 +210,13 @@ class FieldMap(ABC):
         """Covariance before anything was measured, of a model that has `explained`: (N, K), squared SI."""
         raise NotImplementedError(f"a {type(self).__name__} has no `explained`, so its prior is not asked for")
 
+    def changed_since(self, epoch: int) -> list[tuple[tuple[float, float], tuple[float, float]]] | None:
+        """Boxes, lower and upper corner in m, that hold all that has changed otherwise than near new samples.
+
+        None: that may be everywhere.
+        """
+        return [] if epoch == self.epoch else None
+
     def noise_variance(self) -> Tensor:
         """Noise variance of one new measurement, of each channel: (C,), squared SI."""
         self.need_data()

@@ -7,7 +7,10 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-__all__ = ["Prediction", "Samples", "UpdateReport"]
+__all__ = ["FARTHEST", "Prediction", "Samples", "UpdateReport"]
+
+FARTHEST = 1e8  # m; largest coordinate that still has its millimetres: nothing beyond it is on a map
+
 
 
 def _column(name: str, value, n: int) -> Tensor | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
-from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
@@ -32,7 +32,6 @@ __all__ = ["MapSession"]
 
 _RAW_BATCH = 25  # without cells: raw samples in one update
 _REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
-_FARTHEST = 1e8  # m; largest coordinate that still has its millimetres
 _LOOK_AGAIN = 200  # revisions of a map that nobody draws
 _FORGOTTEN = 1e-12  # share of what was known that is left when all of it is forgotten
 
@@ -92,7 +91,7 @@ class MapSession:
         sensors, headings, poses = ([None] * n if column is None else column.tolist() for column in
                                     (samples.sensor_variance, samples.heading, samples.position_variance))
         for i, (x, y) in enumerate(zip(samples.x.tolist(), samples.y.tolist())):
-            if not self._first.credible(y) or max(map(abs, x)) > _FARTHEST:
+            if not self._first.credible(y) or max(map(abs, x)) > FARTHEST:
                 self._refuse(1, f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
                                 "field, or at no place of this earth")
                 continue
@@ -324,6 +323,59 @@ class MapSession:
     def changes(self) -> tuple:
         """The newest changes of the field that were found (core.change.Change)."""
         return tuple(self.scores.changes)
+
+    def merge(self, other: "MapSession") -> None:
+        """Add what another session has mapped, which stays as it is but for its open cell: cells, path, scores.
+
+        This session's settings and hyper-parameters count. Frames are compared by who calls: what lies at (x, y) in one
+        map must lie there in the other.
+
+        Raises:
+            ValueError: they cannot be added: units, channels or models differ, or one of them has seen little more
+                than its first cells. Both are as they were.
+        """
+        mine, its = self.settings, other.settings
+        for name in ("field_unit", "model", "likelihood", "cells"):
+            if getattr(mine, name) != getattr(its, name):
+                raise ValueError(f"maps that differ in {name} cannot be merged: {getattr(mine, name)!r} here, "
+                                 f"{getattr(its, name)!r} there")
+        if self.channels != other.channels:
+            raise ValueError(f"maps of {self.channels} and of {other.channels} numbers in a measurement cannot be "
+                             "merged")
+        for each in (self, other):
+            each.break_pass()
+            if each.opening:
+                raise ValueError(f"a map of {each.cell_count} cells has hardly begun and cannot be merged; map its "
+                                 "recording with the other's instead")
+        self.map.merge(other.map)
+        self._start.close()
+        self.scores.join(other.scores, self.map)
+        self._path.join(other.trace)
+        for name in ("raw_count", "cell_count", "passes", "left_out", "refused"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]
+        self._last_stamp = max(stamps, default=None)
+        self.renderer, self.revision = Renderer(mine), self.revision + 1
+
+    @property
+    def channels(self) -> int | None:
+        """Numbers in a measurement; None before the first."""
+        return self._channels
+
+    @property
+    def opening(self) -> bool:
+        """Whether the map has so few cells that it is made anew with each."""
+        return self._first.opening
+
+    @property
+    def trace(self) -> Path:
+        """The path driven."""
+        return self._path
+
+    @property
+    def newest_stamp(self) -> float | None:
+        """Of the newest cell, s."""
+        return self._last_stamp
 
     # --- the map out ----------------------------------------------------------------------------------------------
     @torch.no_grad()

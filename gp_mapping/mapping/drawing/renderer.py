@@ -145,8 +145,13 @@ class Renderer:
         elif moved:
             self._lattice = old.moved_to(self.window)
         lattice = self._lattice
+        # what a map has drawn ahead is of its own epoch; of the map as it is, it says where it has changed
+        changed = None if self._epoch is None or epoch != field.epoch else field.changed_since(self._epoch)
         if self._epoch != epoch:
-            lattice.mark_all(revision)
+            if changed is None:
+                lattice.mark_all(revision)
+            for low, high in changed or ():
+                lattice.mark_box(low, high, revision)
         seen = [x for count, x in self._touched if count <= included]
         if seen:
             lattice.mark(torch.cat(seen), _REACH * length, revision)
@@ -283,6 +288,14 @@ class _Lattice:
         """Everything is stale."""
         self.since[~self.stale] = revision
         self.stale[:] = True
+
+    def mark_box(self, low, high, revision: int) -> None:
+        """Stale between two corners (2,) m."""
+        box = tuple(slice(*np.searchsorted(nodes, (low[axis], high[axis]))) for nodes, axis in (
+            (self.rows, 1), (self.columns, 0)))
+        stale = self.stale[box]
+        self.since[box][~stale] = revision
+        stale[:] = True
 
     def mark(self, points: Tensor, reach: float, revision: int) -> None:
         """Stale within reach (m) of points (K, 2)."""

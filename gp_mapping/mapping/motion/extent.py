@@ -63,6 +63,24 @@ class Extent:
         self._here = key
         self._total += 1
 
+    def join(self, other: "Extent") -> None:
+        """Count another's positions, too; the robot stays where this one has it."""
+        for key, its in other.squares().items():
+            held = self._squares.get(key)
+            if held is None:
+                self._squares[key] = its
+            else:
+                held[:2], held[2:4] = map(min, held[:2], its[:2]), map(max, held[2:4], its[2:4])
+                held[4:6] = held[4] + its[4], held[5] + its[5]
+            self._total += int(its[5])
+        while len(self._squares) > _MOST:
+            self._thin()
+        self._areas = None
+
+    def squares(self) -> dict[tuple[int, int], list[float]]:
+        """Of each square: lowest x, y, highest x, y, points, samples, newest x, y."""
+        return {key: list(values) for key, values in self._squares.items()}
+
     def _thin(self) -> None:
         fewest = sorted(self._squares, key=lambda key: self._squares[key][5])[: _MOST // 10]
         for key in fewest:

@@ -53,6 +53,20 @@ class Path:
             self._append(x)
         return self.length
 
+    def join(self, other: "Path") -> None:
+        """Another robot's path beside this one: its points, from its starts on, and its length."""
+        points, starts = other.points(), other.starts()
+        if not len(points):
+            return
+        for i, (x, start) in enumerate(zip(points.tolist(), starts.tolist())):
+            self._broken = start or i == 0
+            self._append(x)
+        low, high = other.bounds()
+        self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
+        self.extent.join(other.extent)
+        self.length += other.length
+        self.lift()
+
     def _append(self, x: list[float]) -> None:
         if self._count == len(self._points):
             self._points = torch.cat([self._points, torch.empty_like(self._points)])
