@@ -17,7 +17,7 @@ from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
-from gp_mapping.mapping.cells import CellAverager
+from gp_mapping.mapping.cells import CellAverager, RawRows
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.first_values import FirstValues
@@ -86,35 +86,74 @@ class MapSession:
         if not len(samples):
             return None
         self._channels, self.last_report = channels, None
-        n = len(samples)
+        n, i = len(samples), 0
         stamps = [math.nan] * n if samples.stamp is None else samples.stamp.tolist()
-        sensors, headings, poses = ([None] * n if column is None else column.tolist() for column in
-                                    (samples.sensor_variance, samples.heading, samples.position_variance))
-        for i, (x, y) in enumerate(zip(samples.x.tolist(), samples.y.tolist())):
-            if not self._first.credible(y) or max(map(abs, x)) > FARTHEST:
-                self._refuse(1, f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
-                                "field, or at no place of this earth")
-                continue
-            stamp = stamps[i] if math.isfinite(stamps[i]) else float(self.raw_count) * 0.02
-            if not self._pass_open:
-                self._pass_open, self.passes, self._pass_samples = True, self.passes + 1, 0
-                self._path.lift()
-                self._track.lift()
-            headings[i], rate = self._track.step(x, stamp, headings[i])
-            if self.turns:
-                y = turned(y, -rate * self.scores.lag.seconds)
-            length = self._path.add(x)
-            self.raw_count += 1
-            self.scores.pick(x, y, stamp, length, headings[i], rate)
-            if self.settings.cells:
-                closed = self.cells.add(x, y, stamp, sensors[i], headings[i], poses[i])
-            else:
-                self._raw.append(self._one(samples[i], y, headings[i]))
-                closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
-            if closed is not None:
-                self._raw = []
-                self._admit(closed)
+        rows = RawRows(samples.x.tolist(), samples.y.tolist(), stamps,
+                       *([None] * n if column is None else column.tolist() for column in
+                         (samples.sensor_variance, samples.heading, samples.position_variance)))
+        while i < n:
+            i = self._ingest_rows(samples, rows, i)
         return self.last_report
+
+    def _ingest_rows(self, samples: Samples, rows: RawRows, i: int) -> int:
+        """Raw samples from number i on, up to the one that closes a cell, or is refused; the number of the next."""
+        n = len(rows.x)
+        if samples.stamp is None:
+            rows.stamp[i:] = [0.02 * float(self.raw_count + k) for k in range(n - i)]
+        if self.settings.cells:
+            over, reach = self.cells.until(rows, i, n)
+        else:
+            over, reach = min(i + _RAW_BATCH - len(self._raw) - 1, n), 0.0
+        stop = min(over + 1, n)  # the one that is over closes the cell, and is seen before that
+        wrong = self._first_wrong(rows, i, stop)
+        refused = wrong < stop
+        if refused:
+            over = stop = wrong
+            _, reach = self.cells.until(rows, i, wrong) if i < wrong else (wrong, reach)
+        self._see(rows, slice(i, stop))
+
+        closed = None
+        if self.settings.cells:
+            self.cells.take(rows, i, over, reach)
+            if over < stop:
+                closed = self.cells.flush()
+                self.cells.take(rows, over, stop, 0.0)
+        else:
+            self._raw += [self._one(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
+            closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
+        if closed is not None:
+            self._raw = []
+            self._admit(closed)
+
+        if refused:
+            x, y = rows.x[wrong], rows.y[wrong]
+            self._refuse(1, f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
+                            "field, or at no place of this earth")
+        return stop + refused
+
+    def _first_wrong(self, rows: RawRows, start: int, stop: int) -> int:
+        """The first of the rows start … stop − 1 that no map can take; stop: all are good."""
+        for k in range(start, stop):
+            if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
+                return k
+        return stop
+
+    def _see(self, rows: RawRows, part: slice) -> None:
+        """What is to be known of raw samples beside their cell: headings, the path, samples that will be scored."""
+        if part.start == part.stop:
+            return
+        if not self._pass_open:
+            self._pass_open, self.passes, self._pass_samples = True, self.passes + 1, 0
+            self._path.lift()
+            self._track.lift()
+        headings, rates = self._track.steps(rows.x[part], rows.stamp[part], rows.heading[part])
+        rows.heading[part] = headings
+        if self.turns:
+            late = self.scores.lag.seconds
+            rows.y[part] = [turned(y, -rate * late) for y, rate in zip(rows.y[part], rates)]
+        lengths = self._path.extend(rows.x[part])
+        self.raw_count += part.stop - part.start
+        self.scores.pick_rows(rows.x[part], rows.y[part], rows.stamp[part], lengths, headings, rates)
 
     def _refuse(self, count: int, why: str) -> None:
         self.refused += count

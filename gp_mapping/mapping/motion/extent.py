@@ -63,6 +63,19 @@ class Extent:
         self._here = key
         self._total += 1
 
+    def extend(self, positions: list[list[float]], points: list[bool], low: list[float], high: list[float]) -> None:
+        """Positions in order; points: which of them are the path's; low, high: their least and largest coordinates."""
+        self.add(positions[0], points[0])
+        if any(math.floor(a / _SIDE) != math.floor(b / _SIDE) for a, b in zip(low, high)):
+            for x, point in zip(positions[1:], points[1:]):
+                self.add(x, point)
+            return
+        more = len(positions) - 1  # all on one square
+        held = self._squares[self._here]
+        held[:4] = min(held[0], low[0]), min(held[1], low[1]), max(held[2], high[0]), max(held[3], high[1])
+        held[4:] = held[4] + sum(points[1:]), held[5] + more, *positions[-1]
+        self._total += more
+
     def join(self, other: "Extent") -> None:
         """Count another's positions, too; the robot stays where this one has it."""
         for key, its in other.squares().items():

@@ -39,19 +39,37 @@ class Path:
 
     def add(self, x: list[float]) -> float:
         """One position; the path's length so far, metres."""
-        for d in range(2):
-            self._low[d], self._high[d] = min(self._low[d], x[d]), max(self._high[d], x[d])
-        self._watch_jump(x)
-        if self._anchor is None:
-            self._anchor = list(x)
-        moved = math.dist(x, self._anchor)
-        if moved >= 0.1 * self.step:
-            self.length, self._anchor = self.length + moved, list(x)
-        point = not self._count or math.dist(x, self._newest) >= self.step
-        self.extent.add(x, point)
-        if point:
-            self._append(x)
-        return self.length
+        return self.extend([x])[0]
+
+    def extend(self, positions: list[list[float]]) -> list[float]:
+        """Positions in order; the path's length at each of them, metres."""
+        low, high = [min(column) for column in zip(*positions)], [max(column) for column in zip(*positions)]
+        self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
+
+        dist, last, usual, anchor, length = math.dist, self._last, self._usual, self._anchor, self.length
+        lengths, points = [], []
+        for x in positions:
+            if last is not None:
+                moved = dist(x, last)
+                # a localiser that was lost, or a bag cut together: a new line begins, and this is no length of the path
+                if usual is not None and moved > 4.0 * self.step and moved > _JUMP * usual:
+                    self._broken, anchor = True, None
+                elif moved > 0.0:
+                    usual = moved if usual is None else usual + _USUAL * (moved - usual)
+            last = x
+            if anchor is None:
+                anchor = x
+            moved = dist(x, anchor)
+            if moved >= 0.1 * self.step:
+                length, anchor = length + moved, x
+            point = not self._count or dist(x, self._newest) >= self.step
+            if point:
+                self._append(x)
+            points.append(point)
+            lengths.append(length)
+        self._last, self._usual, self._anchor, self.length = list(last), usual, list(anchor), length
+        self.extent.extend(positions, points, low, high)
+        return lengths
 
     def join(self, other: "Path") -> None:
         """Another robot's path beside this one: its points, from its starts on, and its length."""
@@ -83,16 +101,6 @@ class Path:
             self._starts[: len(kept)] = kept
             self._count, self.step = len(kept), 2 * self.step
             self._newest = self._points[self._count - 1].tolist()
-
-    def _watch_jump(self, x: list[float]) -> None:
-        """Begin a new line where the position leaps: a localiser that was lost, or a bag cut together."""
-        if self._last is not None:
-            moved = math.dist(x, self._last)
-            if self._usual is not None and moved > max(4.0 * self.step, _JUMP * self._usual):
-                self._broken, self._anchor = True, None  # nor is it length of the path
-            elif moved > 0.0:
-                self._usual = moved if self._usual is None else self._usual + _USUAL * (moved - self._usual)
-        self._last = list(x)
 
     @property
     def usual_move(self) -> float:

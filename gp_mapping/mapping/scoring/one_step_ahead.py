@@ -70,10 +70,17 @@ class OneStepAhead:
     def pick(self, x: list[float], y: list[float], stamp: float, length: float, heading=None,
              rate: float = 0.0) -> None:
         """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
+        self.pick_rows([x], [y], [stamp], [length], [heading], [rate])
+
+    def pick_rows(self, positions: list, values: list, stamps: list[float], lengths: list[float], headings: list,
+                  rates: list[float]) -> None:
+        """As `pick` of each in turn."""
         last, step = self._last, self.settings.cell_length / 10
-        if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
-            self._last = (stamp, length)
-            self._picked.append((list(x), list(y), length, heading, rate))
+        for i, (stamp, length) in enumerate(zip(stamps, lengths)):
+            if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
+                last = (stamp, length)
+                self._picked.append((list(positions[i]), list(values[i]), length, headings[i], rates[i]))
+        self._last = last
 
     def keep(self, length: float, field: FieldMap, place: Tensor) -> None:
         """Keep what the map says around place (1, 2) for later scores when the path has grown by half a score_distance.
