@@ -42,7 +42,7 @@ class Suggester:
         """
         s = self.settings
         free, wrong = self._maps.at(message, s.robot_radius)
-        wrong = wrong and f"{wrong}; nothing is suggested meanwhile"
+        wrong = wrong and wrong + "; nothing is suggested meanwhile"
         if free is not None and free.frame.lstrip("/") != frame:
             wrong = (f"the free-space map is in frame {one_line(free.frame, _NAME)!r} and the field map in "
                      f"{frame!r}: it is not used; publish it in the same frame, or set map_frame and odometry_frame; "
