@@ -25,8 +25,10 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "scale": "large areas: surveys and roads in tiles and in one map, error, time and memory",
          "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes",
          "exploration": "where to go next: planners and baselines closed loop, into docs/exploration.md",
+         "reading": "a bag read and its samples averaged, beside version 0.1.0",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
-APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "faults")  # for pages of their own
+APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "reading",
+         "faults")  # for pages of their own
 
 
 def parser() -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmark import honesty_recordings
-from benchmark.honesty_changes import changed_worlds
+from benchmark.honesty_changes import changed_worlds, unchanged_worlds
 from benchmark.recordings import RecordingsAbsent
 from benchmark.robots import Robot, add_spikes, survey
 from benchmark.tables import Goal, Part, Table
@@ -176,8 +176,8 @@ def run(quick: bool, environment: dict) -> Part:
     """All tables; GP_MAPPING_SEEDS is the number of seeds (default 20; quick: 2)."""
     count = 2 if quick else int(os.environ.get("GP_MAPPING_SEEDS", "20"))
     tables, goals = [], []
-    for part in (offsets, headings, spikes, levers, changed_worlds):
-        table, more = part(range(count if part is offsets else min(count, 10)))
+    for part in (offsets, headings, spikes, levers, changed_worlds, unchanged_worlds):
+        table, more = part(range(count if part is offsets else min(count, 4 if part is unchanged_worlds else 10)))
         tables.append(table)
         goals += more
         print(table.markdown(), flush=True)

@@ -1,4 +1,4 @@
-"""A field that changes between two visits, simulated: what following the change is worth where it is large."""
+"""A field that changes between two visits, simulated: what following it is worth; and one that never changes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ from benchmark.robots import Robot, drive, survey, world_of
 from benchmark.tables import Goal, Table
 from gp_mapping.analysis.residuals import LEVELS, residuals
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.sim.robot import lawnmower
 
-__all__ = ["Change", "changed_worlds"]
+__all__ = ["Change", "changed_worlds", "unchanged_worlds"]
 
+_HOURS = 0.5  # of each robot in an unchanging world
+_ALLOWED = 0.1  # reported changes an hour in a field that never changes
+_ROBOTS = {"white .2 µT": Robot(), "OU .4 µT, .7 s; δ .1 s": Robot(correlated=0.4e-6, delay=0.1),
+           "OU 1 µT, 2 s; δ .3 s": Robot(correlated=1e-6, correlation=2.0, delay=0.3),
+           "OU .4 µT; 3 µT turn with it": Robot(correlated=0.4e-6, bias=3e-6),
+           "OU .4 µT; δ −.1 s; .6 m/s": Robot(correlated=0.4e-6, delay=-0.1, speed=0.6)}
 _NEAR = 1.0  # m; an alarm this near to the middle of what was brought in has found it
 
 
@@ -80,3 +88,39 @@ def changed_worlds(seeds: range) -> tuple[Table, list[Goal]]:
     return table, [Goal("Simulated change: RMSE followed / not followed", followed[2], high=0.9),
                    Goal("Simulated change: share of worlds where a whole visit finds it", followed[-2], low=0.95),
                    Goal("Simulated change: false changes a world", followed[-1], high=0.1)]
+
+
+def unchanged_worlds(seeds: range) -> tuple[Table, list[Goal]]:
+    """Surveys of one room over and over, lanes moved and turned, and drives to and fro: nothing changes in it."""
+    table = Table("A field that never changes, simulated: surveys of one room over and over",
+                  [("robot", ""), ("hours", ".1f"), ("path m", ".0f"), ("changes reported", ".0f"),
+                   ("in ten hours", ".2f")])
+    for name, robot in _ROBOTS.items():
+        hours, metres, reported = 0.0, 0.0, 0
+        for seed in seeds:
+            say(f"nothing changes, {name}, seed {seed}")
+            spent, path, found = _hours_of_nothing(robot, seed)
+            hours, metres, reported = hours + spent, metres + path, reported + found
+        table.add(name, hours, metres, reported, 10.0 * reported / hours)
+    total, found = sum(row[1] for row in table.rows), sum(row[3] for row in table.rows)
+    table.notes = [f"{len(seeds)} worlds each; lanes lie elsewhere in every survey, and every third drive goes to "
+                   "thirty places drawn at random."]
+    return table, [Goal("A field that never changes: reported changes an hour", found / total, high=_ALLOWED)]
+
+
+def _hours_of_nothing(robot: Robot, seed: int) -> tuple[float, float, int]:
+    """Hours that were driven, metres of path, and changes reported."""
+    rng, session, at, n = np.random.default_rng([seed, 5]), MapSession(MapSettings()), 1.0, 0
+    while at < _HOURS * 3600.0:
+        corner = 0.35 + 0.2 * rng.random(2)
+        way = lawnmower(*corner, 5 - corner[0], 4 - corner[1], rng.uniform(0.4, 0.6), rng.uniform(0.6, 1.0))
+        if n % 3 == 2:
+            way = rng.uniform((0.3, 0.3), (4.7, 3.7), (30, 2))
+        elif rng.random() < 0.5:
+            way = way[::-1]
+        samples = drive(robot, world_of(seed), way, 1000 * seed + n, start=at)
+        session.ingest(samples)
+        session.break_pass()
+        at, n = float(samples.stamp[-1]) + 1.0, n + 1
+    report = session.report()
+    return at / 3600.0, report["path_length"], report["changes"]

@@ -49,8 +49,9 @@ def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
     theta = Theta(s.lengthscale, s.signal_stddev / unit, s.noise_stddev / unit,
                   s.constant_stddev / unit, s.heading_stddev / unit, s.time_offset,
                   kernel_name=s.kernel, anisotropy=s.anisotropy, long_share=s.long_share, long_ratio=s.long_ratio)
-    prior = replace(theta, lengthscale=s.lengthscale_prior, signal=s.signal_stddev_prior / unit,
-                    noise=s.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
+    prior = replace(theta, lengthscale=s.lengthscale_prior, signal_stddev=s.signal_stddev_prior / unit,
+                    noise_stddev=s.noise_stddev_prior / unit, heading_stddev=3**0.5 * theta.heading_stddev,
+                    time_offset=0.0)
 
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.metric  # classes and counts have none to learn
@@ -156,8 +157,17 @@ def build_map(settings: MapSettings, room: Room | None = None, **extra) -> Field
 def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:
     """Any of the models by its name, as one map; settings are those of MapSettings, in SI. tiles=True: of tiles.
 
-    inducing_inputs: (M, D) metres, fixed (dual_svgp).  centre: (C,) SI, the prior mean; the first batch's mean if None.
-    Raises ValueError for an unknown model or setting, or a value out of range.
+    Args:
+        model: its name, one of `model_names()`.
+        inducing_inputs: (M, D) metres, fixed (models with inducing inputs).
+        centre: (C,) SI, the prior mean; the median of the first batch if None.
+        settings: fields of MapSettings.
+
+    Returns:
+        An empty map.
+
+    Raises:
+        ValueError: an unknown model or setting, or a value out of range.
     """
     if model not in MODELS:
         raise ValueError(f"model {model!r} is not one of {', '.join(MODELS)}")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
-__all__ = ["Prediction", "Samples", "UpdateReport"]
+__all__ = ["FARTHEST", "Prediction", "Samples", "UpdateReport"]
+
+FARTHEST = 1e8  # m; largest coordinate that still has its millimetres: nothing beyond it is on a map
+
 
 
 def _column(name: str, value, n: int) -> Tensor | None:
@@ -20,6 +24,19 @@ def _column(name: str, value, n: int) -> Tensor | None:
     if out.shape != (n,):
         raise ValueError(f"{name} has shape {tuple(out.shape)}, expected ({n},): one value per sample")
     return out
+
+
+_FEW = 16  # numbers that Python looks through before torch has begun; a cell is one row
+
+
+def _all_finite(value: Tensor) -> bool:
+    if value.numel() <= _FEW:
+        return all(map(math.isfinite, value.flatten().tolist()))
+    return bool(torch.isfinite(value).all())
+
+
+def _least(value: Tensor) -> float:
+    return min(value.tolist()) if value.numel() <= _FEW else float(value.min())
 
 
 @dataclass(frozen=True)
@@ -64,18 +81,18 @@ class Samples:
             if value is not None and tuple(values[name].shape) != shape:
                 raise ValueError(f"{name} has shape {tuple(values[name].shape)}, expected {shape}")
         for name, value in values.items():
-            if value is not None and not torch.isfinite(value).all():
+            if value is not None and not _all_finite(value):
                 bad = int((~torch.isfinite(value.reshape(n, -1))).any(1).nonzero()[0])
                 raise ValueError(f"{name} is not finite at sample {bad}; drop such samples before the map sees them")
             object.__setattr__(self, name, value)
         for name, floor in (("noise_variance", 0.0), ("count", 0.0)):
             value = values[name]
-            if value is not None and n and not bool((value > floor).all()):
-                raise ValueError(f"{name} must be positive; the smallest is {float(value.min())}")
+            if value is not None and n and not _least(value) > floor:
+                raise ValueError(f"{name} must be positive; the smallest is {_least(value)}")
         for name in ("sensor_variance", "position_variance"):
             value = values[name]
-            if value is not None and n and float(value.min()) < 0:
-                raise ValueError(f"{name} must not be negative; the least is {float(value.min())}")
+            if value is not None and n and _least(value) < 0:
+                raise ValueError(f"{name} must not be negative; the least is {_least(value)}")
 
     def __len__(self) -> int:
         return len(self.x)

@@ -62,7 +62,7 @@ class PoseRows(NamedTuple):
         # differences of integers first, which are exact
         weight = np.where(end > start, (stamps - start) / np.maximum(end - start, 1), 0.0)
         first, second = self.rows[before], self.rows[after]
-        return Between(weight, (first[:, :3], second[:, :3]), (first[:, 3:].tolist(), second[:, 3:].tolist()),
+        return Between(weight, (first[:, :3], second[:, :3]), (first[:, 3:], second[:, 3:]),
                        (self.variance[before], self.variance[after]))
 
 

@@ -8,13 +8,14 @@ noise is s_p² + white/n.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from gp_mapping.core.types import Samples
 
-__all__ = ["CellAverager"]
+__all__ = ["CellAverager", "RawRows"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one goes
 _RECENT = 0.99  # weight that a cell keeps with each later one, where white variances are averaged over cells
@@ -22,6 +23,22 @@ _FEW = 5  # samples of a cell below which none of them is judged by the others
 _WILD = 25.0  # squared differences, of the typical one, beyond which it is an error (five standard deviations)
 _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
+_COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
+
+
+class RawRows(NamedTuple):
+    """Raw samples as columns of plain numbers; None where a sample does not have it.
+
+    x: positions (D), m.  y: values (C), SI.  stamp: s.  sensor: known variance of y.  heading: (2,).
+    position: variance of x, m².
+    """
+
+    x: list[list[float]]
+    y: list[list[float]]
+    stamp: list[float]
+    sensor: list[float | None]
+    heading: list[list[float] | None]
+    position: list[float | None]
 
 
 class CellAverager:
@@ -61,58 +78,83 @@ class CellAverager:
 
         Returns the cell that it closes, or None.
         """
-        cell, closed = self.open, None
-        row = {"x": list(x), "y": list(y), "t": stamp, "sensor": sensor, "heading": heading, "position": position}
-        if cell is not None:
-            moved, age = math.dist(x, cell["rows"][0]["x"]), stamp - cell["rows"][0]["t"]
-            standing = max(moved, cell["reach"]) < 0.1 * self.length
-            # the millionth keeps rounding, which depends on where the map's origin lies, from deciding
-            over = moved > self.length * (1 + 1e-6) or age > self.duration * (10.0 if standing else 1.0) * (1 + 1e-6)
-            if over or age < 0:
-                closed, cell = self._close(), None
-        if cell is None:
-            self.open = {"rows": [row], "count": 1, "stride": 1, "reach": 0.0}
-            return closed
-        cell["reach"], cell["count"] = max(moved, cell["reach"]), cell["count"] + 1
-        if cell["count"] % cell["stride"] == 0:
-            cell["rows"].append(row)
-            if len(cell["rows"]) > _CELL_ROWS:
-                cell["rows"], cell["stride"] = cell["rows"][::2], 2 * cell["stride"]
+        rows = RawRows([x], [y], [stamp], [sensor], [heading], [position])
+        over, reach = self.until(rows, 0, 1)
+        closed = None if over else self.flush()
+        self.take(rows, 0, 1, reach if over else 0.0)
         return closed
+
+    def until(self, rows: RawRows, start: int, stop: int) -> tuple[int, float]:
+        """The first of the rows start … stop − 1 that begins a new cell, else stop; how far those before it reach, m.
+        """
+        cell, begin = self.open, start
+        if cell is None:
+            first, began, reach = rows.x[start], rows.stamp[start], 0.0
+            begin += 1
+        else:
+            first, began, reach = cell["x"][0], cell["t"][0], cell["reach"]
+        # the millionth keeps rounding, which depends on where the map's origin lies, from deciding
+        longest, oldest = self.length * (1 + 1e-6), self.duration * (1 + 1e-6)
+        near, patience = 0.1 * self.length, self.duration * 10.0 * (1 + 1e-6)
+
+        dist, x, stamp = math.dist, rows.x, rows.stamp
+        for i in range(begin, stop):
+            moved, age = dist(x[i], first), stamp[i] - began
+            if moved > longest or age < 0 or (age > oldest and (age > patience or max(moved, reach) >= near)):
+                return i, reach
+            if moved > reach:
+                reach = moved
+        return stop, reach
+
+    def take(self, rows: RawRows, start: int, stop: int, reach: float) -> None:
+        """The rows start … stop − 1, which `until` has found to fit, into the open cell, or a new one."""
+        if start == stop:
+            return
+        cell = self.open
+        if cell is None:
+            cell = self.open = {name: [] for name in _COLUMNS} | {"count": 0, "stride": 1, "reach": 0.0}
+        cell["reach"] = reach
+
+        few = cell["stride"] == 1 and len(cell["t"]) + stop - start <= _CELL_ROWS
+        for part in [slice(start, stop)] if few else [slice(i, i + 1) for i in range(start, stop)]:
+            cell["count"] += part.stop - part.start
+            if cell["count"] % cell["stride"] == 0:
+                for name, column in zip(_COLUMNS, rows):
+                    cell[name] += column[part]
+                if len(cell["t"]) > _CELL_ROWS:
+                    for name in _COLUMNS:
+                        cell[name] = cell[name][::2]
+                    cell["stride"] *= 2
 
     def _close(self) -> Samples:
         cell, self.open = self.open, None
-        rows = cell["rows"]
-        y = torch.tensor([r["y"] for r in rows], dtype=torch.float64)
-        good = self._good(y) if self.robust else torch.ones(len(y), dtype=torch.bool)
-        self.gross += int((~good).sum()) * cell["stride"]
-        kept = [r for r, g in zip(rows, good.tolist()) if g]
-        y, n = y[good], max(1, round(cell["count"] * len(kept) / len(rows)))
-        self._learn_white((y[1:] - y[:-1]).square().mean(1).tolist(), len(y) < _FEW and self.robust)
-        first, elapsed = rows[0], rows[-1]["t"] - rows[0]["t"]
+        x, y, stamps, *rest = (np.array(cell[name]) if None not in cell[name] else None for name in _COLUMNS)
+        rows, first, last = len(y), x[0], x[-1]
+        began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
+        good = self._good(y) if self.robust and rows >= _FEW else None
+        if good is not None and not good.all():
+            x, y, stamps = x[good], y[good], stamps[good]
+            rest = [None if column is None else column[good] for column in rest]
+        kept = len(y)
+        self.gross += (rows - kept) * cell["stride"]
+        n = max(1, round(cell["count"] * kept / rows))
+        step = y[1:] - y[:-1]
+        self._learn_white((np.add.reduce(step * step, 1) / y.shape[1]).tolist(), kept < _FEW and self.robust)
 
-        def mean(name: str) -> Tensor:
-            return torch.tensor([r[name] for r in kept], dtype=torch.float64).mean(0, keepdim=True)
-
-        def known(name: str) -> bool:
-            return all(r[name] is not None for r in kept)
-
-        sensor = float(mean("sensor")) if known("sensor") else self.white_variance
+        stated, heading, position = rest
+        sensor = self.white_variance if stated is None else float(_mean(stated)[0])
         if sensor > 0.0:  # else too little is known of it
             self.closed = _RECENT * self.closed + 1.0
             self.single_sum = _RECENT * self.single_sum + sensor
             self.averaged_sum = _RECENT * self.averaged_sum + sensor / n
         # from the cell's first to its last sample: a velocity that pose noise hardly touches
-        velocity = [(b - a) / elapsed if elapsed > 0 else 0.0 for a, b in zip(first["x"], rows[-1]["x"])]
-        origin = torch.tensor([first["x"]], dtype=torch.float64)
-        offset = torch.tensor([r["x"] for r in kept], dtype=torch.float64) - origin  # coordinates may be 1e6 m
-        age = torch.tensor([r["t"] - first["t"] for r in kept], dtype=torch.float64).mean(0, keepdim=True)
-        return Samples(x=origin + offset.mean(0, keepdim=True), y=y.mean(0, keepdim=True), stamp=first["t"] + age,
-                       count=torch.tensor([float(n)], dtype=torch.float64),
-                       sensor_variance=torch.tensor([sensor], dtype=torch.float64),
-                       velocity=torch.tensor([velocity], dtype=torch.float64),
-                       heading=mean("heading") if known("heading") else None,
-                       position_variance=mean("position") if known("position") else None)
+        velocity = (last - first) / elapsed if elapsed > 0 else np.zeros_like(first)
+        columns = {"x": first + _mean(x - first),  # coordinates may be 1e6 m
+                   "y": _mean(y), "velocity": velocity[None], "stamp": began + _mean(stamps - began),
+                   "count": np.array([float(n)]), "sensor_variance": np.array([sensor]),
+                   "heading": None if heading is None else _mean(heading),
+                   "position_variance": None if position is None else _mean(position)}
+        return Samples(**{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()})
 
     def _learn_white(self, steps: list[float], few: bool) -> None:
         """Squared differences of successive samples. few: nothing in their cell could tell a wild one from the others.
@@ -129,23 +171,28 @@ class CellAverager:
         elif few and self.white_sum > 0:
             most = max(_WILD, 0.2 * self.white_count) * self.white_sum / self.white_count
             steps = [min(step, most) for step in steps]
+        total, count = self.white_sum, self.white_count
         for step in steps:
-            self.white_sum, self.white_count = 0.999 * self.white_sum + step, 0.999 * self.white_count + 1.0
+            total, count = 0.999 * total + step, 0.999 * count + 1.0
+        self.white_sum, self.white_count = total, count
 
-    def _good(self, y: Tensor) -> Tensor:
-        """Which samples are within _GROSS robust standard deviations of two medians, in every channel. (n,)
+    def _good(self, y: np.ndarray) -> np.ndarray:
+        """Which of _FEW samples and more are within _GROSS robust standard deviations of two medians. (n,)
 
         Of the cell, whose spread holds the field's own change along it: several large errors together are seen.  And of
         five neighbours, with the sensor's white spread: an error smaller than the field's change is seen, too.
         """
-        if len(y) < _FEW:
-            return torch.ones(len(y), dtype=torch.bool)
-        least = max(self.white_variance**0.5, 1e-12 * float(y.abs().max()))
-        away = (y - y.median(0).values).abs()
-        good = away <= _GROSS * (1.4826 * away.median(0).values).clamp_min(least)
+        least = max(self.white_variance**0.5, 1e-12 * float(np.abs(y).max()))
+        away = np.abs(y - _median(y))
+        good = away <= _GROSS * np.maximum(1.4826 * _median(away), least)
         if self.white_variance > 0:
-            padded = torch.cat([y[1:3].flip(0), y, y[-3:-1].flip(0)])
-            good &= (y - padded.unfold(0, 5, 1).median(2).values).abs() <= _GROSS * least
+            n = len(y)
+            padded = np.concatenate([y[2:0:-1], y, y[-2:-4:-1]])
+            neighbours = np.empty((5, *y.shape))
+            for k in range(5):
+                neighbours[k] = padded[k:n + k]
+            neighbours.sort(0)
+            good &= np.abs(y - neighbours[2]) <= _GROSS * least
         return good.all(1)
 
     def flush(self) -> Samples | None:
@@ -153,15 +200,32 @@ class CellAverager:
         return None if self.open is None else self._close()
 
     def state_dict(self) -> dict:
-        opened = None if self.open is None else self.open | {"rows": [dict(r) for r in self.open["rows"]]}
+        opened = None
+        if self.open is not None:
+            rows = [dict(zip(_COLUMNS, row)) for row in zip(*(self.open[name] for name in _COLUMNS))]
+            opened = {"rows": rows, **{name: self.open[name] for name in ("count", "stride", "reach")}}
         return {"open": opened, "white_sum": self.white_sum, "white_count": self.white_count, "gross": self.gross,
                 "closed": self.closed, "single_sum": self.single_sum, "averaged_sum": self.averaged_sum,
                 "early": list(self._early)}
 
     def load_state_dict(self, state: dict) -> None:
         opened = state["open"]
-        self.open = None if opened is None else dict(opened) | {"rows": [dict(r) for r in opened["rows"]]}
+        if opened is None:
+            self.open = None
+        else:
+            self.open = {name: [row[name] for row in opened["rows"]] for name in _COLUMNS}
+            self.open |= {name: opened[name] for name in ("count", "stride", "reach")}
         self.white_sum, self.white_count = float(state["white_sum"]), float(state["white_count"])
         self.gross, self._early = int(state["gross"]), list(state.get("early", []))
         self.closed, self.single_sum, self.averaged_sum = (float(state.get(name, 0.0)) for name in
                                                            ("closed", "single_sum", "averaged_sum"))
+
+
+def _median(values: np.ndarray) -> np.ndarray:
+    """Of each column of (n, C), (C,): the lower of two middle ones."""
+    return np.sort(values, axis=0)[(len(values) - 1) // 2]
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Of the rows of (n, …): (1, …)."""
+    return np.add.reduce(values, 0, keepdims=True) / len(values)

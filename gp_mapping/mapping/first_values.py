@@ -71,8 +71,11 @@ class FirstValues:
     def credible(self, y: list[float]) -> bool:
         """Whether a raw value (C,), SI, can be one of this field at all; True while nothing is known of it."""
         if self._reference is None or not self._judges:
-            return all(abs(v) < 1e100 * self._signal for v in y)  # its square is a number, too
-        return all(abs(v - m) <= _ABSURD * s for v, m, s in zip(y, *self._reference))
+            return max(map(abs, y)) < 1e100 * self._signal  # its square is a number, too
+        for v, m, s in zip(y, *self._reference):
+            if not abs(v - m) <= _ABSURD * s:
+                return False
+        return True
 
     def first(self, cell: Samples) -> Samples:
         """One more of the first: all of them that are not far from their median, as one batch."""

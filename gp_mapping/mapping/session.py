@@ -15,15 +15,16 @@ from torch import Tensor
 from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
-from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
-from gp_mapping.mapping.cells import CellAverager
-from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
+from gp_mapping.mapping.cells import CellAverager, RawRows
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.ground import to_draw
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.motion.path import Path
-from gp_mapping.mapping.notes import drawing_notes, nonsense
+from gp_mapping.mapping.notes import nonsense
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
@@ -32,7 +33,6 @@ __all__ = ["MapSession"]
 
 _RAW_BATCH = 25  # without cells: raw samples in one update
 _REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
-_FARTHEST = 1e8  # m; largest coordinate that still has its millimetres
 _LOOK_AGAIN = 200  # revisions of a map that nobody draws
 _FORGOTTEN = 1e-12  # share of what was known that is left when all of it is forgotten
 
@@ -87,35 +87,74 @@ class MapSession:
         if not len(samples):
             return None
         self._channels, self.last_report = channels, None
-        n = len(samples)
+        n, i = len(samples), 0
         stamps = [math.nan] * n if samples.stamp is None else samples.stamp.tolist()
-        sensors, headings, poses = ([None] * n if column is None else column.tolist() for column in
-                                    (samples.sensor_variance, samples.heading, samples.position_variance))
-        for i, (x, y) in enumerate(zip(samples.x.tolist(), samples.y.tolist())):
-            if not self._first.credible(y) or max(map(abs, x)) > _FARTHEST:
-                self._refuse(1, f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
-                                "field, or at no place of this earth")
-                continue
-            stamp = stamps[i] if math.isfinite(stamps[i]) else float(self.raw_count) * 0.02
-            if not self._pass_open:
-                self._pass_open, self.passes, self._pass_samples = True, self.passes + 1, 0
-                self._path.lift()
-                self._track.lift()
-            headings[i], rate = self._track.step(x, stamp, headings[i])
-            if self.turns:
-                y = turned(y, -rate * self.scores.lag.seconds)
-            length = self._path.add(x)
-            self.raw_count += 1
-            self.scores.pick(x, y, stamp, length, headings[i], rate)
-            if self.settings.cells:
-                closed = self.cells.add(x, y, stamp, sensors[i], headings[i], poses[i])
-            else:
-                self._raw.append(self._one(samples[i], y, headings[i]))
-                closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
-            if closed is not None:
-                self._raw = []
-                self._admit(closed)
+        rows = RawRows(samples.x.tolist(), samples.y.tolist(), stamps,
+                       *([None] * n if column is None else column.tolist() for column in
+                         (samples.sensor_variance, samples.heading, samples.position_variance)))
+        while i < n:
+            i = self._ingest_rows(samples, rows, i)
         return self.last_report
+
+    def _ingest_rows(self, samples: Samples, rows: RawRows, i: int) -> int:
+        """Raw samples from number i on, up to the one that closes a cell, or is refused; the number of the next."""
+        n = len(rows.x)
+        if samples.stamp is None:
+            rows.stamp[i:] = [0.02 * float(self.raw_count + k) for k in range(n - i)]
+        if self.settings.cells:
+            over, reach = self.cells.until(rows, i, n)
+        else:
+            over, reach = min(i + _RAW_BATCH - len(self._raw) - 1, n), 0.0
+        stop = min(over + 1, n)  # the one that is over closes the cell, and is seen before that
+        wrong = self._first_wrong(rows, i, stop)
+        refused = wrong < stop
+        if refused:
+            over = stop = wrong
+            _, reach = self.cells.until(rows, i, wrong) if i < wrong else (wrong, reach)
+        self._see(rows, slice(i, stop))
+
+        closed = None
+        if self.settings.cells:
+            self.cells.take(rows, i, over, reach)
+            if over < stop:
+                closed = self.cells.flush()
+                self.cells.take(rows, over, stop, 0.0)
+        else:
+            self._raw += [self._one(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
+            closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
+        if closed is not None:
+            self._raw = []
+            self._admit(closed)
+
+        if refused:
+            x, y = rows.x[wrong], rows.y[wrong]
+            self._refuse(1, f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
+                            "field, or at no place of this earth")
+        return stop + refused
+
+    def _first_wrong(self, rows: RawRows, start: int, stop: int) -> int:
+        """The first of the rows start … stop − 1 that no map can take; stop: all are good."""
+        for k in range(start, stop):
+            if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
+                return k
+        return stop
+
+    def _see(self, rows: RawRows, part: slice) -> None:
+        """What is to be known of raw samples beside their cell: headings, the path, samples that will be scored."""
+        if part.start == part.stop:
+            return
+        if not self._pass_open:
+            self._pass_open, self.passes, self._pass_samples = True, self.passes + 1, 0
+            self._path.lift()
+            self._track.lift()
+        headings, rates = self._track.steps(rows.x[part], rows.stamp[part], rows.heading[part])
+        rows.heading[part] = headings
+        if self.turns:
+            late = self.scores.lag.seconds
+            rows.y[part] = [turned(y, -rate * late) for y, rate in zip(rows.y[part], rates)]
+        lengths = self._path.extend(rows.x[part])
+        self.raw_count += part.stop - part.start
+        self.scores.pick_rows(rows.x[part], rows.y[part], rows.stamp[part], lengths, headings, rates)
 
     def _refuse(self, count: int, why: str) -> None:
         self.refused += count
@@ -325,6 +364,59 @@ class MapSession:
         """The newest changes of the field that were found (core.change.Change)."""
         return tuple(self.scores.changes)
 
+    def merge(self, other: "MapSession") -> None:
+        """Add what another session has mapped, which stays as it is but for its open cell: cells, path, scores.
+
+        This session's settings and hyper-parameters count. Frames are compared by who calls: what lies at (x, y) in one
+        map must lie there in the other.
+
+        Raises:
+            ValueError: they cannot be added: units, channels or models differ, or one of them has seen little more
+                than its first cells. Both are as they were.
+        """
+        mine, its = self.settings, other.settings
+        for name in ("field_unit", "model", "likelihood", "cells"):
+            if getattr(mine, name) != getattr(its, name):
+                raise ValueError(f"maps that differ in {name} cannot be merged: {getattr(mine, name)!r} here, "
+                                 f"{getattr(its, name)!r} there")
+        if self.channels != other.channels:
+            raise ValueError(f"maps of {self.channels} and of {other.channels} numbers in a measurement cannot be "
+                             "merged")
+        for each in (self, other):
+            each.break_pass()
+            if each.opening:
+                raise ValueError(f"a map of {each.cell_count} cells has hardly begun and cannot be merged; map its "
+                                 "recording with the other's instead")
+        self.map.merge(other.map)
+        self._start.close()
+        self.scores.join(other.scores, self.map)
+        self._path.join(other.trace)
+        for name in ("raw_count", "cell_count", "passes", "left_out", "refused"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]
+        self._last_stamp = max(stamps, default=None)
+        self.renderer, self.revision = Renderer(mine), self.revision + 1
+
+    @property
+    def channels(self) -> int | None:
+        """Numbers in a measurement; None before the first."""
+        return self._channels
+
+    @property
+    def opening(self) -> bool:
+        """Whether the map has so few cells that it is made anew with each."""
+        return self._first.opening
+
+    @property
+    def trace(self) -> Path:
+        """The path driven."""
+        return self._path
+
+    @property
+    def newest_stamp(self) -> float | None:
+        """Of the newest cell, s."""
+        return self._last_stamp
+
     # --- the map out ----------------------------------------------------------------------------------------------
     @torch.no_grad()
     def predict(self, x, velocity=None, heading=None) -> Prediction:
@@ -375,6 +467,11 @@ class MapSession:
         bounds, place = self._ground()
         return self.renderer.render(self.map, bounds, noise, self.revision, budget, local, place)
 
+    @property
+    def driven(self) -> Path:
+        """Where the robot has been, not to be changed."""
+        return self._path
+
     def draw_ahead(self, budget: int) -> None:
         """Evaluate so many points of the next drawing, without the cost of making a grid of all that is drawn."""
         noise = math.sqrt(self.noise_variance)
@@ -382,18 +479,10 @@ class MapSession:
         self.renderer.advance(self.map, bounds, noise, self.revision, budget, place)
 
     def _ground(self) -> tuple[tuple[list[float], list[float]], tuple[float, float]]:
-        """Where the many samples lie (low, high), and the robot among them; what is left out is said in `warnings`."""
-        s, path = self.settings, self._path
-
-        def fits(low, high) -> bool:
-            window = GridWindow.within(low, high, low, s.resolution, s.margin, s.max_grid_cells)
-            return window.contains(low, high, s.margin)
-
-        chosen, others = path.extent.drawn(fits, path.usual_move)
-        self._cut, self._looked = drawing_notes(chosen, others, fits, s), self.revision
-        low = [min(area.low[d] for area in chosen) for d in range(2)]
-        high = [max(area.high[d] for area in chosen) for d in range(2)]
-        return (low, high), chosen[0].place
+        """What to draw (low, high), and the robot in it; what is left out though nobody asked for that: `warnings`."""
+        ground = to_draw(self.settings, self._path)
+        self._cut, self._looked = ground.notes, self.revision
+        return (ground.low, ground.high), ground.place
 
     @property
     def stale_share(self) -> float:

@@ -66,6 +66,10 @@ class Start:
         if self._open:
             self.cells[-1:] = taken
 
+    def close(self) -> None:
+        """What the starts are now they remain: the map is more than its first cells."""
+        self._open, self.cells = False, []
+
     @property
     def rough(self) -> bool:
         """Whether the starts before these were little more than a guess: what a map said with them means nothing."""

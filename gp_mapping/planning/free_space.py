@@ -12,6 +12,8 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from gp_mapping.planning.area.places import FARTHEST, on_earth
+
 __all__ = ["FreeSpace", "along"]
 
 _NEAREST = 12  # obstacles' cells that are looked at where a grid's clearance alone does not decide
@@ -81,8 +83,10 @@ class FreeSpace:
         if not (math.isfinite(radius) and radius >= 0):
             raise ValueError(f"radius is {radius} m, expected 0 or more")
         corner = (float(info.origin.position.x), float(info.origin.position.y))
-        if not all(map(math.isfinite, corner)):
-            raise ValueError(f"the occupancy grid's origin {corner} is not finite")
+        size = max(width, height) * resolution
+        if not on_earth([corner]).all() or size > FARTHEST:
+            raise ValueError(f"the occupancy grid lies at {corner} m and is {size:.3g} m long, expected finite metres, "
+                             f"at most {FARTHEST:g}")
         data = data.reshape(height, width)
         passable = (data >= 0) & (data < free_threshold)
         if unknown == "free":
@@ -264,6 +268,10 @@ class FreeSpace:
             left = self._labels == label if label else np.zeros_like(self.open)
             self._components[label] = replace(self, open=left)
         return self._components[label]
+
+    def prepare(self) -> None:
+        """Find now, in this thread, what would else be found when it is first asked for: components and borders."""
+        _ = self._labels, self._obstacles, self._roomy
 
     @cached_property
     def _labels(self) -> np.ndarray:

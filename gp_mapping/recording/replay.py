@@ -33,6 +33,7 @@ from gp_mapping.settings.sensors import SENSOR_TYPES
 __all__ = ["BagPlan", "plan_bags", "samples_of"]
 
 _TOGETHER = 2000  # messages that are read at once; the samples do not depend on it
+_FIRST = 510  # as many of the first, which come one by one while they decide on frames
 
 
 class BagPlan(NamedTuple):
@@ -107,7 +108,7 @@ def samples_of(plans: list[BagPlan], intake: Intake, label: str,
     with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3) as bar:
         for plan in plans:
             stored = read_raw(plan.path, list(plan.roles))
-            while chunk := list(islice(stored, together)):
+            while chunk := list(islice(stored, together if bar.n else min(together, _FIRST))):
                 yield from _samples(intake, plan, chunk)
                 bar.update(len(chunk))
         yield from intake.batches(finish=True)

@@ -113,6 +113,15 @@ def test_positions_that_are_not_finite_are_answered_with_nan_and_counted(asked):
     assert node.queries.problem == ""
 
 
+def test_positions_that_no_map_has_are_answered_with_nan_counted_and_said(asked):
+    node, ask = asked()
+    points = np.array([[0.5, 0.1, 0.0], [1e200, 0.0, 0.0], [0.0, -1.1e8, 0.0], [-1e307, 1e307, 0.0], [9e7, -9e7, 0.0]])
+    values = cloud_array(ask(question(points, 1, kind="<f8"))[1], NAMES)[:, 3:]
+    assert np.isfinite(values[[0, 4]]).all() and np.isnan(values[1:4]).all()
+    assert node.worker._counts["query_too_far"] == 3 and "3 positions" in node.queries.problem
+    assert "farther than 1e+08 m" in node.queries.problem
+
+
 def test_what_cannot_be_answered_gets_an_empty_cloud_and_a_reason(asked):
     node, ask = asked(max_query_points=100)
     for i, (wrong, count, said) in enumerate((

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.intake.poses.transforms import slerp
+from gp_mapping.intake.poses.transforms import slerp_rows
 
 __all__ = ["MAX_POSITION", "Between", "Bracket", "Pose", "PoseBuffer", "interpolate", "read_numbers", "read_rows"]
 
@@ -167,11 +167,11 @@ class PoseBuffer:
 
 class Between(NamedTuple):
     """N stamps between two poses each: weight (N,), 0 at the first and 1 at the second; positions (N, 3), m;
-    quaternions, x y z w, None where a pose has none; variances (N,), m²."""
+    quaternions (N, 4), x y z w, None where a pose has none; variances (N,), m²."""
 
     weight: np.ndarray
     positions: tuple[np.ndarray, np.ndarray]
-    quaternions: tuple[list, list]
+    quaternions: tuple[np.ndarray | None, np.ndarray | None]
     variances: tuple[np.ndarray, np.ndarray]
 
     @staticmethod
@@ -181,10 +181,8 @@ class Between(NamedTuple):
         # integer differences first: a float64 of nanoseconds since 1970 is no better than a quarter of a microsecond
         weight = np.array([(t - a.stamp) / (b.stamp - a.stamp) if b is not a else 0.0
                            for a, b, t in zip(before, after, stamps, strict=True)])
-        return Between(weight, *((make([getattr(pose, name) for pose in before]),
-                                  make([getattr(pose, name) for pose in after]))
-                                 for name, make in (("position", np.array), ("quaternion", list),
-                                                    ("variance", np.array))))
+        return Between(weight, *((_column(before, name), _column(after, name))
+                                 for name in ("position", "quaternion", "variance")))
 
     @property
     def variance(self) -> np.ndarray:
@@ -202,17 +200,19 @@ class Between(NamedTuple):
         before, after = self.positions
         positions = before + self.weight[:, None] * (after - before)
         first, second = self.quaternions
-        if not orientation or None in first or None in second:
+        if not orientation or first is None or second is None:
             return positions, None
-        held = np.clip(self.weight, 0.0, 1.0).tolist()
-        # each by itself: the same bracket gives the same bits whatever batch it comes in
-        return positions, Rotation.from_quat([p if p is q or w == 0.0 else slerp(p, q, w)
-                                              for p, q, w in zip(first, second, held)])
+        return positions, Rotation.from_quat(slerp_rows(first, second, np.clip(self.weight, 0.0, 1.0)))
 
 
 def interpolate(brackets: list[Bracket], stamps, orientation: bool = True) -> tuple[np.ndarray, Rotation | None]:
     """Positions (N, 3) and rotations at stamps (N,) ns, as Between.interpolate."""
     return Between.of(brackets, stamps).interpolate(orientation)
+
+
+def _column(poses: tuple[Pose, ...], name: str) -> np.ndarray | None:
+    values = [getattr(pose, name) for pose in poses]
+    return None if None in values else np.array(values)
 
 
 def _stamp_of(pose: Pose) -> int:

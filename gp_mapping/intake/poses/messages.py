@@ -56,7 +56,7 @@ def read_pose_columns(columns: Columns, source: str) -> tuple[np.ndarray, np.nda
     xx, yy = covariance[:, 0], covariance[:, 7]
     with np.errstate(all="ignore"):  # what is no number is looked at by itself
         variance = 0.5 * xx + 0.5 * yy
-        plain = (xx > 0.0) & (yy > 0.0) & np.isfinite(xx) & np.isfinite(yy)
+        plain = (xx >= 0.0) & (yy >= 0.0) & np.isfinite(xx) & np.isfinite(yy)
     for i in np.flatnonzero(~plain).tolist():
         variance[i] = planar_variance(covariance[i])
     return rows, variance

@@ -1,4 +1,4 @@
-"""Rigid transforms in plain Python: a chain of a few of them for each measurement, where arrays would only cost time.
+"""Rigid transforms, in plain Python where a chain of a few of them is made for each measurement.
 
 Quaternions are (x, y, z, w), of unit length; T_a_b takes coordinates in frame b to coordinates in frame a.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = ["IDENTITY", "Transform", "multiply", "rotate", "slerp", "unit"]
+import numpy as np
+
+__all__ = ["IDENTITY", "Transform", "multiply", "rotate", "slerp", "slerp_rows", "unit"]
 
 Vector = tuple[float, float, float]
 Quaternion = tuple[float, float, float, float]
@@ -71,3 +73,19 @@ def slerp(p: Quaternion, q: Quaternion, weight: float) -> Quaternion:
     angle = math.acos(cosine)
     first, second = math.sin((1.0 - weight) * angle), math.sin(weight * angle)
     return unit((first * a + second * x, first * b + second * y, first * c + second * z, first * d + second * w))
+
+
+def slerp_rows(p: np.ndarray, q: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """slerp of each row (n, 4) with its weight (n,); rows of weight 0 stay as they are.
+
+    No row depends on the others: of arrays only what rounds the same everywhere, and sines one by one.
+    """
+    cosine = p[:, 0] * q[:, 0] + p[:, 1] * q[:, 1] + p[:, 2] * q[:, 2] + p[:, 3] * q[:, 3]
+    q, cosine = np.where(cosine < 0.0, -q.T, q.T).T, np.abs(cosine)
+    angle = np.array(list(map(math.acos, np.minimum(cosine, 1.0).tolist())))
+    first, second = (np.array(list(map(math.sin, part.tolist()))) for part in ((1.0 - weight) * angle, weight * angle))
+    arc = first[:, None] * p + second[:, None] * q
+    arc = np.where((cosine > 1.0 - 1e-12)[:, None], p + weight[:, None] * (q - p), arc)
+
+    norm = np.sqrt(arc[:, 0] ** 2 + arc[:, 1] ** 2 + arc[:, 2] ** 2 + arc[:, 3] ** 2)
+    return np.where((weight == 0.0)[:, None], p, arc / norm[:, None])

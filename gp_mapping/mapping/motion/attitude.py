@@ -47,19 +47,32 @@ class HeadingTrack:
     def step(self, x: list[float], stamp: float, heading: list[float] | None) -> tuple[list[float] | None, float]:
         """Heading (2,), None where there is none, and yaw rate (rad/s) at x (2,) m; heading: of the pose, where known.
         """
-        if heading is not None:
-            psi = math.atan2(heading[1], heading[0])
-            self._psi = psi if self._psi is None else self._psi + math.remainder(psi - self._psi, math.tau)
-        elif self.ahead > 0:
-            heading = self._follow(x)
-        if self._psi is None:
-            return heading, 0.0
-        self._past.append((stamp, self._psi))
-        while len(self._past) > 2 and self._past[1][0] <= stamp - _SPAN:
-            self._past.popleft()
-        then, before = self._past[0]
-        rate = (self._psi - before) / (stamp - then) if 0.0 < stamp - then < 5 * _SPAN else 0.0
-        return heading, rate if abs(rate) <= _FASTEST else 0.0
+        headings, rates = self.steps([x], [stamp], [heading])
+        return headings[0], rates[0]
+
+    def steps(self, positions: list[list[float]], stamps: list[float],
+              headings: list[list[float] | None]) -> tuple[list[list[float] | None], list[float]]:
+        """As `step` of each in turn: headings, and yaw rates (rad/s)."""
+        found, rates, past, psi = [], [], self._past, self._psi
+        for x, stamp, heading in zip(positions, stamps, headings):
+            if heading is not None:
+                angle = math.atan2(heading[1], heading[0])
+                psi = angle if psi is None else psi + math.remainder(angle - psi, math.tau)
+            elif self.ahead > 0:
+                self._psi = psi
+                heading, psi = self._follow(x), self._psi
+            rate = 0.0
+            if psi is not None:
+                past.append((stamp, psi))
+                while len(past) > 2 and past[1][0] <= stamp - _SPAN:
+                    past.popleft()
+                then, before = past[0]
+                if 0.0 < stamp - then < 5 * _SPAN:
+                    rate = (psi - before) / (stamp - then)
+            found.append(heading)
+            rates.append(rate if abs(rate) <= _FASTEST else 0.0)
+        self._psi = psi
+        return found, rates
 
     def _follow(self, x: list[float]) -> list[float] | None:
         if self._psi is None:

@@ -63,6 +63,37 @@ class Extent:
         self._here = key
         self._total += 1
 
+    def extend(self, positions: list[list[float]], points: list[bool], low: list[float], high: list[float]) -> None:
+        """Positions in order; points: which of them are the path's; low, high: their least and largest coordinates."""
+        self.add(positions[0], points[0])
+        if any(math.floor(a / _SIDE) != math.floor(b / _SIDE) for a, b in zip(low, high)):
+            for x, point in zip(positions[1:], points[1:]):
+                self.add(x, point)
+            return
+        more = len(positions) - 1  # all on one square
+        held = self._squares[self._here]
+        held[:4] = min(held[0], low[0]), min(held[1], low[1]), max(held[2], high[0]), max(held[3], high[1])
+        held[4:] = held[4] + sum(points[1:]), held[5] + more, *positions[-1]
+        self._total += more
+
+    def join(self, other: "Extent") -> None:
+        """Count another's positions, too; the robot stays where this one has it."""
+        for key, its in other.squares().items():
+            held = self._squares.get(key)
+            if held is None:
+                self._squares[key] = its
+            else:
+                held[:2], held[2:4] = map(min, held[:2], its[:2]), map(max, held[2:4], its[2:4])
+                held[4:6] = held[4] + its[4], held[5] + its[5]
+            self._total += int(its[5])
+        while len(self._squares) > _MOST:
+            self._thin()
+        self._areas = None
+
+    def squares(self) -> dict[tuple[int, int], list[float]]:
+        """Of each square: lowest x, y, highest x, y, points, samples, newest x, y."""
+        return {key: list(values) for key, values in self._squares.items()}
+
     def _thin(self) -> None:
         fewest = sorted(self._squares, key=lambda key: self._squares[key][5])[: _MOST // 10]
         for key in fewest:
@@ -86,6 +117,15 @@ class Extent:
         newest = rows[-1] if self._here not in squares else self._squares[self._here]
         return Area(tuple(rows[:, :2].min(0).tolist()), tuple(rows[:, 2:4].max(0).tolist()), int(rows[:, 4].sum()),
                     int(rows[:, 5].sum()), tuple(squares), (float(newest[6]), float(newest[7])))
+
+    def boxes(self) -> np.ndarray:
+        """(K, 4) lowest x and y, highest x and y of the positions in each square, m."""
+        return np.array([row[:4] for row in self._squares.values()]).reshape(-1, 4)
+
+    def bounds(self, usual_move: float) -> tuple[list[float], list[float]]:
+        """Corners of all ground, m; places that are none, as a pose's glitch makes them, are left out."""
+        areas = self.areas(usual_move)
+        return _around([a for a in areas if a is areas[0] or a.points >= _DRIVEN or a.samples >= _SHARE * self._total])
 
     def drawn(self, fits, usual_move: float) -> tuple[list[Area], list[Area]]:
         """Areas to draw, the most important first, and those to leave out. fits(low, high): whether a grid holds them.

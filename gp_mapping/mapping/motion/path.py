@@ -7,12 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from gp_mapping.mapping.motion.extent import Extent
+from gp_mapping.mapping.motion.extent import Area, Extent
 
 __all__ = ["Path"]
 
 _JUMP = 8.0  # times the usual move between two samples (and four steps): the pose has jumped, nobody drove there
 _USUAL = 0.05  # weight of a new move in the usual one
+_RECENT = 9  # points of which the median tells where the robot is: a glitch of its pose does not move it
 _MOST = 20000  # points; beyond it every second one goes and the spacing doubles
 
 
@@ -39,19 +40,51 @@ class Path:
 
     def add(self, x: list[float]) -> float:
         """One position; the path's length so far, metres."""
-        for d in range(2):
-            self._low[d], self._high[d] = min(self._low[d], x[d]), max(self._high[d], x[d])
-        self._watch_jump(x)
-        if self._anchor is None:
-            self._anchor = list(x)
-        moved = math.dist(x, self._anchor)
-        if moved >= 0.1 * self.step:
-            self.length, self._anchor = self.length + moved, list(x)
-        point = not self._count or math.dist(x, self._newest) >= self.step
-        self.extent.add(x, point)
-        if point:
+        return self.extend([x])[0]
+
+    def extend(self, positions: list[list[float]]) -> list[float]:
+        """Positions in order; the path's length at each of them, metres."""
+        low, high = [min(column) for column in zip(*positions)], [max(column) for column in zip(*positions)]
+        self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
+
+        dist, last, usual, anchor, length = math.dist, self._last, self._usual, self._anchor, self.length
+        lengths, points = [], []
+        for x in positions:
+            if last is not None:
+                moved = dist(x, last)
+                # a localiser that was lost, or a bag cut together: a new line begins, and this is no length of the path
+                if usual is not None and moved > 4.0 * self.step and moved > _JUMP * usual:
+                    self._broken, anchor = True, None
+                elif moved > 0.0:
+                    usual = moved if usual is None else usual + _USUAL * (moved - usual)
+            last = x
+            if anchor is None:
+                anchor = x
+            moved = dist(x, anchor)
+            if moved >= 0.1 * self.step:
+                length, anchor = length + moved, x
+            point = not self._count or dist(x, self._newest) >= self.step
+            if point:
+                self._append(x)
+            points.append(point)
+            lengths.append(length)
+        self._last, self._usual, self._anchor, self.length = list(last), usual, list(anchor), length
+        self.extent.extend(positions, points, low, high)
+        return lengths
+
+    def join(self, other: "Path") -> None:
+        """Another robot's path beside this one: its points, from its starts on, and its length."""
+        points, starts = other.points(), other.starts()
+        if not len(points):
+            return
+        for i, (x, start) in enumerate(zip(points.tolist(), starts.tolist())):
+            self._broken = start or i == 0
             self._append(x)
-        return self.length
+        low, high = other.bounds()
+        self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
+        self.extent.join(other.extent)
+        self.length += other.length
+        self.lift()
 
     def _append(self, x: list[float]) -> None:
         if self._count == len(self._points):
@@ -70,16 +103,6 @@ class Path:
             self._count, self.step = len(kept), 2 * self.step
             self._newest = self._points[self._count - 1].tolist()
 
-    def _watch_jump(self, x: list[float]) -> None:
-        """Begin a new line where the position leaps: a localiser that was lost, or a bag cut together."""
-        if self._last is not None:
-            moved = math.dist(x, self._last)
-            if self._usual is not None and moved > max(4.0 * self.step, _JUMP * self._usual):
-                self._broken, self._anchor = True, None  # nor is it length of the path
-            elif moved > 0.0:
-                self._usual = moved if self._usual is None else self._usual + _USUAL * (moved - self._usual)
-        self._last = list(x)
-
     @property
     def usual_move(self) -> float:
         """Between two samples, m; 0 while none is known."""
@@ -89,6 +112,18 @@ class Path:
     def newest(self) -> list[float] | None:
         """The last position, also between two points of the trace; None before the first."""
         return self._last or (self._newest if self._count else None)
+
+    def around(self, side: float) -> Area:
+        """The driven ground in a square of that side (m) about where the robot is: the median of its last places.
+
+        The square moves in steps of an eighth, so that it is not another one at every call.
+        """
+        place = self._points[max(0, self._count - _RECENT): self._count].median(0).values.tolist()
+        step = side / 8
+        middle = [step * round(v / step) for v in place]
+        low = [min(max(a, m - side / 2), m) for a, m in zip(self._low, middle)]
+        high = [max(min(b, m + side / 2), m) for b, m in zip(self._high, middle)]
+        return Area(tuple(low), tuple(high), self._count, 0, (), tuple(place))
 
     def bounds(self) -> tuple[list[float], list[float]]:
         """Lowest and highest coordinates, metres."""

@@ -1,8 +1,17 @@
 """Has the field changed? A CUSUM of one-step-ahead scores per tile of the map, and what one gross error weighs.
 
-Of each cell, z² = r²/(v + σ²) against a posterior from an earlier pass. Where nothing changed z² is about 1; after a
-change it is large over a whole stretch. The log likelihood ratio of "κ times the variance" against "as predicted",
+Of each cell, z² = r²/((v + σ²) m) against a posterior from an earlier pass. Where nothing changed z² is about 1; after
+a change it is large over a whole stretch. The log likelihood ratio of "κ times the variance" against "as predicted",
 summed per tile while it is positive, raises an alarm at THRESHOLD (Page 1954).
+
+What the map always gets wrong is no change: where the field is rougher than its lengthscale, or the budget is short,
+the same tile errs on every visit. So m is what earlier visits of the tile have shown,
+
+    m = max(1, (n₀ + Σ_i q_i) / (n₀ + n)),   q_i = mean of r²/(v + σ²) over visit i of n, at most LARGEST
+
+and the visit that is going on is not among them: a change does not excuse itself. Cells of one visit share their error
+where the sensor's noise is slow (it drifts over seconds), so they are fewer witnesses than cells: THRESHOLD is such
+that one visit of five cells with one and the same error has to be four standard deviations off.
 """
 
 from __future__ import annotations
@@ -15,8 +24,12 @@ __all__ = ["Change", "ChangeDetector", "student_weight"]
 
 _KAPPA = 9.0  # a change makes errors three times as large
 _MOST = 25.0  # largest z² counted: one cell alone never raises the alarm
-_THRESHOLD = 22.0  # nats; at least three cells
+_THRESHOLD = 30.0  # nats; at least three cells
 _TILES = 4096
+_PRIOR = 5.0  # n₀, visits
+_LARGEST = 25.0  # q of a visit: one that was changed, and not enough for an alarm, does not hide the next one
+_VISITS = 20.0  # remembered of a tile; beyond it the oldest ones fade
+_APART = 4.0  # sides of a tile; after such a way elsewhere the robot visits it again
 
 
 def student_weight(z_square: float, gate: float = 25.0, nu: float = 4.0) -> float:
@@ -34,36 +47,87 @@ class Change:
     error: float
 
 
+@dataclass
+class _Tile:
+    """What is known of one tile. total: nats.  error, cells: summed while total is positive.
+
+    visits, misfit: n and Σ q of earlier visits.  here, squares: cells of this visit, and the sum of their r²/(v + σ²).
+    last: length of the path at its last cell, m.
+    """
+
+    total: float = 0.0
+    error: float = 0.0
+    cells: float = 0.0
+    visits: float = 0.0
+    misfit: float = 0.0
+    here: float = 0.0
+    squares: float = 0.0
+    last: float = -math.inf
+
+    def leave(self) -> None:
+        """The visit is over: its errors are what is known of the tile from now on."""
+        if self.here:
+            keep = min(1.0, _VISITS / (self.visits + 1.0))
+            self.visits = keep * (self.visits + 1.0)
+            self.misfit = keep * (self.misfit + min(self.squares / self.here, _LARGEST))
+        self.here = self.squares = 0.0
+
+    @property
+    def usual(self) -> float:
+        """m: by how much squared errors exceed what is predicted, on a usual visit."""
+        return max(1.0, (_PRIOR + self.misfit) / (_PRIOR + self.visits))
+
+
 class ChangeDetector:
     """One CUSUM per square tile of side `size` metres; at most 4096 tiles, the longest unvisited leaves first."""
 
     def __init__(self, size: float):
         self.size = size
-        self._tiles: OrderedDict[tuple[int, int], list[float]] = OrderedDict()
+        self._tiles: OrderedDict[tuple[int, int], _Tile] = OrderedDict()
 
-    def add(self, x: list[float], residual: float, variance: float, stamp: float) -> Change | None:
-        """Score a cell at x (2,), residual r (SI), predictive variance v + σ²; the change it reveals, or None."""
-        z_square = min(residual * residual / variance, _MOST)
-        increment = 0.5 * z_square * (1.0 - 1.0 / _KAPPA) - 0.5 * math.log(_KAPPA)
+    def add(self, x: list[float], residual: float, variance: float, stamp: float, length: float) -> Change | None:
+        """Score a cell; the change that it reveals, or None.
+
+        Args:
+            x: (2,) m.
+            residual: r, SI.
+            variance: v + σ² as predicted, SI².
+            stamp: s.
+            length: of the path so far, m.
+        """
         key = (math.floor(x[0] / self.size), math.floor(x[1] / self.size))
-        total, error, count = self._tiles.pop(key, [0.0, 0.0, 0.0])
-        total += increment
-        tile = [total, error + residual, count + 1.0] if total > 0 else [0.0, 0.0, 0.0]
-        if tile[0] >= _THRESHOLD:
-            return Change(x[0], x[1], stamp, tile[1] / tile[2])  # the tile starts anew
+        tile = self._tiles.pop(key, None) or _Tile()
+        if length - tile.last > _APART * self.size or length < tile.last:
+            tile.leave()
+
+        square = residual * residual / variance
+        tile.total += 0.5 * min(square / tile.usual, _MOST) * (1.0 - 1.0 / _KAPPA) - 0.5 * math.log(_KAPPA)
+        tile.error, tile.cells = tile.error + residual, tile.cells + 1.0
+        tile.here, tile.squares, tile.last = tile.here + 1.0, tile.squares + min(square, 1e6), length
+        if tile.total <= 0.0:
+            tile.total = tile.error = tile.cells = 0.0
         self._tiles[key] = tile
         if len(self._tiles) > _TILES:
             self._tiles.popitem(last=False)
-        return None
+        if tile.total < _THRESHOLD:
+            return None
+
+        # the sum starts anew; that the map was wrong here stays known: what comes again and again is no change
+        found = Change(x[0], x[1], stamp, tile.error / tile.cells)
+        tile.total = tile.error = tile.cells = 0.0
+        return found
 
     def suspicion(self) -> list[tuple[float, float, float]]:
         """Tiles on the way to an alarm: centre x, y (m), share of the threshold."""
-        return [((i + 0.5) * self.size, (j + 0.5) * self.size, tile[0] / _THRESHOLD)
-                for (i, j), tile in self._tiles.items() if tile[0] > 0]
+        return [((i + 0.5) * self.size, (j + 0.5) * self.size, tile.total / _THRESHOLD)
+                for (i, j), tile in self._tiles.items() if tile.total > 0]
 
     def state_dict(self) -> dict:
-        return {"size": self.size, "tiles": [[i, j, *tile] for (i, j), tile in self._tiles.items()]}
+        return {"size": self.size, "tiles": [
+            [i, j, t.total, t.error, t.cells, t.visits, t.misfit, t.here, t.squares, t.last]
+            for (i, j), t in self._tiles.items()]}
 
     def load_state_dict(self, state: dict) -> None:
         self.size = float(state["size"])
-        self._tiles = OrderedDict(((int(i), int(j)), list(tile)) for i, j, *tile in state["tiles"])
+        # of older maps a tile has its CUSUM alone
+        self._tiles = OrderedDict(((int(i), int(j)), _Tile(*map(float, tile))) for i, j, *tile in state["tiles"])

@@ -48,6 +48,21 @@ class LocalScale:
                 self._bins.popitem(last=False)
         self._tree = None
 
+    def join(self, other: "LocalScale") -> None:
+        """Count another's scores, too, each where it lies."""
+        for weight, score, sum_x, sum_y in other.sums():
+            key = (int(np.floor(sum_x / weight / self.width)), int(np.floor(sum_y / weight / self.width)))
+            held = self._bins.pop(key, None) or [0.0] * 4
+            keep = min(1.0, _HEAVIEST / (held[0] + weight))
+            self._bins[key] = [keep * (a + b) for a, b in zip(held, (weight, score, sum_x, sum_y))]
+            if len(self._bins) > _BINS:
+                self._bins.popitem(last=False)
+        self._tree = None
+
+    def sums(self) -> list[list[float]]:
+        """Of each bin: W, Z, Σ W x, Σ W y."""
+        return [list(sums) for sums in self._bins.values()]
+
     def forget_near(self, x, radius: float) -> None:
         """Drop the bins whose middle lies within radius (m) of x (2,): the field there is another one now."""
         for key in [k for k, (w, _, sx, sy) in self._bins.items()

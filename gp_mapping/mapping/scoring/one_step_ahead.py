@@ -70,10 +70,17 @@ class OneStepAhead:
     def pick(self, x: list[float], y: list[float], stamp: float, length: float, heading=None,
              rate: float = 0.0) -> None:
         """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
+        self.pick_rows([x], [y], [stamp], [length], [heading], [rate])
+
+    def pick_rows(self, positions: list, values: list, stamps: list[float], lengths: list[float], headings: list,
+                  rates: list[float]) -> None:
+        """As `pick` of each in turn."""
         last, step = self._last, self.settings.cell_length / 10
-        if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
-            self._last = (stamp, length)
-            self._picked.append((list(x), list(y), length, heading, rate))
+        for i, (stamp, length) in enumerate(zip(stamps, lengths)):
+            if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
+                last = (stamp, length)
+                self._picked.append((list(positions[i]), list(values[i]), length, headings[i], rates[i]))
+        self._last = last
 
     def keep(self, length: float, field: FieldMap, place: Tensor) -> None:
         """Keep what the map says around place (1, 2) for later scores when the path has grown by half a score_distance.
@@ -154,13 +161,27 @@ class OneStepAhead:
             return  # hardly known before: an error there says that the map guessed, not that the field changed
         place = batch.x.mean(0, keepdim=True)
         stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
-        change = self.detector.add(place[0].tolist(), residual, latent + noise, stamp)
+        change = self.detector.add(place[0].tolist(), residual, latent + noise, stamp, length)
         if change is not None:
             self.changes.append(change)
             self.change_count += 1
             radius = field.hyperparameters()["lengthscale"]
             field.forget_near(place, radius, recent)
             self.local.forget_near(place[0].tolist(), radius)
+
+    def join(self, other: "OneStepAhead", field: FieldMap) -> None:
+        """Another session's scores, beside these, of a map that has taken its map in."""
+        counts = len(self.noise), len(other.noise)
+        if sum(counts):
+            self.white, self.white_averaged = (
+                (counts[0] * mine + counts[1] * its) / sum(counts)
+                for mine, its in ((self.white, other.white), (self.white_averaged, other.white_averaged)))
+        self.noise.join(other.noise)
+        self.local.join(other.local)
+        self.changes.extend(other.changes)
+        self.change_count, self.weakened = self.change_count + other.change_count, self.weakened + other.weakened
+        if len(self.noise):
+            self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white), 0
 
     def weaken(self, batch: Samples, field: FieldMap) -> Samples:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""

@@ -36,6 +36,17 @@ class PredictiveNoise:
             old = getattr(self, name)
             setattr(self, name, torch.cat([old if len(old) else old.new_empty((0, new.shape[1])), new])[-self.window:])
 
+    def join(self, other: "PredictiveNoise") -> None:
+        """Another's scores beside these; beyond the window each gives up the same share, its oldest."""
+        both = len(self) + len(other)
+        if not len(other):
+            return
+        keep = [n if both <= self.window else n * self.window // both for n in (len(self), len(other))]
+        for name in ("residual_square", "latent"):
+            mine, its = getattr(self, name), getattr(other, name)
+            mine = mine if len(mine) else its[:0]
+            setattr(self, name, torch.cat([mine[len(mine) - keep[0]:], its[len(its) - keep[1]:]]))
+
     def variances(self, prior: list[float], floor: float = 0.0) -> list[float]:
         """σ² of each component, (C,); prior: (C,), or (1,) for all of them; floor: the least of each."""
         count = self.latent.shape[1]

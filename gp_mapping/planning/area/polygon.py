@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gp_mapping.planning.area.places import FARTHEST, on_earth
+
 __all__ = ["Polygon"]
 
 _POINTS = 2000  # corners at most: the check for crossings compares every pair of sides
@@ -31,7 +33,7 @@ class Polygon:
             name: what the polygon is, for the error.
 
         Raises:
-            ValueError: too few or too many corners, one that is not finite, no area, sides that cross.
+            ValueError: too few or too many corners, one that is not finite or too far, no area, sides that cross.
         """
         try:
             x = np.array(corners, dtype=np.float64).reshape(-1, 2)
@@ -45,6 +47,10 @@ class Polygon:
         if not np.isfinite(x).all():
             bad = int((~np.isfinite(x)).any(1).argmax())
             raise ValueError(f"{name}: corner {bad} is {x[bad].tolist()}, expected finite metres")
+        if not on_earth(x).all():
+            bad = int((~on_earth(x)).argmax())
+            raise ValueError(f"{name}: corner {bad} is {x[bad].tolist()}, expected metres, at most {FARTHEST:g} from "
+                             "the origin")
 
         size = np.ptp(x, axis=0).max()
         crossing = _crossing(x)

@@ -21,6 +21,7 @@ from std_msgs.msg import Header
 from gp_mapping.errors import named
 from gp_mapping.mapping.drawing.channels import layer_names, show
 from gp_mapping.mapping.drawing.vector import excess
+from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.ros.wire import outbound
 
 __all__ = ["PENDING", "PointQueries", "answer_points", "read_positions"]
@@ -66,9 +67,9 @@ def answer_points(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str
 
     What is published is told: with classes and counts a probability (and the most likely class) or a rate.
 
-    NaN where a position is not finite, and everywhere while the map is empty.
+    NaN where a position is not finite or beyond FARTHEST, and everywhere while the map is empty.
     """
-    finite = np.isfinite(positions[:, :2]).all(1)
+    finite = on_earth(positions[:, :2])
     if not session.cell_count:
         names, values = (), np.full((2, len(positions)), np.nan)
     else:
@@ -138,11 +139,16 @@ class PointQueries:
         self._publisher.publish(_empty(message.header))
 
     def _ask(self, message: PointCloud2, positions: np.ndarray, frame: str) -> None:
-        bad = int((~np.isfinite(positions[:, :2]).all(1)).sum())
+        finite = np.isfinite(positions[:, :2]).all(1)
+        far = int((finite & ~on_earth(positions[:, :2])).sum())
         self.problem = ""
-        if bad:
+        if bad := int((~finite).sum()):
             self._worker.count("query_not_finite", bad)
             self.problem = f"{bad} positions of a question on ~/query are not finite: their mean and stddev are NaN"
+        if far:
+            self._worker.count("query_too_far", far)
+            self.problem = (f"{far} positions of a question on ~/query are farther than {FARTHEST:g} m from the "
+                            "origin: their mean and stddev are NaN; ask in metres, in the map's frame")
         header = Header(stamp=message.header.stamp, frame_id=frame)
         self._asked.append(header)
         future = self._worker.call(lambda session: answer_points(session, positions))

@@ -14,6 +14,8 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
+from gp_mapping.errors import named
+from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.planning.worth.surface import variance_reduction_surface
 from gp_mapping.ros.mapper.late_services import Later, LateServices
 from gp_mapping.ros.wire import plans
@@ -79,8 +81,10 @@ class SurveyPort:
 
     def _on_unreachable(self, message: PoseStamped) -> None:
         x, y = message.pose.position.x, message.pose.position.y
-        if not np.isfinite([x, y]).all():
-            self._node.get_logger().warning(f"~/unreachable: ({x}, {y}) is no place; it is not used")
+        if not on_earth([[x, y]]).all():
+            self._node.worker.count("place_refused")
+            self._node.get_logger().warning(f"~/unreachable: ({x}, {y}) is no place; it is not used",
+                                            throttle_duration_sec=10.0)
             return
         self._survey.close(x, y)
         self._node.get_logger().info(f"({x:.2f}, {y:.2f}) m was not reached: goals near it are left out for "
@@ -89,9 +93,13 @@ class SurveyPort:
     def _on_other(self, topic: str, message: Path) -> None:
         line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)
         if message.header.frame_id.lstrip("/") not in ("", self._node.frame.lstrip("/")):
-            self._node.get_logger().warning(f"{topic} is in frame {message.header.frame_id!r} and the map in "
+            self._node.get_logger().warning(f"{topic} is in frame {named(message.header.frame_id)} and the map in "
                                             f"{self._node.frame!r}: it is not used", throttle_duration_sec=10.0)
-        elif np.isfinite(line).all():
+        elif not on_earth(line).all():
+            self._node.worker.count("place_refused", int((~on_earth(line)).sum()))
+            self._node.get_logger().warning(f"{topic} has places that are not finite, or farther than {FARTHEST:g} m: "
+                                            "it is not used", throttle_duration_sec=10.0)
+        else:
             self._survey.set_others(topic, line)
 
     def _on_trigger(self, act, request, response) -> None:
@@ -184,7 +192,7 @@ def _place(pose: PoseStamped, name: str, frame: str) -> tuple[float, float] | No
     if not given and x == 0.0 and y == 0.0:
         return None
     if given and given != frame.lstrip("/"):
-        raise ValueError(f"{name} is in frame {given!r} and the map in {frame!r}; give it in {frame!r}")
-    if not np.isfinite([x, y]).all():
-        raise ValueError(f"{name} is ({x}, {y}), expected finite metres")
+        raise ValueError(f"{name} is in frame {named(given)} and the map in {frame!r}; give it in {frame!r}")
+    if not on_earth([[x, y]]).all():
+        raise ValueError(f"{name} is ({x}, {y}), expected finite metres, at most {FARTHEST:g} from the origin")
     return x, y

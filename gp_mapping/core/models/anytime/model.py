@@ -42,7 +42,16 @@ MEMBERS = {"sor": Member("none", "deterministic"), "dtc": Member("none", "joint"
 
 
 class AnytimeMap(DualSVGP):
-    """SoR, DTC, FITC and FIC: Γ is diagonal. name: a key of MEMBERS; the rest as DualSVGP."""
+    """SoR, DTC, FITC and FIC: Γ is diagonal.
+
+    Args:
+        name: a key of MEMBERS.
+        theta: hyper-parameters in inner units (of `scale` SI).
+        settings: DualSVGP's.
+
+    Raises:
+        ValueError: the likelihood is not Gaussian.
+    """
 
     def __init__(self, name: str, theta, **settings):
         super().__init__(theta, **settings)
@@ -61,7 +70,7 @@ class AnytimeMap(DualSVGP):
         """What Γ has beside σ²: diag(K − Q), or 0. white: a(x) (R, N). (N,)"""
         if self.member.residual == "none":
             return white.new_zeros(white.shape[1])
-        return (basis.theta.signal**2 - white[basis.features:].square().sum(0)).clamp_min(0.0)
+        return (basis.theta.signal_stddev**2 - white[basis.features:].square().sum(0)).clamp_min(0.0)
 
     def own_noise(self, theta) -> Tensor:
         """σ² of each remembered sample, grown by what was forgotten: (m,)."""

@@ -37,7 +37,12 @@ class _Rows(DualSVGP):
 class CurlFree(ScaledMap):
     """Online map of (N, 3) samples at (N, 2) or (N, 3) metres; the plane is z = 0 of a field in space.
 
-    max_inducing: (place, component) pairs.  memory_size: rows.  Other arguments: DualSVGP's.
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI), with the potential's.
+        scale, centre, device, others: DualSVGP's; max_inducing counts (place, component) pairs, memory_size rows.
+
+    Reference:
+        Solin et al. 2018: one scalar potential for the three components.
     """
 
     def __init__(self, theta: VectorTheta, *, scale: float = 1.0, centre=None, device="cpu", **others):
@@ -193,11 +198,11 @@ def _recentre(rows: _Rows, delta: Tensor) -> None:
     feature is s_c where the component is c and 0 elsewhere."""
     if not bool((delta != 0).any()):
         return
-    if rows.theta.constant <= 0:
+    if rows.theta.constant_stddev <= 0:
         raise ValueError("maps with different centres cannot be merged where constant_stddev is 0")
     excess = rows.sites.precision[:, :COMPONENTS].clone()
     excess[:COMPONENTS] -= torch.eye(COMPONENTS, dtype=torch.float64, device=delta.device)
-    rows.sites.linear.addmm_(excess, delta[:, None] / rows.theta.constant)
+    rows.sites.linear.addmm_(excess, delta[:, None] / rows.theta.constant_stddev)
     each = delta[rows.memory.x[:, -1].round().long()][:, None]
     rows.memory.y.add_(each)
     rows.memory.lam.add_(rows.memory.beta[:, None] * each)

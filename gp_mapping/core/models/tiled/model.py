@@ -30,6 +30,8 @@ from gp_mapping.core.field_map import CalibrationData, FieldMap, Snapshot
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import state as states
 from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
+from gp_mapping.core.models.tiled.changes import Box, Changes
+from gp_mapping.core.models.tiled.joining import merge_tiles
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
@@ -45,6 +47,7 @@ _HOME: Key = (0, 0)
 _FULL = 0.9  # share of a budget from which a tile that has left its square takes no more ground
 _SEEDS = 100  # samples of a neighbour that a new tile takes in with one update
 _LARGEST_FIRST = 1.25  # sides of a tile that the ground of one map may have in any case
+_ALONE = 3.0  # lengthscales beyond its samples in which a map says more than its prior
 _NAMED = 10  # tiles that are named one by one when they are lost
 _LEAST_SIDE, _OWN_STEPS = 5.0, 0.5  # lengthscales; share of learning steps in the tile where the robot is
 HALO, BLEND = 1.5, 1.0  # lengthscales
@@ -77,6 +80,7 @@ class TiledMap(Revertible, FieldMap):
         self.lost: dict[Key, str] = {}  # tiles that could not be read any more, the newest, and why
         self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]  # of all samples, m
         self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
+        self.changes = Changes()
         self.loads, self.opened, self.merged_without, self.lost_count = 0, 0, 0, 0
 
     # --- samples in -----------------------------------------------------------------------------------------------
@@ -93,36 +97,37 @@ class TiledMap(Revertible, FieldMap):
             report = self.home.update(batch)
             self.reach(batch.x)
             self.samples += len(batch)
-            if self._leaves():
-                self._settle()
+            if self.leaves():
+                self.settle()
             return report
 
         self.turn += 1
         for key, _ in self.layout.keys(batch.x):  # from the shelf now: it takes part in no transaction
-            for near in self._present(self.layout.near(key)):
+            for near in self.present(self.layout.near(key)):
                 self.tiles[near].touched = self.turn
         with transaction(self), ExitStack() as stack:
             if self.former is not None:
                 self.former.update(batch)
             for key, _ in self.layout.keys(batch.x):
-                if not self._exists(key):
-                    self._open(key)
+                if not self.exists(key):
+                    self.open_tile(key)
             self.current = self.layout.key(batch.x[-1])
             reports = []
-            for key in self._near(batch.x):
+            for key in self.knowing(batch.x):
                 tile = self.tiles[key]
                 stack.enter_context(transaction(tile))
                 before = tile.map.epoch
                 tile.catch_up(self.forgot, self.learner)
                 tile.sow()
                 reports.append(tile.map.update(batch[self.layout.takes(key, batch.x)]))
-                self.own_epoch += tile.map.epoch - before
+                if tile.map.epoch > before:
+                    self.note_change(key)
             self._split_on(stack)
             self.reach(batch.x)
             self.samples += len(batch)
             if self.learner is not None:
                 self.learner.owe(len(batch))
-        self._put_away()
+        self.put_away()
         return self._report(len(batch), reports)
 
     def _report(self, used: int, reports: list[UpdateReport]) -> UpdateReport:
@@ -137,7 +142,7 @@ class TiledMap(Revertible, FieldMap):
         self.low = [min(a, b) for a, b in zip(self.low, x.amin(0).tolist())]
         self.high = [max(a, b) for a, b in zip(self.high, x.amax(0).tolist())]
 
-    def _leaves(self) -> bool:
+    def leaves(self) -> bool:
         """Whether one map no longer suffices: it is full, and the robot has left a square of `side` lengthscales."""
         first = self.home
         extent = max(b - a for a, b in zip(self.low, self.high))
@@ -146,7 +151,7 @@ class TiledMap(Revertible, FieldMap):
         return (len(first.inducing_inputs()) >= _FULL * first.max_inducing
                 or len(first.remembered_places()) >= _FULL * first.memory_size)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """The plane is laid out in tiles, and the first map is split, or becomes the first of them."""
         first = self.home
         length = first.theta.lengthscale
@@ -158,6 +163,7 @@ class TiledMap(Revertible, FieldMap):
         side = min(self.side, max(_LEAST_SIDE, side)) * length
         self.learner, first.learner = first.learner, None
         self.own_epoch += first.epoch
+        self.changes = Changes(self.own_epoch)
         if not first.rest_empty:  # what is not remembered knows no place: the whole ground is one core
             self.layout = Layout(tuple(low), tuple(high), side, HALO * length, BLEND * length)
             return
@@ -168,7 +174,7 @@ class TiledMap(Revertible, FieldMap):
         self.former, self.tiles = first, {}
         places = first.remembered_places()
         for key, _ in self.layout.keys(places):
-            self._open(key)
+            self.open_tile(key)
 
     def _split_on(self, stack: ExitStack) -> None:
         """One slice more for the tiles that the former map is split into; when they have all, it goes."""
@@ -179,7 +185,8 @@ class TiledMap(Revertible, FieldMap):
             stack.enter_context(transaction(waiting[0]))
             waiting[0].sow()
         if not any(tile.seeds for tile in self.tiles.values()):
-            self.former, self.own_epoch = None, self.own_epoch + 1
+            self.former = None
+            self.note_change()
 
     def drain(self) -> None:
         """All that waits, at once."""
@@ -188,22 +195,22 @@ class TiledMap(Revertible, FieldMap):
                 tile.sow()
         self.former = None
 
-    def _exists(self, key: Key) -> bool:
+    def exists(self, key: Key) -> bool:
         return key in self.tiles or key in self.shelf
 
-    def _near(self, x: Tensor) -> list[Key]:
+    def knowing(self, x: Tensor) -> list[Key]:
         """Tiles that know at least one of x (N, 2), in a fixed order."""
         around = {k for key, _ in self.layout.keys(x) for k in self.layout.near(key)}
-        return [k for k in sorted(around) if self._exists(k) and bool(self.layout.takes(k, x).any())]
+        return [k for k in sorted(around) if self.exists(k) and bool(self.layout.takes(k, x).any())]
 
-    def _open(self, key: Key) -> None:
+    def open_tile(self, key: Key) -> None:
         """A new tile at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
         new = Tile(self.make(self.centre), touched=self.turn)
         new.map.theta, new.map.learner = self.home.theta, None
         if self.former is not None:
             sources = [(self.former, self.former.remembered_places(), None)]
         else:
-            keys = self._present(sorted(k for k in self.layout.near(key) if k != key))
+            keys = self.present(sorted(k for k in self.layout.near(key) if k != key))
             sources = [(self.tiles[k].map, self.tiles[k].map.remembered_places(), k) for k in keys]
         for source, places, other in sources:
             wanted = self.layout.takes(key, places)
@@ -217,7 +224,7 @@ class TiledMap(Revertible, FieldMap):
         self.tiles[key] = new
         self.opened += 1
 
-    def _present(self, keys: list[Key]) -> list[Key]:
+    def present(self, keys: list[Key]) -> list[Key]:
         """Those of the tiles that exist, from the shelf if need be. One that cannot be read is left out from now on."""
         there = []
         for key in keys:
@@ -247,9 +254,9 @@ class TiledMap(Revertible, FieldMap):
         self.lost[lost.key] = lost.why
         while len(self.lost) > _NAMED:
             self.lost.pop(next(iter(self.lost)))
-        self.own_epoch += 1
+        self.note_change(lost.key)
 
-    def _put_away(self) -> None:
+    def put_away(self) -> None:
         """Those that were not needed for longest go to the shelf; never what the robot is near to."""
         if len(self.tiles) <= self.most:
             return
@@ -282,13 +289,35 @@ class TiledMap(Revertible, FieldMap):
         self.learner.step(data.learning_data(), self.generator)
         if self.learner.left(self.home.theta):
             with transaction(self.home):
-                self.own_epoch += int(self.home.adopt(self.learner.theta))
+                if self.home.adopt(self.learner.theta):
+                    self.note_change(self.current)
 
     # --- the map out ----------------------------------------------------------------------------------------------
     centre = property(lambda self: self.home.centre)
     capabilities = property(lambda self: self.home.capabilities if self.learner is None
                             else self.home.capabilities | {"learns"})
     epoch = property(lambda self: self.own_epoch + (self.home.epoch if self.layout is None else 0))
+
+    def changed_since(self, epoch: int) -> list[Box] | None:
+        if self.layout is None or self.former is not None:
+            return super().changed_since(epoch)
+        return self.changes.since(epoch)
+
+    def note_change(self, key: Key | None = None) -> None:
+        """What a tile says has changed all over it; None: what all say."""
+        self.own_epoch += 1
+        if key is None or self.layout is None or self.former is not None:
+            self.changes = Changes(self.own_epoch)
+            return
+        low, high = self.layout.core(key)
+        for axis in range(2):  # into a neighbour as far as both answer; where there is none, as far as it says anything
+            before, after = ((key[0] + s, key[1]) if axis == 0 else (key[0], key[1] + s) for s in (-1, 1))
+            low[axis] -= self._reach_into(before)
+            high[axis] += self._reach_into(after)
+        self.changes = self.changes.with_place(self.own_epoch, (tuple(low), tuple(high)))
+
+    def _reach_into(self, key: Key) -> float:
+        return 0.5 * self.layout.blend if self.exists(key) else _ALONE * self.home.theta.lengthscale
 
     @property
     def learning_steps(self) -> int | None:
@@ -428,17 +457,18 @@ class TiledMap(Revertible, FieldMap):
         for tile in self.tiles.values():
             tile.map.forget(factor)
             tile.forgot = self.forgot
-        self.own_epoch += 1
+        self.note_change()
         return None
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
         """In every tile that knows the place; how many samples went, counted in the tile that knows it best."""
         if self.layout is None:
             return self.home.forget_near(x, radius, newest)
-        self.own_epoch += 1
         if self.former is not None:  # what waits knows the old field still
             self.drain()
-        keys = self._present(self._near(x))
+        keys = self.present(self.knowing(x))
+        for key in keys:
+            self.note_change(key)
         return max((self.tiles[k].map.forget_near(x, radius, newest) for k in keys), default=0)
 
     def fantasize(self, x: Tensor) -> TiledMap:
@@ -455,7 +485,7 @@ class TiledMap(Revertible, FieldMap):
         new.visits = Visits(self.restored, self.most)
 
         def expect() -> None:
-            for key in self._near(x):
+            for key in self.knowing(x):
                 new.tiles[key] = Tile(self._asked(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot)
 
         self._answered(expect)
@@ -477,50 +507,12 @@ class TiledMap(Revertible, FieldMap):
             if other.samples:
                 self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
             self.samples += other.samples
-            if self._leaves():
-                self._settle()
+            if self.leaves():
+                self.settle()
             return
         if not self.started:
             raise ValueError("a map of several tiles cannot be merged into an empty one; load it in its place")
-        self._merge_tiles(other)
-
-    def _merge_tiles(self, other: TiledMap) -> None:
-        if self.layout is None:
-            self._settle()
-        self.drain()
-        other: TiledMap = copy.deepcopy(other)
-        other.drain()
-        keys = sorted([*other.tiles, *other.shelf.keys()])
-        for key in keys:
-            if not other._present([key]):
-                continue
-            source = other.tiles[key].map
-            places = source.remembered_places()
-            own = torch.ones(len(places), dtype=torch.bool) if other.layout is None else \
-                other.layout.outside(key, places) < 0
-            self.merged_without += max(0, source.samples - len(places))
-            cores = self.layout.keys(places[own]) if bool(own.any()) else []
-            for mine, _ in cores:
-                if not self._exists(mine):
-                    self._open(mine)
-            for mine, which in cores:
-                indices = own.nonzero()[:, 0][which]
-                for near in self.layout.near(mine):
-                    if self._exists(near):
-                        here = indices[self.layout.takes(near, places[indices])]
-                        self._give(near, source, here)
-        self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
-        self.samples += other.samples
-        self._put_away()
-
-    def _give(self, key: Key, source: DualSVGP, indices: Tensor) -> None:
-        if not self._present([key]):
-            return
-        tile = self.tiles[key]
-        while tile.seeds:
-            tile.sow()
-        for part in indices.split(_SEEDS):
-            tile.map.merge(source.excerpt(part, tile.map.theta))
+        merge_tiles(self, other)
 
     def state_dict(self) -> dict:
         """Everything needed for exact resume; while there is one map, its own state and where it was."""
@@ -529,7 +521,7 @@ class TiledMap(Revertible, FieldMap):
     def load_state_dict(self, state: dict) -> None:
         """Continue exactly; ValueError, and the map as it was, where the state does not fit."""
         self.__dict__.update(states.load(self, state) | {"own_epoch": self.own_epoch + 1})
-        self.visits = Visits(self.restored, self.most)
+        self.visits, self.changes = Visits(self.restored, self.most), Changes(self.own_epoch)
 
     def restored(self, state: dict) -> DualSVGP:
         """One tile's map from its state."""

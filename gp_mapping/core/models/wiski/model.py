@@ -34,10 +34,13 @@ _START = 5  # what copying the sums costs, in iterations
 
 
 class Wiski(LatticeMap):
-    """LatticeMap whose mean is solved for. Other arguments: LatticeMap's.
+    """LatticeMap whose mean is solved for by conjugate gradients.
 
-    refresh_samples: the posterior may be as many samples behind, at most one in 50 of all.  tolerance: of the mean, in
-    posterior standard deviations.
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI).
+        refresh_samples: the posterior may be as many samples behind, at most one in 50 of all.
+        tolerance: of the mean, in posterior standard deviations.
+        settings: LatticeMap's.
     """
 
     fitting = (*LatticeMap.fitting, "refresh_samples", "tolerance")
@@ -116,7 +119,7 @@ class Wiski(LatticeMap):
         posterior, solution = refresh.result()
         sums, theta = refresh.solve.sums, refresh.posterior.theta
         start = torch.zeros_like(self.grid.start)
-        start[sums.numbers_in(self.grid)] = solution.p * (theta.signal / self.theta.signal) ** 2
+        start[sums.numbers_in(self.grid)] = solution.p * (theta.signal_stddev / self.theta.signal_stddev) ** 2
         self.grid.start, self.start_f = start, solution.f
         self.features = (solution.f, posterior.covariance_f, refresh.samples)
         self.base, self.base_epoch, self.lag = posterior, refresh.epoch, self.samples - refresh.samples

@@ -1,0 +1,127 @@
+"""`gp-mapping merge MAP MAP… --output DIR`: one map of what several robots, or several days, have measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from gp_mapping.commands.saved import checkpoint_in, open_session
+from gp_mapping.errors import UsageError, named
+from gp_mapping.mapping.fullness import spoiled
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.store.atomic import write_atomic
+from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
+from gp_mapping.store.export import export_all
+from gp_mapping.store.picture import unit_text
+from gp_mapping.store.sessions import odometry_frame_of
+from gp_mapping.store.trial import blaming
+
+__all__ = ["add_arguments", "run"]
+
+_SHOWN = (("lengthscale", "m"), ("signal_stddev", ""), ("noise_stddev", ""), ("time_offset", "s"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("maps", nargs="+", metavar="DIR_or_checkpoint",
+                        help="two or more: folders that `gp-mapping map` or a node wrote, or map.gpm files")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the map, its exports and the report")
+    parser.add_argument("--allow-frame-change", action="store_true",
+                        help="the maps' frames are the same place, whatever their names say")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, compare, add, write."""
+    paths, output = [checkpoint_in(path) for path in args.maps], Path(args.output)
+    if len(paths) < 2:
+        raise UsageError(f"one map is given, {paths[0]}; expected two or more")
+    twice = next((p for i, p in enumerate(paths) if p.resolve() in [q.resolve() for q in paths[:i]]), None)
+    if twice is not None:
+        raise UsageError(f"{twice} is given twice; its measurements would count twice")
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is a file; --output takes a folder")
+    sessions = [open_session(path) for path in paths]
+    _check_copies(paths)
+    warnings = _frames(paths, sessions, args.allow_frame_change)
+
+    # the map that has learned from most cells keeps its hyper-parameters, the others are carried to these
+    order = sorted(range(len(paths)), key=lambda i: -sessions[i].cell_count)
+    first, rows = sessions[order[0]], [_row(path, session) for path, session in zip(paths, sessions)]
+    for i in order[1:]:
+        with blaming(paths[i]):
+            try:
+                first.merge(sessions[i])
+            except ValueError as error:
+                raise UsageError(f"{paths[i]}: not merged into {paths[order[0]]}: {error}") from error
+    with blaming(paths[order[0]]):
+        report = first.report()
+        thin = spoiled(report)
+        result = {"maps": rows, "hyperparameters_of": str(paths[order[0]]), "map": report,
+                  "hyperparameters": report["hyperparameters"], "warnings": warnings + ([thin] if thin else [])}
+        if report.get("merged_without"):
+            result["warnings"].append(
+                f"{report['merged_without']} cells that the maps of tiles no longer remember one by one are left out: "
+                "they cannot be told apart by place; raise memory_size, or map the recordings together")
+        try:
+            checkpoint = save_checkpoint(output / "map.gpm", first.state_dict())
+            written = {"checkpoint": checkpoint, **export_all(first, output, map_id=about_checkpoint(checkpoint)["id"])}
+            written["report"] = output / "report.json"
+            result["files"] = {name: str(path) for name, path in written.items()}
+            write_atomic(written["report"], (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+        except OSError as error:
+            raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+    print(json.dumps(result, allow_nan=False) if args.json else _summary(result, first))
+    return 0
+
+
+def _row(path: Path, session: MapSession) -> dict:
+    report = session.report()
+    return {"file": str(path), "frame": session.about.get("frame"), "samples": report["samples"],
+            "cells": report["cells"], "passes": report["passes"], "hyperparameters": report["hyperparameters"]}
+
+
+def _frames(paths: list[Path], sessions: list[MapSession], any_frame: bool) -> list[str]:
+    """UsageError where frames differ and nobody has said that they are one place; what is to be said otherwise."""
+    frames = [session.about.get("frame") or "" for session in sessions]
+    for path, frame in zip(paths[1:], frames[1:]):
+        if frame and frames[0] and frame != frames[0] and not any_frame:
+            raise UsageError(f"{path} is in frame {named(frame)} and {paths[0]} in {named(frames[0])}; where both are "
+                             "one place, add --allow-frame-change, else map the recordings with poses of one frame")
+    warnings = [f"{path} does not say in which frame it is" for path, frame in zip(paths, frames) if not frame]
+    moving = next((s.about for s in sessions if odometry_frame_of(s.about)), None)
+    if moving:
+        warnings.append(f"{named(odometry_frame_of(moving))} is the frame of an odometry: its origin is where a robot "
+                        "was started; the maps fit together where all were started at one place")
+    return warnings
+
+
+def _check_copies(paths: list[Path]) -> None:
+    """UsageError where two files hold one map."""
+    seen: dict[str, Path] = {}
+    for path in paths:
+        other = seen.setdefault(str(about_checkpoint(path)["id"]), path)
+        if other is not path:
+            raise UsageError(f"{path} and {other} are copies of one map; its measurements would count twice")
+
+
+def _summary(result: dict, session: MapSession) -> str:
+    """What was put together, what differed, what counts."""
+    scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
+    lines = []
+    for row in result["maps"]:
+        told = []
+        for name, its in _SHOWN:
+            value = row["hyperparameters"].get(name)
+            if value is not None:
+                told.append(f"{name} {value:.3g} {its}" if its else f"{name} {value / scale:.3g} {unit}")
+        lines.append(f"{row['file']}: {row['samples']} measurements, {row['cells']} cells, {row['passes']} passes; "
+                     + ", ".join(told))
+    report = result["map"]
+    lines.append(f"together {report['samples']} measurements, {report['cells']} cells, {report['passes']} passes, "
+                 f"{report['path_length']:.1f} m; hyper-parameters are those of {result['hyperparameters_of']}, which "
+                 "has learned from most cells")
+    lines += [f"  warning: {text}" for text in result["warnings"]]
+    lines.append("written: " + ", ".join(result["files"].values()))
+    return "\n".join(lines)

@@ -1,0 +1,56 @@
+"""One map of tiles into another: what the other remembers goes to the tiles here that know its place."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.tiled.layout import Key
+
+__all__ = ["merge_tiles"]
+
+_TOGETHER = 100  # samples that come in with one update
+
+
+def merge_tiles(model, other) -> None:
+    """Add `other` to `model`. What it no longer remembers cannot be told apart by place, and is counted."""
+    if model.layout is None:
+        model.settle()
+    model.drain()
+    other = copy.deepcopy(other)
+    other.drain()
+    for key in sorted([*other.tiles, *other.shelf.keys()]):
+        if not other.present([key]):
+            continue
+        source = other.tiles[key].map
+        places = source.remembered_places()
+        own = torch.ones(len(places), dtype=torch.bool) if other.layout is None else \
+            other.layout.outside(key, places) < 0
+        model.merged_without += max(0, source.samples - len(places))
+
+        cores = model.layout.keys(places[own]) if bool(own.any()) else []
+        for mine, _ in cores:
+            if not model.exists(mine):
+                model.open_tile(mine)
+        for mine, which in cores:
+            indices = own.nonzero()[:, 0][which]
+            for near in model.present(model.layout.near(mine)):
+                _give(model, near, source, indices[model.layout.takes(near, places[indices])])
+        other.put_away()
+
+    model.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
+    model.samples += other.samples
+    model.note_change()
+    model.put_away()
+
+
+def _give(model, key: Key, source: DualSVGP, indices: Tensor) -> None:
+    tile = model.tiles[key]
+    while tile.seeds:
+        tile.sow()
+    for part in indices.split(_TOGETHER):
+        if len(part):
+            tile.map.merge(source.excerpt(part, tile.map.theta))

@@ -1,0 +1,119 @@
+"""`gp-mapping merge`: the sum of maps is the map of all recordings, and what cannot be added is refused."""
+
+import json
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from small_drive import field, lanes, write_drive
+
+from gp_mapping import cli
+from gp_mapping.store.checkpoint import load_checkpoint
+from gp_mapping.store.trial import tried_session
+
+HELD = ["learn_hyperparameters=false", "learn_time_offset=false", "heading_stddev=0.0", "follow_changes=false",
+        "robust=false", "lengthscale=0.7", "signal_stddev=8e-6", "noise_stddev=3e-7", "constant_stddev=3e-5",
+        "local_scale=false", "inducing_information=0", "inducing_tolerance=1e-5", "predictive_noise=false"]
+SETTINGS = [word for setting in HELD for word in ("--set", setting)]
+
+
+def mapped(folder, name, *bags, settings=SETTINGS):
+    assert cli.main(["map", *map(str, bags), "--output", str(folder / name), "--suggest", "0", *settings]) == 0
+    return folder / name
+
+
+def opened(folder):
+    return tried_session(load_checkpoint(folder / "map.gpm"), folder / "map.gpm")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("teams")
+    write_drive(folder / "a", lanes(count=3))
+    write_drive(folder / "b", lanes(0.9, count=3), 2000.0, seed=1)
+    mapped(folder, "of_a", folder / "a")
+    mapped(folder, "of_b", folder / "b")
+    return folder
+
+
+def test_the_sum_is_the_map_of_both_bags(folder, capsys):
+    """Given θ, and with every cell remembered; what differs is which inducing inputs were chosen (tolerance 1e-5)."""
+    both = opened(mapped(folder, "both", folder / "a", folder / "b"))
+    capsys.readouterr()
+    assert cli.main(["merge", str(folder / "of_a"), str(folder / "of_b"), "--output", str(folder / "sum")]) == 0
+    printed = capsys.readouterr().out
+    added = opened(folder / "sum")
+    places = torch.from_numpy(np.random.default_rng(0).uniform([-0.3, -0.3], [2.3, 2.0], (200, 2)))
+    p, q = added.predict(places), both.predict(places)
+    assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 0.01
+    assert float((p.stddev / q.stddev - 1).abs().max()) < 0.02
+    mine, its = added.report(), both.report()
+    for name in ("samples", "cells", "passes"):
+        assert mine[name] == its[name] and f"{mine[name]} {name.replace('samples', 'measurements')}" in printed
+    assert mine["path_length"] == pytest.approx(its["path_length"], rel=0.02)
+    assert added.render().origin == both.render().origin and added.render().shape == both.render().shape
+    report = json.loads((folder / "sum" / "report.json").read_text())
+    assert [row["cells"] for row in report["maps"]] == [opened(folder / n).cell_count for n in ("of_a", "of_b")]
+    assert (folder / "sum" / "map.png").is_file() and report["hyperparameters_of"] in printed
+
+
+def test_the_sum_of_exact_maps_is_exact(folder):
+    """But for the weights of the second bag's cells: the white noise in them is told from the cells before."""
+    exact = [*SETTINGS, "--set", "model=exact"]
+    parts = [mapped(folder, f"exact_{name}", folder / name, settings=exact) for name in ("a", "b")]
+    both = opened(mapped(folder, "exact_both", folder / "a", folder / "b", settings=exact))
+    assert cli.main(["merge", *map(str, parts), "--output", str(folder / "exact_sum"), "--json"]) == 0
+    places = 2.0 * torch.rand((50, 2), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    p, q = (session.predict(places) for session in (opened(folder / "exact_sum"), both))
+    assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 0.01
+    assert float((p.stddev / q.stddev - 1).abs().max()) < 0.01
+
+
+def test_with_everything_learned_the_sum_knows_both_places(folder, capsys):
+    """θ differs; the one with more cells keeps its own, and the map goes on with other bags afterwards."""
+    write_drive(folder / "long", lanes(count=5), seed=3)
+    learned = [mapped(folder, name, folder / bag, settings=[]) for name, bag in (("la", "long"), ("lb", "b"))]
+    capsys.readouterr()
+    assert cli.main(["merge", *map(str, reversed(learned)), "--output", str(folder / "lsum"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["hyperparameters_of"] == str(folder / "la" / "map.gpm")
+    merged, parts = opened(folder / "lsum"), [opened(part) for part in learned]
+    for corners, own in ((lanes(count=5), parts[0]), (lanes(0.9, count=3), parts[1])):
+        x = torch.from_numpy(np.concatenate([np.linspace(a, b, 9) for a, b in pairwise(corners)]))
+        truth = field(x[:, 0].numpy(), x[:, 1].numpy())
+        error, alone = (float(np.sqrt(((s.predict(x).mean[:, 0].numpy() - truth) ** 2).mean())) for s in (merged, own))
+        assert error < 1.2 * alone + 0.05e-6, (error, alone)
+    before = merged.cell_count
+    assert cli.main(["map", str(folder / "a"), "--output", str(folder / "more"), "--resume",
+                     str(folder / "lsum" / "map.gpm"), "--suggest", "0"]) == 0
+    assert opened(folder / "more").cell_count > before
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["of_a"], "expected two or more"),
+    (["of_a", "of_a"], "given twice"),
+    (["of_a", "copy"], "copies of one map"),
+    (["of_a", "warm"], "field_unit"),
+    (["of_a", "exact"], "model"),
+    (["of_a", "nowhere"], "nowhere"),
+    (["of_a", "elsewhere"], "add --allow-frame-change"),
+])
+def test_what_cannot_be_added_is_one_line(folder, capsys, arguments, words):
+    if "copy" in arguments:
+        shutil.copytree(folder / "of_a", folder / "copy")
+    if "exact" in arguments:
+        mapped(folder, "exact", folder / "b", settings=["--set", "model=exact"])
+    for name in {"warm", "elsewhere"} & set(arguments):
+        state = load_checkpoint(folder / "of_b" / "map.gpm")
+        if name == "warm":
+            state["settings"] = state["settings"] | {"field_unit": "degC"}
+        else:
+            state["about"] = state["about"] | {"frame": "hall"}
+        from gp_mapping.store.checkpoint import save_checkpoint
+        save_checkpoint(folder / name / "map.gpm", state)
+    capsys.readouterr()
+    assert cli.main(["merge", *(str(folder / name) for name in arguments), "--output", str(folder / "none")]) == 2
+    error = capsys.readouterr().err
+    assert words in error and len(error.strip().splitlines()) == 1 and not (folder / "none").exists()
