@@ -80,8 +80,11 @@ class _Moves:
     def __init__(self, problem: Problem):
         self.problem, self.travel = problem, problem.travel
         self.rng = np.random.default_rng(problem.seed)
-        self._goals = self.travel.places[problem.goals]  # ways between places are looked for once in a survey
-        self._tree = cKDTree(self.travel.nodes[self._goals]) if len(self._goals) else None
+        reached = self.travel.reachable(problem.start)
+        if problem.closed is not None:
+            reached = reached & ~problem.closed
+        self._reached = np.flatnonzero(reached)
+        self._tree = cKDTree(self.travel.nodes[self._reached])
 
     def residual(self, stops: tuple[int, ...]) -> np.ndarray:
         """(P,) probabilities of places to go to as well: by what they are still worth after the route."""
@@ -115,8 +118,8 @@ class _Moves:
 
     def _near(self, node: int) -> int:
         radius = self.travel.spacing * (1.0 + 2.0 * self.rng.random())
-        near = self._tree.query_ball_point(self.travel.nodes[node], radius) if self._tree is not None else []
-        return int(self._goals[self.rng.choice(near)]) if near else node
+        near = self._tree.query_ball_point(self.travel.nodes[node], radius)
+        return int(self._reached[self.rng.choice(near)]) if near else node
 
     def _wanted(self, residual: np.ndarray) -> int:
         return int(self.travel.places[self.rng.choice(len(residual), p=residual)])
