@@ -70,10 +70,24 @@ class _Carried:
 class DualSVGP(SparseMap):
     """Online sparse GP with bounded cost: O(M² (M + N)) a batch of N, O(M² + M·memory) numbers kept.
 
-    theta: hyper-parameters in inner units (of `scale` SI).  inducing_inputs: (M, D) m, fixed where given.
-    tolerance: share of s² that the residual at an inducing input has at least.  information: bits that the data tell
-    at least of what only that input can express; 0: the residual alone decides.  learner: None keeps θ as it is.
-    likelihood: Gaussian if None.  steps: natural-gradient steps a batch, of another likelihood; its own if None.
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI).
+        max_inducing: M at most.
+        tolerance: share of s² that the residual at an inducing input has at least.
+        memory_size: samples remembered at most.
+        information: bits that the data tell at least of what only that input can express; 0: the residual alone
+            decides.
+        inducing_inputs: (M, D) m, fixed where given.
+        learner: what learns θ; None keeps it as it is.
+        seed: of random choices.
+        scale: SI in an inner unit.
+        centre: (C,) SI, the prior mean; the median of the first batch if None.
+        dtype: of the kernels; the sums are float64.
+        likelihood: Gaussian if None.
+        steps: natural-gradient steps a batch, of another likelihood; its own if None.
+
+    Reference:
+        Chang et al. 2023; with a Gaussian likelihood and fixed z equal to Titsias 2009.
     """
 
     name = "dual_svgp"
