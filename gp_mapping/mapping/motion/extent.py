@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
+from gp_mapping.mapping.tables import rows_of, table_of
+
 __all__ = ["Area", "Extent"]
 
 _SIDE = 10.0  # m of a square
@@ -118,6 +120,15 @@ class Extent:
         return Area(tuple(rows[:, :2].min(0).tolist()), tuple(rows[:, 2:4].max(0).tolist()), int(rows[:, 4].sum()),
                     int(rows[:, 5].sum()), tuple(squares), (float(newest[6]), float(newest[7])))
 
+    def boxes(self) -> np.ndarray:
+        """(K, 4) lowest x and y, highest x and y of the positions in each square, m."""
+        return np.array([row[:4] for row in self._squares.values()]).reshape(-1, 4)
+
+    def bounds(self, usual_move: float) -> tuple[list[float], list[float]]:
+        """Corners of all ground, m; places that are none, as a pose's glitch makes them, are left out."""
+        areas = self.areas(usual_move)
+        return _around([a for a in areas if a is areas[0] or a.points >= _DRIVEN or a.samples >= _SHARE * self._total])
+
     def drawn(self, fits, usual_move: float) -> tuple[list[Area], list[Area]]:
         """Areas to draw, the most important first, and those to leave out. fits(low, high): whether a grid holds them.
         """
@@ -137,11 +148,11 @@ class Extent:
         return chosen, [area for area in areas if area not in chosen]
 
     def state_dict(self) -> dict:
-        return {"squares": [[*key, *row] for key, row in self._squares.items()], "total": self._total,
+        return {"squares": table_of(self._squares, 8), "total": self._total,
                 "here": None if self._here is None else list(self._here)}
 
     def load_state_dict(self, state: dict) -> None:
-        self._squares = {(int(i), int(j)): list(map(float, row)) for i, j, *row in state["squares"]}
+        self._squares = dict(rows_of(state["squares"]))
         self._total, self._areas = int(state["total"]), None
         self._here = None if state["here"] is None else tuple(int(k) for k in state["here"])
 
