@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gp_mapping.errors import one_line
 from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.free_space import FreeSpace
@@ -25,7 +27,7 @@ class Suggester:
         self.settings = settings
         self.note = ""
         self.obstacles = ""  # what is known of them, in words; "" before the first suggestion
-        self._message, self._radius = None, None
+        self._message, self._radius = None, math.nan
         self._free: FreeSpace | None = None
         self._wrong = ""
         self._ground = Ground()
