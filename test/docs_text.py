@@ -10,7 +10,7 @@ NOT_MAPPER = {"bag_player_node.py", "simulator_node.py", "playback.py", "map_wat
 WARNERS = {"warn", "_warn", "warning", "Missing"}
 KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning until it is told
 # files in which every sentence is for the user
-WHOLE = {"notes.py", "suggester.py", "suggest.py", "offer.py", "parameters.py"}
+WHOLE = {"notes.py", "suggester.py", "free_maps.py", "suggest.py", "offer.py", "parameters.py"}
 
 
 def one_line(text: str) -> str:

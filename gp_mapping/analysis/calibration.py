@@ -140,7 +140,7 @@ def _seconds(value: float, stddev: float) -> str:
 def _systematic(theta, turning: float) -> float:
     """Metres by which an uneven body-fixed part (inner units) may mimic a shift along the way: over √E[(∂f)²]."""
     kernel = theta.kernel()
-    steepest = -2.0 * float(kernel.slope(torch.zeros(1, dtype=torch.float64))) * theta.signal**2
+    steepest = -2.0 * float(kernel.slope(torch.zeros(1, dtype=torch.float64))) * theta.signal_stddev**2
     return _UNEVEN * turning * theta.lengthscale / math.sqrt(steepest) if math.isfinite(steepest) else 0.0
 
 
@@ -174,7 +174,7 @@ def calibration_report(field: FieldMap, noise_variance: float | None = None) -> 
     noise = float(field.noise_variance().mean()) if noise_variance is None else noise_variance
     lag_stddev = math.hypot(float((lag @ covariance @ lag).clamp_min(0).sqrt()), shift)
     return Calibration(
-        samples=len(data), offset=float(mode[0]), offset_in_use=theta.offset,
+        samples=len(data), offset=float(mode[0]), offset_in_use=theta.time_offset,
         offset_stddev=math.hypot(deviations[0], in_time),
         offset_stddev_free=math.hypot(float(covariance[0, 0].sqrt()), in_time), offset_assumed=offset_assumed,
         along=float(mode[1]), along_stddev=math.hypot(deviations[1], shift), across=float(mode[2]),
@@ -182,5 +182,5 @@ def calibration_report(field: FieldMap, noise_variance: float | None = None) -> 
         lever_assumed=not (free[1] or free[2]), correlation=correlation,
         separable=abs(correlation) <= _APART and steadiness >= _STEADY, lag=float(lag @ mode),
         lag_stddev=lag_stddev, speed=speed, steadiness=steadiness,
-        inflation=inflation, turning_assumed=theta.heading <= 0, hyperparameters=hyper, noise_stddev=math.sqrt(noise),
-        scale=data.scale, **turns)
+        inflation=inflation, turning_assumed=theta.heading_stddev <= 0, hyperparameters=hyper,
+        noise_stddev=math.sqrt(noise), scale=data.scale, **turns)

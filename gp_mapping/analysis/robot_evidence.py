@@ -123,20 +123,20 @@ def turning(data: CalibrationData, blocks: list[Tensor], mode: Tensor) -> dict[s
     """
     theta = data.theta
     names = ("turning", "turning_stddev", "direction", "direction_stddev", "turning_chi_square")
-    if theta.heading <= 0:
+    if theta.heading_stddev <= 0:
         return dict.fromkeys(names, 0.0)
     curved, pulls = [], []
     for near in blocks:
         heading, y = data.heading[near], data.y[near].mean(1, keepdim=True)
         x = sensor_place(data.x[near], data.velocity[near], heading, *mode.tolist())
-        noise = theta.noise**2 + data.extra[near]
-        factor, _ = cholesky(theta.kernel()(x, x) + theta.constant**2 + torch.diag(noise))
+        noise = theta.noise_stddev**2 + data.extra[near]
+        factor, _ = cholesky(theta.kernel()(x, x) + theta.constant_stddev**2 + torch.diag(noise))
         half, white = solve_lower(factor, heading), solve_lower(factor, y)
         curved.append(half.mT @ half)
         pulls.append((half.mT @ white)[:, 0])
     curved, pulls = torch.stack(curved), torch.stack(pulls)
     more = len(data) / sum(map(len, blocks))
-    shrink = torch.eye(2, dtype=curved.dtype, device=curved.device) / theta.heading**2
+    shrink = torch.eye(2, dtype=curved.dtype, device=curved.device) / theta.heading_stddev**2
     mean = torch.linalg.solve(more * curved.sum(0) + shrink, more * pulls.sum(0))
     diagonal = curved.diagonal(dim1=1, dim2=2)
     good = diagonal > 1e-3 * diagonal.max()

@@ -11,7 +11,7 @@ import numpy as np
 from gp_mapping.errors import UsageError
 from gp_mapping.intake.sensors.iron import Calibration, CalibrationError, calibrate
 from gp_mapping.recording.bag import MAGNETIC_FIELD, read_messages
-from gp_mapping.store.export import write_atomic
+from gp_mapping.store.atomic import write_atomic
 
 __all__ = ["add_arguments", "run"]
 

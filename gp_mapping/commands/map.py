@@ -22,8 +22,9 @@ from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
+from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
-from gp_mapping.store.export import export_all, write_atomic
+from gp_mapping.store.export import export_all
 from gp_mapping.store.picture import unit_text
 from gp_mapping.store.sessions import new_session
 from gp_mapping.store.trial import blaming

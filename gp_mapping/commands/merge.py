@@ -10,8 +10,9 @@ from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
 from gp_mapping.mapping.fullness import spoiled
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
-from gp_mapping.store.export import export_all, write_atomic
+from gp_mapping.store.export import export_all
 from gp_mapping.store.picture import unit_text
 from gp_mapping.store.sessions import odometry_frame_of
 from gp_mapping.store.trial import blaming

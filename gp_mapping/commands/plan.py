@@ -14,7 +14,7 @@ import numpy as np
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import Budget, PathValue, Polygon, Problem, SurveyArea, Travel, plan, planner_names
-from gp_mapping.store.export import write_atomic
+from gp_mapping.store.atomic import write_atomic
 
 __all__ = ["add_arguments", "places", "run"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places, open_session
 from gp_mapping.errors import UsageError
-from gp_mapping.store.export import write_atomic
+from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.picture import draw_map
 from gp_mapping.store.trial import blaming
 

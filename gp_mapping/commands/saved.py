@@ -12,12 +12,10 @@ from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.offer import offer_as_set
 from gp_mapping.planning.suggest import Suggestions
 from gp_mapping.settings.node import NodeSettings
-from gp_mapping.store.checkpoint import load_checkpoint
-from gp_mapping.store.trial import tried_session
+from gp_mapping.store.sessions import CHECKPOINT, saved_session
 
 __all__ = ["CHECKPOINT", "check_suggest", "checkpoint_in", "next_places", "open_session"]
 
-CHECKPOINT = "map.gpm"
 _MOST = 100  # suggestions, as in a node
 
 
@@ -36,8 +34,7 @@ def open_session(path, folder: Path | None = None, **overrides) -> MapSession:
 
     folder: in which its tiles are while nobody needs them; the system's temporary one if None.
     """
-    path = checkpoint_in(path)
-    return tried_session(load_checkpoint(path), path, folder, **overrides)
+    return saved_session(checkpoint_in(path), folder, **overrides)
 
 
 def check_suggest(count: int) -> None:

@@ -49,8 +49,9 @@ def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
     theta = Theta(s.lengthscale, s.signal_stddev / unit, s.noise_stddev / unit,
                   s.constant_stddev / unit, s.heading_stddev / unit, s.time_offset,
                   kernel_name=s.kernel, anisotropy=s.anisotropy, long_share=s.long_share, long_ratio=s.long_ratio)
-    prior = replace(theta, lengthscale=s.lengthscale_prior, signal=s.signal_stddev_prior / unit,
-                    noise=s.noise_stddev_prior / unit, heading=3**0.5 * theta.heading, offset=0.0)
+    prior = replace(theta, lengthscale=s.lengthscale_prior, signal_stddev=s.signal_stddev_prior / unit,
+                    noise_stddev=s.noise_stddev_prior / unit, heading_stddev=3**0.5 * theta.heading_stddev,
+                    time_offset=0.0)
 
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.metric  # classes and counts have none to learn

@@ -22,12 +22,12 @@ from gp_mapping.errors import NumericalError
 __all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "check_alike", "check_factor", "learnable_extra"]
 
 
-_FORMAT = 2  # of a map's state: grows where an older one cannot be continued exactly
+_FORMAT = 3  # of a map's state: grows where an older one cannot be continued exactly
 
 
 def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
     """Variance beside s_p² of each sample (N,); one with a noise of its own says nothing of the model's."""
-    return torch.where(noise > 0, noise - theta.noise**2 + extra, extra).clamp_min(0.0)
+    return torch.where(noise > 0, noise - theta.noise_stddev**2 + extra, extra).clamp_min(0.0)
 
 
 def average_noise(theta, extra: Tensor) -> float:
@@ -35,7 +35,7 @@ def average_noise(theta, extra: Tensor) -> float:
 
     Of one that says nothing (a pose that was lost, a gross error) the mean of σ² itself would be of that one alone.
     """
-    own = theta.noise**2
+    own = theta.noise_stddev**2
     return own if not len(extra) else 1.0 / float((1.0 / (own + extra)).mean())
 
 
@@ -122,10 +122,10 @@ class Scaled:
     def hyperparameters(self) -> dict[str, float]:
         """lengthscale (m), signal, noise, constant, heading stddev (SI), time_offset (s), lever arm (m)."""
         t = self.theta
-        return {"lengthscale": t.lengthscale, "signal_stddev": t.signal * self.scale,
-                "noise_stddev": t.noise * self.scale, "constant_stddev": t.constant * self.scale,
-                "heading_stddev": t.heading * self.scale, "time_offset": t.offset, "lever_arm_along": t.along,
-                "lever_arm_across": t.across}
+        return {"lengthscale": t.lengthscale, "signal_stddev": t.signal_stddev * self.scale,
+                "noise_stddev": t.noise_stddev * self.scale, "constant_stddev": t.constant_stddev * self.scale,
+                "heading_stddev": t.heading_stddev * self.scale, "time_offset": t.time_offset,
+                "lever_arm_along": t.lever_arm_along, "lever_arm_across": t.lever_arm_across}
 
     def need_data(self) -> None:
         """RuntimeError while nothing has been seen."""
@@ -337,7 +337,7 @@ def check_factor(factor: float) -> None:
 def check_alike(one: ScaledMap, other: ScaledMap) -> None:
     """ValueError where two maps cannot be merged: other units, kernels, features, dimensions or channels."""
     pairs = {"field_scale": (one.scale, other.scale), "kernel": (one.theta.shape, other.theta.shape),
-             "constant": (one.theta.constant > 0, other.theta.constant > 0),
+             "constant": (one.theta.constant_stddev > 0, other.theta.constant_stddev > 0),
              "likelihood": (one.likelihood.label, other.likelihood.label)}
     if one.scaling is not None and other.scaling is not None:
         pairs |= {"dimensions": (len(one.scaling.origin), len(other.scaling.origin)),

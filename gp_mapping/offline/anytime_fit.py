@@ -49,7 +49,7 @@ class AnytimeFit(Scaled):
         self.scaling = self._scaling_for(samples)
         self.data = self._standardise(samples)
         self.places = theta.place(self.data.x, self.data.velocity, self.data.heading)
-        self.noise = torch.where(self.data.noise > 0, self.data.noise, theta.noise**2) + self.data.extra
+        self.noise = torch.where(self.data.noise > 0, self.data.noise, theta.noise_stddev**2) + self.data.extra
         z = self.scaling.inner_x(torch.as_tensor(inducing_inputs, dtype=torch.float64))
         self.basis = Basis.at(z, Basis(theta, z.shape[1], len(z), torch.float64, self.device))
         self.side = side or 0.0
@@ -132,7 +132,7 @@ class AnytimeFit(Scaled):
                     white, lam, root = self.block(number)
                     blocks.append(Block(tile, places, root, white, lam))
         return AnytimePosterior(self.theta, self.basis.z, self.basis.L, factor, weights,
-                                self.theta.noise**2 + float(self.data.extra.mean()), self.scaling,
+                                self.theta.noise_stddev**2 + float(self.data.extra.mean()), self.scaling,
                                 conditional=self.member.conditional, side=self.side, blocks=tuple(blocks))
 
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:

@@ -47,7 +47,7 @@ class BatchTrainer:
         self.x, self.heading = model.theta.place(parts.x, parts.velocity, parts.heading), parts.heading
         if model.fixed is None:
             pool = torch.randperm(len(self.x), generator=model.generator)[:_POOL].to(self.x.device)
-            chosen = greedy_inputs(model.theta.kernel(), self.x[pool], model.tolerance * model.theta.signal**2,
+            chosen = greedy_inputs(model.theta.kernel(), self.x[pool], model.tolerance * model.theta.signal_stddev**2,
                                    model.max_inducing)
             model.place_inputs(self.x[pool][chosen])
         model.samples, model.rest_empty, model.rest_own_noise = len(self.x), False, not bool((self.own > 0).any())

@@ -269,6 +269,10 @@ class FreeSpace:
             self._components[label] = replace(self, open=left)
         return self._components[label]
 
+    def prepare(self) -> None:
+        """Find now, in this thread, what would else be found when it is first asked for: components and borders."""
+        _ = self._labels, self._obstacles, self._roomy
+
     @cached_property
     def _labels(self) -> np.ndarray:
         """(H, W) the number of each open cell's component, 0 elsewhere; found once, however often a robot asks."""

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gp_mapping.planning.area.ground import Ground
+from gp_mapping.planning.area.ground import HasGround
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.hull import within_hull
 from gp_mapping.planning.plan import plan
@@ -22,7 +22,7 @@ UNKNOWN_OBSTACLES = ("not known, there is no free-space map: suggestions stay in
                      "has compared them with obstacles")
 
 
-def offer_as_set(session, grid, settings: NodeSettings, ground: Ground, free: FreeSpace | None = None,
+def offer_as_set(session, grid, settings: NodeSettings, ground: HasGround, free: FreeSpace | None = None,
                  position=None) -> Suggestions:
     """The places that the settings ask for: of a live node, of its saves, and of the command line alike.
 

@@ -35,6 +35,7 @@ from gp_mapping.ros.wire import qos
 from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.runtime.file_thread import FileThread
+from gp_mapping.runtime.free_maps import FreeMaps
 from gp_mapping.runtime.health import ERROR, WARN, Health
 from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.suggester import Suggester
@@ -112,8 +113,9 @@ class MappingNode(ManagedNode):
             self.get_logger().warning(text)
             self.place_warning = text
         self.map_settings = session.settings
-        self.suggester, self._told_obstacles = Suggester(self.settings), ""
-        self.survey = Survey(self.settings, self.map_settings.seed)
+        maps = FreeMaps(aside=True)
+        self.suggester, self._told_obstacles = Suggester(self.settings, maps), ""
+        self.survey = Survey(self.settings, self.map_settings.seed, maps=maps)
         self._done = self.create_guard_condition(self._publish_results)
         self._made.callback(self.destroy_guard_condition, self._done)
         self.worker = MapWorker(session, Intake(self.intake_settings), queue_size=self.settings.worker_queue_size,

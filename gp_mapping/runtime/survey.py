@@ -22,6 +22,7 @@ from gp_mapping.planning.plan import Plan, driven_by_others, finished, plan_step
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
+from gp_mapping.runtime.free_maps import FreeMaps
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.plan import home_of
 
@@ -72,10 +73,11 @@ class Survey:
     """Plans on the map's thread, `step` by `step`; the other methods may be called from any thread.
 
     settings: replaced by the node when parameters change.  wanted: whether anybody listens to the plan.
-    on_plan: called in the map's thread with each new Plan, an empty one included.
+    on_plan: called in the map's thread with each new Plan, an empty one included.  maps: as Suggester.
     """
 
-    def __init__(self, settings: NodeSettings, seed: int = 0, on_plan: Callable[[Plan], None] = lambda plan: None):
+    def __init__(self, settings: NodeSettings, seed: int = 0, on_plan: Callable[[Plan], None] = lambda plan: None,
+                 maps: FreeMaps | None = None):
         self.settings, self.wanted, self.on_plan = settings, False, on_plan
         self.plan = Plan(settings.plan_kind)
         self.state = SurveyState()
@@ -88,8 +90,7 @@ class Survey:
         self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)  # x, y, until when
         self._requests: deque[_Request] = deque()
         self._ground = Ground()
-        self._message, self._wrong = None, ""
-        self._radius: float | None = None
+        self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
         self._job: Iterator[Plan | None] | None = None
         self._finish: Callable[[Plan], None] = lambda plan: None
@@ -302,21 +303,12 @@ class Survey:
 
     def _read(self, message, frame: str) -> str:
         """Read the free-space map where it is new; what is wrong with it."""
-        radius = self.settings.robot_radius
-        if message is not self._message or radius != self._radius:
-            before = self._free
-            self._message, self._radius, self._free, self._wrong = message, radius, None, ""
-            try:
-                self._free = None if message is None else FreeSpace.from_occupancy_grid(message, radius=radius)
-                if before is not None and self._free is not None and before.same_as(self._free):
-                    self._free = before  # published again, unchanged: what was made of it holds
-            except (ValueError, TypeError, OverflowError) as error:
-                self._wrong = f"the free-space map cannot be read: {one_line(error, 300)}"
+        self._free, wrong = self._maps.at(message, self.settings.robot_radius)
         if self._free is not None and self._free.frame.lstrip("/") and frame and \
                 self._free.frame.lstrip("/") != frame.lstrip("/"):
             return (f"the free-space map is in frame {one_line(self._free.frame, 100)!r} and the field map in "
                     f"{frame!r}; publish it in the same frame")
-        return self._wrong
+        return wrong
 
     def _prepared(self, session, position, message, frame: str) -> Iterator[Plan | None]:
         """Ground and value of now into self._question; a Plan instead where there can be none."""

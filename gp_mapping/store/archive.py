@@ -13,10 +13,8 @@ import json
 import math
 import os
 import stat
-import threading
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -26,8 +24,9 @@ from torch import Tensor
 
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UserError
+from gp_mapping.store.atomic import written_whole
 
-__all__ = ["VERSION", "CheckpointError", "manifest_of", "read_state", "sync_folder", "write_state"]
+__all__ = ["VERSION", "CheckpointError", "manifest_of", "read_state", "write_state"]
 
 VERSION = 1
 _WITH_FILES = 2  # of a file that refers to others
@@ -79,37 +78,15 @@ def write_state(path: Path, state: dict, about: dict | None = None, keep: Callab
     if referred:
         manifest["tiles"] = [part["file"] for part in referred]
     text = np.frombuffer(json.dumps(manifest).encode(), np.uint8)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with written_whole(path, lasting) as file:
             np.savez(file, manifest=text, **arrays)  # plain types only, so nothing is pickled
-            file.flush()
-            if lasting:
-                os.fsync(file.fileno())
-        if ready is not None:
-            ready()
-        os.replace(temporary, path)
-        if lasting:
-            sync_folder(path.parent)
+            if ready is not None:
+                ready()
     except OSError as error:
         raise CheckpointError(f"{path}: the checkpoint cannot be written ({error.strerror or error})") from error
-    finally:
-        with suppress(OSError):  # gone already where all went well
-            temporary.unlink()
     return manifest["id"]
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the new name last over a power cut, where the system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return  # a folder cannot be opened everywhere (Windows); the file itself is on the disk
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _digest(array: np.ndarray) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from io import BytesIO
 from pathlib import Path
 
@@ -11,23 +10,12 @@ import numpy as np
 
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, Limits, field_limits, levels
+from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.picture import draw_map, quantity, unit_text
 
-__all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz", "write_atomic"]
+__all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz"]
 
 UNKNOWN = 255  # in a pgm of mode raw, map_server takes what is above 100 for unknown: −1 of int8 as it is
-
-
-def write_atomic(path: Path, data: bytes) -> Path:
-    """Write data under its name in one piece."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
 
 
 def export_map_server(path, values, grid: FieldGrid, limits: tuple[float, float], what: str,

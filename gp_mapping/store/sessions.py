@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from gp_mapping.settings.node import check_map_name
 from gp_mapping.store.tile_room import TileRoom
 
 __all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "frame_of_map", "map_folder", "new_session",
-           "odometry_frame_of", "open_session", "take_snapshot", "write_snapshot"]
+           "odometry_frame_of", "open_session", "saved_session", "take_snapshot", "write_snapshot"]
 
 CHECKPOINT = "map.gpm"
 
@@ -74,6 +75,31 @@ def new_session(settings: MapSettings, folder: Path | None = None) -> MapSession
     return MapSession(settings, TileRoom(folder))
 
 
+def saved_session(path, folder: Path | None = None, check: Callable[[dict], None] | None = None,
+                  **overrides) -> MapSession:
+    """The session in a checkpoint: the one way in which a saved map is opened.
+
+    Args:
+        path: the checkpoint.
+        folder: in which its tiles are while nobody needs them; the system's temporary one if None.
+        check: raises ValueError where it is another map than is wanted.
+        overrides: settings that count in place of the saved ones.
+
+    Raises:
+        ValueError (CheckpointError is one): the file is missing, damaged or does not fit.
+    """
+    from gp_mapping.store.checkpoint import load_checkpoint
+    from gp_mapping.store.trial import tried_session
+
+    state = load_checkpoint(Path(path).expanduser())
+    if check is not None:
+        try:
+            check(state)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    return tried_session(state, path, folder, **overrides)
+
+
 def open_session(wanted: Wanted, path, folder: Path | None = None) -> MapSession:
     """An empty session, or the one in the checkpoint `path`, where that is not empty. folder: as of a new one.
 
@@ -82,16 +108,8 @@ def open_session(wanted: Wanted, path, folder: Path | None = None) -> MapSession
     """
     if not path:
         return new_session(wanted.settings, folder)
-    from gp_mapping.store.checkpoint import load_checkpoint
-    from gp_mapping.store.trial import tried_session
-
-    state = load_checkpoint(Path(path).expanduser())
     overrides = {f.name: getattr(wanted.settings, f.name) for f in fields(MapSettings) if f.name in wanted.given}
-    try:
-        wanted.check(state)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    session = tried_session(state, path, folder, **overrides)
+    session = saved_session(path, folder, wanted.check, **overrides)
     if wanted.any_frame:
         session.about.pop("frame", None)  # that of the poses to come
     session.break_pass()  # whatever comes now does not go on from the last sample that was saved

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from gp_mapping.core.stored import StoredState
-from gp_mapping.store.archive import CheckpointError, manifest_of, read_state, sync_folder, write_state
+from gp_mapping.store.archive import CheckpointError, manifest_of, read_state, write_state
+from gp_mapping.store.atomic import sync_folder
 
 __all__ = ["TileFile", "TileFolder"]
 

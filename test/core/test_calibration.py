@@ -95,6 +95,6 @@ def test_what_turns_unevenly_is_a_systematic_error_of_the_shift(lagging):
     """A fifth of what turns, over the field's rms slope s √(5/3)/ℓ: at least that much is said of every shift."""
     session = lagging[2]
     theta, c = session.map.home.theta, calibration_report(session.map)
-    shift = 0.2 * c.turning / session.map.home.scale * theta.lengthscale / (theta.signal * math.sqrt(5 / 3))
+    shift = 0.2 * c.turning / session.map.home.scale * theta.lengthscale / (theta.signal_stddev * math.sqrt(5 / 3))
     assert c.turning_seen and shift > 5e-4
     assert c.offset_stddev >= shift / c.speed and c.along_stddev >= shift and c.lag_stddev >= shift

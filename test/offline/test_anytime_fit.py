@@ -115,4 +115,4 @@ def test_fits_what_a_map_learned():
     ask = (torch.from_numpy(XS), torch.full((60, 2), 0.3, dtype=torch.float64))
     close(model.predict(*ask).mean, field.predict(*ask).mean, 1e-9)
     close(model.predict(*ask).variance, field.predict(*ask).variance, 1e-8)
-    assert replace(field.theta, offset=0.0) != field.theta
+    assert replace(field.theta, time_offset=0.0) != field.theta

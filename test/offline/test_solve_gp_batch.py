@@ -214,7 +214,7 @@ def test_hyperparameters_follow_the_bound():
         trainer.epoch()
     found = model.theta
     assert trainer.evidence() > first + 50
-    assert 0.38 < found.lengthscale < 0.7 and 4.5 < found.signal < 11 and 0.9 < found.noise < 1.15, found
+    assert 0.38 < found.lengthscale < 0.7 and 4.5 < found.signal_stddev < 11 and 0.9 < found.noise_stddev < 1.15, found
 
 
 def test_a_map_that_has_seen_samples_is_refused():

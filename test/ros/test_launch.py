@@ -86,12 +86,12 @@ def test_shared_code_reads_arguments_that_some_launch_file_has():
 
 
 def test_rviz_shows_latched_topics_of_ours_with_fixed_bounds():
-    from gp_mapping.ros.mapper.outputs import TOPICS
+    from gp_mapping.ros.mapper.outputs import OUTPUTS
 
     manager = yaml.safe_load((ROOT / "rviz" / "mapping.rviz").read_text())["Visualization Manager"]
     shown = {d["Topic"]["Value"]: d for d in manager["Displays"] if "Topic" in d}
     ours = {topic: d for topic, d in shown.items() if topic.startswith("/mapping/")}
-    assert {t.removeprefix("/mapping/") for t in ours} <= set(TOPICS)
+    assert {t.removeprefix("/mapping/") for t in ours} <= {one.name for one in OUTPUTS}
     assert {f"/mapping/{name}" for name in ("field", "mean", "stddev", "markers", "suggestion")} <= set(ours)
     for display in ours.values():
         assert display["Topic"]["Durability Policy"] == "Transient Local"

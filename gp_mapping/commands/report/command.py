@@ -19,7 +19,7 @@ from gp_mapping.commands.saved import CHECKPOINT, check_suggest, next_places, op
 from gp_mapping.errors import UsageError, one_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
-from gp_mapping.store.export import write_atomic
+from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.picture import unit_text
 from gp_mapping.store.trial import blaming
 

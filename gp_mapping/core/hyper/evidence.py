@@ -25,8 +25,8 @@ def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Ten
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
     scale = torch.exp(vector[0])
     square = scaled_square_distance(places, places, theta.lengthscales(scale))
-    covariance = torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant**2
-    if theta.heading > 0:
+    covariance = torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant_stddev**2
+    if theta.heading_stddev > 0:
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
     factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
     white = torch.linalg.solve_triangular(factor, y, upper=False)
@@ -52,14 +52,14 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     """
     n, channels = y.shape
     length, signal, noise, turn = (float(v) for v in torch.exp(vector[:4]))
-    turn = turn if theta.heading > 0 else 0.0
+    turn = turn if theta.heading_stddev > 0 else 0.0
     kernel = theta.kernel()
     places = sensor_place(x, velocity, heading, *vector[4:])
     scales = theta.lengthscales(torch.as_tensor(length, dtype=x.dtype, device=x.device))
     square = scaled_square_distance(places, places, scales)
     field = signal * kernel.correlation(square)
     beside = noise + extra
-    covariance = field + theta.constant**2 + torch.diag(beside)
+    covariance = field + theta.constant_stddev**2 + torch.diag(beside)
     if turn:
         covariance = covariance + turn * (heading @ heading.mT)
     factor = torch.linalg.cholesky(covariance)
@@ -89,7 +89,8 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     if free[1]:
         gradient[1] = 0.5 * (pull * field).sum()
         if fisher:
-            rest = theta.constant**2 * inverse.sum(1, keepdim=True) + turn * (turned @ heading.mT) + inverse * beside
+            rest = theta.constant_stddev**2 * inverse.sum(1, keepdim=True) + turn * (turned @ heading.mT)
+            rest = rest + inverse * beside
             products[1] = torch.eye(n, dtype=x.dtype, device=x.device) - rest
     if free[2]:
         gradient[2] = 0.5 * noise * pull.diagonal().sum()

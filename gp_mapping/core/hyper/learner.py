@@ -58,7 +58,7 @@ class HyperLearner:
         self.theta, self.prior, self.largest_change = theta, prior, adopt_change
         self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
         self.free = [bool(f) for f in free]
-        self.free[3] = self.free[3] and theta.heading > 0
+        self.free[3] = self.free[3] and theta.heading_stddev > 0
 
         self.vector = theta.vector()
         size = len(self.vector)

@@ -17,18 +17,25 @@ SLOWEST = 0.03  # m/s below which a velocity says nothing of the heading
 
 @dataclass(frozen=True)
 class Theta:
-    """ℓ (m), s, s_p (noise), s_c (constant), s_h (heading): standard deviations in inner units; δ (s) time offset;
-    along, across (m): the sensor's lever arm, forward and to the left. A heading of 0 leaves the robot's own field out.
+    """Hyper-parameters θ, in inner units; the symbols are those of the formulas.
+
+    lengthscale: ℓ (m).
+    signal_stddev, noise_stddev, constant_stddev: s, s_p and s_c, of the field, of what two passes differ by, and of the
+        field's mean.
+    heading_stddev: s_h, of what turns with the robot; 0 leaves it out.
+    time_offset: δ (s), how much older a measurement is than its stamp.
+    lever_arm_along, lever_arm_across: the sensor's place (m), forward and to the left.
+    kernel_name, anisotropy, long_share, long_ratio: the kernel's form, which is not learned (core/kernels).
     """
 
     lengthscale: float
-    signal: float
-    noise: float
-    constant: float
-    heading: float = 0.0
-    offset: float = 0.0
-    along: float = 0.0
-    across: float = 0.0
+    signal_stddev: float
+    noise_stddev: float
+    constant_stddev: float
+    heading_stddev: float = 0.0
+    time_offset: float = 0.0
+    lever_arm_along: float = 0.0
+    lever_arm_across: float = 0.0
     kernel_name: str = "matern52"
     anisotropy: float = 1.0
     long_share: float = 0.0
@@ -37,8 +44,8 @@ class Theta:
     def kernel(self):
         """k(x, x'), without constant, robot and noise."""
         if self.anisotropy == 1.0 and self.long_share == 0.0:
-            return make_kernel(self.kernel_name, self.signal**2, self.lengthscale)
-        shape = make_kernel(self.kernel_name, self.signal**2, self.lengthscales(self.lengthscale))
+            return make_kernel(self.kernel_name, self.signal_stddev**2, self.lengthscale)
+        shape = make_kernel(self.kernel_name, self.signal_stddev**2, self.lengthscales(self.lengthscale))
         if self.long_share == 0.0:
             return shape
         return TwoScales(shape.variance, shape.lengthscale, shape, self.long_ratio, self.long_share)
@@ -58,15 +65,17 @@ class Theta:
 
     def vector(self) -> Tensor:
         """[log ℓ, log s², log s_p², log s_h², δ, along, across]: what may be learned."""
-        return torch.tensor([math.log(self.lengthscale), 2 * math.log(self.signal), 2 * math.log(self.noise),
-                             2 * math.log(self.heading) if self.heading > 0 else 0.0, self.offset,
-                             self.along, self.across], dtype=torch.float64)
+        return torch.tensor([math.log(self.lengthscale), 2 * math.log(self.signal_stddev),
+                             2 * math.log(self.noise_stddev),
+                             2 * math.log(self.heading_stddev) if self.heading_stddev > 0 else 0.0, self.time_offset,
+                             self.lever_arm_along, self.lever_arm_across], dtype=torch.float64)
 
     def with_vector(self, vector: Tensor) -> "Theta":
         length, signal, noise, heading, offset, along, across = vector.tolist()
-        return replace(self, lengthscale=math.exp(length), signal=math.exp(signal / 2), noise=math.exp(noise / 2),
-                       heading=math.exp(heading / 2) if self.heading > 0 else 0.0, offset=offset, along=along,
-                       across=across)
+        return replace(self, lengthscale=math.exp(length), signal_stddev=math.exp(signal / 2),
+                       noise_stddev=math.exp(noise / 2),
+                       heading_stddev=math.exp(heading / 2) if self.heading_stddev > 0 else 0.0,
+                       time_offset=offset, lever_arm_along=along, lever_arm_across=across)
 
     def distance(self, other: "Theta") -> float:
         """Largest change of a learned logarithm; 20 ms of offset, or 1 cm of lever arm, count as much as a tenth."""
@@ -75,20 +84,21 @@ class Theta:
 
     def feature_names(self) -> list[tuple[str, int]]:
         """The features beside the inducing inputs, in order: which standard deviation, and a number."""
-        return [("constant", 0)] * (self.constant > 0) + [("heading", 0), ("heading", 1)] * (self.heading > 0)
+        constant, heading = [("constant_stddev", 0)], [("heading_stddev", 0), ("heading_stddev", 1)]
+        return constant * (self.constant_stddev > 0) + heading * (self.heading_stddev > 0)
 
     def feature_rows(self, x: Tensor, heading: Tensor | None) -> Tensor:
         """(F, N): s_c, s_h ĥ at x (N, D); heading (N, 2), None where the robot is to be left out."""
-        rows = [x.new_full((1, len(x)), self.constant)] if self.constant > 0 else []
-        if self.heading > 0:
-            rows.append(x.new_zeros((2, len(x))) if heading is None else self.heading * heading.to(x.dtype).mT)
+        rows = [x.new_full((1, len(x)), self.constant_stddev)] if self.constant_stddev > 0 else []
+        if self.heading_stddev > 0:
+            rows.append(x.new_zeros((2, len(x))) if heading is None else self.heading_stddev * heading.to(x.dtype).mT)
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 
     def place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
         """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥. (N, D)"""
-        if not (self.offset or self.along or self.across):
+        if not (self.time_offset or self.lever_arm_along or self.lever_arm_across):
             return x
-        return sensor_place(x, velocity, heading, self.offset, self.along, self.across)
+        return sensor_place(x, velocity, heading, self.time_offset, self.lever_arm_along, self.lever_arm_across)
 
     def passing(self, x: Tensor, velocity, heading: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Where and with which heading to ask: the field at x (N, D); with a velocity (N, D), what the robot measures

@@ -34,8 +34,8 @@ class VectorTheta(Theta):
 
     def kernel(self) -> Kernel:
         if self.potential == "harmonic":
-            return HarmonicKernel(self.signal**2, self.lengthscale, self.coherence)
-        return CurlFreeKernel(self.signal**2, self.lengthscale, self.kernel_name)
+            return HarmonicKernel(self.signal_stddev**2, self.lengthscale, self.coherence)
+        return CurlFreeKernel(self.signal_stddev**2, self.lengthscale, self.kernel_name)
 
     @property
     def shape(self):
@@ -57,21 +57,21 @@ class VectorTheta(Theta):
 
     def row_noise(self, component: torch.Tensor) -> torch.Tensor:
         """s_p² of each row, component (n,)."""
-        return self.noise**2 * torch.where(component.round() == 2, self.vertical**2, 1.0).to(torch.float64)
+        return self.noise_stddev**2 * torch.where(component.round() == 2, self.vertical**2, 1.0).to(torch.float64)
 
     def feature_names(self):
-        heading = [("heading", c) for c in range(COMPONENTS)] if self.heading > 0 else []
-        return [("constant", c) for c in range(COMPONENTS)] * (self.constant > 0) + heading
+        heading = [("heading_stddev", c) for c in range(COMPONENTS)] if self.heading_stddev > 0 else []
+        return [("constant_stddev", c) for c in range(COMPONENTS)] * (self.constant_stddev > 0) + heading
 
     def feature_rows(self, x, heading):
         here = torch.nn.functional.one_hot(x[:, -1].detach().round().long(), COMPONENTS).to(x.dtype).mT  # (3, N)
-        rows = [self.constant * here] if self.constant > 0 else []
-        if self.heading > 0 and heading is None:
+        rows = [self.constant_stddev * here] if self.constant_stddev > 0 else []
+        if self.heading_stddev > 0 and heading is None:
             rows.append(torch.zeros_like(here))
-        elif self.heading > 0:
+        elif self.heading_stddev > 0:
             cos, sin = heading.to(x.dtype).mT
             turned = [here[0] * cos + here[1] * sin, here[1] * cos - here[0] * sin, here[2] * heading.norm(dim=1)]
-            rows.append(self.heading * torch.stack(turned))
+            rows.append(self.heading_stddev * torch.stack(turned))
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 
 

@@ -43,17 +43,17 @@ class ExactPosterior(InnerSnapshot):
     scaling: Scaling
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        return self.theta.kernel()(a, b) + self.theta.constant**2
+        return self.theta.kernel()(a, b) + self.theta.constant_stddev**2
 
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
         for i in range(0, len(x), _CHUNK):
             k = self.cross(self.x, x[i: i + _CHUNK])
-            prior = self.theta.signal**2 + self.theta.constant**2
-            if heading is not None and self.theta.heading > 0:
+            prior = self.theta.signal_stddev**2 + self.theta.constant_stddev**2
+            if heading is not None and self.theta.heading_stddev > 0:
                 h = heading[i: i + _CHUNK]
-                k = k + self.theta.heading**2 * self.heading @ h.mT
-                prior = prior + self.theta.heading**2 * h.square().sum(1)
+                k = k + self.theta.heading_stddev**2 * self.heading @ h.mT
+                prior = prior + self.theta.heading_stddev**2 * h.square().sum(1)
             means.append(k.mT @ self.weights)
             variances.append((prior - solve_lower(self.factor, k).square().sum(0)).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
@@ -121,7 +121,7 @@ class ExactGP(ScaledMap):
 
     def _noise(self) -> Tensor:
         d = self.data
-        return (torch.where(d["noise"] > 0, d["noise"], self.theta.noise**2) + d["extra"]) / d["weight"]
+        return (torch.where(d["noise"] > 0, d["noise"], self.theta.noise_stddev**2) + d["extra"]) / d["weight"]
 
     @property
     @torch.no_grad()
@@ -131,8 +131,8 @@ class ExactGP(ScaledMap):
         if self._posterior is None:
             theta, heading = self.theta, self.data["heading"]
             x = theta.place(self.data["x"], self.data["velocity"], heading)
-            covariance = theta.kernel()(x, x) + theta.constant**2 + torch.diag(self._noise())
-            covariance = covariance + theta.heading**2 * heading @ heading.mT
+            covariance = theta.kernel()(x, x) + theta.constant_stddev**2 + torch.diag(self._noise())
+            covariance = covariance + theta.heading_stddev**2 * heading @ heading.mT
             factor, self.jitter = cholesky(covariance)
             weights = torch.cholesky_solve(self.data["y"], factor)
             self._posterior = ExactPosterior(theta, x, heading, factor, weights, self.noise_level, self.scaling)

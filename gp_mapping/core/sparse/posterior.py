@@ -64,17 +64,17 @@ class Posterior(InnerSnapshot):
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
-        theta, kernel, constant = self.theta, self.theta.kernel(), self.theta.constant**2
+        theta, kernel, constant = self.theta, self.theta.kernel(), self.theta.constant_stddev**2
         weights = self.weights.to(self.L.dtype)
         chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
         for i in range(0, len(x), chunk):
             part = x[i: i + chunk]
-            h = None if heading is None or theta.heading <= 0 else heading[i: i + chunk]
+            h = None if heading is None or theta.heading_stddev <= 0 else heading[i: i + chunk]
             a = self.white(part, h)
             spent = a.square().sum(0) - self.half(a).square().sum(0)
             prior = kernel.diag(part) + constant
             if h is not None:
-                prior = prior + theta.heading**2 * h.square().sum(1)
+                prior = prior + theta.heading_stddev**2 * h.square().sum(1)
             means.append((a.mT @ weights).double())
             variances.append((prior - spent.double()).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
@@ -88,12 +88,12 @@ class Posterior(InnerSnapshot):
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         left, right = self.white(a), self.white(b)
         spent = left.mT @ right - self.half(left).mT @ self.half(right)
-        return (self.theta.kernel()(a, b) + self.theta.constant**2 - spent.double()) * self.scaling.scale**2
+        return (self.theta.kernel()(a, b) + self.theta.constant_stddev**2 - spent.double()) * self.scaling.scale**2
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """k(a, b) + s_c² before anything was measured: (N, K), squared SI; depends on a − b alone."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
-        return (self.theta.kernel()(a, b) + self.theta.constant**2) * self.scaling.scale**2
+        return (self.theta.kernel()(a, b) + self.theta.constant_stddev**2) * self.scaling.scale**2
 
     def explained(self, x: Tensor) -> Tensor | None:
         """b(x) (F + M, N), SI: what was measured, as features. covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b.

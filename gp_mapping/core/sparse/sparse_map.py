@@ -86,7 +86,7 @@ class SparseMap(ObservingMap):
     @staticmethod
     def noise(own: Tensor, extra: Tensor, theta: Theta, x: Tensor | None = None) -> Tensor:
         """The sample's own variance where it has one (> 0), else s_p²; and what is beside it. (N,)"""
-        return torch.where(own > 0, own, theta.noise**2) + extra
+        return torch.where(own > 0, own, theta.noise_stddev**2) + extra
 
     def memory_places(self, theta: Theta) -> Tensor:
         """Where the memory's samples were measured, given θ's time offset and lever arm: (m, D)."""

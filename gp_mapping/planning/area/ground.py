@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.free_space import FreeSpace
 
-__all__ = ["Ground"]
+__all__ = ["Ground", "HasGround"]
 
 _PER_LENGTHSCALE = 3.0  # places
 _MOVED = 0.2  # of the reach: after that the area is looked at again
@@ -29,6 +31,14 @@ class _Key:
     margin: float
     places: int
     frame: str
+
+
+class HasGround(Protocol):
+    """A Ground, or what stands for one while it is made elsewhere."""
+
+    @property
+    def at(self) -> Callable[..., tuple[SurveyArea, Travel | None]]:
+        """As Ground.at."""
 
 
 class Ground:
@@ -57,21 +67,42 @@ class Ground:
         Raises:
             ValueError: frames that do not fit.
         """
+        given = {"region": region, "keep_out": keep_out, "reach": reach, "margin": margin, "places": places,
+                 "frame": frame}
+        if not self.suits(position, free, path, lengthscale, **given):
+            position = np.asarray(position, dtype=np.float64)
+            self.area = SurveyArea.of(free, position, path=path, region=region, keep_out=keep_out, reach=reach,
+                                      grow=margin, frame=frame)
+            self._spacing = lengthscale / _PER_LENGTHSCALE
+            self.travel = Travel(self.area.free, self._spacing, places) if self.area else None
+            self._key, self._free, self._centre = _key(free, **given), free, position
+            self._bounds = _bounds(path)
+            self.made += 1
+        return self.area, self.travel
+
+    def of(self, free: FreeSpace | None) -> bool:
+        """Whether it was made in that free space."""
+        return self._free is free
+
+    def suits(self, position, free: FreeSpace | None, path: np.ndarray, lengthscale: float, *,
+              region: tuple[Polygon, ...] = (), keep_out: tuple[Polygon, ...] = (), reach: float = math.inf,
+              margin: float = 1.0, places: int = 450, frame: str = "") -> bool:
+        """Whether what is there answers for these; arguments as of `at`."""
         position = np.asarray(position, dtype=np.float64)
-        key = _Key(id(free), tuple(map(id, region)), tuple(map(id, keep_out)), reach, margin, places, frame)
-        bounds = np.concatenate([path.min(0), -path.max(0)]) if len(path) else np.zeros(4)
+        key = _key(free, region, keep_out, reach, margin, places, frame)
         spacing = lengthscale / _PER_LENGTHSCALE
         moved = math.dist(position, self._centre) > _MOVED * reach
-        grown = free is None and not region and (bounds < self._bounds - _GROWN).any()
+        grown = free is None and not region and (_bounds(path) < self._bounds - _GROWN).any()
         refined = not 0.7 < spacing / max(self._spacing, 1e-9) < 1.4
         # a robot that leaves what was its path's hull is where nobody has looked for a way yet
         outside = (free is None and self.travel is not None and math.dist(position, self._centre) > _LEFT
                    and self.travel.locate(position) is None)
-        if key != self._key or moved or grown or refined or outside or not self.area:
-            self.area = SurveyArea.of(free, position, path=path, region=region, keep_out=keep_out, reach=reach,
-                                      grow=margin, frame=frame)
-            self.travel = Travel(self.area.free, spacing, places) if self.area else None
-            self._key, self._free, self._centre, self._bounds = key, free, position, bounds
-            self._spacing = spacing
-            self.made += 1
-        return self.area, self.travel
+        return not (key != self._key or moved or grown or refined or outside or not self.area)
+
+
+def _key(free, region, keep_out, reach, margin, places, frame) -> _Key:
+    return _Key(id(free), tuple(map(id, region)), tuple(map(id, keep_out)), reach, margin, places, frame)
+
+
+def _bounds(path: np.ndarray) -> np.ndarray:
+    return np.concatenate([path.min(0), -path.max(0)]) if len(path) else np.zeros(4)

@@ -44,6 +44,11 @@ class SurveyArea:
         return float(self.areas.sum())
 
     @staticmethod
+    def none(reason: str) -> SurveyArea:
+        """No area at all, and why."""
+        return SurveyArea(_nowhere(), torch.empty((0, 2)).double(), torch.empty(0).double(), reason)
+
+    @staticmethod
     def of(free: FreeSpace | None, position, *, path=None, region=(), keep_out=(), reach: float = math.inf,
            grow: float = 2.0, frame: str = "", max_cells: int = 1024, search: float = 0.5) -> SurveyArea:
         """Reachable free space ∩ region − keep_out, within reach of the robot.
@@ -79,7 +84,7 @@ class SurveyArea:
         if free is None:
             free, note = _without_map(path, region, grow, position, reach)
             if free is None:
-                return SurveyArea(_nowhere(), torch.empty((0, 2)).double(), torch.empty(0).double(), note)
+                return SurveyArea.none(note)
         else:
             _same_frame("the free-space map", free.frame, frame)
 

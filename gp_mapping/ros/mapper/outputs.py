@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from geometry_msgs.msg import PoseArray, PoseStamped
@@ -18,22 +19,100 @@ from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Float64MultiArray, Header
 from visualization_msgs.msg import MarkerArray
 
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.ros.wire import markers, outbound
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.runtime.worker_results import Results
 
-__all__ = ["MapPublishers"]
+__all__ = ["OUTPUTS", "MapPublishers", "Output"]
 
-TOPICS = {"mean": OccupancyGrid, "stddev": OccupancyGrid, "field": PointCloud2, "limits": Float64MultiArray,
-          "class": OccupancyGrid, "markers": MarkerArray, "suggestion": PoseStamped, "suggestions": PoseArray}
-OPTIONAL = {"grid_map": "grid_map_msgs/msg/GridMap"}  # where its messages are installed
-GRID_TOPICS = ("mean", "stddev", "field", "limits", "class", "grid_map")
-PART = {**dict.fromkeys(GRID_TOPICS, "grid"), "markers": "markers", "suggestion": "suggestions",
-        "suggestions": "suggestions"}
+_NOTHING_KNOWN = outbound.Limits(0.0, 1.0, 0.0, 1.0)  # no value depends on them
+GRID_MAP = "grid_map_msgs/msg/GridMap"  # published where its messages are installed
 
 
 @dataclass
-class _Output:
+class Shown:
+    """What messages are made of. grid: nothing is known in it where the map has been emptied.
+
+    grid_map: the class of GridMap, None where it is not installed.  room: bytes that the field cloud may use again.
+    """
+
+    header: Header
+    grid: FieldGrid
+    limits: outbound.Limits | None
+    results: Results | None
+    suggested: Sequence
+    unit: str
+    scale: float
+    grid_map: type | None
+    room: array
+
+    def layer(self, name: str) -> OccupancyGrid:
+        """'mean' or 'stddev' between its limits."""
+        low, high = (self.limits or _NOTHING_KNOWN)[:2] if name == "mean" else (self.limits or _NOTHING_KNOWN)[2:]
+        return outbound.occupancy_grid(self.grid, getattr(self.grid, name), low, high, self.header)
+
+    def markers(self) -> MarkerArray:
+        """The path, inducing inputs, memory, suggestions and the scale of colours."""
+        results = self.results
+        return markers.map_markers(inducing=results.inducing, memory=results.memory, path=results.path,
+                                   path_starts=results.path_starts, suggestions=self.suggested, grid=self.grid,
+                                   limits=self.limits, unit=self.unit, scale=self.scale, header=self.header)
+
+    def suggestion(self) -> PoseStamped | None:
+        """The first of the places to measure at; None where there is none."""
+        places = [(s.x, s.y) for s in self.results.suggestions]
+        return outbound.pose_stamped(places, self.results.position, self.header) if places else None
+
+    def suggestions(self) -> PoseArray:
+        """All of them, best first."""
+        return outbound.pose_array([(s.x, s.y) for s in self.results.suggestions], self.results.position, self.header)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output topic, ~/name.
+
+    kind: of its messages, or the ROS name of a kind that may not be installed.  part: of Results that it shows.
+    make: its message; None where there is nothing to say.  clear: what takes its place when the map was emptied.
+    """
+
+    name: str
+    kind: type | str
+    part: str
+    make: Callable[[Shown], object]
+    clear: Callable[[Shown], object] | None = None
+
+
+def _of_classes(shown: Shown) -> OccupancyGrid | None:
+    return None if shown.grid.classes is None else outbound.class_grid(shown.grid, shown.header)
+
+
+def _layers(shown: Shown) -> object:
+    return outbound.grid_map(shown.grid_map, shown.grid, shown.header)
+
+
+OUTPUTS = (
+    Output("mean", OccupancyGrid, "grid", lambda s: s.layer("mean"), lambda s: s.layer("mean")),
+    Output("stddev", OccupancyGrid, "grid", lambda s: s.layer("stddev"), lambda s: s.layer("stddev")),
+    Output("field", PointCloud2, "grid", lambda s: outbound.field_cloud(s.grid, s.header, s.room),
+           lambda s: outbound.field_cloud(s.grid, s.header)),
+    Output("limits", Float64MultiArray, "grid", lambda s: s.limits and outbound.limits_message(s.limits)),
+    Output("class", OccupancyGrid, "grid", _of_classes, _of_classes),
+    Output("grid_map", GRID_MAP, "grid", _layers, _layers),
+    Output("markers", MarkerArray, "markers", Shown.markers, lambda s: markers.delete_all(s.header)),
+    Output("suggestion", PoseStamped, "suggestions", Shown.suggestion),
+    Output("suggestions", PoseArray, "suggestions", Shown.suggestions,
+           lambda s: outbound.pose_array((), None, s.header)),
+)
+
+
+@dataclass
+class _Topic:
+    """An output with its publisher, and its pace."""
+
+    output: Output
     publisher: object
     subscribers: int = 0
     revision: int | None = None  # of what was published last; None: this topic has news whatever the revision
@@ -49,10 +128,10 @@ class MapPublishers:
     def __init__(self, node, map_settings, find=message_class):
         self._node = node
         self._unit, self._scale = map_settings.field_unit, map_settings.field_scale
-        self._grid_map = find(OPTIONAL["grid_map"])
-        kinds = TOPICS | ({} if self._grid_map is None else {"grid_map": self._grid_map})
-        self._outputs = {name: _Output(node.create_publisher(kind, f"~/{name}", LATCHED))
-                         for name, kind in kinds.items()}
+        kinds = {one.name: find(one.kind) if isinstance(one.kind, str) else one.kind for one in OUTPUTS}
+        self._grid_map = kinds["grid_map"]
+        self._outputs = {one.name: _Topic(one, node.create_publisher(kinds[one.name], f"~/{one.name}", LATCHED))
+                        for one in OUTPUTS if kinds[one.name] is not None}
         self._due: set[str] = set()
         self._last_grid = None
         self._room = array("B")  # of the field cloud, again and again: publish has copied it when it returns
@@ -63,13 +142,13 @@ class MapPublishers:
     def renew(self, map_settings) -> None:
         """Another map has taken the place of this one: every topic has news, whatever its revision."""
         self._unit, self._scale = map_settings.field_unit, map_settings.field_scale
-        for output in self._outputs.values():
-            output.revision = None
+        for topic in self._outputs.values():
+            topic.revision = None
 
     def destroy(self) -> None:
         """Take the topics away (lifecycle clean-up)."""
-        for output in self._outputs.values():
-            self._node.destroy_publisher(output.publisher)
+        for topic in self._outputs.values():
+            self._node.destroy_publisher(topic.publisher)
         self._outputs = {}
 
     def due(self, revision: int, now: float, periods: dict[str, float]) -> set[str]:
@@ -78,99 +157,73 @@ class MapPublishers:
         revision: of the map now.  now: monotonic seconds.  periods: part -> seconds between two; 0 turns it off.
         """
         self._due = set()
-        for name, output in self._outputs.items():
-            count = output.publisher.get_subscription_count()
-            if count > output.subscribers:
-                output.revision = None
-            output.subscribers = count
-            period = periods[PART[name]]
-            joined = output.revision is None
-            if count and period and revision and (joined or (output.revision != revision and
-                                                             now >= output.next - 0.1 * period)):
+        for name, topic in self._outputs.items():
+            count = topic.publisher.get_subscription_count()
+            if count > topic.subscribers:
+                topic.revision = None
+            topic.subscribers = count
+            period = periods[topic.output.part]
+            joined = topic.revision is None
+            if count and period and revision and (joined or (topic.revision != revision and
+                                                             now >= topic.next - 0.1 * period)):
                 self._due.add(name)
-                output.next = max(output.next + period, now + 0.5 * period)
-        return {PART[name] for name in self._due}
+                topic.next = max(topic.next + period, now + 0.5 * period)
+        return {self._outputs[name].output.part for name in self._due}
 
     def publish(self, results, frame: str, driven: PoseStamped | None = None) -> None:
         """Publish Results on the topics that were due. frame: of the map.
 
         driven: the next pose of a plan that is being driven, which goes before suggestions.
         """
-        header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
-        grid, self._last_grid = results.grid, results.grid
-        self.limits = results.limits or self.limits
-        made = self._messages(results, grid, header)
-        if driven is not None and "suggestion" in made:
-            made["suggestion"] = lambda: driven
-        for name in self._due & set(made):
-            output = self._outputs[name]
-            if made[name] is not None:
-                output.publisher.publish(made[name]())
-            output.revision = results.revision
+        self._last_grid, self.limits = results.grid, results.limits or self.limits
+        made = {"grid"} | ({"markers"} if results.inducing is not None else set())
+        if results.suggestions is not None:
+            made.add("suggestions")
+            self._suggested = results.suggestions.positions
+        shown = self._shown(frame, results.grid, self.limits, results)
+        for name in self._due:
+            topic = self._outputs[name]
+            if topic.output.part not in made:
+                continue
+            message = driven if name == "suggestion" and driven is not None else topic.output.make(shown)
+            if message is not None:
+                topic.publisher.publish(message)
+            topic.revision = results.revision
         self._due = set()
         self.published += 1
 
-    def _messages(self, results, grid, header: Header) -> dict:
-        """Topic -> function that makes the message; None where there is nothing to say."""
-        limits = self.limits or outbound.Limits(0.0, 1.0, 0.0, 1.0)  # nothing is known: no value depends on them
-        made = {
-            "mean": lambda: outbound.occupancy_grid(grid, grid.mean, limits.mean_low, limits.mean_high, header),
-            "stddev": lambda: outbound.occupancy_grid(grid, grid.stddev, limits.stddev_low, limits.stddev_high, header),
-            "field": lambda: outbound.field_cloud(grid, header, self._room),
-            "limits": (lambda: outbound.limits_message(limits)) if self.limits else None,
-            "class": None if grid.classes is None else lambda: outbound.class_grid(grid, header),
-        }
-        if self._grid_map is not None:
-            made["grid_map"] = lambda: outbound.grid_map(self._grid_map, grid, header)
-        if results.inducing is not None:
-            made["markers"] = lambda: markers.map_markers(
-                inducing=results.inducing, memory=results.memory, path=results.path,
-                path_starts=results.path_starts,
-                suggestions=self._suggested, grid=grid, limits=self.limits,
-                unit=self._unit, scale=self._scale, header=header)
-        if results.suggestions is not None:
-            places, start = [(s.x, s.y) for s in results.suggestions], results.position
-            self._suggested = results.suggestions.positions
-            made["suggestion"] = (lambda: outbound.pose_stamped(places, start, header)) if places else None
-            made["suggestions"] = lambda: outbound.pose_array(places, start, header)
-        return made
+    def _shown(self, frame: str, grid: FieldGrid, limits: outbound.Limits | None, results: Results | None) -> Shown:
+        header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
+        return Shown(header, grid, limits, results, self._suggested, self._unit, self._scale, self._grid_map,
+                     self._room)
 
     def answer(self, layer: str, drawn, frame: str) -> OccupancyGrid:
         """For a service: 'mean' or 'stddev' of (FieldGrid, limits), with the limits on ~/limits; None is an empty map.
         """
-        header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
         if drawn is None:
-            return OccupancyGrid(header=header)
+            return OccupancyGrid(header=Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg()))
         grid, limits = drawn
-        self.limits = limits = limits or self.limits or outbound.Limits(0.0, 1.0, 0.0, 1.0)
-        self._outputs["limits"].publisher.publish(outbound.limits_message(limits))
-        low, high = limits[:2] if layer == "mean" else limits[2:]
-        return outbound.occupancy_grid(grid, getattr(grid, layer), low, high, header)
+        self.limits = limits or self.limits or _NOTHING_KNOWN
+        self._outputs["limits"].publisher.publish(outbound.limits_message(self.limits))
+        return self._shown(frame, grid, self.limits, None).layer(layer)
 
     def wait_until_received(self, timeout: float) -> None:
         """Before the process ends: until reliable subscribers have what was published, timeout seconds at most."""
         end = time.monotonic() + timeout
-        for output in self._outputs.values():
-            if output.publisher.get_subscription_count():
-                output.publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
+        for topic in self._outputs.values():
+            if topic.publisher.get_subscription_count():
+                topic.publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
 
     def publish_cleared(self, frame: str) -> None:
         """After the map was cleared: latched topics must not go on showing it. All unknown, no points, no markers."""
-        header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
         grid = self._last_grid
         if grid is None:
             return
-        grid = replace(grid, known=grid.known & False)
-        self._outputs["mean"].publisher.publish(outbound.occupancy_grid(grid, grid.mean, 0.0, 1.0, header))
-        self._outputs["stddev"].publisher.publish(outbound.occupancy_grid(grid, grid.stddev, 0.0, 1.0, header))
-        self._outputs["field"].publisher.publish(outbound.field_cloud(grid, header))
-        if grid.classes is not None:
-            self._outputs["class"].publisher.publish(outbound.class_grid(grid, header))
-        if self._grid_map is not None:
-            self._outputs["grid_map"].publisher.publish(outbound.grid_map(self._grid_map, grid, header))
-        self._outputs["markers"].publisher.publish(markers.delete_all(header))
-        self._outputs["suggestions"].publisher.publish(outbound.pose_array((), None, header))
+        shown = self._shown(frame, replace(grid, known=grid.known & False), None, None)
+        for topic in self._outputs.values():
+            message = None if topic.output.clear is None else topic.output.clear(shown)
+            if message is not None:
+                topic.publisher.publish(message)
+            topic.revision = None
         self._last_grid = self.limits = None
         self._suggested = ()
-        for output in self._outputs.values():
-            output.revision = None

@@ -16,12 +16,11 @@ from launch.event_handlers import OnProcessExit
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-__all__ = ["OUTPUT_TOPICS", "argument", "chosen", "common_arguments", "ends_the_launch", "existing", "fixed_frame",
+__all__ = ["argument", "chosen", "common_arguments", "ends_the_launch", "existing", "fixed_frame",
            "flag", "input_topics", "mapping_actions", "names", "number", "our_node", "patience", "rviz_actions",
            "tf_remappings", "value"]
 
 PATIENCE = "30"  # s
-OUTPUT_TOPICS = ("mean", "stddev", "field", "markers", "suggestion", "suggestions")
 TRUE_FALSE = ("true", "false")
 
 # Launch arguments that are parameters of the node, too: empty leaves what the parameter files say.
@@ -273,11 +272,13 @@ def rviz_actions(context, share: Path, namespace: str, use_sim_time: bool, frame
                                "rviz:=false") from None
         return [LogInfo(msg=f"rviz2 is not installed; to see the map: gp-mapping view{spoken}")]
     prefix = f"/{namespace.strip('/')}" if namespace.strip("/") else ""
-    renamed = [(f"/mapping/{name}", f"{prefix}/mapping/{name}") for name in OUTPUT_TOPICS] if prefix else []
+    view = share / "rviz" / "mapping.rviz"
+    topics = sorted(set(re.findall(r"/mapping/\w+", view.read_text(encoding="utf-8"))))  # what it shows of ours
+    renamed = [(name, f"{prefix}{name}") for name in topics] if prefix else []
     renamed.append(("/odometry", value(context, "odometry_topic") or f"{prefix}/odometry"))
     return [Node(package="rviz2", executable="rviz2", namespace=namespace, parameters=[{"use_sim_time": use_sim_time}],
                  remappings=renamed + tf_remappings(context), output="log", arguments=[
-                     "-d", str(share / "rviz" / "mapping.rviz"), *fixed_frame(context, share, frame)])]
+                     "-d", str(view), *fixed_frame(context, share, frame)])]
 
 
 def fixed_frame(context, share: Path, frame: str = "") -> list[str]:

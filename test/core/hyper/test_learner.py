@@ -171,13 +171,13 @@ def test_evidence_is_that_of_the_gaussian():
 
 
 def test_theta_and_its_vector_are_the_same_thing():
-    theta = Theta(0.6, 9.0, 1.2, 20.0, heading=0.4, offset=0.1, kernel_name="rbf")
+    theta = Theta(0.6, 9.0, 1.2, 20.0, heading_stddev=0.4, time_offset=0.1, kernel_name="rbf")
     again = theta.with_vector(theta.vector())
-    for name in ("lengthscale", "signal", "noise", "constant", "heading", "offset"):
+    for name in ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev", "heading_stddev", "time_offset"):
         assert getattr(again, name) == pytest.approx(getattr(theta, name), rel=1e-14)
     assert again.kernel_name == "rbf" and theta.distance(theta) == 0.0
     assert theta.distance(replace(theta, lengthscale=0.6 * math.exp(0.1))) == pytest.approx(0.1)
-    assert Theta(0.6, 9.0, 1.2, 20.0).with_vector(theta.vector()).heading == 0.0, "a heading left out stays out"
+    assert Theta(0.6, 9.0, 1.2, 20.0).with_vector(theta.vector()).heading_stddev == 0.0, "a heading left out stays out"
 
 
 def test_the_time_offset_is_found():
@@ -204,7 +204,8 @@ def test_the_closed_form_score_is_the_gradient_and_the_fisher_information_its_va
     x, v, y = (torch.from_numpy(rng.normal(0, 1, (n, 2))) for _ in range(3))
     heading = torch.nn.functional.normalize(torch.from_numpy(rng.normal(0, 1, (n, 2))), dim=1)
     extra = torch.from_numpy(rng.uniform(0, 1, n))
-    theta = Theta(0.6, 3.0, 1.2, 20.0, heading=0.7, offset=0.1, along=0.05, across=-0.1, kernel_name=kernel)
+    theta = Theta(0.6, 3.0, 1.2, 20.0, heading_stddev=0.7, time_offset=0.1, lever_arm_along=0.05,
+                  lever_arm_across=-0.1, kernel_name=kernel)
     vector = theta.vector().requires_grad_(True)
     parts = (x, v, heading, y, extra)
     (negative_log_evidence(theta, vector, *parts) * n).backward()
@@ -214,8 +215,8 @@ def test_the_closed_form_score_is_the_gradient_and_the_fisher_information_its_va
     def gram(at):
         t = theta.with_vector(at)
         places = t.place(x, v, heading)
-        return (t.kernel()(places, places) + t.constant**2 + t.heading**2 * heading @ heading.mT
-                + torch.diag(t.noise**2 + extra))
+        return (t.kernel()(places, places) + t.constant_stddev**2 + t.heading_stddev**2 * heading @ heading.mT
+                + torch.diag(t.noise_stddev**2 + extra))
 
     inverse = torch.linalg.inv(gram(theta.vector()))
     steps = 1e-5 * torch.eye(7, dtype=torch.float64)

@@ -91,7 +91,7 @@ def test_the_evidence_of_all_cells_comes_near_its_maximum(length, step, lane):
     """500 cells; start and prior right, and each of ℓ, s, σ wrong by ten either way: 3 nats of the maximum."""
     data = cells_of(length, 500, 1, step, lane)
     truth, found = Theta(length, SIGNAL, NOISE, 5.0), {}
-    for name in ("lengthscale", "signal", "noise"):
+    for name in ("lengthscale", "signal_stddev", "noise_stddev"):
         for factor in (0.1, 1.0, 10.0):
             wrong = replace(truth, **{name: factor * getattr(truth, name)})
             found[name, factor] = learn(wrong, wrong, data).vector

@@ -20,7 +20,7 @@ def gram(theta: Theta, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """s² Σ_j w_j ρ(r/q_j), r over the lengthscale of each axis; NumPy alone."""
     axes = theta.lengthscale * np.array([max(1.0, 1.0 / theta.anisotropy), max(1.0, theta.anisotropy)])
     r = np.sqrt((((a[:, None] - b[None]) / axes) ** 2).sum(-1))
-    return theta.signal**2 * ((1 - theta.long_share) * correlation(theta.kernel_name, r)
+    return theta.signal_stddev**2 * ((1 - theta.long_share) * correlation(theta.kernel_name, r)
                               + theta.long_share * correlation(theta.kernel_name, r / theta.long_ratio))
 
 
@@ -50,7 +50,8 @@ def test_the_slope_is_the_derivative(name):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_evidence_s_gradient_is_that_of_the_evidence(shape):
-    theta = Theta(0.6, 5.0, 1.0, 3.0, heading=0.5, offset=0.05, along=0.02, across=-0.03, **shape)
+    theta = Theta(0.6, 5.0, 1.0, 3.0, heading_stddev=0.5, time_offset=0.05, lever_arm_along=0.02,
+                  lever_arm_across=-0.03, **shape)
     generator = torch.Generator().manual_seed(0)
     x, velocity, y = (torch.randn((60, n), dtype=torch.float64, generator=generator) for n in (2, 2, 1))
     heading = velocity / velocity.norm(dim=1, keepdim=True)

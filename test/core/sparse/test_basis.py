@@ -37,7 +37,7 @@ def test_features_make_the_nystrom_kernel():
 
 
 def test_heading_features_are_there_only_with_a_heading():
-    theta = Theta(0.5, 10.0, 1.0, 20.0, heading=3.0)
+    theta = Theta(0.5, 10.0, 1.0, 20.0, heading_stddev=3.0)
     basis = Basis.at(Z, empty(theta))
     heading = torch.tensor([[0.6, 0.8], [1.0, 0.0]], dtype=torch.float64)
     with_robot, without = basis.white(X[:2], heading), basis.white(X[:2])

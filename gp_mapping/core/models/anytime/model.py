@@ -61,7 +61,7 @@ class AnytimeMap(DualSVGP):
         """What Γ has beside σ²: diag(K − Q), or 0. white: a(x) (R, N). (N,)"""
         if self.member.residual == "none":
             return white.new_zeros(white.shape[1])
-        return (basis.theta.signal**2 - white[basis.features:].square().sum(0)).clamp_min(0.0)
+        return (basis.theta.signal_stddev**2 - white[basis.features:].square().sum(0)).clamp_min(0.0)
 
     def own_noise(self, theta) -> Tensor:
         """σ² of each remembered sample, grown by what was forgotten: (m,)."""

@@ -68,7 +68,7 @@ class AnytimePosterior(Posterior, kind="anytime"):
                 mean[part] = corrected.mT @ self.weights + offset
                 known = self.half(corrected).square().sum(0)
                 if self.conditional == "local":
-                    left = self.theta.signal**2 - a[features:].square().sum(0) - told.square().sum(0)
+                    left = self.theta.signal_stddev**2 - a[features:].square().sum(0) - told.square().sum(0)
                     known = known + left.clamp_min(0.0)
                 variance[part] = known
         return mean, variance

@@ -193,11 +193,11 @@ def _recentre(rows: _Rows, delta: Tensor) -> None:
     feature is s_c where the component is c and 0 elsewhere."""
     if not bool((delta != 0).any()):
         return
-    if rows.theta.constant <= 0:
+    if rows.theta.constant_stddev <= 0:
         raise ValueError("maps with different centres cannot be merged where constant_stddev is 0")
     excess = rows.sites.precision[:, :COMPONENTS].clone()
     excess[:COMPONENTS] -= torch.eye(COMPONENTS, dtype=torch.float64, device=delta.device)
-    rows.sites.linear.addmm_(excess, delta[:, None] / rows.theta.constant)
+    rows.sites.linear.addmm_(excess, delta[:, None] / rows.theta.constant_stddev)
     each = delta[rows.memory.x[:, -1].round().long()][:, None]
     rows.memory.y.add_(each)
     rows.memory.lam.add_(rows.memory.beta[:, None] * each)

@@ -30,7 +30,7 @@ class CurlFreePosterior(Snapshot):
         """Variance of a new measurement of each component, inner units: (3,)."""
         theta, device = self.rows.theta, self.rows.z.device
         own = theta.row_noise(torch.arange(COMPONENTS, dtype=torch.float64, device=device))
-        return own + (self.rows.noise_variance - theta.noise**2)
+        return own + (self.rows.noise_variance - theta.noise_stddev**2)
 
     @property
     def noise_variance(self) -> float:
@@ -51,7 +51,7 @@ class CurlFreePosterior(Snapshot):
         """Posterior covariance of components: (N, 3, K, 3), squared SI."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         joint = self.rows.covariance(to_rows(a), to_rows(b))
-        own = self.rows.theta.constant**2  # of one component with itself, not with the others
+        own = self.rows.theta.constant_stddev**2  # of one component with itself, not with the others
         kind = torch.arange(COMPONENTS, device=a.device)
         joint = joint.reshape(len(a), COMPONENTS, len(b), COMPONENTS) * self.scaling.scale**2
         return joint - own * self.scaling.scale**2 * (kind[:, None, None] != kind).to(joint.dtype)
@@ -67,7 +67,8 @@ class CurlFreePosterior(Snapshot):
     def _joint(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor]:
         """The same at standardised x; with a heading (N, 2), of field and robot together."""
         means, covariances = [x.new_empty((0, COMPONENTS))], [x.new_empty((0, COMPONENTS, COMPONENTS))]
-        p, kernel, turns = self.rows, self.rows.theta.kernel(), heading is not None and self.rows.theta.heading > 0
+        p, kernel = self.rows, self.rows.theta.kernel()
+        turns = heading is not None and p.theta.heading_stddev > 0
         for i in range(0, len(x), _CHUNK):
             rows = to_rows(x[i: i + _CHUNK])
             h = heading[i: i + _CHUNK].repeat_interleave(COMPONENTS, 0) if turns else None
@@ -83,12 +84,12 @@ class CurlFreePosterior(Snapshot):
     def body(self) -> tuple[Tensor, Tensor] | None:
         """What turns with the robot, forward, left, up: mean and standard deviation (3,), SI; None if left out."""
         names, theta = self.rows.theta.feature_names(), self.rows.theta
-        at = [i for i, (name, _) in enumerate(names) if name == "heading"]
+        at = [i for i, (name, _) in enumerate(names) if name == "heading_stddev"]
         if not at:
             return None
         unit = self.rows.R.new_zeros((len(self.rows.R), len(at)))
         unit[at, range(len(at))] = 1.0
-        size = theta.heading * self.scaling.scale
+        size = theta.heading_stddev * self.scaling.scale
         return size * self.rows.weights[at, 0], size * self.rows.half(unit).square().sum(0).sqrt()
 
     def norm(self, x: Tensor) -> Prediction:

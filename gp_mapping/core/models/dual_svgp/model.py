@@ -178,7 +178,7 @@ class DualSVGP(SparseMap):
     @property
     def least_residual(self) -> float:
         """Least residual variance at an inducing input, inner units."""
-        return max(self.tolerance * self.theta.signal**2, 0.0 if self.information > 0 else self.floor)
+        return max(self.tolerance * self.theta.signal_stddev**2, 0.0 if self.information > 0 else self.floor)
 
     def _grow(self, x: Tensor, heading: Tensor, noise: Tensor, weight: Tensor) -> tuple[Tensor, int, int]:
         """Make inducing inputs of the samples that are worth it: a(x) afterwards, how many were added, and removed."""
@@ -368,7 +368,7 @@ class DualSVGP(SparseMap):
         if self.fixed is not None:
             basis = Basis.at(old, empty)
             return basis, basis.white(places, heading)
-        tolerance = self.tolerance * theta.signal**2
+        tolerance = self.tolerance * theta.signal_stddev**2
         worth = ratio_of(self.information)
         if len(old) < budget:
             basis = Basis.at(old, empty)
@@ -401,7 +401,7 @@ class DualSVGP(SparseMap):
         else:
             rest = self.rest()
             if self.rest_own_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
-                rest.scale(self.theta.noise**2 / theta.noise**2)
+                rest.scale(self.theta.noise_stddev**2 / theta.noise_stddev**2)
             sites = rest.project(basis.transfer_from(self.basis.z, self.basis.L, self.theta), capacity)
         share = self.share_at(theta, basis, white)
         share.add_to(sites)
@@ -471,7 +471,7 @@ class DualSVGP(SparseMap):
         new = self.duplicate(len(inner))
         mean, variance = before.inner(inner)
         white = new.basis.white(inner)
-        rows = new.basis.grow(inner, white, slice(0, len(inner)), self.fantasy_tolerance * self.theta.signal**2)
+        rows = new.basis.grow(inner, white, slice(0, len(inner)), self.fantasy_tolerance * self.theta.signal_stddev**2)
         new.sites.pad(len(rows))  # no border by the memory: it would move the mean
 
         beta = self.likelihood.information(mean, variance, torch.full_like(variance, self.noise_level))

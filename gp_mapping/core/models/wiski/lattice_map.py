@@ -31,6 +31,7 @@ from gp_mapping.core.types import Prediction, UpdateReport
 
 __all__ = ["LatticeMap"]
 
+_MOVING = ("noise_stddev", "time_offset", "lever_arm_along", "lever_arm_across")  # what places and weights depend on
 _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
 
 
@@ -168,7 +169,7 @@ class LatticeMap(SparseMap):
     def kernel_grid(self) -> KernelGrid:
         """K_uu on the present box."""
         grid, t = self.grid, self.theta
-        key = (t.shape, t.lengthscale, t.signal, grid.spacing, grid.shape)
+        key = (t.shape, t.lengthscale, t.signal_stddev, grid.spacing, grid.shape)
         if self._kernel is None or self._kernel[0] != key:
             self._kernel = key, KernelGrid(t.kernel(), grid.spacing, grid.shape, self.device)
         return self._kernel[1]
@@ -221,10 +222,10 @@ class LatticeMap(SparseMap):
     def move_to(self, theta: Theta) -> None:
         """Move what depends on θ: the memory's places and weights, the rest's weights. The lattice stays."""
         old, memory = self.theta, self.memory
-        if any(getattr(old, name) != getattr(theta, name) for name in ("noise", "offset", "along", "across")):
+        if any(getattr(old, name) != getattr(theta, name) for name in _MOVING):
             rest = self.rest()
             if self.rest_own_noise:
-                rest.scale(old.noise**2 / theta.noise**2)
+                rest.scale(old.noise_stddev**2 / theta.noise_stddev**2)
             memory.keep_columns()
             memory.beta.copy_(memory.weight / self.noise(memory.noise, memory.extra, theta))
             memory.lam.copy_(memory.beta[:, None] * memory.y)
@@ -234,7 +235,8 @@ class LatticeMap(SparseMap):
                 rest.grow(*rest.box_for(self.memory_places(theta)))
             self.stand_in(rest, 1.0)
             self.sites = rest
-        self.grid.start = self.grid.start * (old.signal**2 / theta.signal**2)  # u = K p stays about where it was
+        # u = K p stays about where it was
+        self.grid.start = self.grid.start * (old.signal_stddev**2 / theta.signal_stddev**2)
         self.theta = theta
 
     @torch.no_grad()

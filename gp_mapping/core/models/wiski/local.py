@@ -77,7 +77,8 @@ class WiskiLocal(InnerSnapshot):
             white, t = window.halves(x[index])
             free = phi[index] - t
             mean[index] = white.mT @ window.white_value + free @ self.f
-            variance[index] = self.theta.signal**2 - white.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
+            field = self.theta.signal_stddev**2 - white.square().sum(0)
+            variance[index] = field + ((free @ self.covariance_f) * free).sum(1)
         return mean, variance.clamp_min(0.0)
 
     def gradient(self, x: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ class Wiski(LatticeMap):
         posterior, solution = refresh.result()
         sums, theta = refresh.solve.sums, refresh.posterior.theta
         start = torch.zeros_like(self.grid.start)
-        start[sums.numbers_in(self.grid)] = solution.p * (theta.signal / self.theta.signal) ** 2
+        start[sums.numbers_in(self.grid)] = solution.p * (theta.signal_stddev / self.theta.signal_stddev) ** 2
         self.grid.start, self.start_f = start, solution.f
         self.features = (solution.f, posterior.covariance_f, refresh.samples)
         self.base, self.base_epoch, self.lag = posterior, refresh.epoch, self.samples - refresh.samples

@@ -52,7 +52,7 @@ class WiskiPosterior(InnerSnapshot):
         """From the sums, without a mean yet. points: x (K, 2), beta (K,) that the lumps lack (fantasies)."""
         # the slope's prior variance is about s²/ℓ²; a lump's spread that says less than a five-hundredth of that is
         # left out: there are hundreds of lumps within a lengthscale
-        x, heading, mass = grid.split(0.002 * (theta.lengthscale / theta.signal) ** 2)
+        x, heading, mass = grid.split(0.002 * (theta.lengthscale / theta.signal_stddev) ** 2)
         prior, kernel = feature_prior(theta, grid.device), theta.kernel()
         scatter = unresolved(grid.features, feature_rows(heading), mass)
         if len(points["x"]):
@@ -121,7 +121,7 @@ class WiskiPosterior(InnerSnapshot):
     def variance(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """Latent variance (N,) at standardised x (N, 2)."""
         out = torch.empty(len(x), dtype=torch.float64, device=x.device)
-        phi, prior = features_at(self.theta, x, heading), self.theta.signal**2
+        phi, prior = features_at(self.theta, x, heading), self.theta.signal_stddev**2
         for index, lumps in groups(self.lumps, x, self.theta.lengthscale):
             window = self._window(lumps)
             for part in index.split(_CHUNK):

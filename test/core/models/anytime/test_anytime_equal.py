@@ -125,7 +125,7 @@ def test_growing_inducing_inputs_change_what_is_remembered(name, monkeypatch):
 def test_new_hyperparameters(name):
     """After adoption the map is the batch model there; tiles keep their side in lengthscales."""
     field = built(name, memory_size=500)
-    assert field.adopt(replace(field.theta, lengthscale=0.4, signal=12.0))
+    assert field.adopt(replace(field.theta, lengthscale=0.4, signal_stddev=12.0))
     theta = {"length": 0.4, "signal": 12.0}
     block, of_xs = labels(X - X[0].round(), 0.8), labels(XS - X[0].round(), 0.8)
     agrees(field, anytime(name, X, Y - C, NOISE, Z, XS, block, of_xs, theta=THETA | theta))

@@ -77,8 +77,8 @@ def test_equal_to_the_exact_gp_of_three_components(kind):
     feed(field, samples(x, y), 10)
     theta, centre = field.theta, np.sort(y[:10], 0)[4]  # the median of ten, the lower one
     at, there = to_rows(torch.from_numpy(x)), to_rows(PLACES)
-    kernel, same = theta.kernel(), lambda p, q: (p[:, -1:] == q[:, -1]).double() * theta.constant**2
-    gram = kernel(at, at) + same(at, at) + torch.eye(120, dtype=torch.float64) * theta.noise**2
+    kernel, same = theta.kernel(), lambda p, q: (p[:, -1:] == q[:, -1]).double() * theta.constant_stddev**2
+    gram = kernel(at, at) + same(at, at) + torch.eye(120, dtype=torch.float64) * theta.noise_stddev**2
     cross = kernel(at, there) + same(at, there)
     target = torch.from_numpy((y - centre).reshape(-1, 1))
     mean = (cross.mT @ torch.linalg.solve(gram, target)).reshape(-1, 3).numpy() + centre

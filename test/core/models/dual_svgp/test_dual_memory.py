@@ -30,7 +30,7 @@ def grown_moved_and_adopted():
     yield "grown", built(memory_size=100)
     yield "moved", built(memory_size=100, max_inducing=30)
     adopted = built(300, memory_size=100)
-    assert adopted.adopt(replace(adopted.theta, lengthscale=0.55, signal=12.0))
+    assert adopted.adopt(replace(adopted.theta, lengthscale=0.55, signal_stddev=12.0))
     yield "adopted", adopted
     feed(adopted, samples(X[300:], Y[300:]), 20)
     adopted.forget(0.7)
@@ -74,13 +74,14 @@ def test_rest_and_memory_are_the_whole_stream_at_fixed_inputs():
     close(part.sites.precision, whole.sites.precision, 1e-12)
 
 
-@pytest.mark.parametrize("change", [{"lengthscale": 0.6}, {"signal": 17.0}, {"noise": 2.0}, {"offset": 0.0},
-                                    {"lengthscale": 0.4, "signal": 7.0, "noise": 0.5}])
+@pytest.mark.parametrize("change", [{"lengthscale": 0.6}, {"signal_stddev": 17.0}, {"noise_stddev": 2.0},
+                                    {"time_offset": 0.0},
+                                    {"lengthscale": 0.4, "signal_stddev": 7.0, "noise_stddev": 0.5}])
 def test_adopted_while_all_is_remembered_equals_a_map_built_there(change):
     field = built(inducing_inputs=Z)
     assert field.adopt(replace(field.theta, **change))
-    theta = THETA | {"length": field.theta.lengthscale, "signal": field.theta.signal}
-    expected = titsias_by_qr(X, Y - 48, np.full(400, field.theta.noise**2), Z, XS, **theta)
+    theta = THETA | {"length": field.theta.lengthscale, "signal": field.theta.signal_stddev}
+    expected = titsias_by_qr(X, Y - 48, np.full(400, field.theta.noise_stddev**2), Z, XS, **theta)
     mean, variance = in_ut(field.predict(torch.from_numpy(XS)))
     close(mean - 48, expected[0], 1e-8)
     close(variance[:, 0], expected[1], 1e-8)
@@ -88,19 +89,20 @@ def test_adopted_while_all_is_remembered_equals_a_map_built_there(change):
     grown = built()
     assert grown.adopt(replace(grown.theta, **change))
     z = (grown.basis.z + grown.scaling.origin).numpy()
-    expected = titsias_by_qr(X, Y - 48, np.full(400, field.theta.noise**2), z, XS, **theta)
+    expected = titsias_by_qr(X, Y - 48, np.full(400, field.theta.noise_stddev**2), z, XS, **theta)
     close(in_ut(grown.predict(torch.from_numpy(XS)))[0] - 48, expected[0], 1e-8)
 
 
 @pytest.mark.parametrize("change, mean_error, stddev_error", [
-    ({"lengthscale": 0.525}, 0.35, 0.05), ({"signal": 10 * 3**0.5}, 0.15, 0.05),
-    ({"noise": 2.0}, 1e-8, 1e-8)])  # β = 1/s_p² of all that is gone: exact
+    ({"lengthscale": 0.525}, 0.35, 0.05), ({"signal_stddev": 10 * 3**0.5}, 0.15, 0.05),
+    ({"noise_stddev": 2.0}, 1e-8, 1e-8)])  # β = 1/s_p² of all that is gone: exact
 def test_without_a_memory_the_pseudo_data_are_carried(change, mean_error, stddev_error):
     """Near the path, against the map built at θ: K⁻¹GK⁻¹ and K⁻¹h are held, not G and h."""
     field = built(inducing_inputs=Z, memory_size=0)
     theta = replace(field.theta, **change)
     assert field.adopt(theta)
-    settings = {"lengthscale": theta.lengthscale, "signal_stddev": theta.signal * UT, "noise_stddev": theta.noise * UT}
+    settings = {"lengthscale": theta.lengthscale, "signal_stddev": theta.signal_stddev * UT,
+                "noise_stddev": theta.noise_stddev * UT}
     fresh = built(inducing_inputs=Z, memory_size=0, **settings)
     places = torch.from_numpy(X[::3])
     got, expected = in_ut(field.predict(places)), in_ut(fresh.predict(places))

@@ -202,8 +202,9 @@ def test_an_update_solves_nothing_and_the_posterior_is_that_of_the_last_refresh(
     assert torch.equal(field.predict(places).mean, fresh.mean)
 
 
-@pytest.mark.parametrize("change", [{"noise": 2.0}, {"offset": 0.25}, {"along": 0.1, "across": -0.05},
-                                    {"lengthscale": 0.55, "signal": 14.0, "heading": 1.0}, {"lengthscale": 1.7}])
+@pytest.mark.parametrize("change", [
+    {"noise_stddev": 2.0}, {"time_offset": 0.25}, {"lever_arm_along": 0.1, "lever_arm_across": -0.05},
+    {"lengthscale": 0.55, "signal_stddev": 14.0, "heading_stddev": 1.0}, {"lengthscale": 1.7}])
 def test_other_hyperparameters_are_as_if_they_had_been_so_from_the_start(change):
     field = create_map("wiski", **TURNING)
     feed(field, moving(250), 50)

@@ -29,8 +29,8 @@ def dense_gp(field, places, heading):
     used = (np.abs(w).sum(0) + np.abs(v).sum(0)) > 0
     nodes = np.stack(np.meshgrid(*(np.arange(n) for n in grid.shape), indexing="ij"), -1).reshape(-1, 2)[used]
     distance = np.linalg.norm((nodes[:, None] - nodes[None]) * grid.spacing, axis=-1)
-    gram = theta.signal**2 * correlation("matern52", distance / theta.lengthscale)
-    prior = np.array([theta.constant**2, theta.heading**2, theta.heading**2])
+    gram = theta.signal_stddev**2 * correlation("matern52", distance / theta.lengthscale)
+    prior = np.array([theta.constant_stddev**2, theta.heading_stddev**2, theta.heading_stddev**2])
     phi, psi = (np.hstack([np.ones((len(h), 1)), h.numpy()]) for h in (memory.heading, heading))
     w, v = w[:, used], v[:, used]
     full = w @ gram @ w.T + (phi * prior) @ phi.T + np.diag(1.0 / memory.beta.numpy())
@@ -49,7 +49,7 @@ def test_it_is_the_dense_gp_also_when_its_root_is_made_anew(change, monkeypatch)
     feed(field, moving(200), 50)
     field.predict(torch.zeros(1, 2))
     if change == "theta":
-        field.adopt(replace(field.theta, noise=1.5, offset=0.05, lengthscale=0.55))
+        field.adopt(replace(field.theta, noise_stddev=1.5, time_offset=0.05, lengthscale=0.55))
     if change == "memory":
         assert field.forget_near(torch.from_numpy(drive(200)[0][50:51]), 0.3, newest=10) > 0
     rng = np.random.default_rng(3)
@@ -58,7 +58,7 @@ def test_it_is_the_dense_gp_also_when_its_root_is_made_anew(change, monkeypatch)
     mean, variance = dense_gp(field, inner, heading)
     got_mean, got_variance = field.posterior.inner(inner, heading)
     assert np.abs(got_mean.numpy() - mean).max() < 1e-7 * np.abs(mean).max()
-    assert np.abs(got_variance.numpy() - variance).max() < 1e-7 * field.theta.signal**2
+    assert np.abs(got_variance.numpy() - variance).max() < 1e-7 * field.theta.signal_stddev**2
 
 
 def test_the_root_keeps_its_rank_and_says_what_it_dropped():

@@ -147,7 +147,7 @@ def test_who_changes_the_map_meanwhile_is_heeded():
     field.update(samples(x[20:40], y[20:40]))
     field.credit = 1e6 * 3
     field.refine(0.0)
-    field.adopt(replace(field.theta, signal=12.0))
+    field.adopt(replace(field.theta, signal_stddev=12.0))
     field.credit = math.inf
     field.refine(math.inf)
     assert not field.due and off(field.base, field, torch.from_numpy(x[::10])) <= 1.1 * field.tolerance

@@ -19,14 +19,15 @@ def feature_rows(heading: Tensor) -> Tensor:
 
 def features_at(theta: Theta, x: Tensor, heading: Tensor | None) -> Tensor:
     """φ at x (N, 2): (N, 3), ĥ = 0 where the robot is to be left out, or has no field of its own."""
-    if heading is None or theta.heading <= 0:
+    if heading is None or theta.heading_stddev <= 0:
         heading = torch.zeros((len(x), 2), dtype=torch.float64, device=x.device)
     return feature_rows(heading)
 
 
 def feature_prior(theta: Theta, device) -> Tensor:
     """Prior variances of φ's weights: (3,)."""
-    return torch.tensor([theta.constant**2, theta.heading**2, theta.heading**2], dtype=torch.float64, device=device)
+    stddevs = (theta.constant_stddev, theta.heading_stddev, theta.heading_stddev)
+    return torch.tensor(stddevs, dtype=torch.float64, device=device).square()
 
 
 def unresolved(sums: Tensor, phi: Tensor, mass: Tensor) -> Tensor:

@@ -1,0 +1,108 @@
+"""The newest free-space map that has been read: a large one takes seconds, and the map's thread waits for none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gp_mapping.errors import one_line
+from gp_mapping.planning.area.ground import Ground
+from gp_mapping.planning.area.survey_area import SurveyArea
+from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.runtime.aside import Aside
+
+__all__ = ["FreeMaps", "GroundAside"]
+
+_AT_ONCE = 160_000  # cells that are read here and now: some milliseconds
+_LOOKING = "the survey area and the ways through it are being looked at"
+_READING = "the free-space map is being read"
+
+
+class _Read(NamedTuple):
+    """What a message (nav_msgs/OccupancyGrid) says to a robot of that radius; wrong: why it cannot be used."""
+
+    message: object
+    radius: float
+    free: FreeSpace | None = None
+    wrong: str = ""
+
+
+class FreeMaps:
+    """Reads free-space maps, large ones in a thread of their own; belongs to one thread.
+
+    aside: False reads every map at once, whatever it costs.
+    """
+
+    def __init__(self, aside: bool = False):
+        self._aside = Aside("free-space map") if aside else None
+        self._newest = _Read(None, 0.0)
+
+    @property
+    def reading(self) -> bool:
+        """Whether a map is being read, or has been and was not asked for since."""
+        return self._aside is not None and not self._aside.idle
+
+    def at(self, message, radius: float) -> tuple[FreeSpace | None, str]:
+        """(free space, why there is none): of this message, or, while that is read, of the one before it.
+
+        A map for another radius, or none at all, does not stand in: then the reason says that it is being read. The
+        same map published again gives the same object.
+
+        Args:
+            message: the newest nav_msgs/OccupancyGrid, or None.
+            radius: of the robot, metres.
+        """
+        done = None if self._aside is None else self._aside.fetch()
+        before = self._newest = self._newest if done is None else done
+        if message is before.message and radius == before.radius:
+            return before.free, before.wrong
+        if message is None:
+            self._newest = _Read(None, radius)
+            return None, ""
+
+        if self._aside is None or len(message.data) <= _AT_ONCE:
+            self._newest = _read(message, radius, before.free)
+            return self._newest.free, self._newest.wrong
+        if self._aside.idle:
+            self._aside.start(lambda: _read(message, radius, before.free, prepare=True))
+        if before.message is None or radius != before.radius:
+            return None, _READING
+        return before.free, before.wrong
+
+
+def _read(message, radius: float, before: FreeSpace | None, prepare: bool = False) -> _Read:
+    """A map that says the same as the one before is that one: what was made of it holds."""
+    try:
+        free = FreeSpace.from_occupancy_grid(message, radius=radius)
+    except (ValueError, TypeError, OverflowError) as error:
+        return _Read(message, radius, wrong=f"the free-space map cannot be read: {one_line(error, 300)}")
+    if before is not None and before.same_as(free):
+        return _Read(message, radius, before)
+    if prepare:
+        free.prepare()
+    return _Read(message, radius, free)
+
+
+class GroundAside:
+    """A Ground that is made anew beside the map's thread, while the one before still answers."""
+
+    def __init__(self):
+        self._ground, self._aside = Ground(), Aside("ground")
+
+    def at(self, position, free: FreeSpace | None, path, lengthscale: float, **given):
+        """As Ground.at; SurveyArea.none with a reason while the first one for this free space is made."""
+        made = self._aside.fetch()
+        if made is not None:
+            self._ground = made
+        ground = self._ground
+        if free is None or free.open.size <= _AT_ONCE or ground.suits(position, free, path, lengthscale, **given):
+            return ground.at(position, free, path, lengthscale, **given)
+
+        if self._aside.idle:
+            def make() -> Ground:
+                new = Ground()
+                new.at(position, free, path, lengthscale, **given)
+                return new
+            self._aside.start(make)
+        if ground.area and ground.of(free):
+            return ground.area, ground.travel
+        return SurveyArea.none(_LOOKING), None
