@@ -15,6 +15,7 @@ COMMANDS = {  # name -> (module, what it does)
     "import": ("import_data", "write a bag from recordings in another format"),
     "merge": ("merge", "one map of what several robots, or several days, have measured"),
     "plot": ("plot", "draw a saved map"),
+    "export": ("export", "all of a saved map at full resolution, for map_server or as a GeoTIFF"),
     "plan": ("plan", "a way to measure next on a saved map: CSV, GeoJSON or a picture"),
     "calibrate": ("calibrate", "hard and soft iron of a magnetometer, from a bag in which the robot turns"),
     "report": ("report.command", "a run as one HTML page: maps, how far to trust them, calibration, what was left out"),

@@ -100,13 +100,28 @@ class FieldMap(ABC):
     def update(self, batch: Samples) -> UpdateReport:
         """Absorb each sample once; bounded time and memory.
 
+        Args:
+            batch: samples, (N, D) metres and (N, C) SI.
+
+        Returns:
+            What was used, and how much the map holds.
+
         Raises:
-            ValueError: the batch does not fit; the map stays as it was. MapFullError: nor does any other.
+            ValueError: the batch does not fit; the map stays as it was.
+            MapFullError: nor does any other.
         """
 
     @abstractmethod
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
-        """Mean and latent variance at x (N, D), each (N, C); with a velocity, of what the robot measures there.
+        """Mean and latent variance at x; with a velocity, of what the robot measures there.
+
+        Args:
+            x: (N, D) metres.
+            velocity: (N, D) m/s of the robot.
+            heading: (N, 2) unit vectors; the direction of travel if None.
+
+        Returns:
+            mean, variance (N, C) and noise_variance (C,), SI.
 
         Raises:
             RuntimeError: the map has seen no sample yet. So for all that asks what the map knows.
@@ -114,19 +129,41 @@ class FieldMap(ABC):
 
     @abstractmethod
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
+        """Posterior covariance of the latent field between two sets of places.
+
+        Args:
+            a: (N, D) metres.
+            b: (K, D) metres.
+
+        Returns:
+            (N, K), squared SI.
+        """
 
     @abstractmethod
     def fantasize(self, x: Tensor) -> FieldMap:
-        """A copy conditioned on its own mean at x: the mean stays, the variance shrinks."""
+        """A copy conditioned on its own mean at x (K, D) metres: the mean stays, the variance shrinks."""
 
     @abstractmethod
     def forget(self, factor: float) -> None:
-        """Scale what the data said by factor in (0, 1]: every noise variance grows by 1/factor."""
+        """Scale what the data said: every noise variance grows by 1/factor.
+
+        Args:
+            factor: in (0, 1].
+
+        Raises:
+            ValueError: it is not.
+        """
 
     @abstractmethod
     def merge(self, other: FieldMap) -> None:
-        """Add what another robot or session learned. ValueError, and both maps as they were, where that cannot be."""
+        """Add what another robot or session learned.
+
+        Args:
+            other: a map of the same model, unit and channels; it is not changed.
+
+        Raises:
+            ValueError: that cannot be; both maps are as they were.
+        """
 
     @abstractmethod
     def hyperparameters(self) -> dict[str, float]:
@@ -161,9 +198,15 @@ class FieldMap(ABC):
         return None
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """Forget what was known within radius (m) of x (K, D), but for the newest samples; how many went.
+        """Forget what was known near some places; by default nothing: a map that cannot do it keeps what it knew.
 
-        By default nothing is forgotten: a map that cannot do it goes on with what it knew.
+        Args:
+            x: (K, D) metres.
+            radius: metres.
+            newest: as many of the newest samples stay.
+
+        Returns:
+            How many samples went.
         """
         return 0
 

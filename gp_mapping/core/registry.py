@@ -157,8 +157,17 @@ def build_map(settings: MapSettings, room: Room | None = None, **extra) -> Field
 def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:
     """Any of the models by its name, as one map; settings are those of MapSettings, in SI. tiles=True: of tiles.
 
-    inducing_inputs: (M, D) metres, fixed (dual_svgp).  centre: (C,) SI, the prior mean; the first batch's mean if None.
-    Raises ValueError for an unknown model or setting, or a value out of range.
+    Args:
+        model: its name, one of `model_names()`.
+        inducing_inputs: (M, D) metres, fixed (models with inducing inputs).
+        centre: (C,) SI, the prior mean; the median of the first batch if None.
+        settings: fields of MapSettings.
+
+    Returns:
+        An empty map.
+
+    Raises:
+        ValueError: an unknown model or setting, or a value out of range.
     """
     if model not in MODELS:
         raise ValueError(f"model {model!r} is not one of {', '.join(MODELS)}")

@@ -18,12 +18,13 @@ from gp_mapping.core.stored import Room
 from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.mapping.cells import CellAverager, RawRows
-from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.ground import to_draw
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.motion.path import Path
-from gp_mapping.mapping.notes import drawing_notes, nonsense
+from gp_mapping.mapping.notes import nonsense
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
@@ -466,6 +467,11 @@ class MapSession:
         bounds, place = self._ground()
         return self.renderer.render(self.map, bounds, noise, self.revision, budget, local, place)
 
+    @property
+    def driven(self) -> Path:
+        """Where the robot has been, not to be changed."""
+        return self._path
+
     def draw_ahead(self, budget: int) -> None:
         """Evaluate so many points of the next drawing, without the cost of making a grid of all that is drawn."""
         noise = math.sqrt(self.noise_variance)
@@ -473,18 +479,10 @@ class MapSession:
         self.renderer.advance(self.map, bounds, noise, self.revision, budget, place)
 
     def _ground(self) -> tuple[tuple[list[float], list[float]], tuple[float, float]]:
-        """Where the many samples lie (low, high), and the robot among them; what is left out is said in `warnings`."""
-        s, path = self.settings, self._path
-
-        def fits(low, high) -> bool:
-            window = GridWindow.within(low, high, low, s.resolution, s.margin, s.max_grid_cells)
-            return window.contains(low, high, s.margin)
-
-        chosen, others = path.extent.drawn(fits, path.usual_move)
-        self._cut, self._looked = drawing_notes(chosen, others, fits, s), self.revision
-        low = [min(area.low[d] for area in chosen) for d in range(2)]
-        high = [max(area.high[d] for area in chosen) for d in range(2)]
-        return (low, high), chosen[0].place
+        """What to draw (low, high), and the robot in it; what is left out though nobody asked for that: `warnings`."""
+        ground = to_draw(self.settings, self._path)
+        self._cut, self._looked = ground.notes, self.revision
+        return (ground.low, ground.high), ground.place
 
     @property
     def stale_share(self) -> float:

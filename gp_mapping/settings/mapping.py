@@ -111,6 +111,8 @@ class MapSettings:
     margin: float = setting(0.5, "how far the grid extends beyond the path", "m", 0.0, 1e4)
     max_grid_cells: int = setting(4000000, "bound of the grid; of a larger area a part is drawn, and that is said", "",
                                   16, 100000000)
+    window: float = setting(0.0, "side of the square about the robot that is drawn and published; 0: all of the "
+                            "ground, as far as max_grid_cells goes", "m", 0.0, 1e6)
     unknown_ratio: float = setting(0.8, "a cell is unknown where stddev exceeds this share of signal_stddev", "",
                                    0.01, 1.0)
     seed: int = setting(0, "seed of every random choice", "", 0, 2**31 - 1)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, Limits, field_limits, levels
 from gp_mapping.store.atomic import write_atomic
@@ -87,8 +88,27 @@ def export_all(session, directory, suggestions=None, truth=None, map_id: str = "
         what = f"{what} (one {unit} is {session.settings.field_scale!r} in SI)"
         paths[f"{name}_yaml"], paths[f"{name}_pgm"] = export_map_server(directory / name, values, grid, limits, what,
                                                                         map_id)
+    paths |= _export_overview(session, directory, shown, unit, map_id)
     picture = BytesIO()
     draw_map(session, grid, suggestions=suggestions, truth=truth).savefig(
         picture, format="png", metadata={"Description": f"map: {map_id}"} if map_id else None)
     paths["png"] = write_atomic(directory / "map.png", picture.getvalue())
+    return paths
+
+
+def _export_overview(session, directory: Path, shown: str, unit: str, map_id: str) -> dict[str, Path]:
+    """Where the grid is a part of the ground: all of it, coarser, as overview_mean and overview_stddev."""
+    grid, paths = overview(session), {}
+    if grid is None:
+        for name in ("mean", "stddev"):  # of an older map in this folder
+            for ending in (".yaml", ".pgm"):
+                (directory / f"overview_{name}{ending}").unlink(missing_ok=True)
+        return paths
+    ends = field_limits(grid) or Limits(0.0, 1.0, 0.0, 1.0)
+    for name, values, limits, what in (("mean", grid.mean, ends[:2], "mean"),
+                                       ("stddev", grid.stddev, ends[2:], "standard deviation")):
+        what = (f"{what} of the {shown} at the middles of cells of {grid.resolution:g} m, an overview of all ground "
+                f"(one {unit} is {session.settings.field_scale!r} in SI)")
+        paths[f"overview_{name}_yaml"], paths[f"overview_{name}_pgm"] = export_map_server(
+            directory / f"overview_{name}", values, grid, limits, what, map_id)
     return paths

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.motion.extent import Extent
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -137,3 +138,71 @@ def test_squares_are_bounded():
     chosen, others = extent.drawn(lambda low, high: True, 0.05)
     assert chosen[0].points >= 3000 and chosen[0].high[0] < 20.0
     assert len(others) > 10_000
+
+
+def _road(length: float, step: float = 0.05) -> np.ndarray:
+    along = np.arange(0.0, length, step)
+    return np.stack([along, np.sin(along / 5.0)], 1)
+
+
+def test_a_window_about_the_robot_has_the_resolution_and_the_cost_of_any_other():
+    """Beside a drawing of all: the same values, whatever the length of the road, and a glitch does not move it."""
+    sessions = [MapSession(MapSettings(**SETTINGS, window=window)) for window in (0.0, 8.0)]
+    for session in sessions:
+        session.ingest(_samples(_road(20.0)))
+    whole, part = (session.render() for session in sessions)
+    assert part.resolution == whole.resolution == 0.1
+    assert part.shape[1] <= 102 and whole.shape[1] > 200
+    right = part.origin[0] + part.shape[1] * 0.1
+    assert part.origin[0] > 10.0 and right >= 20.0
+    values = {}
+    for grid in (whole, part):
+        keys = (grid.centres() / 0.1).floor().long().tolist()
+        values[id(grid)] = dict(zip(map(tuple, keys), grid.mean.reshape(-1).tolist()))
+    both = values[id(whole)].keys() & values[id(part)].keys()
+    assert len(both) > 0.9 * len(values[id(part)])
+    assert max(abs(values[id(whole)][key] - values[id(part)][key]) for key in both) < 2e-8
+    assert sessions[1].warnings == sessions[0].warnings
+
+    drawn = []
+    for start in (20.0, 30.0):
+        x = _road(start + 10.0)[round(start / 0.05):]
+        sessions[1].ingest(_samples(x, 1000.0 + start))
+        grid = sessions[1].render()
+        drawn.append(grid.shape[0] * grid.shape[1])
+        assert grid.origin[0] < start + 10.0 - 3.0 and grid.origin[0] + grid.shape[1] * 0.1 > start + 10.0
+    assert max(drawn) <= 1.2 * min(drawn)
+    sessions[1].ingest(_samples(np.array([[5e3, 0.0]]), 2000.0))
+    assert sessions[1].render().origin == grid.origin
+
+
+def test_an_overview_shows_all_ground_says_its_resolution_and_asks_for_no_other():
+    session = MapSession(MapSettings(**SETTINGS, window=4.0))
+    corner = np.concatenate([_road(25.0), np.stack([np.full(500, 25.0), np.arange(500) * 0.05], 1)])
+    session.ingest(_samples(corner))
+    asked, answer = [], session.map.predict
+
+    def predict(x, *rest):
+        asked.append(len(x))
+        return answer(x, *rest)
+
+    session.map.predict = predict
+    grid = overview(session, most=2000)
+    assert grid.resolution == 0.8 and grid.shape[0] * grid.shape[1] <= 2000
+    assert grid.shape[1] * 0.8 > 25.0 and grid.shape[0] * 0.8 > 25.0
+    assert 0 < sum(asked) < 0.7 * grid.shape[0] * grid.shape[1]
+    centres = grid.centres()
+    known = grid.known.reshape(-1)
+    assert 20 < int(known.sum()) < 0.4 * len(known)
+    told = session.published(centres[known])
+    assert torch.allclose(grid.mean.reshape(-1)[known], told.mean[:, 0], atol=1e-12)
+    assert MapSession(MapSettings(**SETTINGS)).settings.window == 0.0
+
+
+def test_where_all_is_drawn_there_is_no_overview():
+    session = MapSession(MapSettings(**SETTINGS))
+    session.ingest(_samples(_lanes()))
+    assert overview(session) is None
+    large = MapSession(MapSettings(**SETTINGS, max_grid_cells=400))
+    large.ingest(_samples(_lanes()))
+    assert overview(large, most=400).resolution > 0.1 and large.render().resolution == 0.1

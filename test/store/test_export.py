@@ -7,6 +7,7 @@ import yaml
 from matplotlib.image import imread
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.drawing.levels import field_limits, levels, nice_limits
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.suggest import Suggestion
@@ -152,3 +153,19 @@ def test_names_of_units():
         assert unit_text(given) == given
     for given, shown in (("uT", "µT"), ("ug/m3", "µg/m3"), ("uSv/h", "µSv/h"), ("mol/um2", "mol/µm2")):
         assert unit_text(given) == shown
+
+
+def test_of_a_large_area_an_overview_is_written_and_goes_when_it_is_none_any_more(tmp_path):
+    x = torch.stack([torch.arange(0.0, 30.0, 0.1), torch.zeros(300)], 1).double()
+    sessions = [MapSession(MapSettings(lengthscale=0.6, learn_hyperparameters=False, max_inducing=60, window=window))
+                for window in (4.0, 0.0)]
+    for session in sessions:
+        session.ingest(Samples(x, 45e-6 + 4e-6 * torch.sin(x[:, :1]), stamp=torch.arange(300).double() * 0.1))
+    paths = export_all(sessions[0], tmp_path)
+    text, grid = paths["overview_mean_yaml"].read_text(), overview(sessions[0])
+    assert f"resolution: {grid.resolution!r}" in text and "an overview of all ground" in text
+    head = paths["overview_mean_pgm"].read_bytes().split(b"\n")[1]
+    assert head == f"{grid.shape[1]} {grid.shape[0]}".encode() and grid.shape[1] * grid.resolution > 30.0
+    assert sessions[0].render().resolution == 0.05
+    assert "overview_mean_yaml" not in export_all(sessions[1], tmp_path)
+    assert not list(tmp_path.glob("overview_*"))

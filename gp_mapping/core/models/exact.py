@@ -78,7 +78,16 @@ class ExactPosterior(InnerSnapshot):
 
 
 class ExactGP(ScaledMap):
-    """All samples, O(n³) at the first prediction after a change; refuses to grow beyond max_samples."""
+    """All samples, O(n³) at the first prediction after a change; refuses to grow beyond max_samples.
+
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI).
+        max_samples: n at most; an update beyond raises MapFullError.
+        learner, seed, scale, centre, device: DualSVGP's.
+
+    Reference:
+        Rasmussen and Williams 2006, ch. 2.
+    """
 
     name = "exact"
 

@@ -112,22 +112,23 @@ class Renderer:
         return float(lattice.stale[rows[inside], columns[inside]].mean()) if inside.any() else 0.0
 
     def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int, budget: int | None = None,
-               local: LocalScale | None = None, about=None) -> FieldGrid:
+               local: LocalScale | None = None, about=None, ground: np.ndarray | None = None) -> FieldGrid:
         """The grid over `bounds` (low, high; metres) and a margin, cut where that has more than max_grid_cells.
 
         budget: most lattice points to evaluate now, whatever has changed.  about: (2,) m, a place that a window shall
         hold that cannot hold all; the middle of the bounds if None.
 
-        local: scales the variance that is shown.
+        local: scales the variance that is shown.  ground: boxes (K, 4) m, beyond a few lengthscales of which nothing is
+        asked: low x, y, high x, y.
         """
-        hyper = self.advance(field, bounds, noise_stddev, revision, budget, about)
+        hyper = self.advance(field, bounds, noise_stddev, revision, budget, about, ground)
         if self._undrawn is not None:
             self._lattice.draw(self._undrawn)
             self._undrawn = None
         return self._grid(noise_stddev, self.settings.unknown_ratio * hyper["signal_stddev"], revision, local)
 
     def advance(self, field: FieldMap, bounds, noise_stddev: float, revision: int, budget: int | None = None,
-                about=None) -> dict[str, float]:
+                about=None, ground: np.ndarray | None = None) -> dict[str, float]:
         """Evaluate points as `render` does, which is still to be called to see them. The map's hyper-parameters."""
         hyper = field.hyperparameters()
         source, included, epoch = field, math.inf, field.epoch
@@ -160,6 +161,8 @@ class Renderer:
                 if not self._spot_check(source, noise_stddev, revision):
                     break
         self._epoch, self._touched = epoch, [(count, x) for count, x in self._touched if count > included]
+        if ground is not None:
+            lattice.leave_out(ground, _REACH * length)
         rows, columns = lattice.choose(budget)
         self.points_drawn = len(rows)
         if len(rows):
@@ -288,6 +291,14 @@ class _Lattice:
         """Everything is stale."""
         self.since[~self.stale] = revision
         self.stale[:] = True
+
+    def leave_out(self, ground: np.ndarray, reach: float) -> None:
+        """Beyond reach (m) of these boxes (K, 4) nothing is stale: it stays what nobody knows."""
+        near = np.zeros(self.stale.shape, dtype=bool)
+        for x0, y0, x1, y1 in ground.tolist():
+            rows = slice(*np.searchsorted(self.rows, (y0 - reach, y1 + reach)))
+            near[rows, slice(*np.searchsorted(self.columns, (x0 - reach, x1 + reach)))] = True
+        self.stale &= near
 
     def mark_box(self, low, high, revision: int) -> None:
         """Stale between two corners (2,) m."""

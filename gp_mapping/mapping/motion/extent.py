@@ -118,6 +118,15 @@ class Extent:
         return Area(tuple(rows[:, :2].min(0).tolist()), tuple(rows[:, 2:4].max(0).tolist()), int(rows[:, 4].sum()),
                     int(rows[:, 5].sum()), tuple(squares), (float(newest[6]), float(newest[7])))
 
+    def boxes(self) -> np.ndarray:
+        """(K, 4) lowest x and y, highest x and y of the positions in each square, m."""
+        return np.array([row[:4] for row in self._squares.values()]).reshape(-1, 4)
+
+    def bounds(self, usual_move: float) -> tuple[list[float], list[float]]:
+        """Corners of all ground, m; places that are none, as a pose's glitch makes them, are left out."""
+        areas = self.areas(usual_move)
+        return _around([a for a in areas if a is areas[0] or a.points >= _DRIVEN or a.samples >= _SHARE * self._total])
+
     def drawn(self, fits, usual_move: float) -> tuple[list[Area], list[Area]]:
         """Areas to draw, the most important first, and those to leave out. fits(low, high): whether a grid holds them.
         """

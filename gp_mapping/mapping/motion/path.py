@@ -7,12 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from gp_mapping.mapping.motion.extent import Extent
+from gp_mapping.mapping.motion.extent import Area, Extent
 
 __all__ = ["Path"]
 
 _JUMP = 8.0  # times the usual move between two samples (and four steps): the pose has jumped, nobody drove there
 _USUAL = 0.05  # weight of a new move in the usual one
+_RECENT = 9  # points of which the median tells where the robot is: a glitch of its pose does not move it
 _MOST = 20000  # points; beyond it every second one goes and the spacing doubles
 
 
@@ -111,6 +112,18 @@ class Path:
     def newest(self) -> list[float] | None:
         """The last position, also between two points of the trace; None before the first."""
         return self._last or (self._newest if self._count else None)
+
+    def around(self, side: float) -> Area:
+        """The driven ground in a square of that side (m) about where the robot is: the median of its last places.
+
+        The square moves in steps of an eighth, so that it is not another one at every call.
+        """
+        place = self._points[max(0, self._count - _RECENT): self._count].median(0).values.tolist()
+        step = side / 8
+        middle = [step * round(v / step) for v in place]
+        low = [min(max(a, m - side / 2), m) for a, m in zip(self._low, middle)]
+        high = [max(min(b, m + side / 2), m) for b, m in zip(self._high, middle)]
+        return Area(tuple(low), tuple(high), self._count, 0, (), tuple(place))
 
     def bounds(self) -> tuple[list[float], list[float]]:
         """Lowest and highest coordinates, metres."""

@@ -42,7 +42,16 @@ MEMBERS = {"sor": Member("none", "deterministic"), "dtc": Member("none", "joint"
 
 
 class AnytimeMap(DualSVGP):
-    """SoR, DTC, FITC and FIC: Γ is diagonal. name: a key of MEMBERS; the rest as DualSVGP."""
+    """SoR, DTC, FITC and FIC: Γ is diagonal.
+
+    Args:
+        name: a key of MEMBERS.
+        theta: hyper-parameters in inner units (of `scale` SI).
+        settings: DualSVGP's.
+
+    Raises:
+        ValueError: the likelihood is not Gaussian.
+    """
 
     def __init__(self, name: str, theta, **settings):
         super().__init__(theta, **settings)

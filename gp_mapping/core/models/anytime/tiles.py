@@ -15,10 +15,17 @@ __all__ = ["TileMap"]
 
 
 class TileMap(AnytimeMap):
-    """PITC and PIC. tile_side: side of a tile in lengthscales.  tile_samples: most samples in one block.
+    """PITC and PIC: Γ is a block for each tile.
 
     A sample that leaves the memory becomes a block of its own, which stays in the sites; the rest of its block goes on
     without it. `closed` counts blocks closed because their tile was full. Both are finer partitions of the same data.
+
+    Args:
+        name: a key of MEMBERS.
+        theta: hyper-parameters in inner units (of `scale` SI).
+        tile_side: side of a tile in lengthscales.
+        tile_samples: most samples in one block.
+        settings: DualSVGP's.
     """
 
     memory_kind = BlockMemory

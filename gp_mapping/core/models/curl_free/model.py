@@ -37,7 +37,12 @@ class _Rows(DualSVGP):
 class CurlFree(ScaledMap):
     """Online map of (N, 3) samples at (N, 2) or (N, 3) metres; the plane is z = 0 of a field in space.
 
-    max_inducing: (place, component) pairs.  memory_size: rows.  Other arguments: DualSVGP's.
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI), with the potential's.
+        scale, centre, device, others: DualSVGP's; max_inducing counts (place, component) pairs, memory_size rows.
+
+    Reference:
+        Solin et al. 2018: one scalar potential for the three components.
     """
 
     def __init__(self, theta: VectorTheta, *, scale: float = 1.0, centre=None, device="cpu", **others):

@@ -70,10 +70,24 @@ class _Carried:
 class DualSVGP(SparseMap):
     """Online sparse GP with bounded cost: O(M² (M + N)) a batch of N, O(M² + M·memory) numbers kept.
 
-    theta: hyper-parameters in inner units (of `scale` SI).  inducing_inputs: (M, D) m, fixed where given.
-    tolerance: share of s² that the residual at an inducing input has at least.  information: bits that the data tell
-    at least of what only that input can express; 0: the residual alone decides.  learner: None keeps θ as it is.
-    likelihood: Gaussian if None.  steps: natural-gradient steps a batch, of another likelihood; its own if None.
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI).
+        max_inducing: M at most.
+        tolerance: share of s² that the residual at an inducing input has at least.
+        memory_size: samples remembered at most.
+        information: bits that the data tell at least of what only that input can express; 0: the residual alone
+            decides.
+        inducing_inputs: (M, D) m, fixed where given.
+        learner: what learns θ; None keeps it as it is.
+        seed: of random choices.
+        scale: SI in an inner unit.
+        centre: (C,) SI, the prior mean; the median of the first batch if None.
+        dtype: of the kernels; the sums are float64.
+        likelihood: Gaussian if None.
+        steps: natural-gradient steps a batch, of another likelihood; its own if None.
+
+    Reference:
+        Chang et al. 2023; with a Gaussian likelihood and fixed z equal to Titsias 2009.
     """
 
     name = "dual_svgp"
@@ -526,7 +540,7 @@ class DualSVGP(SparseMap):
             which: indices of remembered samples (k,).
             theta: its hyper-parameters; this map's if None.
         """
-        new, state = self.shell(), self.memory.state_dict()
+        new, state = self.shell(), self.memory.values()  # not its features: they are most of it, and of this basis
         new.theta, new.basis = theta or self.theta, self.new_basis(theta or self.theta, self.memory.x.shape[1])
         new.sites = Sites(new.basis.size, self.sites.channels, new.basis.features + self.max_inducing, self.device)
         if self.likelihood.conjugate:
@@ -536,7 +550,8 @@ class DualSVGP(SparseMap):
         kept = {name: state[name][which] for name in type(self.memory).COLUMNS}
         # numbered anew: passed on from tile to tile, arrival numbers would grow like a power
         kept["order"] = kept["order"].argsort().argsort().double()
-        kept |= {"arrivals": len(which), "white": self.memory.x.new_zeros((len(which), new.basis.size))}
+        kept |= {"arrivals": len(which), "white": self.memory.x.new_zeros((len(which), new.basis.size)),
+                 "capacity": len(which), "rows": new.basis.size, "protect": self.memory.protect}
         new.memory = type(self.memory).from_state_dict(state | kept, self.device)
         new.samples, new.rest_empty, new.learner = len(which), True, None
         new.generator = torch.Generator().manual_seed(0)

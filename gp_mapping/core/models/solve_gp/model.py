@@ -34,10 +34,20 @@ class SolveGP(DualSVGP):
     """Online SOLVE-GP. The first max_inducing inputs that the map wants are z, the next max_orthogonal are o.
 
     Both come from pivoted Cholesky on the residual kernel. When the budget is full they are chosen again, and the best
-    pivots are z.  max_orthogonal 0: SVGP.  orthogonal_covariance False: S_v stays the prior's, ODVGP (Salimbeni et
-    al. 2018).  inducing_inputs (M, D), orthogonal_inputs (M₂, D) m: fixed where given.  solve_tolerance: of the mean,
-    in posterior standard deviations (mean.py).  direct: rows up to which the mean is solved directly.
-    Other arguments: DualSVGP's.
+    pivots are z.
+
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI).
+        max_inducing: M at most.
+        max_orthogonal: M₂ at most; 0: SVGP.
+        inducing_inputs, orthogonal_inputs: (M, D), (M₂, D) m, fixed where given.
+        orthogonal_covariance: False: S_v stays the prior's, ODVGP (Salimbeni et al. 2018).
+        solve_tolerance: of the mean, in posterior standard deviations (mean.py).
+        direct: rows up to which the mean is solved directly.
+        others: DualSVGP's.
+
+    Reference:
+        Shi, Titsias and Mnih 2020.
     """
 
     name = "solve_gp"

@@ -38,9 +38,17 @@ _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before th
 class LatticeMap(SparseMap):
     """Online map of the plane; memory grows with its area, an update's time with nothing.
 
-    theta: hyper-parameters in inner units (of `scale` SI).  density: nodes in a lengthscale.  max_nodes: of the box;
-    beyond, the spacing doubles (`coarsened`), and where that would pass ℓ/2, samples are refused (`refused`).
-    learner: None keeps θ as it is.  A form of it gives `posterior`, and what it does where samples have been `entered`.
+    A form of it gives `posterior`, and what it does where samples have been `entered`.
+
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI).
+        density: nodes in a lengthscale.
+        max_nodes: of the box; beyond, the spacing doubles (`coarsened`), and where that would pass ℓ/2, samples are
+            refused (`refused`).
+        memory_size, learner, seed, scale, centre, device: DualSVGP's.
+
+    Reference:
+        Stanton et al. 2021.
     """
 
     name = "wiski"

@@ -34,10 +34,13 @@ _START = 5  # what copying the sums costs, in iterations
 
 
 class Wiski(LatticeMap):
-    """LatticeMap whose mean is solved for. Other arguments: LatticeMap's.
+    """LatticeMap whose mean is solved for by conjugate gradients.
 
-    refresh_samples: the posterior may be as many samples behind, at most one in 50 of all.  tolerance: of the mean, in
-    posterior standard deviations.
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI).
+        refresh_samples: the posterior may be as many samples behind, at most one in 50 of all.
+        tolerance: of the mean, in posterior standard deviations.
+        settings: LatticeMap's.
     """
 
     fitting = (*LatticeMap.fitting, "refresh_samples", "tolerance")

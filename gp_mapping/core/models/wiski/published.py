@@ -32,8 +32,17 @@ _MOST = 16384  # nodes of the box: the root, its inverse and the posterior hold 
 
 
 class PublishedWiski(LatticeMap):
-    """Settings as LatticeMap's, and rank: of the root at most; beyond, what leaves its range is dropped
-    (`root.dropped`)."""
+    """LatticeMap with the posterior of the paper.
+
+    Args:
+        theta: hyper-parameters in inner units (of `scale` SI).
+        rank: of the root at most; beyond, what leaves its range is dropped (`root.dropped`).
+        max_nodes: of the box.
+        settings: LatticeMap's.
+
+    Reference:
+        Stanton et al. 2021.
+    """
 
     fitting = (*LatticeMap.fitting, "rank")
 

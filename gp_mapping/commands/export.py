@@ -1,0 +1,76 @@
+"""`gp-mapping export DIR_or_checkpoint`: all of a saved map at full resolution, for map_server or as a GeoTIFF."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gp_mapping.commands.saved import checkpoint_in, open_session
+from gp_mapping.errors import UsageError
+from gp_mapping.mapping.atlas import blocks, ground, overview
+from gp_mapping.mapping.drawing.blocks import block_indices
+from gp_mapping.mapping.drawing.levels import Limits, field_limits
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.store.export import export_map_server
+from gp_mapping.store.geotiff import Datum, export_geotiff
+from gp_mapping.store.picture import quantity
+from gp_mapping.store.trial import blaming
+
+__all__ = ["add_arguments", "run"]
+
+_FORMATS = ("map_server", "geotiff")
+_CELLS = 512  # along a side of a block
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm")
+    parser.add_argument("--output", metavar="DIR", default="export", help="folder to write into (default: export)")
+    parser.add_argument("--format", choices=_FORMATS, default="map_server",
+                        help="map_server: yaml and pgm for each block; geotiff: one file, map.tif (needs rasterio)")
+    parser.add_argument("--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)")
+    parser.add_argument("--datum", metavar="LAT,LON,HEADING", help="where the map's origin lies, in degrees, and the "
+                        "direction of its x axis in rad from east (geotiff); without it coordinates are the map's")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load, draw block by block, say where."""
+    checkpoint, output = checkpoint_in(args.map), Path(args.output)
+    datum = None if args.datum is None else Datum.parse(args.datum)
+    if datum is not None and args.format != "geotiff":
+        raise UsageError("--datum has a meaning for --format geotiff only; map_server's files are in the map's frame")
+    session = open_session(checkpoint, **({} if args.resolution is None else {"resolution": args.resolution}))
+    if session.report()["cells"] == 0:
+        raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with blaming(checkpoint):
+            text = _geotiff(session, output, datum) if args.format == "geotiff" else _map_server(session, output)
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+    print(text)
+    for note in session.map.notes():
+        print(f"warning: {note}")
+    return 0
+
+
+def _map_server(session: MapSession, output: Path) -> str:
+    """All blocks have the colours of the overview."""
+    whole = overview(session) or session.render()
+    ends = field_limits(whole) or Limits(0.0, 1.0, 0.0, 1.0)
+    shown, count = quantity(session.settings), 0
+    for (i, j), grid in blocks(session, _CELLS):
+        for name, values, limits, what in (("mean", grid.mean, ends[:2], "mean"),
+                                           ("stddev", grid.stddev, ends[2:], "standard deviation")):
+            export_map_server(output / f"{name}_{i}_{j}", values, grid, limits, f"{what} of the {shown}")
+        count += 1
+    side = _CELLS * session.settings.resolution
+    return f"{count} blocks of {side:g} m with cells of {session.settings.resolution:g} m in {output}"
+
+
+def _geotiff(session: MapSession, output: Path, datum: Datum | None) -> str:
+    s = session.settings
+    indices = block_indices(ground(session), _CELLS * s.resolution, s.margin)
+    count = export_geotiff(output / "map.tif", blocks(session, _CELLS), indices, _CELLS, s.resolution, datum,
+                           quantity(s))
+    return f"{output / 'map.tif'}: {count} blocks of {_CELLS * s.resolution:g} m with cells of {s.resolution:g} m"

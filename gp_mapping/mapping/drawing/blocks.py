@@ -1,0 +1,58 @@
+"""All of a map at full resolution, block by block: one of them in memory at a time, none where nobody drove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from gp_mapping.core.field_map import FieldMap
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.renderer import Renderer
+from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["block_indices", "drawn_blocks"]
+
+
+def block_indices(ground: np.ndarray, side: float, margin: float) -> list[tuple[int, int]]:
+    """Column and row of the blocks of `side` m that touch the ground.
+
+    Args:
+        ground: boxes (K, 4) m: low x, y, high x, y.
+        side: of a block, m; block (i, j) begins at (i, j) times it.
+        margin: how far around the ground is drawn, m.
+
+    Returns:
+        Indices, row by row from the lowest.
+    """
+    found = set()
+    for x0, y0, x1, y1 in ground.tolist():
+        first = [int(np.floor((v - margin) / side)) for v in (x0, y0)]
+        last = [int(np.floor((v + margin) / side)) for v in (x1, y1)]
+        found |= {(i, j) for i in range(first[0], last[0] + 1) for j in range(first[1], last[1] + 1)}
+    return sorted(found, key=lambda index: index[::-1])
+
+
+def drawn_blocks(field: FieldMap, settings: MapSettings, ground: np.ndarray, cells: int, noise_stddev: float,
+                 revision: int, local: LocalScale | None) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
+    """Each block's index and grid of cells × cells at `resolution`. Blocks in which nothing is known are left out.
+
+    Args:
+        field: the map.
+        settings: of its drawing.
+        ground: boxes (K, 4) m in which there are samples.
+        cells: along a side of a block.
+        noise_stddev: SI, of one new measurement.
+        revision: of the map.
+        local: scales the variance that is shown.
+    """
+    pitch = settings.resolution
+    own = replace(settings, margin=0.0, window=0.0, max_grid_cells=max(cells * cells, 16))
+    for i, j in block_indices(ground, cells * pitch, settings.margin):
+        # half a cell inside: a corner that lies on a line between cells belongs to one block, however it rounds
+        low, high = ([(index * cells + shift) * pitch for index in (i, j)] for shift in (0.5, cells - 0.5))
+        grid = Renderer(own).render(field, (low, high), noise_stddev, revision, None, local, ground=ground)
+        if bool(grid.known.any()):
+            yield (i, j), grid

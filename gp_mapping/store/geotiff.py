@@ -1,0 +1,93 @@
+"""A map as a GeoTIFF for geographic programs: two bands, mean and standard deviation, SI; written block by block.
+
+East and north of the datum, and from there longitude and latitude by an azimuthal equidistant projection about it,
+which keeps distances from the datum (Snyder 1987, "Map Projections: A Working Manual", USGS PP 1395, ch. 25).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gp_mapping.errors import UsageError
+from gp_mapping.mapping.drawing.grid import FieldGrid
+
+__all__ = ["Datum", "export_geotiff"]
+
+
+class Datum(NamedTuple):
+    """Where the origin of the map's frame lies, and how it is turned.
+
+    latitude, longitude: degrees, WGS 84.  heading: of the x axis, rad counter-clockwise from east.
+    """
+
+    latitude: float
+    longitude: float
+    heading: float
+
+    @staticmethod
+    def parse(text: str) -> Datum:
+        """From "latitude,longitude,heading"; UsageError where that is no place."""
+        try:
+            datum = Datum(*map(float, text.split(",")))
+        except (TypeError, ValueError):
+            datum = Datum(math.nan, 0.0, 0.0)
+        if not (abs(datum.latitude) <= 90.0 and abs(datum.longitude) <= 180.0 and math.isfinite(datum.heading)):
+            raise UsageError(f"datum is {text!r}, expected latitude and longitude in degrees and the direction of the "
+                             "map's x axis in rad from east, as 52.3731,4.8922,0.0")
+        return datum
+
+
+def export_geotiff(path: Path, blocks: Iterable[tuple[tuple[int, int], FieldGrid]], indices: list[tuple[int, int]],
+                   cells: int, resolution: float, datum: Datum | None, what: str) -> int:
+    """Write blocks into one file, in which blocks that nobody drove over take no room; how many were written.
+
+    Args:
+        path: of the file.
+        blocks: column and row of each, and its grid.
+        indices: of all that may come.
+        cells: along a side of a block.
+        resolution: side of a cell, m.
+        datum: None: coordinates are metres of the map's frame.
+        what: the quantity and its unit, for the bands.
+
+    Raises:
+        UsageError: rasterio is not installed.
+    """
+    try:
+        import rasterio
+        from rasterio.windows import Window
+    except ImportError as error:
+        raise UsageError("a GeoTIFF is written by rasterio, which is not installed; pip install rasterio") from error
+
+    columns, rows = ([index[axis] for index in indices] for axis in (0, 1))
+    left, top = min(columns), max(rows) + 1
+    width, height = (max(columns) + 1 - left) * cells, (top - min(rows)) * cells
+    place = rasterio.Affine(resolution, 0.0, left * cells * resolution, 0.0, -resolution, top * cells * resolution)
+    crs = None
+    if datum is not None:
+        place = rasterio.Affine.rotation(math.degrees(datum.heading)) * place
+        crs = f"+proj=aeqd +lat_0={datum.latitude!r} +lon_0={datum.longitude!r} +datum=WGS84 +units=m"
+
+    temporary, written = path.with_name(f".{path.name}.{os.getpid()}.partial"), 0
+    try:
+        with rasterio.open(temporary, "w", driver="GTiff", width=width, height=height, count=2, dtype="float32",
+                           crs=crs, transform=place, nodata=float("nan"), tiled=True, blockxsize=256, blockysize=256,
+                           compress="deflate", predictor=3, sparse_ok=True, bigtiff="IF_SAFER") as file:
+            for band, name in enumerate(("mean", "standard deviation"), 1):
+                file.set_band_description(band, f"{name} of the {what}, SI")
+            for (i, j), grid in blocks:
+                window = Window((i - left) * cells, (top - 1 - j) * cells, cells, cells)
+                known = grid.known.numpy()
+                for band, values in enumerate((grid.mean, grid.stddev), 1):
+                    file.write(np.where(known, values.numpy(), np.nan)[::-1].astype(np.float32), band, window=window)
+                written += 1
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return written
