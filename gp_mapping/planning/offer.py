@@ -58,7 +58,7 @@ def driven_area(path, grid, beyond: float) -> FreeSpace:
                      clearance=np.where(inside, side, 0.0), open=inside)
 
 
-def offer_by_way(session, ground: Ground, k: int, free: FreeSpace | None, position, *, min_distance: float = 0.0,
+def offer_by_way(session, ground: HasGround, k: int, free: FreeSpace | None, position, *, min_distance: float = 0.0,
                  beyond: float = 0.0, reach: float = math.inf, places: int = 200) -> Suggestions:
     """The k places of the survey area with the most gain for each metre of the way, one after another.
 
