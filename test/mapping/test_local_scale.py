@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 
@@ -78,4 +79,5 @@ def test_bounded_and_resumed_exactly():
     assert len(scale) == 20000
     again = LocalScale(9.0)
     again.load_state_dict(scale.state_dict())
-    assert (again.at(x[-50:]) == scale.at(x[-50:])).all() and again.state_dict() == scale.state_dict()
+    assert (again.at(x[-50:]) == scale.at(x[-50:])).all()
+    assert torch.equal(again.state_dict()["bins"], scale.state_dict()["bins"])

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
+from gp_mapping.mapping.tables import rows_of, table_of
+
 __all__ = ["Area", "Extent"]
 
 _SIDE = 10.0  # m of a square
@@ -146,11 +148,11 @@ class Extent:
         return chosen, [area for area in areas if area not in chosen]
 
     def state_dict(self) -> dict:
-        return {"squares": [[*key, *row] for key, row in self._squares.items()], "total": self._total,
+        return {"squares": table_of(self._squares, 8), "total": self._total,
                 "here": None if self._here is None else list(self._here)}
 
     def load_state_dict(self, state: dict) -> None:
-        self._squares = {(int(i), int(j)): list(map(float, row)) for i, j, *row in state["squares"]}
+        self._squares = dict(rows_of(state["squares"]))
         self._total, self._areas = int(state["total"]), None
         self._here = None if state["here"] is None else tuple(int(k) for k in state["here"])
 

@@ -20,6 +20,8 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from gp_mapping.mapping.tables import rows_of, table_of
+
 __all__ = ["Change", "ChangeDetector", "student_weight"]
 
 _KAPPA = 9.0  # a change makes errors three times as large
@@ -123,11 +125,11 @@ class ChangeDetector:
                 for (i, j), tile in self._tiles.items() if tile.total > 0]
 
     def state_dict(self) -> dict:
-        return {"size": self.size, "tiles": [
-            [i, j, t.total, t.error, t.cells, t.visits, t.misfit, t.here, t.squares, t.last]
-            for (i, j), t in self._tiles.items()]}
+        rows = {key: (t.total, t.error, t.cells, t.visits, t.misfit, t.here, t.squares, t.last)
+                for key, t in self._tiles.items()}
+        return {"size": self.size, "tiles": table_of(rows, 8)}
 
     def load_state_dict(self, state: dict) -> None:
         self.size = float(state["size"])
         # of older maps a tile has its CUSUM alone
-        self._tiles = OrderedDict(((int(i), int(j)), _Tile(*map(float, tile))) for i, j, *tile in state["tiles"])
+        self._tiles = OrderedDict((key, _Tile(*row)) for key, row in rows_of(state["tiles"]))

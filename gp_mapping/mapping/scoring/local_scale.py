@@ -16,6 +16,8 @@ from collections import OrderedDict
 import numpy as np
 from scipy.spatial import cKDTree
 
+from gp_mapping.mapping.tables import rows_of, table_of
+
 __all__ = ["LocalScale"]
 
 _PRIOR = 5.0  # n₀
@@ -100,11 +102,11 @@ class LocalScale:
         return _blend(_blend(coarse, down, 0), across, 1)
 
     def state_dict(self) -> dict:
-        return {"width": self.width, "bins": [[*key, *sums] for key, sums in self._bins.items()]}
+        return {"width": self.width, "bins": table_of(self._bins, 4)}
 
     def load_state_dict(self, state: dict) -> None:
         self.width, self._tree = float(state["width"]), None
-        self._bins = OrderedDict(((int(i), int(j)), list(sums)) for i, j, *sums in state["bins"])
+        self._bins = OrderedDict(rows_of(state["bins"]))
 
 
 def _between(nodes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
