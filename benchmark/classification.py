@@ -52,7 +52,7 @@ def fit(x: np.ndarray, y: np.ndarray, offline: bool, **settings):
         field.update(Samples(x[part], y[part]))
         field.refine()
     for _ in range(SWEEPS if offline else 0):
-        field.learner.owe(len(x))
+        field.learner.schedule(len(x))
         field.refine()
         refresh(field)
     return field

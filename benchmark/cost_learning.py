@@ -90,7 +90,7 @@ def pieces(field, count: int) -> tuple[list[float], list[float]]:
     learner, steps, adoptions = field.learner, [], []
     usual, learner.largest_change = learner.largest_change, float("inf")
     for k in range(count):
-        learner.owed = 1.0
+        learner.pending = 1.0
         steps.append(timed(lambda: field.refine(float("inf"))))
         if k % 5 == 0:
             theta = replace(field.theta, lengthscale=field.theta.lengthscale * (1.05 if k % 10 else 1 / 1.05))

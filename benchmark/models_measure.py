@@ -159,7 +159,7 @@ class _Fed:
         self.model.predict(known[0].x[:1])
 
     def batch(self) -> None:
-        """100 cells, and one prediction: nothing stays owed."""
+        """100 cells, and one prediction: nothing stays pending."""
         part = self.rest[self.turn % len(self.rest)]
         self.turn += 1
         self.take(part)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import asdict, dataclass
-from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap
 from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta, heading_of
 from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.transaction import Revertible, require_finite, transaction
+from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import NumericalError
 
@@ -173,25 +173,12 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         _require_credible(inner)
         return self.absorb(inner)
 
-    def _learn(self, step) -> None:
-        """A step of learning that is owed, or nothing of it: then it is counted as rejected, and owed no more."""
-        try:
-            with transaction(self):
-                step()
-                require_finite("hyper-parameters", self.learner.vector)
-        except (NumericalError, torch.linalg.LinAlgError):
-            self.learner.owed -= 1.0
-            self.learner.rejected += 1
-
     @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:
-        """Hyper-parameter steps that are owed, about 4 ms each, and their adoption; True: more are owed."""
+        """Hyper-parameter steps that are pending, about 4 ms each, and their adoption; True: more are pending."""
         if self.learner is None or self.scaling is None:
             return False
-        end = perf_counter() + budget_s
-        while self.learner.owed >= 1.0 and perf_counter() < end:
-            self._learn(self._step)
-        return self.learner.owed >= 1.0
+        return learn(self, self.learner, self._step, budget_s)
 
     def _step(self) -> None:
         self.learner.step(self.learning_data(), self.generator)

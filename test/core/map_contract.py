@@ -337,7 +337,7 @@ class MapContract:
             assert field.refine(0.0) is False and field.learning_steps is None
             return
         assert field.learning_steps == 0
-        assert field.refine(0.0) is True, "20 samples and more leave steps owed"
+        assert field.refine(0.0) is True, "20 samples and more leave steps pending"
         assert field.refine(math.inf) is False and field.refine(math.inf) is False
         assert self.built(model, device).refine(math.inf) is False
         assert field.learning_steps >= 4

@@ -93,7 +93,7 @@ def test_failure_of_another_kind_of_map_is_taken_back(settings, monkeypatch):
 def test_step_of_learning_that_fails_is_taken_back_and_counted(name, monkeypatch):
     field, channels = _driven(name, 4), 3 if name == "curl_free" else 1
     field.update(_samples(5, 30, channels))
-    owed, before, x = field.learner.owed, field.state_dict(), _samples(5, 30, channels).x
+    owed, before, x = field.learner.pending, field.state_dict(), _samples(5, 30, channels).x
     rejected, mean = field.learner.rejected, field.predict(x).mean
     assert owed >= 1.0
 
@@ -107,7 +107,7 @@ def test_step_of_learning_that_fails_is_taken_back_and_counted(name, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(type(field.learner), "step", spoils)
         field.refine(math.inf)
-    assert field.learner.rejected - rejected == int(owed) and field.learner.owed < 1.0
+    assert field.learner.rejected - rejected == int(owed) and field.learner.pending < 1.0
     after = field.state_dict()
     for state in (before, after):
         del state["learner"]

@@ -19,7 +19,7 @@ __all__ = ["HyperLearner"]
 
 
 class HyperLearner:
-    """Fisher scoring on Theta.vector() with priors; owes STEPS √n steps for n samples and works them off.
+    """Fisher scoring on Theta.vector() with priors; STEPS √n steps for n samples, done one by one.
 
         Λ ← D Λ D + F + w P,   v ← v − Λ⁻¹ (g + w P (v − v₀)),   D² = diag(1 − γ),   γ_k = max(LAST, 3/(t_k + 6))
 
@@ -69,7 +69,7 @@ class HyperLearner:
         centre, start = prior.vector(), theta.vector()
         self.low = torch.minimum(centre - 6 * self.prior_sd, start)
         self.high = torch.maximum(centre + 6 * self.prior_sd, start)
-        self.steps, self.owed, self.rejected = 0, 0.0, 0
+        self.steps, self.pending, self.rejected = 0, 0.0, 0
 
     @property
     def forgetting(self) -> Tensor:
@@ -89,9 +89,12 @@ class HyperLearner:
         known = bool(move @ self.metric @ move > 1.0) or change > self.FARTHEST
         return known and change > max(0.2, min(1.0, 5.0 * longest))
 
-    def owe(self, samples: int) -> None:
-        """√n, since the more samples come together the less new each says; bounded: a burst is no burst of learning."""
-        self.owed = min(self.owed + self.STEPS * samples**0.5, 40.0)
+    def schedule(self, samples: int) -> None:
+        """Queue STEPS √n Fisher-scoring steps for n new samples; at most 40 are pending.
+
+        √n, since the more samples come together the less new each says; bounded: a burst is no burst of learning.
+        """
+        self.pending = min(self.pending + self.STEPS * samples**0.5, 40.0)
 
     def neighbourhood(self, x: Tensor, order: Tensor, generator: torch.Generator) -> tuple[Tensor, int]:
         """Samples near a random one, and how many samples they stand for.
@@ -146,7 +149,7 @@ class HyperLearner:
     @torch.no_grad()
     def step(self, data: dict[str, Tensor], generator: torch.Generator) -> bool:
         """One step from x, velocity (n, D), heading (n, 2), y (n, C), extra, order (n,); False where it was refused."""
-        self.owed -= 1.0
+        self.pending -= 1.0
         x = data["x"]
         if not len(x):
             return False
@@ -183,10 +186,10 @@ class HyperLearner:
     def state_dict(self) -> dict:
         return {"vector": self.vector.clone(), "metric": self.metric.clone(), "turns": self.turns.clone(),
                 "direction": self.direction.clone(),
-                "steps": self.steps, "owed": self.owed, "rejected": self.rejected}
+                "steps": self.steps, "pending": self.pending, "rejected": self.rejected}
 
     def load_state_dict(self, state: dict) -> None:
         self.vector, self.metric = state["vector"].clone(), state["metric"].clone()
         self.turns, self.direction = state["turns"].clone(), state["direction"].clone()
-        self.steps, self.owed, self.rejected = int(state["steps"]), float(state["owed"]), int(state["rejected"])
+        self.steps, self.pending, self.rejected = int(state["steps"]), float(state["pending"]), int(state["rejected"])
         self.theta = self.theta.with_vector(self.vector)

@@ -125,7 +125,7 @@ class ExactGP(ScaledMap):
         self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         self.outdate()
         if self.learner is not None:
-            self.learner.owe(len(batch.x))
+            self.learner.schedule(len(batch.x))
         return self.report(len(batch.x))
 
     def _noise(self) -> Tensor:

@@ -90,10 +90,10 @@ def test_debt_is_bounded_and_paid():
     field = create_map("dual_svgp", **DEFAULT)
     for _ in range(3):
         field.update(samples(x, drawn(x[:50], 0.5, 10.0, 1.0, 0).repeat(40, 0)))
-    assert 1.0 <= field.learner.owed <= 40.0
+    assert 1.0 <= field.learner.pending <= 40.0
     while field.refine(math.inf):
         pass
-    assert 0.0 <= field.learner.owed < 1.0 and 1 <= field.learner.steps <= 40
+    assert 0.0 <= field.learner.pending < 1.0 and 1 <= field.learner.steps <= 40
 
 
 def test_a_slice_of_time_is_kept():
@@ -134,7 +134,7 @@ def test_learning_without_a_memory_or_with_a_tiny_one_is_no_error():
     x = path(60, 1)
     for size in (0, 1, 3, 20):
         field, _ = streamed(x, drawn(x, 0.5, 10.0, 1.0, 1), batch=10, memory_size=size)
-        assert field.samples == 60 and field.learner.owed < 1.0
+        assert field.samples == 60 and field.learner.pending < 1.0
 
 
 def test_samples_with_a_noise_of_their_own_do_not_teach_the_models_noise():

@@ -52,11 +52,11 @@ def cells_of(length: float, count: int, seed: int, step: float, lane: float) -> 
 
 
 def learn(theta: Theta, prior: Theta, data: dict, seed: int = 0) -> HyperLearner:
-    """Cell by cell, each step as soon as it is owed."""
+    """Cell by cell, each step as soon as it is pending."""
     learner, generator = HyperLearner(theta, prior, free=LEARNED), torch.Generator().manual_seed(seed)
     for n in range(1, len(data["x"]) + 1):
-        learner.owe(1)
-        while learner.owed >= 1.0:
+        learner.schedule(1)
+        while learner.pending >= 1.0:
             learner.step({name: column[:n] for name, column in data.items()}, generator)
     return learner
 

@@ -95,7 +95,7 @@ class CurlFree(ScaledMap):
                             rows.everywhere)
 
     def refine(self, budget_s: float = float("inf")) -> bool:
-        """Hyper-parameter steps that are owed; True: more are owed."""
+        """Hyper-parameter steps that are pending; True: more are pending."""
         return self.rows.refine(budget_s)
 
     # --- the map out ----------------------------------------------------------------------------------------------

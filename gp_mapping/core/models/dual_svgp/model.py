@@ -146,7 +146,7 @@ class DualSVGP(SparseMap):
             self.rest_own_noise = False
         self.samples += len(batch.x)
         if self.learner is not None:
-            self.learner.owe(len(batch.x))
+            self.learner.schedule(len(batch.x))
         removed += self._thin()
         return self.report(len(batch.x), added, removed, removed > 0)
 

@@ -21,12 +21,12 @@ import copy
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData, FieldMap, Snapshot
+from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import state as states
 from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
@@ -37,9 +37,8 @@ from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.models.tiled.visits import TileLost, Visits, read
-from gp_mapping.core.transaction import Revertible, require_finite, transaction
+from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
-from gp_mapping.errors import NumericalError
 
 __all__ = ["TiledMap"]
 
@@ -126,7 +125,7 @@ class TiledMap(Revertible, FieldMap):
             self.reach(batch.x)
             self.samples += len(batch)
             if self.learner is not None:
-                self.learner.owe(len(batch))
+                self.learner.schedule(len(batch))
         self.put_away()
         return self._report(len(batch), reports)
 
@@ -266,19 +265,10 @@ class TiledMap(Revertible, FieldMap):
             self.shelf.put(key, self.tiles.pop(key).stored(name_of(key)))
 
     def refine(self, budget_s: float = math.inf) -> bool:
-        """Steps of hyper-parameters that are owed: half of them where the robot is, half in any tile in memory."""
+        """Steps of hyper-parameters that are pending: half of them where the robot is, half in any tile in memory."""
         if self.learner is None:
             return self.layout is None and self.home.refine(budget_s)
-        end = perf_counter() + budget_s
-        while self.learner.owed >= 1.0 and perf_counter() < end:
-            try:
-                with transaction(self):
-                    self._step()
-                    require_finite("hyper-parameters", self.learner.vector)
-            except (NumericalError, torch.linalg.LinAlgError):
-                self.learner.owed -= 1.0
-                self.learner.rejected += 1
-        return self.learner.owed >= 1.0
+        return learn(self, self.learner, self._step, budget_s)
 
     def _step(self) -> None:
         where, which = torch.rand(2, dtype=torch.float64, generator=self.generator).tolist()

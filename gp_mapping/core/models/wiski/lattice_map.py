@@ -122,7 +122,7 @@ class LatticeMap(SparseMap):
         self.outdate()
         self._paid(count)
         if self.learner is not None:
-            self.learner.owe(count)
+            self.learner.schedule(count)
         return self.report(count, self.epoch != epoch)
 
     def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
@@ -210,7 +210,7 @@ class LatticeMap(SparseMap):
 
     @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:
-        """Hyper-parameter steps that are owed, and their adoption; True: more are owed."""
+        """Hyper-parameter steps that are pending, and their adoption; True: more are pending."""
         if super().refine(budget_s):
             return True
         self._learn_features()

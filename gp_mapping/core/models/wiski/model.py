@@ -129,7 +129,7 @@ class Wiski(LatticeMap):
     # --- work ahead -----------------------------------------------------------------------------------------------
     @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:
-        """Hyper-parameter steps that are owed, their adoption, steps of a refresh that samples have paid for.
+        """Hyper-parameter steps that are pending, their adoption, steps of a refresh that samples have paid for.
 
         True: there is more that is paid for. A refresh takes many calls, each going on where the last one stopped.
         """
@@ -151,7 +151,7 @@ class Wiski(LatticeMap):
     def _step_cost(self) -> float:
         """Of the next step ahead: points of the torus (the box and about ten lengthscales), times iterations."""
         if self.ahead is not None:
-            return self.ahead.solve.price
+            return self.ahead.solve.step_cost
         reach = 10.0 * self.theta.lengthscale / self.grid.spacing
         return _START * (self.grid.shape[0] + reach) * (self.grid.shape[1] + reach)
 

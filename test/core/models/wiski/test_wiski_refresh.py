@@ -25,7 +25,7 @@ def clock(monkeypatch):
         now, longest = 0.0, 0.0
 
     def step(self, original=MeanSolve.step):
-        took = 1e-6 * self.price
+        took = 1e-6 * self.step_cost
         Clock.now, Clock.longest = Clock.now + took, max(Clock.longest, took)
         original(self)
 

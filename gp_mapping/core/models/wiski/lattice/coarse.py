@@ -59,7 +59,7 @@ class CoarseSpace:
         return self.factor is not None
 
     @property
-    def price(self) -> float:
+    def step_cost(self) -> float:
         """Of the next step, in the time that a point of the torus takes in one iteration."""
         m = len(self.x)
         return 0.2 * m**2 if self.gram is None else 3e-4 * m**3

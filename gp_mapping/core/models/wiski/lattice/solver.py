@@ -9,6 +9,7 @@ that |error of the mean at x| ≤ ‖residual‖ · posterior sd at x, everywher
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -56,14 +57,13 @@ class MeanSolve:
         return len(self.channels) == self.sums.rhs.shape[1] and self.channels[-1].finished
 
     @property
-    def price(self) -> float:
+    def step_cost(self) -> float:
         """Of the next step: points of the torus times iterations."""
-        return self.torus if self.coarse.ready else self.coarse.price
+        return self.torus if self.coarse.ready else self.coarse.step_cost
 
     def fork(self) -> "MeanSolve":
         """Another that goes on from here."""
-        new = object.__new__(MeanSolve)
-        new.__dict__.update(self.__dict__)
+        new: MeanSolve = copy.copy(self)
         new.coarse = self.coarse.fork()
         new.channels = tuple(c.fork() for c in self.channels)
         return new
@@ -110,8 +110,7 @@ class _Channel:
                 self.__dict__.update(nothing)
 
     def fork(self) -> "_Channel":
-        new = object.__new__(_Channel)
-        new.__dict__.update(self.__dict__)
+        new: _Channel = copy.copy(self)
         return new
 
     def _begin(self, p: Tensor, f: Tensor, u: Tensor, r: Tensor, r_f: Tensor) -> None:
