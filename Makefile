@@ -1,7 +1,7 @@
 # Needs Python 3.10 or newer, make and PyPI; a sourced ROS 2 installation is used where there is one.
 #   make demo [MODEL=wiski] [ARGS="…"]   a simulated robot maps a magnetic field over ROS 2, with any model
 #   make test [ARGS="…"]   all tests, file by file on JOBS=2 processes; ARGS go to pytest, for example ARGS="test/planning -x"
-#   make lint              ruff
+#   make lint              ruff, and mypy on the rooms that pyproject.toml names
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
@@ -23,3 +23,4 @@ test: environment
 
 lint: environment
 	@$(VENV)/bin/python -m ruff check .
+	@$(VENV)/bin/python -m mypy

@@ -15,7 +15,7 @@ setup(
     maintainer_email="maintainers@gp-mapping.example",
     python_requires=">=3.10",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={f"{NAME}.commands.view": ["page/*"]},
+    package_data={NAME: ["py.typed"], f"{NAME}.commands.view": ["page/*"]},
     # pip's list; rosdep reads package.xml. rclpy and messages come from ROS or from requirements/ros.txt.
     install_requires=["torch>=2.1", "numpy>=1.26", "scipy>=1.11", "matplotlib>=3.6", "PyYAML>=6.0", "tqdm>=4.66",
                       "rosbags>=0.11"],

@@ -20,6 +20,7 @@ from gp_mapping.recording.bag_writer import BagWriter
 
 __all__ = ["run"]
 
+TABLES = ("mcap", "sqlite3")
 _BEFORE = "8d0ea74"  # version 0.1.0
 _ROOT = Path(__file__).resolve().parent.parent
 _SECOND = 10**9
@@ -39,8 +40,8 @@ def write_drive(path: Path, seconds: int, storage: str) -> Path:
     return path
 
 
-def run(quick: bool, where: dict) -> Part:
-    """Both versions in turn on the same bags; ratios of the medians."""
+def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
+    """Both versions in turn on the same bags, of the storages `only`; ratios of the medians."""
     table = Table("Reading a bag and averaging its samples, by columns",
                   [("bag", ""), ("messages", "d"), ("read: before / now", ".1f"), ("average: before / now", ".1f"),
                    ("samples equal", ""), ("cells apart (sd)", ".1e")],
@@ -49,7 +50,7 @@ def run(quick: bool, where: dict) -> Part:
     goals = []
     with tempfile.TemporaryDirectory() as folder:
         before = _checkout(Path(folder) / "before")
-        for storage in ("mcap", "sqlite3"):
+        for storage in only:
             bag = write_drive(Path(folder) / storage, 20 if quick else 300, storage)
             rounds = [(_measure(before, bag), _measure(_ROOT, bag)) for _ in range(1 if quick else 5)]
             read, average = (median([old[what] for old, _ in rounds]) / median([new[what] for _, new in rounds])

@@ -1,16 +1,18 @@
 """The benchmark runs, stores what it measured, and writes its page from what is stored."""
 
+import ast
 import importlib
 import inspect
 import json
 import math
 import mmap
+import pathlib
 
 import numpy as np
 import pytest
 import torch
 
-from benchmark import batch, cost, protocol, tables, timing
+from benchmark import batch, cost, mutants, protocol, tables, timing
 from benchmark.__main__ import APART, PARTS, main
 from benchmark.recordings import RecordingsAbsent, recordings_folder
 from gp_mapping import Samples, create_map
@@ -101,3 +103,33 @@ def test_recordings_are_found_or_said_to_be_absent(tmp_path, monkeypatch):
     (tmp_path / "invensense").mkdir()
     (tmp_path / "invensense" / "1-mag.csv").write_text("1,2,3\n")
     assert recordings_folder() == tmp_path / "invensense"
+
+
+def test_faults_are_real_faults(tmp_path):
+    """Each one changes the module, it is still Python, and nothing is done to a docstring or an annotation."""
+    source = tmp_path / "module.py"
+    source.write_text('def f(x: "tuple[1, 2]", y=2.0):\n    """1 < 2"""\n    if x < 1 and not y:\n        print(x)\n'
+                      "    return x + y if x is None else x in (True, 0.5)\n")
+    plain, found = ast.unparse(ast.parse(source.read_text())), mutants.faults_in(source)
+    texts = [mutants.mutated(fault) for fault in found]
+    assert len(set(texts)) == len(texts) and plain not in texts
+    assert all(compile(text, "module", "exec") for text in texts)
+    for line in ("if x <= 1 and (not y):", "if x < 1 or not y:", "if not (x < 1 and (not y)):", "return x - y if",
+                 "x is not None", "x not in (True, 0.5)", "(False, 0.5)", "(True, 1.0)", "y=4.0", "return None"):
+        assert sum(line in text for text in texts) >= 1, line
+    assert all('tuple[1, 2]' in text and "1 < 2" in text for text in texts)
+
+
+def test_mirrored_tests_are_those_that_name_the_module():
+    root = pathlib.Path(mutants.__file__).resolve().parent.parent
+    near = mutants.mirrored_tests(root / "gp_mapping/mapping/motion/path.py")
+    assert root / "test/mapping/test_path.py" in near and root / "test/mapping/test_grid.py" not in near
+    assert len(mutants.mirrored_tests(root / "gp_mapping/mapping/__init__.py")) > len(near)
+
+
+def test_a_fault_that_matters_is_noticed_and_a_module_as_it_is_passes(tmp_path):
+    root = pathlib.Path(mutants.__file__).resolve().parent.parent
+    name = root / "gp_mapping/intake/frames.py"
+    fault = next(f for f in mutants.faults_in(name) if f.what == "nothing returned")
+    part = mutants.judged([fault], tmp_path)
+    assert [seen for _, seen in part] == [True]

@@ -212,10 +212,9 @@ class FieldMap(ABC):
 
     def prior(self) -> Prediction:
         """What the map says far from every sample: mean, variance (1, C), noise_variance (C,)."""
-        self.need_data()
-        told = self.hyperparameters()
-        variance = torch.full_like(self.centre, told["signal_stddev"] ** 2 + told["constant_stddev"] ** 2)
-        return Prediction(self.centre[None], variance[None], self.noise_variance())
+        centre, told = self._known_centre(), self.hyperparameters()
+        variance = torch.full_like(centre, told["signal_stddev"] ** 2 + told["constant_stddev"] ** 2)
+        return Prediction(centre[None], variance[None], self.noise_variance())
 
     def predict_now(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """As predict, of every sample so far and without waiting: of a map whose predictions may be a little behind."""
@@ -262,8 +261,7 @@ class FieldMap(ABC):
 
     def noise_variance(self) -> Tensor:
         """Noise variance of one new measurement, of each channel: (C,), squared SI."""
-        self.need_data()
-        return torch.full_like(self.centre, self.hyperparameters()["noise_stddev"] ** 2)
+        return torch.full_like(self._known_centre(), self.hyperparameters()["noise_stddev"] ** 2)
 
     def observed(self, p: Prediction) -> Prediction:
         """Of a prediction of the latent field, what people ask for: probability, rate, class; by default the field."""
@@ -313,6 +311,12 @@ class FieldMap(ABC):
         """RuntimeError while the map has seen nothing."""
         if not self.started:
             raise RuntimeError("the map has seen no sample yet; call update() first")
+
+    def _known_centre(self) -> Tensor:
+        self.need_data()
+        if self.centre is None:
+            raise RuntimeError(f"a {type(self).__name__} has samples and no centre; set `centre` with the first")
+        return self.centre
 
     def _no_places(self) -> Tensor:
         return torch.empty((0, 2), dtype=torch.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -101,13 +102,15 @@ class Samples:
         """The samples at a slice, mask or index tensor."""
         if isinstance(index, int):
             index = slice(index, index + 1 or None)
-        picked = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: None if v is None else v[index] for k, v in picked.items()})
+        picked: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, column in picked.items():
+            picked[name] = None if column is None else column[index]
+        return replace(self, **picked)
 
     @staticmethod
     def concatenate(parts: "list[Samples]") -> "Samples":
         """One Samples from several; an optional column must be present in all of them or in none."""
-        out = {}
+        out: dict[str, Any] = {}
         for f in fields(Samples):
             columns = [getattr(p, f.name) for p in parts]
             missing = [c is None for c in columns]

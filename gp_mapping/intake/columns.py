@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -91,8 +91,9 @@ class Readings:
         first = Readings(np.array([r.values for r in earlier]),
                          np.array([r.covariance or unknown for r in earlier]),
                          np.array([r.covariance is not None for r in earlier]), {})
-        return Readings(*(np.concatenate([getattr(first, name), getattr(self, name)])
-                          for name in ("values", "covariance", "known")), self.refused)
+        return Readings(np.concatenate([first.values, self.values]),
+                        np.concatenate([first.covariance, self.covariance]),
+                        np.concatenate([first.known, self.known]), self.refused)
 
 
 class ColumnAdaptor(Protocol):
@@ -105,7 +106,7 @@ class ColumnAdaptor(Protocol):
         """As `values`."""
 
 
-def reads_columns(adaptor: object) -> bool:
+def reads_columns(adaptor: object) -> TypeGuard[ColumnAdaptor]:
     """Whether an adaptor is a ColumnAdaptor: its own class must be, not only one that it takes `read` over from."""
     for kind in type(adaptor).__mro__:
         if "read_columns" in vars(kind):

@@ -121,7 +121,8 @@ class Intake:
                 self.received["tf"] = 0
             self._tree = TfTree(self._new_buffer, self._jump_back, self.drops) if lookup is None else None
             self._tf = TfPoses(self.frame, self._base, self._tree, lookup)
-        self._poses = self._tf if s.pose_source == "tf" else PoseTrack(self._new_buffer, self._jump_back)
+        self._track = PoseTrack(self._new_buffer, self._jump_back)  # of poses that come as messages
+        self._poses: PoseTrack | TfPoses = self._tf if self._tf is not None and s.pose_source == "tf" else self._track
 
     def _new_buffer(self) -> PoseBuffer:
         s = self.settings
@@ -272,7 +273,7 @@ class Intake:
         if fastest > 0.0 and last is not None and last[0] < stamp \
                 and _distance(position, last[1]) > fastest * 1e-9 * (stamp - last[0]):
             return self.drops.count(DropReason.POSE_TOO_FAST)
-        refused = self._poses.add(Pose(stamp, position, quaternion, variance))
+        refused = self._track.add(Pose(stamp, position, quaternion, variance))
         if refused is not None:
             return self.drops.count(refused)
         self._last_pose = stamp, position
@@ -295,7 +296,8 @@ class Intake:
 
     def _follow(self, stamp: int) -> None:
         """Measurements jumped and these poses are no way ahead of them: a single wrong stamp, not a loop."""
-        if self._poses.epoch < self._field_epoch and stamp <= self._last_field + self._jump_back:
+        newest = self._last_field
+        if self._poses.epoch < self._field_epoch and newest is not None and stamp <= newest + self._jump_back:
             self._poses.move_to(self._field_epoch)
 
     # ---- measurements in -----------------------------------------------------------------------------------------
@@ -329,7 +331,7 @@ class Intake:
         if last is not None and stamp < last - self._jump_back:
             self._field_epoch += 1
             if self._tf is self._poses and self._tree is None:
-                self._tf.restart(self._field_epoch)
+                self._poses.restart(self._field_epoch)
         elif last is not None and stamp <= last:
             return self.drops.count(DropReason.REPEATED_STAMP if stamp == last else DropReason.OUT_OF_ORDER)
         else:
@@ -365,13 +367,13 @@ class Intake:
         None: something in them is out of the ordinary, nothing has been taken in, and they are to come one by one.
         """
         usual = (self._tf is None and self._first is None and self._oriented and not self._ready
-                 and self._field_epoch == self._poses.epoch and reads_columns(self._adaptor)
-                 and self._last_field == self._field_gate.newest is not None
+                 and self._field_epoch == self._poses.epoch and self._last_field == self._field_gate.newest is not None
                  and self._last_pose is not None and self._last_pose[0] == self._pose_gate.newest
                  and all(w.epoch == self._field_epoch and w.longest == self._pass_gap for w in self._waiting))
-        poses = read_poses(pose, self.settings) if usual else None
-        read = self._adaptor.read_columns(field.columns) if poses is not None else None
-        return None if read is None else self._take_stretch(field, read, pose, *poses)
+        if not usual or not reads_columns(self._adaptor):
+            return None
+        poses, read = read_poses(pose, self.settings), self._adaptor.read_columns(field.columns)
+        return None if read is None or poses is None else self._take_stretch(field, read, pose, *poses)
 
     def _take_stretch(self, field: Stream, read: Readings, pose: Stream, poses: PoseRows,
                       drops: Counter) -> list[tuple[bool, Samples]] | None:
@@ -382,26 +384,28 @@ class Intake:
         stamps = (field.recorded if stamps is None else stamps)[usable]
         told = np.flatnonzero(~np.isnan(poses.rows[:, 0]))
         poses = poses.at(told)
-        gates = self._field_gate.steady(stamps.tolist()), self._pose_gate.steady(poses.stamps.tolist())
-        if None in gates or not len(stamps) or not len(told):
+        mine, theirs = self._field_gate.steady(stamps.tolist()), self._pose_gate.steady(poses.stamps.tolist())
+        last_field = self._last_field
+        if mine is None or theirs is None or last_field is None or not len(stamps) or not len(told):
             return None
-        for (_, _, late), again, before in ((gates[0], DropReason.REPEATED_STAMP, DropReason.OUT_OF_ORDER),
+        gates = mine, theirs
+        for (_, _, late), again, older in ((gates[0], DropReason.REPEATED_STAMP, DropReason.OUT_OF_ORDER),
                                             (gates[1], DropReason.POSE_REPEATED_STAMP, DropReason.POSE_OUT_OF_ORDER)):
-            drops.update(again if same else before for same in late.values())
+            drops.update(again if same else older for same in late.values())
         fresh, on_time = (np.setdiff1d(np.arange(n), list(gate[2])) for n, gate in zip((len(stamps), len(told)), gates))
         stamps, poses = stamps[fresh], poses.at(on_time)
 
         # where each stands in the order of all messages: which pose was the newest when a measurement came
-        buffer, waiting = self._poses.buffer, list(self._waiting)
+        buffer, waiting = self._track.buffer, list(self._waiting)
         every = np.array([*(w.reading.stamp for w in waiting), *stamps.tolist()])
-        advance = np.array([*(w.advance for w in waiting), *(self._advance + stamps - self._last_field).tolist()])
+        advance = np.array([*(w.advance for w in waiting), *(self._advance + stamps - last_field).tolist()])
         known = buffer.since(int(every[0])) if len(stamps) else []
         if not known:
             return None
         rows = poses.after(known)
         came = np.searchsorted(pose.where[told[on_time]], field.where[usable[fresh]])
         longest, queue = waits(every, advance, len(waiting), rows.stamps[len(known) - 1 + came])
-        steps = [*self._steps, *np.diff(stamps, prepend=self._last_field).tolist()]
+        steps = [*self._steps, *np.diff(stamps, prepend=last_field).tolist()]
         if (len(poses.stamps) > buffer.room or rows.too_fast(len(known), self.settings.max_speed)
                 or longest > self._max_wait or queue > self.settings.queue_size
                 or len(every) > _READY_FACTOR * self.settings.queue_size
@@ -416,8 +420,8 @@ class Intake:
         # nothing is out of the ordinary: from here on all of it is taken in
         for vote, _, count in votes:
             vote.count(count)
-        for reason, count in drops.items():
-            self.drops.count(reason, count)
+        for why, times in drops.items():
+            self.drops.count(why, times)
         self.received[self.settings.sensor] += len(field.columns)
         self.received[self.settings.pose_source] += len(pose.columns)
         self._base = pose.columns.frame("child_frame_id") or self._base
@@ -480,7 +484,7 @@ class Intake:
         """Count what is handed out of so many measurements; how many samples that is."""
         self.drops.count(DropReason.NOT_PLACEABLE, count - len(samples))
         self.samples += len(samples)
-        if self.first_stamp is None and len(samples):
+        if self.first_stamp is None and samples.stamp is not None and len(samples):
             self.first_stamp = float(samples.stamp[0])
         return len(samples)
 
@@ -501,7 +505,7 @@ class Intake:
             new_pass, self._at_break = new_pass or self._ready[0].new_pass, False
             self._ready[0] = self._ready[0]._replace(new_pass=False)
             samples = self.take()
-            if len(samples):
+            if samples is not None and len(samples):
                 yield new_pass, samples
                 new_pass = False
 
@@ -547,11 +551,16 @@ class Intake:
         """Move measurements whose pose is known (or never will be) out of the queue, oldest first."""
         while self._waiting:
             epoch, reading, _, longest = self._waiting[0]
-            found, mounting = self._poses.find(epoch, reading.stamp, last_chance), None
+            found = self._poses.find(epoch, reading.stamp, last_chance)
+            mounting: Transform | None = None
             if isinstance(found, Bracket) and self.settings.mounting == "tf":
                 frame = self._votes["sensor_frame"].frame
-                mounting = self._tf.transform(self._base, frame, reading.stamp, last_chance=last_chance)
-                found = found if isinstance(mounting, Transform) else mounting
+                looked = None if self._tf is None else \
+                    self._tf.transform(self._base, frame, reading.stamp, last_chance=last_chance)
+                if isinstance(looked, Transform):
+                    mounting = looked
+                else:
+                    found = looked
             if found is None:
                 return
             self._waiting.popleft()

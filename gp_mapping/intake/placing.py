@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from gp_mapping.core.types import Samples
-from gp_mapping.intake.columns import Readings
+from gp_mapping.intake.columns import Readings, reads_columns
 from gp_mapping.intake.messages import Adaptor, Reading, sensor_rotation
 from gp_mapping.intake.poses.buffer import Between, Bracket
 from gp_mapping.intake.poses.transforms import Transform
@@ -59,14 +59,17 @@ class Placer:
         stamps = [r.stamp for r in readings]
         between = Between.of([p.bracket for p in batch], stamps)
         mounting = self._offset, self._turn
-        if batch[0].mounting is not None:
-            mounting = (np.array([p.mounting.translation for p in batch]),
-                        Rotation.from_quat(np.array([p.mounting.rotation for p in batch])))
+        frames = [p.mounting for p in batch if p.mounting is not None]  # of all of them, or of none
+        if frames:
+            mounting = (np.array([frame.translation for frame in frames]),
+                        Rotation.from_quat(np.array([frame.rotation for frame in frames])))
         states = readings[0].covariance is not None
         return self._place(stamps, between, partial(self._adaptor.values, readings), states, oriented, mounting)
 
     def place_rows(self, stamps: np.ndarray, between: Between, readings: Readings) -> Samples:
         """As `place`, of poses with orientations and a sensor that sits where the parameters say. stamps: (N,) ns."""
+        if not reads_columns(self._adaptor):
+            raise ValueError(f"a {type(self._adaptor).__name__} does not read columns")
         values = partial(self._adaptor.values_of_rows, readings)
         return self._place(stamps.tolist(), between, values, bool(readings.known[0]), True, (self._offset, self._turn))
 

@@ -14,7 +14,7 @@ Only the stream's own order counts, so that it does not matter when, or beside w
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["StampGate", "Stamped"]
 
@@ -28,7 +28,7 @@ class Stamped(NamedTuple):
     """A message, or what was read of it, with its stamp in ns."""
 
     stamp: int
-    content: object
+    content: Any
 
 
 class StampGate:
@@ -117,7 +117,7 @@ class StampGate:
         """Whether a stream that has leapt from `_last` to `held` may be at `stamp` next."""
         if stamp < held:
             return False
-        return held > self._last or stamp < self._last - self.jump_back
+        return self._last is not None and (held > self._last or stamp < self._last - self.jump_back)
 
     def _follow(self, stamp: int) -> None:
         step = None if self._last is None else stamp - self._last

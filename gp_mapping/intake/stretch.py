@@ -30,14 +30,14 @@ class PoseRows(NamedTuple):
 
     def at(self, which: np.ndarray) -> PoseRows:
         """Some of them."""
-        return PoseRows(*(column[which] for column in self))
+        return PoseRows(self.stamps[which], self.rows[which], self.variance[which])
 
     def after(self, earlier: list[Pose]) -> PoseRows:
         """These, and before them some that came one by one."""
         if not earlier:
             return self
         first = (np.array([pose.stamp for pose in earlier]),
-                 np.array([(*pose.position, *pose.quaternion) for pose in earlier]),
+                 np.array([(*pose.position, *(pose.quaternion or ())) for pose in earlier]),
                  np.array([pose.variance for pose in earlier]))
         return PoseRows(*(np.concatenate([a, b]) for a, b in zip(first, self)))
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gp_mapping.planning.area.ground import Ground
+from gp_mapping.planning.area.ground import HasGround
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.hull import within_hull
 from gp_mapping.planning.plan import plan
@@ -22,7 +22,7 @@ UNKNOWN_OBSTACLES = ("not known, there is no free-space map: suggestions stay in
                      "has compared them with obstacles")
 
 
-def offer_as_set(session, grid, settings: NodeSettings, ground: Ground, free: FreeSpace | None = None,
+def offer_as_set(session, grid, settings: NodeSettings, ground: HasGround, free: FreeSpace | None = None,
                  position=None) -> Suggestions:
     """The places that the settings ask for: of a live node, of its saves, and of the command line alike.
 
@@ -58,7 +58,7 @@ def driven_area(path, grid, beyond: float) -> FreeSpace:
                      clearance=np.where(inside, side, 0.0), open=inside)
 
 
-def offer_by_way(session, ground: Ground, k: int, free: FreeSpace | None, position, *, min_distance: float = 0.0,
+def offer_by_way(session, ground: HasGround, k: int, free: FreeSpace | None, position, *, min_distance: float = 0.0,
                  beyond: float = 0.0, reach: float = math.inf, places: int = 200) -> Suggestions:
     """The k places of the survey area with the most gain for each metre of the way, one after another.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 __all__ = ["Aside"]
 
@@ -39,7 +40,7 @@ class Aside:
         self._future = future
         threading.Thread(target=run, name=self._name, daemon=True).start()
 
-    def fetch(self) -> object | None:
+    def fetch(self) -> Any:
         """The result, once, or what the job raised; None where nothing is done."""
         if self._future is None or not self._future.done():
             return None

@@ -142,7 +142,7 @@ class Health:
 
     def _silence(self, area: Area, watch: InputWatch, now: float) -> None:
         """Nothing comes: whose fault is it?"""
-        silence, waited = watch.silence(now), now - self._started
+        silence, waited = watch.silence(now), now - (now if self._started is None else self._started)
         if silence is not None and silence > self.silence_warning:
             area.warn(f"no {watch.label} for {silence:.1f} s")
         elif silence is None and waited > self.silence_warning:
@@ -167,7 +167,7 @@ class Health:
         if stream.apart is not None:
             area.warn(f"{watch.label}: stamps leap to and fro by {stream.apart:.3g} s, as of two publishers with "
                       f"different clocks on one topic; it has {watch.publishers} now: remap one, or mend its clock")
-        if stream.period is not None and stream.period > _SLOW * stream.usual:
+        if stream.period is not None and stream.usual is not None and stream.period > _SLOW * stream.usual:
             area.warn(f"{watch.label} comes at {1.0 / stream.period:.3g} Hz, and came at {1.0 / stream.usual:.3g} Hz "
                       "before: is its driver or the network overloaded?")
 

@@ -93,10 +93,11 @@ class Survey:
         self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
         self._job: Iterator[Plan | None] | None = None
-        self._finish: Callable[[Plan | None], None] = lambda plan: None
+        self._finish: Callable[[Plan], None] = lambda plan: None
         self._phase, self._reason = "idle", ""
         self._start: np.ndarray | None = None
-        self._began = self._last_stamp = None
+        self._began: float | None = None
+        self._last_stamp: float | None = None
         self._last: np.ndarray | None = None
         self._driven = self._spent = 0.0
         self._along = 0.0  # metres of the plan that are behind the robot
@@ -150,7 +151,7 @@ class Survey:
             if frame.lstrip("/") and map_frame and frame.lstrip("/") != map_frame.lstrip("/"):
                 raise ValueError(f"{name} is in frame {one_line(frame, 100)!r} and the map in {map_frame!r}; publish "
                                  f"it in {map_frame!r}")
-            new = () if not len(corners) else (Polygon.of(corners, "", name),)
+            new: tuple[Polygon, ...] = () if not len(corners) else (Polygon.of(corners, "", name),)
             if name == "keep_out" and new:
                 same = any(np.array_equal(p.corners, new[0].corners) for p in self._keep_out)
                 new = self._keep_out if same else (*self._keep_out, *new)
@@ -332,13 +333,15 @@ class Survey:
         mean, stddev = told.mean.mean(1).cpu(), told.variance.mean(1).cpu().sqrt()
         scale = session.local_scale_at(area.cells) if s.plan_objective == "local_scale" else None
         weights = cell_weights(s.plan_objective, area.areas, mean, stddev, level=s.plan_level, scale=scale)
-        value = None
-        for value in PathValue.steps(field, travel.xy, area.cells, weights, session.noise_variance):
-            if value is None:
+        found: PathValue | None = None
+        for found in PathValue.steps(field, travel.xy, area.cells, weights, session.noise_variance):
+            if found is None:
                 yield None
+        if found is None:
+            raise RuntimeError("no worth was found of the ways, though all steps of finding it have been made")
         with self._lock:
             others = list(self._others.values())
-        value = driven_by_others(value, travel, others)
+        value = driven_by_others(found, travel, others)
         at = field.predict(torch.from_numpy(travel.xy))
         closed = self._closed_nodes(travel)
         self._question = (area, travel, value, stddev, at.mean.mean(1).cpu(), at.variance.mean(1).cpu().sqrt(), closed)
@@ -360,10 +363,10 @@ class Survey:
         """What is left to the survey."""
         s = self.settings
         home = home_of(s.plan_home)
-        home = None if home is None else self._start if home == "start" else home
+        place = None if home is None else self._start if home == "start" else home
         return Budget(max(0.0, s.plan_budget - self._driven) if s.plan_budget else math.inf,
                       max(0.0, s.plan_budget_time - self._spent) if s.plan_budget_time else math.inf,
-                      s.plan_speed, s.plan_turn_rate, None if home is None else (float(home[0]), float(home[1])))
+                      s.plan_speed, s.plan_turn_rate, None if place is None else (float(place[0]), float(place[1])))
 
     def _problem(self, position, budget: Budget, **more) -> Problem:
         s = self.settings
@@ -414,7 +417,7 @@ class Survey:
             yield self._homeward(f"the best plan would take less than {s.plan_least_gain:g} of the area's variance")
         elif plan and not plan.nodes:
             yield self._homeward("nothing is left to measure within the budget")
-        elif not plan and budget.limited and problem.start is not None:
+        elif plan is not None and not plan and budget.limited and problem.start is not None:
             # nothing is left to measure, or the way home is all that the budget still pays
             yield self._homeward(f"the budget is spent ({plan.reason})")
         else:
@@ -425,7 +428,8 @@ class Survey:
         self._reason = reason
         budget, kind = self.budget, self.settings.plan_kind
         problem = self._problem(self._last, budget)
-        if problem.home is None or math.dist(self._last, budget.home) < _AT_HOME:
+        if problem.home is None or budget.home is None or self._last is None \
+                or math.dist(self._last, budget.home) < _AT_HOME:
             return Plan(kind, reason=reason)
         return replace(finished(problem, kind, ()), reason=f"{reason}: this is the way home")
 

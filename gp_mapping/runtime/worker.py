@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import traceback
@@ -51,7 +52,7 @@ class MapWorker:
         self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)  # of measurements: stamp, monotonic time
         self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "plan", "snapshot")}
         self._last_error = ("", 0.0)
-        self._position = None
+        self._position: tuple[float, float] | None = None  # of the newest sample, m
         self._free = None
         self._wholes: deque[WholeMap] = deque()
         self._whole: WholeMap | None = None  # the newest of them
@@ -284,8 +285,8 @@ class MapWorker:
                 self._session.about = {**self._intake.about, **self._session.about}
             now = time.monotonic()
             self._timings["update"].add(now - start)
-            self._position = tuple(samples.x[-1].tolist())
-            newest = float(samples.stamp[-1])
+            self._position = float(samples.x[-1, 0]), float(samples.x[-1, 1])
+            newest = math.inf if samples.stamp is None else float(samples.stamp[-1])
             while self._arrivals and (self._arrivals[0][0] <= newest + 1e-6 or now - self._arrivals[0][1] > 60.0):
                 stamp, arrived = self._arrivals.popleft()
                 if stamp <= newest + 1e-6:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import field, fields
+from typing import Any
 
 __all__ = ["check_settings", "setting"]
 
@@ -26,15 +27,16 @@ def setting(default, doc: str, unit: str = "", low=None, high=None, choices=None
 def check_settings(settings) -> None:
     """Type, range and choice of every field; ValueError says what came, what was expected and what to write."""
     for f in fields(settings):
-        value, meta = getattr(settings, f.name), f.metadata
-        kind = type(f.default)
+        value: Any = getattr(settings, f.name)
+        meta = f.metadata
+        kind: type = type(f.default)
         if kind is float and type(value) is int and abs(value) < 2**1023:  # beyond, it is no float and stays wrong
             value = float(value)
             object.__setattr__(settings, f.name, value)
         if type(value) is not kind:
             raise ValueError(f"{f.name}: {value!r} is {type(value).__name__}, expected {kind.__name__}, "
                              f"for example {f.default!r}")
-        if kind is float and not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{f.name}: {value!r} is not finite, expected for example {f.default!r}")
         low, high, choices = meta.get("low"), meta.get("high"), meta.get("choices")
         if (low is not None and value < low) or (high is not None and value > high):

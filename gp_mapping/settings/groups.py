@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from typing import Any
 
 from gp_mapping.settings.fields import check_settings
 
@@ -34,7 +35,7 @@ def wrong_value(kind: type, name: str, value) -> str:
     return ""
 
 
-def build_groups(values: Mapping[str, object], groups: Mapping[str, type]) -> tuple[dict[str, object], list[str]]:
+def build_groups(values: Mapping[str, object], groups: Mapping[str, type]) -> tuple[dict[str, Any], list[str]]:
     """The settings of each group, and what is wrong.
 
     All values of a class count together, in whatever order they came: one may be right only with another.

@@ -153,7 +153,8 @@ def latent_starts(likelihood: str) -> dict[str, object]:
     if LIKELIHOODS.has(likelihood, METRIC):
         return {}
     spread = 1.0 if likelihood == "poisson" else 2.0
-    starts = {"field_scale": 1.0, "signal_stddev": spread, "noise_stddev": 1.0, "heading_stddev": 0.0, "robust": False,
+    starts: dict[str, object] = {
+              "field_scale": 1.0, "signal_stddev": spread, "noise_stddev": 1.0, "heading_stddev": 0.0, "robust": False,
               "constant_stddev": 5.0 if likelihood == "poisson" else 2.0, "follow_changes": False,
               "predictive_noise": False}
     return starts | ({"cells": False} if likelihood == "softmax" else {})

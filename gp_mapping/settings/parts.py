@@ -14,7 +14,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 __all__ = ["ANY_LIKELIHOOD", "KERNELS", "LIKELIHOODS", "METRIC", "MODELS", "VECTOR", "Part", "Parts", "register_kernel",
            "register_likelihood", "register_model"]
@@ -33,10 +34,10 @@ class Part:
     traits: what can be told of it by its name alone.
     """
 
-    make: object
+    make: Any
     traits: frozenset[str] = frozenset()
 
-    def load(self) -> object:
+    def load(self) -> Any:
         """What makes one."""
         if not isinstance(self.make, str):
             return self.make
@@ -49,7 +50,8 @@ class Parts(Mapping):
 
     def __init__(self, kind: str, builtin: dict[str, Part]):
         self.kind, self.group = kind, f"gp_mapping.{kind}s"
-        self._parts, self._offered = dict(builtin), None
+        self._parts = dict(builtin)
+        self._offered: dict[str, EntryPoint] | None = None
 
     def register(self, name: str, part: object) -> None:
         """Make a name known to this program. ValueError where another part has it."""
@@ -76,7 +78,7 @@ class Parts(Mapping):
         """Whether the part of that name has a trait."""
         return trait in self.part(name).traits
 
-    def __getitem__(self, name: str) -> Callable:
+    def __getitem__(self, name: str) -> Any:
         return self.part(name).load()
 
     def __contains__(self, name: object) -> bool:
@@ -88,7 +90,7 @@ class Parts(Mapping):
     def __len__(self) -> int:
         return len({**self._parts, **self._entries()})
 
-    def _entries(self) -> dict:
+    def _entries(self) -> dict[str, EntryPoint]:
         if self._offered is None:  # read once: it looks at every installed package
             self._offered = {entry.name: entry for entry in entry_points(group=self.group)}
         return self._offered

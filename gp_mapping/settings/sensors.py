@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.parts import LIKELIHOODS, METRIC, MODELS, VECTOR, Part, Parts
@@ -49,7 +49,7 @@ class SensorType:
                 "noise_stddev": self.noise, "constant_stddev": self.constant, "heading_stddev": 0.0}
 
 
-_MAP = {f.name: f.default for f in fields(MapSettings)}
+_MAP: dict[str, Any] = {f.name: f.default for f in fields(MapSettings)}
 SENSOR_TYPES = Parts("sensor", {name: Part(kind) for name, kind in {
     "magnetic_field": SensorType(("sensor_msgs/msg/MagneticField",), None, "T", -math.inf, math.inf,
                                  _MAP["field_scale"], _MAP["field_unit"],

@@ -36,6 +36,15 @@ def test_cells_are_whole_multiples_of_the_resolution():
     assert torch.equal(a.axes()[0], b.axes()[0][: a.width])
 
 
+def test_a_window_within_a_bound_has_its_margin_on_every_side():
+    ends = (1.0, 2.0), (3.0, 4.0)
+    assert GridWindow.within(*ends, (1.0, 2.0), 0.5, 0.3, 10**6) == GridWindow(1, 3, 6, 6, 0.5)
+    for about in (ends[0], ends[1], (2.0, 3.0)):
+        window = GridWindow.within(*ends, about, 0.5, 0.3, 9)
+        assert window.width * window.height <= 9 and window.resolution == 0.5 and window.contains(about, about, 0.0)
+        assert window.left >= 1 and window.bottom >= 3 and window.left + window.width <= 7
+
+
 def test_contains():
     window = GridWindow(0, 0, 10, 20, 0.5)
     assert window.contains((0.0, 0.0), (5.0, 10.0), 0.0) and window.contains((1.0, 1.0), (4.0, 9.0), 1.0)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -107,3 +108,9 @@ def test_a_datum_that_is_no_place_is_said_so(saved, tmp_path, capfd, text):
     said = capfd.readouterr().err
     assert json.dumps(text)[1:-1] in said and "expected latitude and longitude in degrees" in said
     assert Datum.parse("52.5,-4.5,3.1") == (52.5, -4.5, 3.1)
+
+
+def test_without_rasterio_it_says_what_to_install(saved, tmp_path, capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rasterio", None)
+    assert cli.main(["export", str(saved), "--output", str(tmp_path), "--format", "geotiff"]) == 2
+    assert "pip install rasterio" in capfd.readouterr().err and list(tmp_path.iterdir()) == []

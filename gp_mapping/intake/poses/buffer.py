@@ -181,8 +181,10 @@ class Between(NamedTuple):
         # integer differences first: a float64 of nanoseconds since 1970 is no better than a quarter of a microsecond
         weight = np.array([(t - a.stamp) / (b.stamp - a.stamp) if b is not a else 0.0
                            for a, b, t in zip(before, after, stamps, strict=True)])
-        return Between(weight, *((_column(before, name), _column(after, name))
-                                 for name in ("position", "quaternion", "variance")))
+        positions, variances = (tuple(np.array([getattr(pose, name) for pose in poses]) for poses in (before, after))
+                                for name in ("position", "variance"))
+        return Between(weight, (positions[0], positions[1]), (_quaternions(before), _quaternions(after)),
+                       (variances[0], variances[1]))
 
     @property
     def variance(self) -> np.ndarray:
@@ -210,8 +212,8 @@ def interpolate(brackets: list[Bracket], stamps, orientation: bool = True) -> tu
     return Between.of(brackets, stamps).interpolate(orientation)
 
 
-def _column(poses: tuple[Pose, ...], name: str) -> np.ndarray | None:
-    values = [getattr(pose, name) for pose in poses]
+def _quaternions(poses: tuple[Pose, ...]) -> np.ndarray | None:
+    values = [pose.quaternion for pose in poses]
     return None if None in values else np.array(values)
 
 

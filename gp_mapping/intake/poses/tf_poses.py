@@ -60,8 +60,10 @@ class TfPoses:
         """T_target_source at a stamp; None: not known yet."""
         if self._tree is not None:
             found = self._tree.lookup(target, source, stamp, epoch, last_chance)
-        else:
+        elif self._lookup is not None:
             found = self._lookup(target, source, stamp)
+        else:
+            raise ValueError("poses by TF need a tree, or a look-up")
         if isinstance(found, Missing):
             self.problem = found
             over = last_chance or (epoch is not None and epoch < self.epoch)

@@ -16,7 +16,7 @@ from gp_mapping.errors import named
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.frames import LONGEST
 from gp_mapping.intake.messages import frame_of, stamp_ns
-from gp_mapping.intake.poses.buffer import PoseBuffer
+from gp_mapping.intake.poses.buffer import Pose, PoseBuffer
 from gp_mapping.intake.poses.transforms import IDENTITY, Transform, slerp
 
 __all__ = ["Missing", "TfTree"]
@@ -101,9 +101,9 @@ class TfTree:
         links, before = self._moving[self.epoch], self._moving.get(self.epoch - 1, {})
         link = links.get(child)
         if link is None and child in before and self._newest is not None and stamp > self._newest + self._jump_back \
-                and stamp >= before[child].transforms.newest - self._jump_back:
+                and stamp >= _newest(before[child]) - self._jump_back:
             return before[child].transforms.add(stamp, position, quaternion)  # it has not made the jump yet
-        jumped = link is not None and stamp < link.transforms.newest - self._jump_back
+        jumped = link is not None and stamp < _newest(link) - self._jump_back
         if link is not None and link.parent != parent and not jumped:
             self._warn(f"TF: {named(child)} was below {named(link.parent)} and is now below {named(parent)}; two nodes "
                        "that publish the same frame cannot both be right")
@@ -173,11 +173,10 @@ class TfTree:
     def _link_at(self, child: str, link: _Link, stamp: int, last_chance: bool, over: bool) -> Transform | Missing:
         """T_parent_child at a stamp. over: its epoch is."""
         if self._static.get(child) is link:
-            pose = link.transforms.bracket(0).before
-            return Transform(pose.position, pose.quaternion)
+            return _transform(link.transforms.since(1)[0])
         self._used.add(child)
         found = link.transforms.bracket(stamp, last_chance or over)
-        if over and found is DropReason.NO_POSE and stamp > link.transforms.newest:
+        if over and found is DropReason.NO_POSE and stamp > _newest(link):
             found = DropReason.TIME_JUMP
         if found is None:
             return Missing(f"TF {named(link.parent)} to {named(child)} has not come yet for {stamp / 1e9:.3f} s")
@@ -185,10 +184,23 @@ class TfTree:
             return Missing(f"TF {named(link.parent)} to {named(child)} cannot be told for {stamp / 1e9:.3f} s", found)
         before, after = found
         if after is before:
-            return Transform(before.position, before.quaternion)
+            return _transform(before)
         weight = (stamp - before.stamp) / (after.stamp - before.stamp)
-        position = tuple(a + weight * (b - a) for a, b in zip(before.position, after.position))
-        return Transform(position, slerp(before.quaternion, after.quaternion, min(max(weight, 0.0), 1.0)))
+        (x, turn), (end, end_turn) = _transform(before), _transform(after)
+        position = (x[0] + weight * (end[0] - x[0]), x[1] + weight * (end[1] - x[1]), x[2] + weight * (end[2] - x[2]))
+        return Transform(position, slerp(turn, end_turn, min(max(weight, 0.0), 1.0)))
+
+
+def _newest(link: _Link) -> int:
+    """Stamp of a link's newest transform; it is kept with its first one."""
+    newest = link.transforms.newest
+    if newest is None:
+        raise ValueError(f"the link to {named(link.parent)} has no transform")
+    return newest
+
+
+def _transform(pose: Pose) -> Transform:
+    return Transform(pose.position, pose.quaternion or IDENTITY.rotation)
 
 
 def _ancestors(frame: str, links: Mapping[str, _Link]) -> dict[str, None]:

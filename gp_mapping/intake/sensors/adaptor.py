@@ -30,7 +30,7 @@ class ScalarAdaptor:
         self._low, self._high = (kind.low, kind.high) if own else (settings.min_value, settings.max_value)
         self._widest = (kind.high - kind.low) ** 2  # a variance beyond it leaves nothing that is known of the value
         # std_msgs' `data`; also the `value` that stamped scalars of other packages carry
-        self._names = ("data", "value") if kind.value == "data" else (kind.value,)
+        self._names: tuple[str, ...] = ("data", "value") if kind.value == "data" else (kind.value or "value",)
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """NOT_FINITE, OUT_OF_RANGE by the sensor's range and the message's own (min_range, max_range), BAD_COVARIANCE.
@@ -51,7 +51,7 @@ class ScalarAdaptor:
         good = (value >= np.maximum(low, self._low)) & (value <= np.minimum(high, self._high)) & np.isfinite(value)
         refused = {}
         for i in np.flatnonzero(~(good & (variance <= self._widest))).tolist():
-            one = self._judge(*(float(part[i]) for part in (value, low, high, variance)), 0)
+            one = self._judge(float(value[i]), float(low[i]), float(high[i]), float(variance[i]), 0)
             if isinstance(one, DropReason):
                 refused[i] = one
         known = variance > 0.0

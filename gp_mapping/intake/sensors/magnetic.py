@@ -83,7 +83,7 @@ class MagneticField:
 
     def _judge(self, field: tuple[float, ...], stated, stamp: int) -> Reading | DropReason:
         mixes = self._axis is None or self.needs_rotation or self._corrected
-        needed = field if mixes else (field[self._axis],)
+        needed = field if mixes or self._axis is None else (field[self._axis],)
         if not all(map(math.isfinite, needed)):
             return DropReason.NOT_FINITE
         x, y, z = field if mixes else (*needed, 0.0, 0.0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.free_space import FreeSpace
 
-__all__ = ["Ground"]
+__all__ = ["Ground", "HasGround"]
 
 _PER_LENGTHSCALE = 3.0  # places
 _MOVED = 0.2  # of the reach: after that the area is looked at again
@@ -29,6 +31,14 @@ class _Key:
     margin: float
     places: int
     frame: str
+
+
+class HasGround(Protocol):
+    """A Ground, or what stands for one while it is made elsewhere."""
+
+    @property
+    def at(self) -> Callable[..., tuple[SurveyArea, Travel | None]]:
+        """As Ground.at."""
 
 
 class Ground:

@@ -1,0 +1,160 @@
+"""Small faults put into the package, one at a time by a seed: which of them do the mirrored tests notice?
+
+A fault changes one place of one module: a comparison, an operator, a number, a truth value, a condition, a call that is
+left out. Its mirrored tests are those of the room's folder in test/ that name the module; all of the folder where none
+does. A fault that they do not notice is a line that may be wrong.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmark.tables import Goal, Part, Table
+
+__all__ = ["Fault", "faults_in", "judged", "mirrored_tests", "mutated", "run"]
+
+TABLES = ("core", "mapping", "intake", "planning", "store", "runtime")
+_ROOT = Path(__file__).resolve().parent.parent
+_LONGEST = 300  # s that the tests of one fault may take; one that hangs is noticed
+_SWAPS: dict[type, type] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add,
+    ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And}
+
+
+class Fault(NamedTuple):
+    """file, line, column: where.  number: of the node, in the order of ast.walk.  what: what is done to it."""
+
+    file: Path
+    line: int
+    column: int
+    number: int
+    what: str
+
+
+def _kinds(node: ast.AST) -> Iterator[str]:
+    """What can be done to a node."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _SWAPS:
+        yield "compare otherwise"
+    elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in _SWAPS:
+        yield "another operator"
+    elif isinstance(node, ast.BoolOp):
+        yield "and for or"
+    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        yield "another number"
+    elif isinstance(node, ast.Constant) and type(node.value) is bool:
+        yield "the other truth value"
+    elif isinstance(node, ast.If | ast.IfExp | ast.While):
+        yield "the condition turned round"
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        yield "a call left out"
+    elif isinstance(node, ast.Return) and node.value is not None:
+        yield "nothing returned"
+
+
+def faults_in(file: Path) -> list[Fault]:
+    """Every fault that can be put into a file; annotations and docstrings are let alone."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    spared = {id(inner) for node in ast.walk(tree) for part in (getattr(node, "annotation", None),
+                                                                getattr(node, "returns", None)) if part is not None
+              for inner in ast.walk(part)}
+    return [Fault(file, node.lineno, node.col_offset, number, what) for number, node in enumerate(ast.walk(tree))
+            if id(node) not in spared for what in _kinds(node)]
+
+
+def mutated(fault: Fault) -> str:
+    """The file's text with the fault in it."""
+    tree = ast.parse(fault.file.read_text(encoding="utf-8"))
+    target = list(ast.walk(tree))[fault.number]
+    _put(target, fault.what)
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _put(node, what: str) -> None:
+    if what == "compare otherwise":
+        node.ops = [_SWAPS[type(node.ops[0])]()]
+    elif what in ("another operator", "and for or"):
+        node.op = _SWAPS[type(node.op)]()
+    elif what == "another number":
+        node.value = node.value * 2 if isinstance(node.value, float) and node.value else node.value + 1
+    elif what == "the other truth value":
+        node.value = not node.value
+    elif what == "the condition turned round":
+        node.test = ast.UnaryOp(ast.Not(), copy.deepcopy(node.test))
+    elif what == "a call left out":
+        node.value = ast.Constant(None)
+    else:
+        node.value = ast.Constant(None)
+
+
+def mirrored_tests(file: Path, root: Path = _ROOT) -> list[Path]:
+    """The tests of the same room that name the module; all of the room where none does."""
+    module = ".".join(file.relative_to(root).with_suffix("").parts)
+    folder = root / "test" / file.relative_to(root).parts[1]
+    tests = sorted(folder.rglob("test_*.py"))
+    near = [path for path in tests if module in path.read_text(encoding="utf-8")]
+    return near or tests
+
+
+def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 300, seed: int = 0) -> Part:
+    """A sample of the faults in the rooms `only`, by a seed. quick: two faults."""
+    files = [path for room in only for path in sorted((_ROOT / "gp_mapping" / room).rglob("*.py"))]
+    faults = [fault for path in files for fault in faults_in(path)]
+    chosen = random.Random(seed).sample(faults, min(2 if quick else sample, len(faults)))
+
+    noticed = dict.fromkeys(only, 0)
+    count = dict.fromkeys(only, 0)
+    left = Table("Faults that were not noticed", [("place", ""), ("fault", "")])
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (fault, seen) in enumerate(judged(chosen, Path(folder))):
+            room = fault.file.relative_to(_ROOT).parts[1]
+            count[room] += 1
+            noticed[room] += seen
+            place = f"{fault.file.relative_to(_ROOT)}:{fault.line}:{fault.column}"
+            print(f"{i + 1} of {len(chosen)}: {place}, {fault.what}: {'noticed' if seen else 'NOT NOTICED'}",
+                  file=sys.stderr, flush=True)
+            if not seen:
+                left.add(place, fault.what)
+
+    table = Table("Small faults that the mirrored tests notice", [("room", ""), ("faults", "d"), ("noticed", "d")],
+                  notes=[f"A sample of {len(chosen)} of {len(faults)} places, seed {seed}."])
+    for room in only:
+        table.add(room, count[room], noticed[room])
+    share = 100.0 * sum(noticed.values()) / len(chosen)
+    return Part("mutants", [Goal("faults noticed", share, low=90.0, unit="%")], [table, left], where)
+
+
+def judged(faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, bool]]:
+    """Each fault, and whether a mirrored test fails with it; in a copy of the tree, in an empty folder."""
+    tree = folder / "tree"
+    shutil.copytree(_ROOT, tree, symlinks=True,
+                    ignore=shutil.ignore_patterns("__pycache__", ".git", ".venv", "out", "build"))
+    for fault in faults:
+        yield fault, _noticed(fault, tree)
+
+
+def _noticed(fault: Fault, tree: Path) -> bool:
+    """Whether a mirrored test fails with the fault in."""
+    file = tree / fault.file.relative_to(_ROOT)
+    before = file.read_text(encoding="utf-8")
+    tests = [tree / path.relative_to(_ROOT) for path in mirrored_tests(fault.file)]
+    file.write_text(mutated(fault), encoding="utf-8")
+    try:
+        done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *map(str, tests)],
+                              cwd=tree, timeout=_LONGEST, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"})
+        return done.returncode not in (0, 5)  # 5: there was no test
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        file.write_text(before, encoding="utf-8")
