@@ -291,8 +291,9 @@ class Survey:
         def done(plan: Plan) -> None:
             took = time.perf_counter() - began[0]
             # a simulated robot may drive many times as fast as time goes by
-            if None not in (began[1], self._last_stamp) and self._last_stamp > began[1]:
-                took = self._last_stamp - began[1]
+            then, now = began[1], self._last_stamp
+            if then is not None and now is not None and now > then:
+                took = now - then
             self._thinking += 0.3 * (took - self._thinking)
             with self._lock:
                 if self._phase == "running":
@@ -323,7 +324,7 @@ class Survey:
 
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan that was made for a place ahead is still within the budget from where the robot is now."""
-        budget, away = self.budget, math.dist(self._last, plan.line[0])
+        budget, away = self.budget, 0.0 if self._last is None else math.dist(self._last, plan.line[0])
         return budget.allows(away + plan.metres, away / budget.speed + plan.seconds)
 
     def _set(self, plan: Plan) -> None:
