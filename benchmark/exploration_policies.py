@@ -7,6 +7,7 @@ asked again.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,11 +17,14 @@ from benchmark.exploration_worlds import SPEED, TURN_RATE, Robot, World
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import Budget, PathValue, Problem, Travel, plan, suggest
 from gp_mapping.planning.plan import Plan
+from gp_mapping.planning.worth.held import HeldValue
+from gp_mapping.settings.plan import PlanSettings
 
 __all__ = ["POLICIES", "Situation"]
 
 PRIOR = 0.8  # m, the lengthscale that baselines are told beforehand
 REPLAN = 2.0  # m driven between two decisions about a route
+EFFORT = PlanSettings().plan_effort
 
 
 @dataclass
@@ -40,9 +44,13 @@ class Situation:
         return self.budget - self.robot.metres
 
     def problem(self, **settings) -> Problem:
-        """The question as the node would put it."""
-        value = PathValue.of(self.session.map, self.travel.xy, self.world.area.cells[::2], self.world.area.areas[::2],
-                             noise_variance=self.session.noise_variance)
+        """The question as the node would put it: what is known of the places is kept from decision to decision."""
+        held: HeldValue = self.memory.setdefault("held", HeldValue())
+        if "cells" not in self.memory:
+            self.memory["cells"] = self.world.area.cells[::2], self.world.area.areas[::2]
+        variance = self.session.map.predict(torch.from_numpy(self.travel.xy)).variance.mean(1)
+        value = deque(held.steps(self.session.map, self.travel, *self.memory["cells"], self.session.noise_variance,
+                                 self.robot.track(), variance), maxlen=1)[0]
         return Problem(value, self.travel, self.robot.position, self.robot.heading,
                        **{"budget": Budget(self.left, speed=SPEED, turn_rate=TURN_RATE)} | settings)
 
@@ -139,7 +147,8 @@ def _route(mix: float = 0.0, **settings):
         old: Plan | None = s.memory.get("plan")
         stops = () if old is None else old.left(old.progress(s.robot.position, s.memory["driven"] - 0.3, 0.6))
         count = s.memory["count"] = s.memory.get("count", -1) + 1
-        found = plan(s.problem(mix=mix, old=stops, seed=count, fresh=count % 4 == 0, **settings), "route")
+        found = plan(s.problem(mix=mix, old=stops, seed=count, fresh=count % 4 == 0, effort=EFFORT, **settings),
+                     "route")
         s.memory["plan"], s.memory["driven"] = found, REPLAN
         return found.line, REPLAN
     policy.__doc__ = f"planner route, the whole budget, mix {mix}"

@@ -123,7 +123,13 @@ class Robot:
         self.position, self.heading = world.start.copy(), math.nan
         self.time = self.metres = self.turned = 0.0
         self._phase = 0.0
+        self._track = [self.position.copy()]
         self._error = CORRELATED * self.rng.normal()
+
+    def track(self) -> np.ndarray:
+        """Where it has been since this was last asked, (K, 2) m."""
+        track, self._track = np.array(self._track), [self.position.copy()]
+        return track
 
     def stand(self, seconds: float) -> Samples:
         """Measurements of a robot that does not move; for the first words about a field."""
@@ -153,6 +159,7 @@ class Robot:
             stamps.append(self.time + marks / SPEED)
             self._phase = float(marks[-1] + step - go) if len(marks) else self._phase - go
             self.position = a + (b - a) * (go / length)
+            self._track.append(self.position)
             self.metres, self.time, most = self.metres + go, self.time + go / SPEED, most - go
         if not xs:
             return self._measured(np.empty((0, 2)), np.empty(0))

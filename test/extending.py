@@ -7,7 +7,7 @@ from docs_text import ROOT, fenced
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 FILES = {"own_model": "class OwnGP", "own_kernel": "class RationalQuadratic", "own_likelihood": "class Logit",
-         "own_sensor": "BATTERY =", "known": "class Known", "drying": "class Drying"}
+         "own_sensor": "BATTERY =", "own_planner": "def spiral", "known": "class Known", "drying": "class Drying"}
 
 
 def program(name: str) -> str:

@@ -112,6 +112,20 @@ def test_a_sensor_is_mapped(folder):
     assert report["map"]["cells"] > 50 and report["unit"] == "V"
 
 
+def test_a_planner_plans_on_a_saved_map(folder):
+    """Within the budget, along the rim, in a region; and it is one of the planners' names."""
+    run(folder, "map", "drive", "--output", "for_plans")
+    run(folder, "plan", "for_plans", "--kind", "spiral", "--budget", "12", "--region", "0 0, 3 0, 3 2, 0 2", "--start",
+        "0.3 0.3", "--output", "spiral.csv")
+    x = np.loadtxt(folder / "spiral.csv", delimiter=",", skiprows=1)[:, :2]
+    driven = np.hypot(*np.diff(x, axis=0).T).sum()
+    assert 6.0 < driven <= 12.0 + 1e-6
+    away = np.hypot(*(x - (1.5, 1.0)).T)
+    assert away.max() > 1.2, "it goes along the rim"
+    told = run(folder, code="from gp_mapping.planning import planner_names; print(planner_names())")
+    assert "spiral" in told
+
+
 def test_a_setting_refuses_what_it_says_it_refuses():
     exec(compile(program("drying"), "drying", "exec"), {})
 

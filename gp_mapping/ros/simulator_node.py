@@ -18,6 +18,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import MagneticField
+from std_srvs.srv import SetBool
 
 from gp_mapping.ros.tools.plan_follower import PlanFollower
 from gp_mapping.ros.tools.playback import (
@@ -39,6 +40,8 @@ from gp_mapping.sim.walls import parse_walls
 from gp_mapping.sim.world import WorldSettings
 
 __all__ = ["SimulatorNode", "SimulatorSettings", "floor_plan", "main"]
+
+_HOLD = 15.0  # s of wall time that a simulated robot waits for a newer plan
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,9 @@ class SimulatorSettings:
                                "the first waypoint on; empty: none")
     follow_patience: float = setting(20.0, "with follow_plan the drive is over when, after the first plan, there has "
                                      "been none for so long; 0: never", "s", 0.0, 1e6)
+    follow_hold: float = setting(0.0, "with follow_plan, many times as fast as real time: time stands still when so "
+                                 "much of one plan is driven, or all of it, and no newer one is there; 0: never", "m",
+                                 0.0, 1e6)
     walls: str = setting("", "boxes in the room, 'x0 y0 x1 y1, ...' in metres: occupied on map; a robot that is "
                          "commanded, or follows a plan, is stopped by them and by the room's own walls")
 
@@ -123,7 +129,7 @@ class SimulatorNode(Node):
                                        "odometry.": OdometrySettings})
         self.settings: SimulatorSettings = groups[""]
         s = self.settings
-        self._follower, self._driven_at = None, 0.0
+        self._follower, self._driven_at, self._held_since = None, 0.0, None
         if s.follow_plan:
             self._follower = PlanFollower(self, s.follow_plan, self._framed(s.odometry_frame), groups["robot."])
         self.simulation = Simulation(groups["sim."], groups["world."], groups["robot."], groups["magnetometer."],
@@ -141,6 +147,8 @@ class SimulatorNode(Node):
                                                    walls=parse_walls(self.settings.walls)))
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._clock_publisher = ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
+        self.paused = False
+        self.create_service(SetBool, "~/pause", self._on_pause)
         self.sent = {"magnetic_field": 0, "odometry": 0}
         self._field, self._odometry = self._empty_messages(groups["magnetometer."])
         self._transforms = self._transform_publisher()
@@ -155,6 +163,12 @@ class SimulatorNode(Node):
         if not made.available:
             self.get_logger().info("tf2_msgs is not installed: no TF is published")
         return made
+
+    def _on_pause(self, request, response):
+        """Hold time and robot, or let them go on."""
+        self.paused = request.data
+        response.success, response.message = True, "time stands still" if self.paused else "time goes on"
+        return response
 
     def _steer(self, message: Twist) -> None:
         self.simulation.robot.command(message.linear.x, message.angular.z)
@@ -186,6 +200,9 @@ class SimulatorNode(Node):
         reported = 0.0
         for reading in self.simulation:
             stamp_ns = reading.stamp_ns + offset
+            while (self.paused or self._awaits_a_plan()) and not stop.is_set():
+                executor.spin_once(timeout_sec=0.05)
+                pacer.restart()
             if not pacer.wait(stamp_ns):
                 break
             if self._clock_publisher:
@@ -208,6 +225,19 @@ class SimulatorNode(Node):
             log.warning(f"fell behind by more than a second {pacer.stalls} times; use a smaller real_time_factor")
         time.sleep(0.1)  # the last /diagnostics message leaves before the node goes
         return 0 if delivered else 1
+
+    def _awaits_a_plan(self) -> bool:
+        """Whether time stands still: planning takes as long as it takes, and the robot would have driven far by then.
+
+        Not longer than _HOLD seconds for one plan: whoever plans may be gone.
+        """
+        f, most = self._follower, self.settings.follow_hold
+        if f is None or not most or not f.plans or f.withdrawn or (f.driven < most and not f.done):
+            self._held_since = None
+            return False
+        if self._held_since is None:
+            self._held_since = time.monotonic()
+        return time.monotonic() - self._held_since < _HOLD
 
     def _look_for_the_end(self) -> None:
         """A robot that follows plans has come to the end of the last one."""

@@ -20,6 +20,7 @@ from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan, driven_by_others, finished, plan_steps
 from gp_mapping.planning.problem import Problem
+from gp_mapping.planning.worth.held import HeldValue
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
 from gp_mapping.runtime.free_maps import FreeMaps
@@ -33,7 +34,8 @@ _CLOSED = 200  # goals that are left out at once
 _REQUESTS = 10  # plans on demand that wait
 _STEP = 0.02  # m of motion that counts as driven: a position that only trembles drives nowhere
 _LEAP = 5.0  # m between two positions that nobody drove
-_AHEAD = 2.0  # m of the old plan that are kept while the new one is made, at most
+_TRACK = 2000  # positions between two decisions, at most
+_AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at most
 _RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre
 _AT_HOME = 0.3  # m
 _FRESH = 4  # plans: every so many is held against new seeds
@@ -89,7 +91,8 @@ class Survey:
         self._others: dict[str, np.ndarray] = {}
         self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)  # x, y, until when
         self._requests: deque[_Request] = deque()
-        self._ground = Ground()
+        self._ground, self._held = Ground(), HeldValue()
+        self._track: list[np.ndarray] | None = None  # where the robot has been since the value was made; None: unknown
         self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
         self._job: Iterator[Plan | None] | None = None
@@ -103,7 +106,7 @@ class Survey:
         self._along = 0.0  # metres of the plan that are behind the robot
         self._planned_at, self._stale, self._made = -math.inf, True, 0
         self._thinking = 0.0  # s, running mean of what a plan takes
-        self._plan_ground = 0
+        self._plan_ground, self._lead = 0, 0.0
 
     # ---- from any thread -----------------------------------------------------------------------------------------
 
@@ -196,7 +199,7 @@ class Survey:
     def forget(self) -> None:
         """The map was cleared or another one loaded: no plan of the old one is left."""
         with self._lock:
-            self._job, self._stale = None, True
+            self._job, self._stale, self._track = None, True, None
             self._set(Plan(self.settings.plan_kind, reason="the map has changed"))
 
     def drop(self) -> None:
@@ -216,7 +219,8 @@ class Survey:
             stamp: seconds, of the newest measurement.
         """
         if position is not None:
-            self._follow(np.asarray(position, dtype=np.float64), stamp)
+            self._pass(stamp)
+            self._follow(np.asarray(position, dtype=np.float64))
         if self._job is None and not self._next_job(session, position, message, frame):
             return False
 
@@ -235,22 +239,36 @@ class Survey:
                 return False
         return job is not None
 
-    def _follow(self, position: np.ndarray, stamp: float | None) -> None:
-        """Count what is driven and spent, and how far along its plan the robot is."""
+    def drove(self, x: np.ndarray) -> None:
+        """The robot has been at x (N, 2) m, in this order: its way between two steps, corners and all."""
+        for at in x:
+            if self._last is None or abs(at[0] - self._last[0]) + abs(at[1] - self._last[1]) > _STEP:
+                self._follow(at)
+
+    def _pass(self, stamp: float | None) -> None:
+        """Time goes on."""
+        if self._phase == "running" and stamp is not None and self._last_stamp is not None:
+            self._spent += max(0.0, stamp - self._last_stamp)
+        self._last_stamp = stamp
+
+    def _follow(self, position: np.ndarray) -> None:
+        """Count what is driven, and how far along its plan the robot is."""
         if self._last is None:
             self._last = position
         moved = math.dist(position, self._last)
-        elapsed = 0.0 if stamp is None or self._last_stamp is None else max(0.0, stamp - self._last_stamp)
-        self._last_stamp = stamp
         if self._phase == "running":
             if self._start is None:
                 self._start = position
-            self._spent += elapsed
             if _STEP <= moved <= _LEAP:
                 self._driven += moved
-        if moved >= _STEP:
-            self._last = position
-        if self.plan and moved >= _STEP:
+        if moved < _STEP:
+            return
+        self._last = position
+        if self._track is not None:
+            self._track.append(position)
+            if moved > _LEAP or len(self._track) > _TRACK:
+                self._track = None
+        if self.plan:
             self._along = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0)
 
     def _next_job(self, session, position, message, frame: str) -> bool:
@@ -267,11 +285,15 @@ class Survey:
             return False
         if not self.plan and not self._stale and time.monotonic() < self._planned_at:
             return False  # nothing was found a moment ago
-        began = time.perf_counter()
+        began = time.perf_counter(), self._last_stamp
         self._stale = False
 
         def done(plan: Plan) -> None:
-            self._thinking += 0.3 * (time.perf_counter() - began - self._thinking)
+            took = time.perf_counter() - began[0]
+            # a simulated robot may drive many times as fast as time goes by
+            if None not in (began[1], self._last_stamp) and self._last_stamp > began[1]:
+                took = self._last_stamp - began[1]
+            self._thinking += 0.3 * (took - self._thinking)
             with self._lock:
                 if self._phase == "running":
                     self._take(plan)
@@ -285,14 +307,24 @@ class Survey:
         """A new plan is there; or none, and why."""
         self._made += 1
         # the robot has driven on while this was made: what is behind it is no part of the plan any more
-        behind = plan.progress(self._last, 0.0, 2.0 * _AHEAD) if plan and self._last is not None else 0.0
+        behind = plan.progress(self._last, 0.0, self._lead + 0.5) if plan and self._last is not None else 0.0
         plan = plan.cut(behind) if behind > 0.0 else plan
+        if plan and self.plan and not self._fits(plan):
+            if self._along < self.plan.metres - _AT_HOME:
+                self._planned_at = self._along  # it drove farther than was foreseen: the old plan still leads home
+                return
+            plan = self._homeward("the budget is spent")
         self._planned_at = 0.0 if plan else time.monotonic() + 2.0
         self._along = 0.0
         self._plan_ground = self._ground.made
         if self._reason and not plan:
             self._phase = "done"
         self._set(plan)
+
+    def _fits(self, plan: Plan) -> bool:
+        """Whether a plan that was made for a place ahead is still within the budget from where the robot is now."""
+        budget, away = self.budget, math.dist(self._last, plan.line[0])
+        return budget.allows(away + plan.metres, away / budget.speed + plan.seconds)
 
     def _set(self, plan: Plan) -> None:
         self.plan = plan
@@ -333,8 +365,12 @@ class Survey:
         mean, stddev = told.mean.mean(1).cpu(), told.variance.mean(1).cpu().sqrt()
         scale = session.local_scale_at(area.cells) if s.plan_objective == "local_scale" else None
         weights = cell_weights(s.plan_objective, area.areas, mean, stddev, level=s.plan_level, scale=scale)
+        at = field.predict(torch.from_numpy(travel.xy))
+        driven = None if self._track is None else np.array(self._track).reshape(-1, 2)
+        self._track = self._track[-1:] if self._track else []
         found: PathValue | None = None
-        for found in PathValue.steps(field, travel.xy, area.cells, weights, session.noise_variance):
+        for found in self._held.steps(field, travel, area.cells, weights, session.noise_variance, driven,
+                                      at.variance.mean(1).cpu()):
             if found is None:
                 yield None
         if found is None:
@@ -342,7 +378,6 @@ class Survey:
         with self._lock:
             others = list(self._others.values())
         value = driven_by_others(found, travel, others)
-        at = field.predict(torch.from_numpy(travel.xy))
         closed = self._closed_nodes(travel)
         self._question = (area, travel, value, stddev, at.mean.mean(1).cpu(), at.variance.mean(1).cpu().sqrt(), closed)
         self.gain = (area, value.at(range(len(value))).numpy(), travel)
@@ -393,13 +428,14 @@ class Survey:
         lead = np.empty((0, 2))
         same = old and self._plan_ground == self._ground.made
         if same and not reason:
-            ahead = min(_AHEAD, s.plan_speed * min(self._thinking, 5.0) + 0.05, max(0.0, old.metres - self._along))
+            ahead = min(_AHEAD, s.plan_speed * self._thinking + 0.05, max(0.0, old.metres - self._along))
             rest = old.after(self._along)
             whole = replace(old, line=np.vstack([np.asarray(position)[None], rest])) if len(rest) else old
             lead = _until(whole.line, ahead)
             if len(lead) > 1 and not travel.free.sees(lead[:-1], lead[1:]).all():
                 lead = np.empty((0, 2))
         length = float(np.hypot(*np.diff(lead, axis=0).T).sum()) if len(lead) > 1 else 0.0
+        self._lead = length
         start = lead[-1] if len(lead) > 1 else position
         stops = old.left(self._along + length) if same else ()
         held = [_RESERVE * left if math.isfinite(left) else 0.0 for left in (budget.metres, budget.seconds)]

@@ -286,6 +286,8 @@ class MapWorker:
             now = time.monotonic()
             self._timings["update"].add(now - start)
             self._position = float(samples.x[-1, 0]), float(samples.x[-1, 1])
+            if self._survey is not None:
+                self._survey.drove(samples.x.numpy())
             newest = math.inf if samples.stamp is None else float(samples.stamp[-1])
             while self._arrivals and (self._arrivals[0][0] <= newest + 1e-6 or now - self._arrivals[0][1] > 60.0):
                 stamp, arrived = self._arrivals.popleft()

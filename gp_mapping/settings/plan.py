@@ -50,7 +50,7 @@ class PlanSettings:
     plan_interval: float = setting(2.0, "metres driven after which the plan is made anew", "m", 0.05, 1e4, live=True)
     plan_places: int = setting(450, "places that a plan knows at most; time and memory grow with the square", "", 10,
                                4000, live=True)
-    plan_effort: int = setting(160, "routes that one plan compares at most", "", 1, 100000, live=True)
+    plan_effort: int = setting(64, "routes that one plan compares at most", "", 1, 100000, live=True)
     plan_objective: str = setting("area", "what is to become known: all of the area alike; where the field is near "
                                   "plan_level; where it is above plan_level; where the map has been wrong more often "
                                   "than it said", choices=("area", "level_set", "hotspot", "local_scale"), live=True)

@@ -14,6 +14,8 @@ from gp_mapping.sim.walls import Walls
 
 __all__ = ["CommandedDrive", "DifferentialDrive", "DriftingOdometry", "OdometrySettings", "RobotSettings", "lawnmower"]
 
+_AWAY = 0.02  # m from a wall at which a robot no longer touches it
+
 
 @dataclass(frozen=True)
 class RobotSettings:
@@ -156,12 +158,13 @@ class CommandedDrive(DifferentialDrive):
         if self.walls is None or (self.x, self.y) == before[:2]:
             return
         room = self.walls.clearance(self.x, self.y)
-        nearer = room < min(self.settings.radius, self.walls.clearance(*before[:2]))
-        if nearer:
+        if room < min(self.settings.radius, self.walls.clearance(*before[:2])):
             self.x, self.y, self.travelled = before
             self.speed = 0.0
             self.bumps += not self._touching
-        self._touching = nearer
+            self._touching = True
+        elif room > self.settings.radius + _AWAY:
+            self._touching = False
 
     @property
     def done(self) -> bool:

@@ -22,7 +22,9 @@ import gp_mapping.commands.demo.command as demo_command
 from gp_mapping.cli import main
 from gp_mapping.commands.demo.command import _report as report
 from gp_mapping.commands.demo.picture import cells_to_image, draw_comparison
-from gp_mapping.commands.demo.watch import FULL, NEAR, DemoResult, verdict
+from gp_mapping.commands.demo.survey import FAST_BUDGET, WALLS, Curve, room, worth
+from gp_mapping.commands.demo.watch import FULL, NEAR, DemoResult, SurveyResult, verdict
+from gp_mapping.commands.saved import open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.recording.bag_writer import BagWriter
@@ -30,6 +32,7 @@ from gp_mapping.ros.clients.map_watcher import cloud_columns
 from gp_mapping.ros.wire.outbound import field_cloud
 from gp_mapping.sim.evaluation import MapScore, near_path, score_map
 from gp_mapping.sim.simulation import OdometryReading, Simulation, SimulationSettings
+from gp_mapping.sim.walls import Walls, parse_walls
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
 DOMAIN = 22 + os.getpid() % 70
@@ -64,8 +67,29 @@ def wait_for(condition, timeout=30.0):
         time.sleep(0.05)
 
 
-def test_the_map_is_right_and_everything_is_written(tmp_path):
-    with demo(tmp_path, "--fast", "--speed", "20", "--seed", "1") as process:
+def test_the_robot_plans_its_own_way_and_is_home_within_its_budget(tmp_path):
+    with demo(tmp_path, "--fast", "--seed", "1", "--timeout", "240") as process:
+        assert process.wait(260.0) == 0, process.output
+        text, folder = process.output, tmp_path / "demo"
+    numbers = json.loads((folder / "demo.json").read_text())
+    survey = numbers["survey"]
+    assert survey["phase"] == "done" and "budget" in survey["reason"] and survey["plans"] >= 4
+    assert 0.7 * FAST_BUDGET < survey["driven"] <= FAST_BUDGET == survey["budget"]
+    assert survey["bumps"] == 0 and survey["from_home"] <= 0.5
+    # as good as lanes of that length that know all walls beforehand, on the way and at the end; a single drive varies
+    assert survey["area"] < 1.2 * survey["lanes_area"] and survey["error"] < 1.3 * survey["lanes_error"]
+    assert "the best lanes of that length" in text and not nodes_of(tmp_path) and "Traceback" not in text
+
+    # the way is as it was planned: round the walls of the room, never through them
+    path = open_session(folder / "map.gpm").path.numpy()
+    walls = Walls(6.0, 5.0, parse_walls(WALLS))
+    assert min(walls.clearance(x, y) for x, y in path) > 0.1 and np.ptp(path[:, 0]) > 2.5
+    with np.load(folder / "map.npz") as saved:
+        np.testing.assert_allclose(saved["path"], path)
+
+
+def test_the_map_of_lanes_is_right_and_everything_is_written(tmp_path):
+    with demo(tmp_path, "--lanes", "--fast", "--speed", "20", "--seed", "1") as process:
         assert process.wait(120.0) == 0, process.output
         text, folder = process.output, tmp_path / "demo"
         assert not nodes_of(tmp_path)
@@ -168,6 +192,33 @@ def test_the_verdict_names_what_is_wrong(change, words):
     assert len(wrong) == 1 and words in wrong[0]
 
 
+SURVEYED = SurveyResult("done", "the budget is spent", 40.0, 39.0, 0.1, 0, 12)
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"phase": "running", "reason": ""}, "the survey did not end: it is running"), ({"driven": 40.5}, "40.5 m were"),
+    ({"from_home": 1.0}, "1.0 m from home"), ({"from_home": float("nan")}, "from home"), ({"bumps": 2}, "wall 2 times"),
+])
+def test_the_verdict_names_what_is_wrong_with_the_way(change, words):
+    good = DemoResult(**{**vars(GOOD), "survey": SURVEYED})
+    assert verdict(good, FULL) == []
+    wrong = verdict(DemoResult(**{**vars(GOOD), "survey": SurveyResult(**{**vars(SURVEYED), **change})}), FULL)
+    assert len(wrong) == 1 and words in wrong[0]
+
+
+def test_what_a_way_is_worth_adds_up_and_its_error_is_a_share_of_the_field():
+    area = room(WorldSettings())
+    assert 20.0 < area.size < 25.0 and not area.free.allows(torch.tensor([[2.95, 1.0]]).double()).any()
+    path = np.array([[0.6, 0.6], [2.4, 0.6], [2.4, 2.0], [0.6, 2.0]])
+    learned = {"lengthscale": 0.7, "signal_stddev": 1e-5, "noise_stddev": 5e-7}
+    marks, taken = worth(path, area, learned)
+    assert marks[0] == taken[0] == 0.0 and (np.diff(taken) > 0).all() and 0.1 < taken[-1] < 0.5
+    assert worth(path[:2], area, learned)[1][-1] < taken[-1]
+    truth = np.linspace(0.0, 1.0, len(area.cells))
+    curve = Curve.of([(2.0, truth, 0.1 + 0.0 * truth)], area, truth)
+    assert curve.rmse.tolist() == [1.0, 0.0] and curve.at(1.0) == 0.5 and curve.area(2.0) == pytest.approx(0.5)
+
+
 def test_a_wrong_map_ends_it_with_1_and_the_reasons(tmp_path, capsys):
     assert report(GOOD, [], tmp_path, 1.0) == 0 and "100 sent, 100 received" in capsys.readouterr().out
     wrong = verdict(DemoResult(**{**vars(GOOD), "used": 99}), FULL)
@@ -201,6 +252,11 @@ def test_the_picture_can_be_drawn_without_path_and_suggestions(tmp_path):
     file = draw_comparison(tmp_path / "p.png", cells=cells, room=(6.0, 5.0), path=nothing, inducing=nothing,
                            suggestions=nothing, title="t")
     assert file.stat().st_size > 10000
+    curve = Curve(np.array([0.0, 3.0]), np.array([1.0, 0.5]), np.array([1.0, 0.6]))
+    more = draw_comparison(tmp_path / "q.png", cells=cells, room=(6.0, 5.0), path=np.array([[0.0, 0.0], [1.0, 0.0]]),
+                           inducing=nothing, suggestions=nothing, title="t", walls=[[2.0, 0.0, 2.1, 1.0]],
+                           curves=(curve, None), worth=(np.array([0.0, 1.0]), np.array([0.0, 0.2])))
+    assert more.stat().st_size > file.stat().st_size
 
 
 def test_play_plays_into_running_nodes_and_passes_exit_codes_on(tmp_path):

@@ -11,8 +11,12 @@ import urllib.request
 
 import numpy as np
 import pytest
+from nav_msgs.msg import Path
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
 from ros_helpers import QUICK, ROOT, NodeProcess, Peer, cloud_array
 from sensor_msgs.msg import PointCloud2
+from std_srvs.srv import Trigger
 from test_view import decode
 from web_browser import browser_or_skip
 
@@ -120,6 +124,35 @@ def test_a_browser_shows_it(robot):
         assert browser.script("return view.x") == pytest.approx(at, abs=0.5)
         browser.until(lambda: "(odometry) for" in browser.text("#problems"), "the page shows no warning")
         assert browser.console() == []
+
+
+def test_the_page_tells_of_a_survey(robot):
+    """The plan as it is on ~/plan, and what the mapper says of its budget; both on the page."""
+    _, peer, view = robot
+    assert status(view.address)["plan"] == []
+    plans = peer.listen(Path, "/robot/mapping/plan")
+    peer.call(SetParameters, "/robot/mapping/set_parameters", SetParameters.Request(parameters=[
+        Parameter("plan_budget", value=6.0).to_parameter_msg(),
+        Parameter("plan_margin", value=0.5).to_parameter_msg()]))
+    peer.call(Trigger, "/robot/mapping/survey/start", Trigger.Request())
+
+    def shown():
+        poses = [p.pose.position for p in plans[-1].poses] if plans else []
+        told = np.array(status(view.address)["plan"]).reshape(-1, 2)
+        return len(poses) > 2 and len(told) == len(poses) + 1 and np.allclose(told[:-1], [(p.x, p.y) for p in poses])
+
+    peer.until(shown, what="the plan is not passed on")
+    with browser_or_skip() as browser:
+        browser.open(view.address)
+        browser.until(lambda: "budget left" in browser.text("#survey"), "the page says nothing of the survey")
+        assert "running" in browser.text("#survey") and "stddev at the plan's end" in browser.text("#survey")
+        browser.until(lambda: browser.script("return Boolean(shown.image)"), "no map on the page")
+        with_plan = browser.script("return document.querySelector('#map').toDataURL()")
+        browser.click("#show-plan")
+        assert browser.script("return document.querySelector('#map').toDataURL()") != with_plan
+        assert browser.console() == []
+    peer.call(Trigger, "/robot/mapping/survey/stop", Trigger.Request())
+    peer.until(lambda: status(view.address)["plan"] == [], what="a stopped survey keeps its plan on the page")
 
 
 def test_keys_buttons_and_fingers_move_the_map(robot):

@@ -65,6 +65,9 @@ class Robot:
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(rest, axis=0).T))])
         marks = np.arange(0.03, min(metres, ends[-1]) + 0.03, 0.03).clip(max=ends[-1])
         x = np.stack([np.interp(marks, ends, rest[:, i]) for i in (0, 1)], 1)
+        if not len(x):  # it stands at the end of its plan
+            self.think()
+            return
         for part in np.split(x, range(4, len(x), 4)):
             self.metres += np.hypot(*np.diff(np.vstack([self.at, part]), axis=0).T).sum()
             self.at = part[-1]
@@ -100,6 +103,33 @@ def test_a_survey_ends_at_home_within_its_budget():
     assert sum(bool(plan) for plan in robot.plans) >= 3, "it was planned anew on the way"
     told = [plan.stddev_now for plan in robot.plans if plan]
     assert told[-1] < 0.8 * told[0]
+
+
+def test_a_way_is_counted_with_its_corners_however_seldom_the_survey_is_asked():
+    """A busy node takes in seconds of driving at a time: the budget counts the way, not the chord."""
+    robot = Robot(settings(plan_budget=9.0))
+    robot.survey.start()
+    robot.survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
+    corner = np.vstack([np.linspace((1.0, 1.0), (2.0, 1.0), 100), np.linspace((2.0, 1.0), (2.0, 2.0), 100),
+                        np.linspace((2.0, 2.0), (1.0, 1.0), 141)])
+    robot.survey.drove(corner)
+    robot.survey.step(robot.session, tuple(corner[-1]), robot.message, "map", robot.time + 10.0)
+    assert robot.survey.told().driven == pytest.approx(2.0 + math.sqrt(2.0), abs=0.05)
+
+
+def test_a_planner_that_is_too_slow_does_not_break_the_budget():
+    """The robot drives metres while a plan is made: one that it no longer fits is not taken, the old one leads home."""
+    robot = Robot(settings(plan_budget=9.0, plan_home="start", plan_slice=0.001, plan_interval=0.5, plan_effort=200))
+    robot.survey.start()
+    robot.think()
+    for _ in range(200):
+        if not robot.survey.plan:
+            robot.think()
+        if not robot.survey.plan:
+            break
+        robot.drive(0.4)
+    assert robot.survey.told().phase == "done" and robot.metres < 9.1
+    assert math.dist(robot.at, (1.0, 1.0)) < 0.35
 
 
 def test_a_robot_that_is_at_home_with_little_left_is_done():

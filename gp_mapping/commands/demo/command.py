@@ -14,15 +14,29 @@ from pathlib import Path
 
 import numpy as np
 
-from gp_mapping.commands.demo.watch import FAST, FULL, NEAR, UT, DemoError, DemoResult, DemoWatch, verdict
+from gp_mapping.commands.demo import survey
+from gp_mapping.commands.demo.watch import (
+    FAST,
+    FULL,
+    NEAR,
+    UT,
+    DemoError,
+    DemoResult,
+    DemoWatch,
+    SurveyResult,
+    verdict,
+)
 from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments
 from gp_mapping.errors import UsageError
 from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
+from gp_mapping.sim.walls import parse_walls
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
 __all__ = ["add_arguments", "run"]
 
+LANES_SPEED, PLAN_SPEED = 8.0, 5.0  # simulated seconds per second
 FAST_ROUTE = {"sim__spacing": 0.5, "sim__crossing_spacing": 0.0}
+LANES_FILE = "lanes.json"
 # At several times real time the node's default of 10 maps a second would cost as many times more than they do live.
 # On a busy machine the mapper may not be served for seconds, so its queues hold the whole drive.
 MAPPER = {"publish_rate": 2.0, "suggestion_rate": 0.2, "input_queue_depth": 20000, "worker_queue_size": 100000}
@@ -31,25 +45,28 @@ MAPPER = {"publish_rate": 2.0, "suggestion_rate": 0.2, "input_queue_depth": 2000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes, and what its exit code means."""
     parser.description = (
-        "A simulated robot drives over a floor with magnets under it; mapping_node maps the field while it drives. "
-        "Both run as processes of their own and talk over ROS 2 (DDS), faster than real time on /clock.")
+        "A simulated robot in a room with magnets under its floor: mapping_node maps the field while the robot "
+        "drives, and plans its way among the walls, so that the map is as good as it can be when the robot is home "
+        "again within its budget. Both run as processes of their own and talk over ROS 2 (DDS), faster than real time "
+        "on /clock. The picture holds the plan against the best lanes of that length, chosen with the walls known.")
     parser.epilog = (
-        f"Exit code 0 when the map is right within {NEAR} m of the path: RMSE at most {FULL.error:.0%} "
-        f"({FAST.error:.0%} with --fast or --duration) of the field's own standard deviation there, at least "
-        f"{FULL.coverage:.0%} ({FAST.coverage:.0%}) of the truth inside the 95% interval, and no measurement lost or "
-        "dropped. 1 when it is not, when a process dies, or on time-out; 130 after Ctrl-C.")
+        f"Exit code 0 when the map is right within {NEAR} m of the path: RMSE at most {FAST.error:.0%} of the field's "
+        f"own standard deviation there ({FULL.error:.0%} with all of --lanes), at least {FAST.coverage:.0%} "
+        f"({FULL.coverage:.0%}) of the truth inside the 95% interval, no measurement lost or dropped, and the robot "
+        "home within its budget and never in a wall. 1 when it is not, when a process dies, or on time-out; 130 after "
+        "Ctrl-C.")
     parser.add_argument("--output", type=Path, default=Path("out/demo"), metavar="DIR",
                         help="folder for the picture, the map and the logs (default: out/demo)")
     parser.add_argument("--model", metavar="NAME", help="the map's model, with what its file in config/models says "
                         "(default: dual_svgp)")
     parser.add_argument("--params", metavar="FILE", help="a parameter file of mapping_node, on top of the model's")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of world and noise (default: 0)")
-    parser.add_argument("--speed", type=float, default=8.0, metavar="FACTOR",
-                        help="simulated seconds per second (default: 8)")
+    parser.add_argument("--speed", type=float, metavar="FACTOR", help="simulated seconds per second (default: "
+                        f"{PLAN_SPEED:g}; with --lanes {LANES_SPEED:g})")
     parser.add_argument("--duration", type=float, default=0.0, metavar="S",
-                        help="drive only so many simulated seconds (default: the whole route, about 230 s)")
-    parser.add_argument("--fast", action="store_true",
-                        help="wider lanes and no crossing ones: half the route, a rougher map")
+                        help="drive only so many simulated seconds (default: all of the route)")
+    parser.add_argument("--fast", action="store_true", help="half the route, a rougher map")
+    parser.add_argument("--lanes", action="store_true", help="no plans and no walls: lanes up and down and across")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME:=VALUE", dest="parameters",
                         help="parameters of simulator_node, for example magnetometer.spike_probability:=0.01")
     parser.add_argument("--domain-id", type=int, metavar="N",
@@ -59,6 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
+    if args.speed is None:
+        args.speed = LANES_SPEED if args.lanes else PLAN_SPEED
     if not 0 <= args.seed < 2**31:
         raise UsageError(f"--seed {args.seed}: expected 0 to {2**31 - 1}")
     if not 0.1 <= args.speed <= 100.0:
@@ -77,9 +96,14 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--output {args.output}: the folder cannot be made ({error.strerror})") from error
 
 
+def _budget(args: argparse.Namespace) -> float:
+    """Metres of the survey."""
+    return survey.FAST_BUDGET if args.fast else survey.BUDGET
+
+
 def _mapper_parameters(args: argparse.Namespace) -> dict:
     """What the demo sets, then the model's file, then the user's; ParameterFileError for what the node would refuse."""
-    values = dict(MAPPER)
+    values = dict(MAPPER) | ({} if args.lanes else survey.survey_parameters(_budget(args)))
     for path in ([model_file(args.model)] if args.model else []) + ([args.params] if args.params else []):
         values.update(read_parameter_file(path))
     built = Parameters.build(values)
@@ -89,20 +113,33 @@ def _mapper_parameters(args: argparse.Namespace) -> dict:
     return values
 
 
-def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> tuple[NodeProcess, NodeProcess]:
-    """mapping_node and simulator_node; the simulator waits until the mapper listens."""
+def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> list[NodeProcess]:
+    """mapping_node, simulator_node, which waits until the mapper listens, and the lanes beside a survey."""
     environment = node_environment(domain, args.output)
+    values = _mapper_parameters(args)
+    route = (FAST_ROUTE if args.fast else {}) if args.lanes else survey.simulator()
     commands = [
         ("mapper", "gp_mapping.ros.mapping_node", ros_arguments(
-            **_mapper_parameters(args) | {"use_sim_time": True, "reliable_inputs": True, "seed": args.seed,
-                                          "save_directory": str(args.output.resolve()), "map_name": ""})),
+            **values | {"use_sim_time": True, "reliable_inputs": True, "seed": args.seed,
+                        "save_directory": str(args.output.resolve()), "map_name": ""})),
         ("simulator", "gp_mapping.ros.simulator_node", ros_arguments(
             publish_clock=True, real_time_factor=args.speed, reliable=True, wait_for_subscribers=60.0,
-            world__seed=args.seed, sim__seed=args.seed, sim__duration=args.duration,
-            **(FAST_ROUTE if args.fast else {})) + [word for p in args.parameters for word in ("-p", p)]),
+            world__seed=args.seed, sim__seed=args.seed, sim__duration=args.duration, **route)
+            + [word for p in args.parameters for word in ("-p", p)]),
     ]
-    return tuple(stack.enter_context(NodeProcess(name, module, words, args.output / f"{name}.log", environment))
-                 for name, module, words in commands)
+    if _compared(args, values):
+        (args.output / LANES_FILE).unlink(missing_ok=True)
+        commands.append(("lanes", "gp_mapping.commands.demo.lanes", [
+            str(args.output / LANES_FILE), str(args.seed), str(_budget(args)),
+            *(f"{name}:={json.dumps(value)}" for name, value in values.items())]))
+    return [stack.enter_context(NodeProcess(name, module, words, args.output / f"{name}.log", environment))
+            for name, module, words in commands]
+
+
+def _compared(args: argparse.Namespace, values: dict) -> bool:
+    """Whether the plan is held against lanes: of one component they would have to be turned as the robot turns."""
+    return not (args.lanes or args.duration) and values.get("field_component", "norm") == "norm" and \
+        values.get("model") != "curl_free"
 
 
 def _watcher_class():
@@ -130,7 +167,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     finally:
         signals.restore()
-    limits = FAST if args.fast or args.duration else FULL
+    limits = FULL if args.lanes and not (args.fast or args.duration) else FAST
     return _report(result, verdict(result, limits), args.output, time.monotonic() - started)
 
 
@@ -141,24 +178,56 @@ def _drive_and_draw(args: argparse.Namespace, watcher_class, stack: ExitStack, s
     from gp_mapping.commands.demo.picture import draw_comparison
 
     domain = args.domain_id if args.domain_id is not None else 1 + os.getpid() % 101
-    mapper, simulator = _start(args, domain, stack)  # first: they load while this process does
+    mapper, simulator, *others = _start(args, domain, stack)  # first: they load while this process does
     watcher = watcher_class(domain)
     stack.callback(watcher.close)
     model = f" (model {args.model})" if args.model else ""
     print(f"simulator and mapper{model} run on ROS_DOMAIN_ID={domain}, {args.speed:g} times real time; logs in "
           f"{args.output}")
-    watch = DemoWatch(watcher, mapper, simulator, DipoleWorld.random(WorldSettings(seed=args.seed)),
-                      started + args.timeout, signals.check)
+    world = DipoleWorld.random(WorldSettings(seed=args.seed))
+    watch = DemoWatch(watcher, mapper, simulator, world, started + args.timeout, signals.check,
+                      None if args.lanes else survey.room(world.settings))
     with tqdm(total=100.0, bar_format="{percentage:3.0f} %|{bar:20}|{postfix}") as bar:
         watch.drive(bar)
     watch.settle(args.output / "map.npz")
-    result, cells = watch.result(), watch.cells(within=np.inf)
+    lanes = _lanes(args, others, signals, started)
+    result = watch.result(_budget(args) if not (args.lanes or args.duration) else 0.0, lanes)
+    cells = watch.cells(within=np.inf)
     title = (f"{result.used} samples; within {NEAR} m of the path: RMSE {UT * result.score.rmse:.2f} µT, "
              f"{result.score.coverage:.0%} of the truth inside the 95 % interval")
     room = watch.world.settings
     draw_comparison(args.output / "demo.png", cells=cells, room=(room.width, room.depth), path=watcher.path,
-                    inducing=watcher.inducing, suggestions=watcher.suggestions, title=title)
+                    inducing=watcher.inducing, suggestions=watcher.suggestions, title=title,
+                    walls=[] if args.lanes else parse_walls(survey.WALLS),
+                    curves=None if args.lanes else (watch.curve(), lanes), worth=watch.worth())
     return result
+
+
+def _lanes(args: argparse.Namespace, others: list[NodeProcess], signals: Signals,
+           started: float) -> survey.Curve | None:
+    """What the lanes came to, once they are driven; None where there are none."""
+    for lanes in others:
+        while lanes.code is None:
+            signals.check()
+            if time.monotonic() > started + args.timeout:
+                raise DemoError(f"time is up; the lanes that the plan is held against are not driven yet:\n"
+                                f"{lanes.last_lines(5)}")
+            time.sleep(0.1)
+        if lanes.code:
+            raise DemoError(f"the lanes that the plan is held against failed:\n{lanes.last_lines()}")
+        return survey.Curve.read(args.output / LANES_FILE)
+    return None
+
+
+def _survey_lines(s: SurveyResult | None) -> str:
+    if s is None:
+        return ""
+    against = "" if math.isnan(s.lanes_error) else (f"; the best lanes of that length, chosen with the walls known: "
+                                                    f"{s.lanes_error:.0%} and {s.lanes_area:.0%}")
+    return (f"survey    {s.driven:.1f} m of {s.budget:g} m in {s.plans} plans, {s.bumps} walls touched, home within "
+            f"{s.from_home:.2f} m; {s.reason}\n"
+            f"error     of the whole area {s.error:.0%} of the field's own sd at the end, {s.area:.0%} on the way"
+            f"{against}\n")
 
 
 def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) -> int:
@@ -171,6 +240,7 @@ def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) 
           f"coverage  {s.coverage:.1%} of the truth inside the 95 % interval\n"
           f"samples   {result.sent} sent, {result.received} received, {sum(result.dropped.values())} dropped, "
           f"{result.used} in the map\n"
+          f"{_survey_lines(result.survey)}"
           f"mapper    {result.share:.2f} processor seconds for a second of driving, {result.memory:.0f} MB\n"
           f"time      {seconds:.1f} s")
     for path in sorted(p for p in output.iterdir() if p.is_file()):

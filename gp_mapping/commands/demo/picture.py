@@ -28,15 +28,17 @@ def cells_to_image(x, y, values) -> tuple[np.ndarray, tuple[float, float, float,
 
 
 def draw_comparison(file: Path, *, cells: dict, room: tuple[float, float], path, inducing, suggestions,
-                    title: str) -> Path:
+                    title: str, walls=(), curves=None, worth=None) -> Path:
     """Write a PNG and return its path.
 
     cells: columns x, y (m), mean, stddev, truth (T) of the known cells.  room: width, depth (m); the truth and the
     error are shown inside it, as its walls stand among magnets.  path, inducing, suggestions: (K, 2) m.
+    walls: boxes x0, y0, x1, y1 (m) in the room.
+    curves: of a survey, how the error fell by metres (survey.Curve), and of the lanes it is held against, or None.
+    worth: of its way, metres (m,) and the share (m,) of the area's variance that was taken off up to there.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display, no global state
     from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
 
     x, y = cells["x"], cells["y"]
     mean, stddev, truth = (UT * cells[name] for name in ("mean", "stddev", "truth"))
@@ -48,19 +50,18 @@ def draw_comparison(file: Path, *, cells: dict, room: tuple[float, float], path,
               ("Map: mean", "|B| (µT)", mean, "viridis", low, high),
               ("Map: standard deviation", "standard deviation (µT)", stddev, "magma", 0.0, np.percentile(stddev, 99)),
               ("Map − truth", "error (µT)", np.where(inside, error, np.nan), "RdBu_r", -largest, largest)]
-    figure = Figure(figsize=(12.5, 10.0), layout="constrained")
+    columns = 2 if curves is None else 3
+    figure = Figure(figsize=(6.25 * columns, 10.0), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
+    grid = figure.add_gridspec(2, columns)
+    axes = [figure.add_subplot(grid[k // 2, k % 2]) for k in range(4)]
     for axis, (name, label, values, colours, bottom, top) in zip(axes, panels):
         image, extent = cells_to_image(x, y, values)
         shown = axis.imshow(image, extent=extent, origin="lower", cmap=colours, vmin=bottom, vmax=top,
                             interpolation="nearest")
         figure.colorbar(shown, ax=axis, label=label, shrink=0.9, extend="max" if colours == "magma" else "both")
-        axis.set_facecolor(UNKNOWN)
-        axis.set(title=name, xlabel="x (m)", ylabel="y (m)", aspect="equal")
-        axis.label_outer()
-        axis.add_patch(Rectangle((0, 0), *room, fill=False, edgecolor="black", linewidth=1.5))
-    walls, = axes[0].plot([], [], color="black", linewidth=1.5, label="walls")
+        _floor(axis, name, room, walls)
+    outline, = axes[0].plot([], [], color="black", linewidth=1.5, label="walls")
     drawn, = axes[1].plot(*path.T, color="white", linewidth=0.8, label="path")
     axes[3].plot(*path.T, color="0.3", linewidth=0.5)
     points, = axes[2].plot(*inducing.T, "+", color="#8cff66", markersize=4, label=f"{len(inducing)} inducing inputs")
@@ -68,8 +69,54 @@ def draw_comparison(file: Path, *, cells: dict, room: tuple[float, float], path,
                           label="measure here next")
     for rank, (sx, sy) in enumerate(suggestions, start=1):
         axes[2].annotate(str(rank), (sx, sy), ha="center", va="center", color="red", fontsize=8)
-    shown = [walls, drawn, *([points] if len(inducing) else []), *([next_] if len(suggestions) else [])]
+    shown = [outline, drawn, *([points] if len(inducing) else []), *([next_] if len(suggestions) else [])]
+    if curves is not None:
+        _way(figure, figure.add_subplot(grid[0, 2]), path, worth, room, walls)
+        _curves(figure.add_subplot(grid[1, 2]), *curves)
     figure.legend(handles=shown, loc="outside lower center", ncols=4, facecolor="0.75")
     figure.suptitle(title)
-    figure.savefig(file, dpi=120)
+    figure.savefig(file, dpi=120 if curves is None else 100)
     return file
+
+
+def _floor(axis, name: str, room: tuple[float, float], walls) -> None:
+    """Frame, walls and axes of a panel in the plane."""
+    from matplotlib.patches import Rectangle
+
+    axis.set_facecolor(UNKNOWN)
+    axis.set(title=name, xlabel="x (m)", ylabel="y (m)", aspect="equal")
+    axis.add_patch(Rectangle((0, 0), *room, fill=False, edgecolor="black", linewidth=1.5))
+    for x0, y0, x1, y1 in walls:
+        axis.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor="0.3", edgecolor="black"))
+
+
+def _way(figure, axis, path, worth, room: tuple[float, float], walls) -> None:
+    """The way, coloured by what each metre of it took off the area's variance."""
+    from matplotlib.collections import LineCollection
+
+    _floor(axis, "The way, and what each part was worth", room, walls)
+    ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))]) if len(path) else np.zeros(1)
+    marks, taken = worth
+    rates = 100.0 * np.diff(taken) / np.maximum(np.diff(marks), 1e-9)
+    which = np.searchsorted(marks[1:], 0.5 * (ends[1:] + ends[:-1])).clip(max=len(rates) - 1)
+    rates = rates[which]
+    line = LineCollection(np.stack([path[:-1], path[1:]], 1), array=rates, cmap="plasma", linewidth=3.0)
+    line.set_clim(0.0, max(1e-9, float(np.percentile(rates, 95))) if len(rates) else 1.0)
+    axis.add_collection(line)
+    if len(path):
+        axis.plot(*path[0], "o", color="tab:green", markersize=10)
+        axis.annotate("home", path[0], textcoords="offset points", xytext=(8, -12))
+    axis.set(xlim=(-0.3, room[0] + 0.3), ylim=(-0.3, room[1] + 0.3))
+    figure.colorbar(line, ax=axis, label="variance taken off the area (% per metre)", shrink=0.9, extend="max")
+
+
+def _curves(axis, planned, lanes) -> None:
+    """Error of the whole area against metres."""
+    axis.plot(planned.metres, planned.rmse, color="tab:blue", label="its own plan: error")
+    axis.plot(planned.metres, planned.stddev, color="tab:blue", linestyle=":", label="its own plan: as the map expects")
+    if lanes is not None:
+        axis.plot(lanes.metres, lanes.rmse, color="tab:orange", label="best lanes, walls known before: error")
+    axis.set(title="Error of the whole area", xlabel="driven (m)", ylabel="share of the field's own stddev",
+             ylim=(0.0, 1.6))
+    axis.grid(alpha=0.3)
+    axis.legend()

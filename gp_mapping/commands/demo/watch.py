@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from gp_mapping.commands.demo.survey import HOME, Curve, truth_of, worth
+from gp_mapping.planning import SurveyArea
 from gp_mapping.sim.evaluation import MapScore, near_path, score_map
 from gp_mapping.sim.world import DipoleWorld
 
-__all__ = ["FAST", "FULL", "NEAR", "UT", "DemoError", "DemoResult", "DemoWatch", "Limits", "verdict"]
+__all__ = ["FAST", "FULL", "NEAR", "UT", "DemoError", "DemoResult", "DemoWatch", "Limits", "SurveyResult", "verdict"]
 
 UT = 1e6  # microtesla in a tesla
 NEAR = 0.3  # m: the map is judged where the robot has been
@@ -21,6 +23,9 @@ STANDSTILL = 20.0  # s without a sample more in the map: what is missing then wi
 
 DRIVE, INPUT, MAP = "simulator: drive", "mapping: input", "mapping: map"  # names in /diagnostics
 
+SURVEY = "mapping: survey"
+AT_HOME = 0.5  # m
+BEHIND, CATCH_UP = 800, 300  # measurements that wait for the map: more, and time stands still until there are so few
 _AGREE = 0.05  # standard deviations between a live drawing and one that is made anew
 
 
@@ -39,7 +44,7 @@ class Limits(NamedTuple):
     coverage: float
 
 
-FULL, FAST = Limits(0.35, 0.8), Limits(0.5, 0.7)  # lanes 0.4 m apart and crossed; 0.5 m, not crossed
+FULL, FAST = Limits(0.35, 0.8), Limits(0.5, 0.7)  # lanes 0.4 m apart and crossed; a way that comes by once
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class DemoResult:
 
     share: processor seconds of the mapper for a second of driving, until all is in the map; what it takes to start is
     left out.  memory: of the mapper, MB.  NaN: not measured.
+    survey: what became of the robot's own plan; None where it drove lanes, or not to the end.
     """
 
     score: MapScore
@@ -57,6 +63,28 @@ class DemoResult:
     dropped: dict[str, int]
     share: float = float("nan")
     memory: float = float("nan")
+    survey: SurveyResult | None = None
+
+
+@dataclass(frozen=True)
+class SurveyResult:
+    """phase, reason: as the mapper said at last.  budget, driven, from_home: m.  bumps: into walls.  plans: made.
+
+    error: RMSE of the whole area at the end, and area: its mean over the budget's metres, as shares of the field's own
+    stddev; lanes_error, lanes_area: of the best lanes; NaN where none were driven.
+    """
+
+    phase: str
+    reason: str
+    budget: float
+    driven: float
+    from_home: float
+    bumps: int
+    plans: int
+    error: float = float("nan")
+    area: float = float("nan")
+    lanes_error: float = float("nan")
+    lanes_area: float = float("nan")
 
 
 def verdict(result: DemoResult, limits: Limits) -> list[str]:
@@ -72,6 +100,20 @@ def verdict(result: DemoResult, limits: Limits) -> list[str]:
     if result.used != result.received or sum(result.dropped.values()):
         reasons = ", ".join(f"{n} {reason}" for reason, n in result.dropped.items() if n) or "no reason given"
         wrong.append(f"{result.received} measurements were received and {result.used} are in the map ({reasons})")
+    return wrong + ([] if result.survey is None else _survey_verdict(result.survey))
+
+
+def _survey_verdict(s: SurveyResult) -> list[str]:
+    """What is wrong with the way that was driven."""
+    wrong = []
+    if s.phase != "done":
+        wrong.append(f"the survey did not end: it is {s.phase or 'not there'} ({s.reason or 'no reason given'})")
+    if not s.driven <= s.budget:
+        wrong.append(f"{s.driven:.1f} m were driven, and the budget was {s.budget:g} m")
+    if not s.from_home <= AT_HOME:
+        wrong.append(f"the robot ended {s.from_home:.1f} m from home, expected at most {AT_HOME} m")
+    if s.bumps:
+        wrong.append(f"the robot ran into a wall {s.bumps} times")
     return wrong
 
 
@@ -79,10 +121,15 @@ class DemoWatch:
     """watcher: ros.map_watcher.MapWatcher.  mapper, simulator: NodeProcess.  deadline: monotonic seconds.
 
     interrupted: called often; raises where the user wants to stop.
+    area: that a robot surveys by plans of its own; None where it drives lanes.
     """
 
-    def __init__(self, watcher, mapper, simulator, world: DipoleWorld, deadline: float, interrupted=lambda: None):
+    def __init__(self, watcher, mapper, simulator, world: DipoleWorld, deadline: float, interrupted=lambda: None,
+                 area: SurveyArea | None = None):
         self.watcher, self.mapper, self.simulator = watcher, mapper, simulator
+        self.area = area
+        self._held = False
+        self._driven: list[tuple[float, float]] = [(0.0, 0.0)]  # when (monotonic s), and metres, as they were told
         self.world, self.deadline, self._interrupted = world, deadline, interrupted
         self._shown = float("-inf")
         self._busy: float | None = None  # the mapper's processor time when the first measurement was sent, s
@@ -108,8 +155,12 @@ class DemoWatch:
 
     def drive(self, bar) -> None:
         """Until the simulator has ended and the mapper has taken in everything that it ever will. bar: tqdm in %."""
+        if self.area is not None:
+            self._begin()
         while self.simulator.code is None:
             self._spin(0.5)
+            self._keep_pace()
+            self._look()
             self._show(bar)
             if self._busy is None and self._number(DRIVE, "sent_magnetic_field"):
                 self._busy = self.mapper.processor_seconds()
@@ -125,10 +176,65 @@ class DemoWatch:
                 break  # the verdict names what is missing
             self._spin(0.5)
             self._show(bar)
+        moved = time.monotonic()
+        while self.area is not None and self.watcher.values(SURVEY).get("phase") == "running" and \
+                time.monotonic() - moved < STANDSTILL:  # the last word on it: nothing is left that the budget pays for
+            self._spin(0.5)
         elapsed = float(self.watcher.values(DRIVE).get("elapsed", 0.0))
         if self._busy is not None and elapsed:
             self._share = (self.mapper.processor_seconds() - self._busy) / elapsed
         self._show(bar, last=True)
+
+    def _begin(self) -> None:
+        """Have the survey begin; the robot stands until its first plan is there."""
+        try:
+            self.watcher.start_survey(60.0, self._check)
+        except RuntimeError as error:
+            if isinstance(error, DemoError):
+                raise
+            raise DemoError(f"the survey did not begin: {error}\n{self.mapper.last_lines()}") from error
+
+    def _keep_pace(self) -> None:
+        """Hold the simulated time where a busy machine's mapper is behind: its plans would be of long ago."""
+        behind = self._number(DRIVE, "sent_magnetic_field") - self._settled()
+        if self.area is not None and self._held != (behind > (CATCH_UP if self._held else BEHIND)):
+            self._held = not self._held
+            self.watcher.hold(self._held)
+
+    def _look(self) -> None:
+        """Ask the map about the whole area, now and then."""
+        if self.area is None:
+            return
+        metres = float(self.watcher.values(DRIVE).get("driven (m)", 0.0))
+        if metres != self._driven[-1][1]:
+            self._driven.append((time.monotonic(), metres))
+        if self._number(MAP, "cells"):
+            self.watcher.ask(self.area.cells.numpy(), "odom")
+
+    def curve(self) -> Curve | None:
+        """The error of the whole area by metres, from all answers so far; None where nothing is surveyed."""
+        if self.area is None:
+            return None
+        times, metres = np.array(self._driven).T
+        rows = [(float(np.interp(asked, times, metres)), told["mean"], told["stddev"])
+                for asked, told in self.watcher.answers if len(told["mean"]) and np.isfinite(told["mean"]).all()]
+        return Curve.of(rows, self.area, truth_of(self.world, self.area))
+
+    def worth(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """What the way was worth, part by part (survey.worth); None where nothing is surveyed or was driven."""
+        told, path = self.watcher.values(MAP), self.watcher.path
+        if self.area is None or len(path) < 2:
+            return None
+        learned = {name: float(told[f"hyperparameters.{name}"]) for name in ("lengthscale", "signal_stddev",
+                                                                             "noise_stddev")}
+        return worth(path, self.area, learned)
+
+    def _surveyed(self, budget: float) -> SurveyResult:
+        told, drive, path = self.watcher.values(SURVEY), self.watcher.values(DRIVE), self.watcher.path
+        away = float(np.hypot(*(path[-1] - HOME))) if len(path) else float("nan")
+        metres = float(drive.get("driven (m)", "nan"))
+        return SurveyResult(told.get("phase", ""), told.get("reason", ""), budget, metres, away,
+                            int(drive.get("bumps", 0)), int(told.get("plans", 0)))
 
     def _dropped(self) -> dict[str, int]:
         return {key.removeprefix("dropped: "): int(n) for key, n in self.watcher.values(INPUT).items()
@@ -159,17 +265,21 @@ class DemoWatch:
                 if self._is(saved):
                     break
             else:
-                print(f"note: the map that is published and the one in {saved} were drawn apart and differ at places; "
-                      "what follows is of the published one", file=sys.stderr)
+                raise DemoError(f"the map that is published is not the one in {saved}; the mapper's last lines:\n"
+                                f"{self.mapper.last_lines()}")
+            self._look()  # the finished map is the end of the curve
         except RuntimeError as error:
+            if isinstance(error, DemoError):
+                raise
             raise DemoError(f"the finished map did not come: {error}\n{self.mapper.last_lines()}") from error
         self._spin(1.5)  # one more report of the counts, and the suggestions
 
     def _is(self, saved: Path) -> bool:
-        """Whether the newest cloud holds the known cells of the saved map, and the markers its path.
+        """Whether the newest cloud is the saved map where that is drawn, and the markers' path its path.
 
-        The saved map is drawn at once and anew, the live one where something changed: they agree to what a drawing
-        leaves for later, a twentieth of a standard deviation.
+        A live window is wider, by what a robot that explores may go on without moving it: cells beyond the saved one
+        are known in one of the two only. The saved map is drawn at once and anew, the live one where something
+        changed: they agree to what a drawing leaves for later, a twentieth of a standard deviation.
         """
         with np.load(saved) as file:
             known, cloud = file["known"], self.watcher.cloud
@@ -180,7 +290,7 @@ class DemoWatch:
             at = (row[both], column[both])
             apart = np.maximum(*(np.abs(cloud[name][both] - file[name][at]) for name in ("mean", "stddev")))
             close = int((apart <= _AGREE * file["stddev"][at]).sum())
-            same = close >= 0.98 * max(int(known.sum()), len(row))  # at its rim a cell may be known in one of the two
+            same = close >= 0.98 * max(int(known.sum()), int(inside.sum()))
             return same and bool(near_path(file["path"], self.watcher.path, 0.1).all())
 
     def cells(self, within: float) -> dict[str, np.ndarray] | None:
@@ -198,11 +308,17 @@ class DemoWatch:
         cells = self.cells(NEAR)
         return None if cells is None else score_map(cells["mean"], cells["stddev"], cells["truth"])
 
-    def result(self) -> DemoResult:
-        """The numbers at the end; DemoError where no map came."""
-        score = self.score()
+    def result(self, budget: float = 0.0, lanes: Curve | None = None) -> DemoResult:
+        """The numbers at the end; DemoError where no map came. budget: m, of a survey.  lanes: what it is held against.
+        """
+        score, survey = self.score(), None
         if score is None:
             raise DemoError(f"no map came over DDS; the mapper's last lines:\n{self.mapper.last_lines()}")
+        if budget:
+            survey, curve = self._surveyed(budget), self.curve()
+            survey = replace(survey, error=float(curve.rmse[-1]), area=curve.area(budget))
+            if lanes is not None:
+                survey = replace(survey, lanes_error=float(lanes.rmse[-1]), lanes_area=lanes.area(budget))
         return DemoResult(score, self._number(DRIVE, "sent_magnetic_field"),
                           self._number(INPUT, "magnetic_field received"), self._number(MAP, "samples"), self._dropped(),
-                          self._share, float(self.watcher.values(MAP).get("memory (MB)", "nan")))
+                          self._share, float(self.watcher.values(MAP).get("memory (MB)", "nan")), survey)

@@ -23,6 +23,7 @@ _APART = 1.5  # spacings between two measurements of a way: half a lengthscale, 
 _LOOKS = 4  # points of a way for each spacing
 _ABOUT = 4  # places between which a point is interpolated
 _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
+_AHEAD = 1.6  # times as far is looked from corner to corner of a way
 _LONGEST = 2.3  # a knight's move, in cells
 _LONGEST_OF_BLOCKS = 2.9  # between cells that stand for blocks
 
@@ -180,16 +181,34 @@ class Travel:
         return self.nodes[chain if source == b else chain[::-1]]
 
     def straightened(self, chain: np.ndarray) -> np.ndarray:
-        """The same way with the fewest corners that plain view allows (string pulling): (K, 2) m."""
+        """The same way with few corners (string pulling): (K, 2) m.
+
+        From each corner the farthest point in plain view is looked for among ever more distant ones, and then between
+        the last that is seen and the first that is not: a few lines of sight instead of one to every point ahead.
+        """
         kept, at, last = [0], 0, len(chain) - 1
-        if last > 0 and self.free.sees(chain[:1], chain[last:])[0]:
-            return chain[[0, last]]
         while at < last:
-            ahead = chain[at + 1:]
-            seen = self.free.sees(np.broadcast_to(chain[at], ahead.shape), ahead)
-            at += 1 + (int(np.flatnonzero(seen)[-1]) if seen.any() else 0)
+            at = self._farthest(chain, at)
             kept.append(at)
         return chain[kept]
+
+    def _farthest(self, chain: np.ndarray, at: int) -> int:
+        """A point of chain (K, 2) ahead of `at` that is in plain view of it; the next one where none is."""
+        last = len(chain) - 1
+        near, unseen = at + 1, last + 1
+        ahead = np.unique(np.minimum(at + np.round(_AHEAD ** np.arange(1, 2 + math.log(last - at, _AHEAD))), last))
+        while len(ahead):
+            ahead = ahead.astype(int)
+            seen = self.free.sees(np.broadcast_to(chain[at], (len(ahead), 2)), chain[ahead])
+            if seen.any():
+                near = max(near, int(ahead[seen][-1]))
+            if (beyond := ahead[ahead > near]).size:
+                unseen = int(beyond[0])
+            if near >= last or unseen - near <= 1:
+                break
+            ahead = np.unique(np.linspace(near, unseen, 5)[1:-1].round())
+            ahead = ahead[(ahead > near) & (ahead < unseen)]
+        return near
 
     def along(self, line: np.ndarray) -> Leg:
         """What driving a line (K, 2) m means."""
@@ -222,24 +241,24 @@ class Travel:
 
         One for each half lengthscale (1.5 `spacing`) of the way and one at its end, however the way winds.
         """
-        parts, marks, before = [], [], 0.0
+        legs = [leg for leg in legs if leg.metres > 0.0]
         step = _APART * self.spacing
-        for leg in legs:
-            first = (math.floor(before / step + 1e-9) + 1) * step - before
-            at = np.arange(first, leg.metres + 1e-9, step)
-            if len(at):
-                take = np.rint(at * ((len(leg.points) - 1) / leg.metres)).astype(int)
-                parts.append((leg.points[take], leg.places[take], leg.weights[take]))
-                marks.append(before + at)
-            before += leg.metres
-        if legs and before > (marks[-1][-1] if marks else 0.0) + 0.25 * step:
-            last = legs[-1]
-            parts.append((last.points[-1:], last.places[-1:], last.weights[-1:]))
-            marks.append(np.array([before]))
-        if not parts:
+        lengths = np.array([leg.metres for leg in legs])
+        ends = np.cumsum(lengths)
+        total = float(ends[-1]) if len(legs) else 0.0
+        marks = step * np.arange(1, math.floor(total / step + 1e-9) + 1)
+        if total > (marks[-1] if len(marks) else 0.0) + 0.25 * step:
+            marks = np.append(marks, total)
+        if not len(marks):
             return Visits.at([]), np.empty((0, 2)), np.empty(0)
-        x, places, weights = (np.concatenate([part[i] for part in parts]) for i in range(3))
-        return Visits(torch.from_numpy(places), torch.from_numpy(weights)), x, np.concatenate(marks)
+
+        which = np.minimum(np.searchsorted(ends, marks - 1e-9), len(legs) - 1)
+        counts = np.array([len(leg.points) for leg in legs])
+        share = (marks - (ends - lengths)[which]) / lengths[which]
+        take = (np.cumsum(counts) - counts)[which] + np.rint(share.clip(0.0, 1.0) * (counts[which] - 1)).astype(int)
+        x, places, weights = (np.concatenate([getattr(leg, name) for leg in legs])[take]
+                              for name in ("points", "places", "weights"))
+        return Visits(torch.from_numpy(places), torch.from_numpy(weights)), x, marks
 
 
 def _nodes(free: FreeSpace, most: int) -> tuple[np.ndarray, int]:

@@ -8,6 +8,7 @@ import numpy as np
 from geometry_msgs.msg import PoseArray
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
+from std_srvs.srv import SetBool
 from visualization_msgs.msg import MarkerArray
 
 from gp_mapping.ros.clients.survey_watcher import SurveyWatcher
@@ -42,6 +43,7 @@ class MapWatcher(SurveyWatcher):
         subscribe(PoseArray, "mapping/suggestions", self._on_suggestions, LATCHED)
         self.answers: list[tuple[float, dict[str, np.ndarray]]] = []  # when it was asked (monotonic s), and columns
         self._asked: list[float] = []  # of the questions that wait for an answer
+        self._pause = self.node.create_client(SetBool, "simulator/pause")
         self._query = self.node.create_publisher(PointCloud2, "mapping/query", 10)
         subscribe(PointCloud2, "mapping/query_result", self._on_answer, 10)
 
@@ -54,6 +56,11 @@ class MapWatcher(SurveyWatcher):
         self._asked.append(time.monotonic())
         self._query.publish(cloud(points, ("x", "y", "z"), Header(frame_id=frame)))
         return True
+
+    def hold(self, still: bool) -> None:
+        """Have a simulator hold its time, or go on; nobody waits for it."""
+        if self._pause.service_is_ready():
+            self._pause.call_async(SetBool.Request(data=still))
 
     def refresh(self, timeout: float, check=lambda: None) -> None:
         """Wait for a map that was drawn after this call. RuntimeError where none comes.

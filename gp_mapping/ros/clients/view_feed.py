@@ -10,7 +10,7 @@ import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseArray
-from nav_msgs.msg import Odometry
+from nav_msgs.msg import Odometry, Path
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -30,6 +30,7 @@ _SILENT = 5.0  # s without diagnostics, after which the mapper counts as gone
 
 _AREAS = ("input", "map", "timing", "survey")  # of the mapper's diagnostics; others under its name are not kept
 _LONGEST, _MOST = 2000, 300  # characters of a text, values of an area: both come from the network
+_POSES = 1000  # of a plan
 
 
 def _problems(message: str, values: dict[str, str]) -> list[str]:
@@ -68,6 +69,7 @@ class LiveFeed:
         self._map: LiveMap | None = None
         self._robot: tuple[float, float, float, float] | None = None  # x, y, heading, when
         self._points: dict[str, list] = {}
+        self._plan: list[tuple[float, float]] = []
         self._overlays, self._suggestions, self._statuses, self._elsewhere = 0, [], {}, []
         self._node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
 
@@ -96,7 +98,8 @@ class LiveFeed:
             make, name = self._node.create_subscription, self.name
             self._subscriptions = [make(PointCloud2, f"{name}/field", self._on_cloud, LATCHED),
                                    make(MarkerArray, f"{name}/markers", self._on_markers, LATCHED),
-                                   make(PoseArray, f"{name}/suggestions", self._on_suggestions, LATCHED)]
+                                   make(PoseArray, f"{name}/suggestions", self._on_suggestions, LATCHED),
+                                   make(Path, f"{name}/plan", self._on_plan, LATCHED)]
             if self._odometry:
                 self._subscriptions.append(make(Odometry, self._odometry, self._on_odometry, sensor_data(1)))
         elif not looked_at and self._subscriptions:
@@ -127,6 +130,12 @@ class LiveFeed:
 
     def _on_suggestions(self, message: PoseArray) -> None:
         self._suggestions = [(p.position.x, p.position.y) for p in message.poses]
+
+    def _on_plan(self, message: Path) -> None:
+        """The way that is to be driven; of a very long one every so many poses, and its end."""
+        poses = message.poses[:: 1 + len(message.poses) // _POSES]
+        xy = [(p.pose.position.x, p.pose.position.y) for p in (*poses, *message.poses[-1:])]
+        self._plan = [at for at in xy if all(map(math.isfinite, at))]
 
     def _on_odometry(self, message: Odometry) -> None:
         p, q = message.pose.pose.position, message.pose.pose.orientation
@@ -186,6 +195,6 @@ class LiveFeed:
         return {"node": self.name, "unit": unit, "scale": scale,
                 "heard": now - self._heard if self._statuses else None, "silent": now - self._heard > _SILENT,
                 "elsewhere": self._elsewhere, "map": newest, "overlay": self._overlays,
-                "suggestions": self._suggestions,
+                "suggestions": self._suggestions, "plan": self._plan,
                 "robot": dict(zip(("x", "y", "heading", "age"), (*robot[:3], now - robot[3]))) if finite else None,
                 "diagnostics": list(self._statuses.values())}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from nav_msgs.msg import Path
 
@@ -24,6 +26,9 @@ class PlanFollower:
         self._node, self._frame = node, frame.lstrip("/")
         self._pursuit = Pursuit(robot.max_speed, robot.max_turn_rate, _PER_STEP * robot.max_acceleration, 0.05)
         self.plans = 0  # that had something to drive
+        self.driven = 0.0  # m of the newest plan
+        self.withdrawn = False  # the newest one was empty: stand still
+        self._at: tuple[float, float] | None = None
         node.create_subscription(Path, topic, self._take, LATCHED)
 
     def _take(self, message: Path) -> None:
@@ -34,6 +39,7 @@ class PlanFollower:
                                             f"{self._frame!r}")
             line = line[:0]
         self.plans += len(line) > 0
+        self.driven, self.withdrawn = 0.0, not len(line)
         self._pursuit.follow(line)
 
     @property
@@ -43,4 +49,6 @@ class PlanFollower:
 
     def __call__(self, x: float, y: float, yaw: float) -> tuple[float, float]:
         """Speed (m/s) and turn rate (rad/s) at that pose."""
+        self.driven += 0.0 if self._at is None else math.dist(self._at, (x, y))
+        self._at = x, y
         return self._pursuit.command(x, y, yaw)

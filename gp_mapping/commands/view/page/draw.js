@@ -108,6 +108,16 @@ function draw(canvas, view, scene) {
     piece.forEach(([x, y], i) => (i ? g.lineTo(px(x), py(y)) : g.moveTo(px(x), py(y))));
     g.stroke();
   }
+  if (scene.plan.length > 1) {  // white under it: seen on every colour of the map
+    for (const [line, colour] of [[5, "rgba(255, 255, 255, .9)"], [2.5, "#1f77d0"]]) {
+      g.lineWidth = line;
+      g.strokeStyle = colour;
+      g.beginPath();
+      scene.plan.forEach(([x, y], i) => (i ? g.lineTo(px(x), py(y)) : g.moveTo(px(x), py(y))));
+      g.stroke();
+    }
+    dot(g, px(scene.plan.at(-1)[0]), py(scene.plan.at(-1)[1]), 5, "#1f77d0", "#fff", 2);
+  }
   for (const [x, y] of scene.inducing) dot(g, px(x), py(y), 2.5, "#8cff66", "#000");
   scene.suggestions.forEach(([x, y], i) => {
     dot(g, px(x), py(y), 10, "#fff", "#d22", 2);

@@ -106,6 +106,9 @@ function report() {
   }
   fill($("problems"), problems(status));
   rows($("facts"), facts(status));
+  const surveyed = survey();
+  $("survey-section").hidden = !surveyed.length;
+  rows($("survey"), surveyed);
   fill($("next"), status.suggestions.map(([x, y]) => ({ text: `(${x.toFixed(2)}, ${y.toFixed(2)}) m` })));
   rows($("all"), status.diagnostics.flatMap((each) => Object.entries(each.values)));
   $("empty").hidden = Boolean(shown.map && shown.map.width);
@@ -162,6 +165,27 @@ function facts(status) {
   return out;
 }
 
+// What the mapper says of its survey; nothing while there was none.
+function survey() {
+  const told = values("survey"), out = [];
+  if (!told.phase || (told.phase === "idle" && !Number(told.plans))) return out;
+  const add = (name, text) => text !== undefined && out.push([name, text]);
+  const length = (key) => (told[key] === undefined ? undefined : `${number(Number(told[key]), 3)} m`);
+  const level = (key) => (Number.isFinite(Number(told[key])) ? field(Number(told[key]), 3) : undefined);
+  add("state", told.phase);
+  add("why", told.reason);
+  add("driven", length("driven (m)"));
+  add("budget left", length("budget left (m)"));
+  if (told["budget left (s)"] !== undefined) add("time left", `${number(Number(told["budget left (s)"]), 3)} s`);
+  add("plan", Number(told["plan (m)"]) ? length("plan (m)") : undefined);
+  if (Number(told["area (m2)"])) add("area", `${number(Number(told["area (m2)"]), 3)} m²`);
+  const done = Number(told["share at target_stddev"]);
+  if (told["share at target_stddev"] !== undefined) add("area done", `${number(100 * done, 2)} %`);
+  add("stddev now", level("stddev now"));
+  add("stddev at the plan's end", level("stddev at the plan's end"));
+  return out;
+}
+
 // ---- picture -----------------------------------------------------------------------------------------------------
 
 function repaint() {
@@ -198,7 +222,8 @@ function redraw() {
   const robot = status && (status.robot || (last ? { x: last[0], y: last[1] } : null));
   draw($("map"), view, { map: shown.map, image: shown.image, dark: shown.name === "stddev", robot,
     path: $("show-path").checked ? shown.path : [], inducing: $("show-inducing").checked ? shown.inducing : [],
-    suggestions: status && $("show-suggestions").checked ? status.suggestions : [] });
+    suggestions: status && $("show-suggestions").checked ? status.suggestions : [],
+    plan: status && $("show-plan").checked ? status.plan : [] });
   legend();
   readout();
 }
@@ -282,7 +307,7 @@ function listen() {
   for (const name of ["mean", "stddev"]) {
     $(`show-${name}`).addEventListener("click", () => { shown.name = name; repaint(); redraw(); });
   }
-  for (const id of ["show-path", "show-suggestions", "show-inducing"]) $(id).addEventListener("change", redraw);
+  for (const id of ["show-path", "show-suggestions", "show-plan", "show-inducing"]) $(id).addEventListener("change", redraw);
   $("fit").addEventListener("click", refit);
   $("nearer").addEventListener("click", KEYS["+"]);
   $("farther").addEventListener("click", KEYS["-"]);

@@ -1,0 +1,96 @@
+"""A PathValue that is kept from decision to decision: conditioned on what was driven, made anew where that is not all.
+
+Between two decisions a robot measures a few metres. What that does to the covariances of the places is known without
+asking the map about the area again; what else may have happened to the map (other hyper-parameters, something
+forgotten) shows in the variances of the places, which are compared each time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gp_mapping.planning.area.travel import Travel
+from gp_mapping.planning.worth.path_value import PathValue, Visits
+
+__all__ = ["HeldValue"]
+
+_AGREE = 0.05  # of the standard deviation of a measurement at a place, and of the sum of all variances
+_PLACES = 0.8  # share of the places where it must agree: along the way itself a map knows more than places can tell
+_CELL = 0.1  # m of the way that one measurement of the map stands for
+_DECISIONS = 8  # after so many it is made anew in any case
+
+
+class HeldValue:
+    """Answers with a value that holds now, in slices.
+
+    made, kept: how often it was made anew, and how often what was driven sufficed.
+    """
+
+    def __init__(self):
+        self.made = self.kept = 0
+        self._value: PathValue | None = None
+        self._travel: Travel | None = None
+        self._key: tuple = ()
+        self._cells = self._weights = None
+        self._decisions = 0
+
+    def forget(self) -> None:
+        """What is held is of no map any more."""
+        self._value = None
+
+    def steps(self, field, travel: Travel, cells: Tensor, weights: Tensor, noise_variance: float, driven,
+              variance: Tensor) -> Iterator[PathValue | None]:
+        """Yields None between slices and the value at the end.
+
+        Args:
+            field: the map, which does not change meanwhile.
+            travel: of the places.
+            cells, weights: (G, 2) m and (G,), as PathValue.of.
+            noise_variance: SI², of one measurement.
+            driven: (K, 2) m, the way since the last call; where it is not known, None.
+            variance: (P,) SI², what the map says of the places now.
+        """
+        held = self._conditioned(travel, cells, weights, noise_variance, driven)
+        yield None
+        if held is not None and self._agrees(held, variance):
+            self.kept, self._decisions = self.kept + 1, self._decisions + 1
+        else:
+            for held in PathValue.steps(field, travel.xy, cells, weights, noise_variance):
+                if held is None:
+                    yield None
+            self.made, self._decisions = self.made + 1, 0
+        self._value, self._travel = held, travel
+        self._cells, self._weights = cells, weights
+        yield held
+
+    def _conditioned(self, travel: Travel, cells: Tensor, weights: Tensor, noise_variance: float,
+                     driven) -> PathValue | None:
+        """What is held, after driving on; None where it is of another area, or nobody knows what was driven."""
+        held = self._value
+        if held is None or travel is not self._travel or driven is None or self._decisions >= _DECISIONS:
+            return None
+        if cells is not self._cells or not torch.equal(weights, self._weights):
+            return None
+        if not 0.8 < noise_variance / float(held.noise[0]) < 1.25:
+            return None
+        driven = np.asarray(driven, dtype=np.float64).reshape(-1, 2)
+        if len(driven) < 2:
+            return held
+        leg = travel.along(driven)
+        every = max(1, math.floor(_CELL * (len(leg.points) - 1) / max(leg.metres, 1e-9)))
+        x, places, weights = leg.points[every::every], leg.places[every::every], leg.weights[every::every]
+        near = np.hypot(*(travel.xy[places[:, 0]] - x).T) <= travel.spacing
+        return held.after(Visits(torch.from_numpy(places[near]), torch.from_numpy(weights[near])))
+
+    @staticmethod
+    def _agrees(held: PathValue, variance: Tensor) -> bool:
+        """Whether its variances of the places are the map's."""
+        own = held.C.diagonal().clamp_min(0.0)
+        off = (own.sqrt() - variance.clamp_min(0.0).sqrt()).abs()
+        near = float((off <= _AGREE * (variance + held.noise).sqrt()).double().mean())
+        return near >= _PLACES and abs(float(own.sum() / variance.sum()) - 1.0) <= _AGREE

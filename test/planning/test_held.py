@@ -1,0 +1,80 @@
+"""A value that is kept from decision to decision is that of the map; where it is not, it is made anew."""
+
+from collections import deque
+
+import numpy as np
+import torch
+from rooms import free_room, somewhere
+
+from gp_mapping import Samples, create_map
+from gp_mapping.planning import PathValue, SurveyArea, Travel
+from gp_mapping.planning.worth.held import HeldValue
+
+NOISE = 0.5e-6
+
+
+def room():
+    """A map that has measured one place, its area and ways."""
+    free = free_room(3, side=50)
+    here = somewhere(free, 3)
+    area = SurveyArea.of(free, here, max_cells=300)
+    travel = Travel(area.free, 0.27, 200)
+    field = create_map("exact", lengthscale=0.8, signal_stddev=10e-6, noise_stddev=NOISE, constant_stddev=5e-6,
+                       learn_hyperparameters=False)
+    measure(field, travel.nodes[[travel.locate(here)]])
+    return field, area, travel
+
+
+def measure(field, x) -> None:
+    field.update(Samples(torch.from_numpy(np.asarray(x)), torch.full((len(x), 1), 45e-6).double()))
+
+
+def ask(held: HeldValue, field, area, travel, driven, weights=None) -> PathValue:
+    variance = field.predict(torch.from_numpy(travel.xy)).variance[:, 0]
+    return deque(held.steps(field, travel, area.cells, area.areas if weights is None else weights, NOISE**2, driven,
+                            variance), maxlen=1)[0]
+
+
+def test_a_way_that_was_driven_is_conditioned_on():
+    field, area, travel = room()
+    held = HeldValue()
+    ask(held, field, area, travel, None)
+    at = travel.locate(travel.xy[0])
+    for metres in (1.5, 3.0, 4.5, 6.0):
+        away = travel.distances(travel.locate(travel.xy[0]))
+        goal = int(np.abs(np.where(np.isfinite(away), away, np.inf) - metres).argmin())
+        leg = travel.leg(at, goal)
+        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(leg.line, axis=0).T))])
+        marks = np.arange(0.0, leg.metres, 0.1)
+        measure(field, np.stack([np.interp(marks, ends, leg.line[:, i]) for i in (0, 1)], 1))
+        value, at = ask(held, field, area, travel, leg.line), goal
+        exact = PathValue.of(field, travel.xy, area.cells, area.areas, NOISE**2)
+        ahead = travel.visits([travel.leg(goal, int(travel.places[-1]))])[0]
+        mine, its = (float(v.gains([ahead])[0].sum()) for v in (value, exact))
+        assert abs(mine - its) < 0.1 * its and abs(value.total - exact.total) < 0.05 * exact.total
+    assert held.kept >= 2, "what was driven never sufficed"
+
+
+def test_what_else_has_happened_to_the_map_is_seen():
+    """Something measured that nobody drove, something forgotten, other weights, an unknown way, another area."""
+    field, area, travel = room()
+    held, still = HeldValue(), travel.xy[:1]
+    ask(held, field, area, travel, still)
+    ask(held, field, area, travel, still)
+    assert (held.made, held.kept) == (1, 1)
+    measure(field, travel.xy[::3])
+    value = ask(held, field, area, travel, still)
+    assert held.made == 2
+    torch.testing.assert_close(value.C, PathValue.of(field, travel.xy, area.cells, area.areas, NOISE**2).C)
+    field.forget(0.001)
+    ask(held, field, area, travel, still)
+    assert held.made == 3
+    ask(held, field, area, travel, still, 2.0 * area.areas)
+    assert held.made == 4
+    ask(held, field, area, travel, None, 2.0 * area.areas)
+    assert held.made == 5
+    ask(held, field, area, Travel(area.free, 0.4, 100), still)
+    assert held.made == 6
+    held.forget()
+    ask(held, field, area, travel, still)
+    assert held.made == 7 and held.kept == 1
