@@ -406,7 +406,7 @@ class Intake:
         came = np.searchsorted(pose.where[told[on_time]], field.where[usable[fresh]])
         longest, queue = waits(every, advance, len(waiting), rows.stamps[len(known) - 1 + came])
         steps = [*self._steps, *np.diff(stamps, prepend=last_field).tolist()]
-        if (len(poses.stamps) > buffer.room or rows.too_fast(len(known), self.settings.max_speed)
+        if (len(rows.stamps) > buffer.size or rows.too_fast(len(known), self.settings.max_speed)
                 or longest > self._max_wait or queue > self.settings.queue_size
                 or len(every) > _READY_FACTOR * self.settings.queue_size
                 or not seldom_slow(steps, len(self._steps), self._pass_gap // _PERIODS, _RECENT_STEPS)):

@@ -117,14 +117,11 @@ class PoseBuffer:
             del self._poses[:-self.size]
         return None
 
-    @property
-    def room(self) -> int:
-        """Poses that can be added before older ones are forgotten."""
-        return 2 * self.size - len(self._poses) - 1
-
     def extend(self, poses: list[Pose]) -> None:
-        """Append poses that are in order, each later than all before; no more of them than there is room."""
+        """As `append` of each, at most `size` of them, which are in order, each later than all before."""
         self._poses += poses
+        if len(self._poses) >= 2 * self.size:  # one by one, these would have gone when there were twice as many
+            del self._poses[:self.size]
 
     def since(self, stamp: int) -> list[Pose]:
         """The last pose before a stamp, and all from there on; none where the oldest is later."""
