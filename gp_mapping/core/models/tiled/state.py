@@ -57,32 +57,31 @@ def load(model, state: dict) -> dict:
         new.generator = torch.Generator()
         new.generator.set_state(state["generator"])
         new.shelf = model.shelf.restored(state["shelf"])
-        for key in new.shelf.keys():
-            if why := new.shelf.peek(key).trouble():
-                new.lose(TileLost(key, why))
+        lost = [TileLost(key, why) for key in new.shelf.keys() if (why := new.shelf.peek(key).trouble())]
         for name, part in state["tiles"].items():
-            _load_tile(new, key_of(name), part)
+            try:
+                new.tiles[key_of(name)] = _loaded_tile(new, key_of(name), part)
+            except TileLost as one:
+                lost.append(one)
     except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
         raise ValueError(f"not a state of a map of tiles: {type(error).__name__}: {error}") from error
     if not new.tiles:
-        raise ValueError("none of the tiles near the robot can be read: " + "; ".join(new.lost.values()))
+        raise ValueError("none of the tiles near the robot can be read: " + "; ".join(one.why for one in lost))
     if new.current not in new.tiles:  # damaged: the nearest of the others, until the next sample
         new.current = min(new.tiles, key=lambda k: max(abs(a - b) for a, b in zip(k, new.current)))
+    for one in lost:  # now that there is a tile where the robot is
+        new.lose(one)
     return new.__dict__
 
 
-def _load_tile(new, key: Key, part: dict) -> None:
-    """One of the tiles that were at hand."""
+def _loaded_tile(new, key: Key, part: dict) -> Tile:
+    """One of the tiles that were at hand. TileLost."""
     stored = part["state"] if "state" in part else StoredState(name_of(key), part)  # before tiles had files: inline
-    try:
-        told = read(key, stored)
-        tile = Tile(new.visits.made(key, stored, told["forgot"]), tuple(map(new.restored, told["seeds"])),
-                    told["forgot"], part["touched"])
-    except TileLost as lost:
-        new.lose(lost)
-        return
+    told = read(key, stored)
+    tile = Tile(new.visits.made(key, stored, told["forgot"]), tuple(map(new.restored, told["seeds"])),
+                told["forgot"], part["touched"])
     tile.is_as(stored)
-    new.tiles[key] = tile
+    return tile
 
 
 def _load_one(model, state: dict) -> dict:
