@@ -142,7 +142,8 @@ def test_installed_files_exist_and_are_all_installed():
 
 def test_files_that_are_no_python_are_package_data():
     """The page of `gp-mapping view`: without them an installed command would serve nothing."""
-    named = ast.literal_eval(ast.unparse(setup_arguments()["package_data"]).replace("f'{NAME}.", "'gp_mapping."))
+    named = ast.literal_eval(ast.unparse(setup_arguments()["package_data"]).replace("f'{NAME}.", "'gp_mapping.")
+                             .replace("{NAME:", "{'gp_mapping':"))
     there = {p for p in (ROOT / "gp_mapping").rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")}
     shipped = {p for package, patterns in named.items() for pattern in patterns
                for p in ROOT.joinpath(*package.split(".")).glob(pattern)}
