@@ -38,6 +38,7 @@ _TRACK = 2000  # positions between two decisions, at most
 _AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at most
 _RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre
 _AT_HOME = 0.3  # m
+_LATE = 5.0  # s after which a plan that should be driven is made anew
 _FRESH = 4  # plans: every so many is held against new seeds
 
 
@@ -105,6 +106,7 @@ class Survey:
         self._driven = self._spent = 0.0
         self._along = 0.0  # metres of the plan that are behind the robot
         self._planned_at, self._stale, self._made = -math.inf, True, 0
+        self._overdue = math.inf  # stamp (s) by which the plan should long have been driven
         self._thinking = 0.0  # s, running mean of what a plan takes
         self._plan_ground, self._lead = 0, 0.0
 
@@ -280,7 +282,7 @@ class Survey:
                         lambda plan: request.future.set_result(plan))
             return True
         due = self._stale or not self.plan or self._along - self._planned_at >= self.settings.plan_interval or \
-            self._along >= self.plan.metres - 0.3
+            self._along >= self.plan.metres - 0.3 or (self._last_stamp or 0.0) > self._overdue
         if self._phase != "running" or not due or position is None or not session.cell_count:
             return False
         if not self.plan and not self._stale and time.monotonic() < self._planned_at:
@@ -317,6 +319,8 @@ class Survey:
             plan = self._homeward("the budget is spent")
         self._planned_at = 0.0 if plan else time.monotonic() + 2.0
         self._along = 0.0
+        # a way that comes back to where it began may look undriven at its end: by then it is over all the same
+        self._overdue = (self._last_stamp or 0.0) + plan.seconds + _LATE if plan else math.inf
         self._plan_ground = self._ground.made
         if self._reason and not plan:
             self._phase = "done"

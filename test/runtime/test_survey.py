@@ -155,6 +155,20 @@ def test_time_is_a_budget_too():
     assert robot.survey.budget.seconds == pytest.approx(25.0 - (robot.time - began), abs=0.5)
 
 
+def test_a_plan_that_should_be_driven_by_now_is_made_anew():
+    """Whatever the robot's place says of how far along it is: a loop ends where it begins."""
+    robot = Robot(settings(plan_budget=20.0))
+    robot.survey.start()
+    robot.think()
+    count, plan = len(robot.plans), robot.survey.plan
+    robot.time += plan.seconds + 4.0
+    robot.think()
+    assert len(robot.plans) == count
+    robot.time += 2.0
+    robot.think()
+    assert len(robot.plans) == count + 1
+
+
 def test_slices_are_short_and_the_map_is_untouched():
     robot = Robot(settings(plan_budget=20.0, plan_slice=0.01))
     told = robot.session.predict([[2.0, 2.0]])

@@ -15,7 +15,8 @@ from gp_mapping.planning import SurveyArea
 from gp_mapping.sim.evaluation import MapScore, near_path, score_map
 from gp_mapping.sim.world import DipoleWorld
 
-__all__ = ["FAST", "FULL", "NEAR", "UT", "DemoError", "DemoResult", "DemoWatch", "Limits", "SurveyResult", "verdict"]
+__all__ = ["FAST", "FULL", "NEAR", "PLANNED", "UT", "DemoError", "DemoResult", "DemoWatch", "Limits", "SurveyResult",
+           "verdict"]
 
 UT = 1e6  # microtesla in a tesla
 NEAR = 0.3  # m: the map is judged where the robot has been
@@ -44,7 +45,8 @@ class Limits(NamedTuple):
     coverage: float
 
 
-FULL, FAST = Limits(0.35, 0.8), Limits(0.5, 0.7)  # lanes 0.4 m apart and crossed; a way that comes by once
+FULL, FAST = Limits(0.35, 0.8), Limits(0.5, 0.7)  # lanes 0.4 m apart and crossed; lanes that come by once
+PLANNED = Limits(0.75, 0.6)  # a few of the metres that such lanes take, once
 
 
 @dataclass(frozen=True)
