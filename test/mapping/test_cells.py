@@ -1,0 +1,149 @@
+"""Cells along a pass: how long, how old, what is left out of them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping.mapping.cells import CellAverager
+
+
+def cells_of(x, y, stamp, length=0.1, duration=1.0, sensor=None, averager=None, flush=True):
+    averager = averager or CellAverager(length, duration)
+    out = [averager.add(list(a), list(b), float(t), sensor) for a, b, t in zip(x, y, stamp)]
+    out = [c for c in out if c is not None]
+    last = averager.flush() if flush else None
+    return averager, out + ([last] if last is not None else [])
+
+
+def straight(n=500, speed=0.2, rate=50.0, start=1.5e9, noise=0.16, seed=0):
+    stamp = start + np.arange(n) / rate
+    x = np.stack([speed * np.arange(n) / rate, np.zeros(n)], 1)
+    y = 48 + 3 * x[:, :1] + np.random.default_rng(seed).normal(0, noise, (n, 1))
+    return x, y, stamp
+
+
+@pytest.mark.parametrize("speed, expected", [(0.2, "length"), (0.02, "duration"), (5.0, "single")])
+def test_cells_are_at_most_so_long_and_so_old(speed, expected):
+    x, y, stamp = straight(speed=speed)
+    _, cells = cells_of(x, y, stamp)
+    count = np.array([float(c.count) for c in cells])
+    assert count.sum() == 500, "a sample lost, or twice"
+    starts = np.concatenate([[0], np.cumsum(count)[:-1]]).astype(int)
+    for cell, i, n in zip(cells, starts, count.astype(int)):
+        part = slice(i, i + n)
+        assert np.allclose(cell.x, x[part].mean(0), rtol=0, atol=1e-9)
+        assert np.allclose(cell.y, y[part].mean(0), rtol=0, atol=1e-9)
+        assert abs(float(cell.stamp) - stamp[part].mean()) < 1e-6
+        assert np.linalg.norm(x[part][-1] - x[i]) <= 0.1 * (1 + 1e-5) and stamp[part][-1] - stamp[i] <= 1.0 + 1e-5
+    middle = count[1:-1]
+    if expected == "length":
+        assert (middle >= 25).all() and (middle <= 27).all()  # 0.1 m at 4 mm a sample, both ends in
+    elif expected == "duration":
+        assert (middle >= 50).all() and (middle <= 52).all()
+    else:
+        assert (count <= 2).all()
+
+
+def test_velocity_of_a_cell():
+    x, y, stamp = straight()
+    _, cells = cells_of(x, y, stamp)
+    for cell in cells[:-1]:
+        assert np.allclose(cell.velocity, [[0.2, 0.0]], atol=1e-6)
+
+
+def test_a_standing_robot_says_one_thing():
+    """Up to ten durations in one cell, since nothing new is seen; pose noise of a millimetre is no movement."""
+    rng = np.random.default_rng(0)
+    stamp = 100 + np.arange(2000) / 50.0  # 40 s
+    x = np.array([[3.0, 4.0]]) + rng.normal(0, 0.001, (2000, 2))
+    _, cells = cells_of(x, 48 + rng.normal(0, 0.2, (2000, 1)), stamp)
+    assert 4 <= len(cells) <= 5
+    assert sum(float(c.count) for c in cells) == pytest.approx(2000, rel=0.02)
+
+
+def test_standing_then_driving_does_not_smear():
+    stand, drive = np.zeros((250, 2)), straight(250)[0] + [0.004, 0]
+    x = np.concatenate([stand, drive])
+    _, cells = cells_of(x, x[:, :1], np.arange(500) / 50.0)
+    for cell in cells[2:]:
+        assert float(cell.count) <= 27
+
+
+def test_a_gap_in_time_closes_the_cell_and_so_does_time_that_goes_back():
+    x, y, stamp = straight(40)
+    stamp[15:] += 5.0
+    _, cells = cells_of(x, y, stamp)
+    assert [int(c.count) for c in cells] == [15, 25]
+    x, y, stamp = straight(40)
+    stamp[20:] -= 3.0
+    _, cells = cells_of(x, y, stamp)
+    assert [int(c.count) for c in cells] == [20, 20]
+
+
+def test_white_variance_is_found_from_differences():
+    """The field's slope and the slow error between passes are in it only a little."""
+    x, y, stamp = straight(5000, noise=0.3)
+    drift = np.cumsum(np.random.default_rng(1).normal(0, 0.02, (5000, 1)), 0)
+    averager, cells = cells_of(x, y + drift, stamp)
+    assert averager.white_variance == pytest.approx(0.09, rel=0.1)
+    assert float(cells[-1].sensor_variance) == pytest.approx(averager.white_variance, rel=0.05)
+    assert float(cells[0].sensor_variance) >= 0.0
+    assert CellAverager(0.1, 1.0).white_variance == 0.0
+    # what the sensor says of itself is believed
+    _, told = cells_of(x, y, stamp, sensor=0.5)
+    assert all(float(c.sensor_variance) == 0.5 for c in told)
+
+
+def test_a_gross_error_is_left_out_of_its_cell():
+    x, y, stamp = straight(300)
+    y[100] += 500.0
+    averager, cells = cells_of(x, y, stamp)
+    assert max(float(c.y) for c in cells) < 60 and averager.gross == 1
+    averager, cells = cells_of(x, y, stamp, averager=CellAverager(0.1, 1.0, robust=False))
+    assert max(float(c.y) for c in cells) > 60 and averager.gross == 0
+
+
+def test_a_field_that_really_changes_is_no_gross_error():
+    x, y, stamp = straight(500, noise=0.05)
+    averager, _ = cells_of(x, y + 20 * np.tanh((x[:, :1] - 1) / 0.03), stamp)
+    assert averager.gross < 15
+
+
+def test_coordinates_far_away_and_epoch_stamps_keep_their_digits():
+    x, y, stamp = straight(100)
+    _, near = cells_of(x, y, stamp - 1.5e9)
+    _, far = cells_of(x + 1e6, y, stamp)
+    assert [float(c.count) for c in near] == [float(c.count) for c in far]
+    for a, b in zip(near, far):
+        assert np.allclose(b.x - 1e6, a.x, rtol=0, atol=1e-9) and np.allclose(b.y, a.y, rtol=1e-12)
+        assert abs(float(b.stamp) - 1.5e9 - float(a.stamp)) < 1e-6
+
+
+def test_cells_resume():
+    x, y, stamp = straight(1000)
+    straight_through, cells = cells_of(x, y, stamp, flush=False)
+    first, early = cells_of(x[:333], y[:333], stamp[:333], flush=False)
+    state, second = copy.deepcopy(first.state_dict()), CellAverager(0.1, 1.0)
+    second.load_state_dict(state)
+    kept = copy.deepcopy(state)
+    _, late = cells_of(x[333:], y[333:], stamp[333:], averager=second, flush=False)
+    assert len(cells) == len(early + late)
+    for a, b in zip(cells, early + late):
+        assert torch.equal(a.x, b.x) and torch.equal(a.y, b.y) and torch.equal(a.sensor_variance, b.sensor_variance)
+    assert second.state_dict() == straight_through.state_dict() and state == kept
+    assert CellAverager(0.1, 1.0).flush() is None
+
+
+def test_a_small_spike_on_a_slope_is_left_out():
+    """5 µT on a field that rises by 6 µT along every cell: found beside its neighbours, not against the cell."""
+    rng = np.random.default_rng(4)
+    averager, n = CellAverager(0.1, 1.0), 2000
+    hit = rng.random(n) < 0.05
+    truth = 48 + 60 * 0.0036 * np.arange(n)
+    y = truth + rng.normal(0, 0.16, n) + 5.0 * hit * rng.choice([-1, 1], n)
+    cells = [c for i in range(n) if (c := averager.add([0.0036 * i, 0.0], [y[i]], 0.02 * i)) is not None]
+    error = np.array([float(c.y) - 48 - 60 * float(c.x[0, 0]) for c in cells])
+    assert 0.9 * hit.sum() < averager.gross < 1.2 * hit.sum()
+    assert np.sqrt((error**2).mean()) < 0.12 and averager.white_variance < 3 * 0.16**2
