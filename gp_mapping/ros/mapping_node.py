@@ -97,7 +97,8 @@ class MappingNode(ManagedNode):
         self.map_settings = settings[MapSettings]
         self.intake_settings = settings[IntakeSettings]
         self.wanted = Wanted(self.map_settings, frozenset(self.parameters.given), self.intake_settings.channels,
-                             _named_frame(self.intake_settings), self.settings.allow_frame_change)
+                             self.intake_settings.quantity, _named_frame(self.intake_settings),
+                             self.settings.allow_frame_change)
 
     def _configuring(self) -> Steps:
         self._read_parameters()
