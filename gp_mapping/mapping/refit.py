@@ -8,6 +8,7 @@ of the cells together said.
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Any
 
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.stored import Room
@@ -21,8 +22,9 @@ _STARTS = ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev", "h
 
 def settings_at(settings: MapSettings, told: dict[str, float]) -> MapSettings:
     """The same with these hyper-parameters, as FieldMap.hyperparameters tells them (SI), which stay as they are."""
-    return replace(settings, **{name: told[name] for name in _STARTS if name in told}, learn_hyperparameters=False,
-                   learn_noise=False, learn_time_offset=False, learn_lever_arm=False)
+    starts: dict[str, Any] = {name: told[name] for name in _STARTS if name in told}
+    return replace(settings, **starts, learn_hyperparameters=False, learn_noise=False, learn_time_offset=False,
+                   learn_lever_arm=False)
 
 
 def learning_on(session: MapSession, streamed: MapSession, learner: HyperLearner,

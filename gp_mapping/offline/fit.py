@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -81,8 +82,9 @@ def joined(parts: list[Samples]) -> Samples:
 def theta_told(theta: Theta, told: dict[str, float], scale: float) -> Theta:
     """θ with the numbers that a map tells, in inner units."""
     known = {f.name for f in fields(theta)}
-    return replace(theta, **{name: value / (scale if name.endswith("stddev") else 1.0)
-                             for name, value in told.items() if name in known})
+    values: dict[str, Any] = {name: value / (scale if name.endswith("stddev") else 1.0)
+                              for name, value in told.items() if name in known}
+    return replace(theta, **values)
 
 
 def objective_of(settings: MapSettings, cells: StoredCells) -> Objective:
@@ -114,6 +116,7 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
     """
     check_fits(settings)
     theta, learner = start_of(settings)
+    assert learner is not None, "check_fits has seen to it"
     start = theta_told(theta, given, settings.field_scale)
     cells = StoredCells.of(parts, settings.field_scale, slope)
     if not make_likelihood(settings).conjugate:
@@ -128,11 +131,11 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
         notes += _left_open(trained.open_share)
 
     objective, converged = objective_of(settings, cells), False
-    values = {}
+    values: dict[Theta, float] = {}
     for candidate in (theta, found, start):  # the priors' medians may be nearer to the top than what was learned
         objective.renew(candidate)
         values[candidate] = objective.value(candidate)
-    before, found = values[start], max(values, key=values.get)
+    before, found = values[start], max(values, key=lambda one: values[one])
     for _ in range(_ROUNDS):
         objective.renew(found)
         first = objective.value(found)
