@@ -18,7 +18,7 @@ from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.errors import UsageError
 from gp_mapping.settings.mapping import MapSettings
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def gp_mapping(*arguments):

@@ -18,7 +18,7 @@ from gp_mapping import cli
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FAST = ["--set", "max_inducing=100", "--set", "resolution=0.1"]
 
 

@@ -22,7 +22,7 @@ from gp_mapping import cli
 from gp_mapping.analysis.sensor_faults import sensor_faults
 from gp_mapping.core.types import Samples
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "gp_mapping.cli"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
