@@ -89,7 +89,8 @@ _nursery = _Nursery()
 
 def _decides(environment: dict) -> dict:
     """What loading depends on."""
-    return {key: value for key, value in environment.items() if key != "PYTHONPATH" and key.startswith(
+    return {key: value for key, value in environment.items()
+            if key not in ("PYTHONPATH", "PYTHONUNBUFFERED") and key.startswith(
         ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS", "RMW", "AMENT", "RCL", "RCUTILS"))}
 
 
@@ -187,9 +188,11 @@ def _become(job: dict, streams: list[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), encoding="utf-8", line_buffering=os.isatty(1))
-    sys.stderr = io.TextIOWrapper(open(2, "wb", closefd=False), encoding="utf-8", errors="backslashreplace",
-                                  line_buffering=True)
+    at_once = bool(job["environment"].get("PYTHONUNBUFFERED"))
+    out, err = (open(number, "wb", 0 if at_once else -1, closefd=False) for number in (1, 2))
+    sys.stdout = io.TextIOWrapper(out, encoding="utf-8", line_buffering=os.isatty(1), write_through=at_once)
+    sys.stderr = io.TextIOWrapper(err, encoding="utf-8", errors="backslashreplace", line_buffering=True,
+                                  write_through=at_once)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
     words = job["words"]
