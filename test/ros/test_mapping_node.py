@@ -78,8 +78,15 @@ def test_the_map_of_a_robot_that_stands_is_completed_and_then_rests(node_of):
         before = len(clouds)
         spin_until(node, peer, lambda before=before: len(clouds) > before)
     spin_until(node, peer, lambda: not node.worker.queued and node.worker.status.received["odometry"] == 200)
+
+    def drawn():  # what was put off until no message waits goes on for a while, and changes the map
+        revision = node.worker.revision
+        if node.worker.results.revision != revision:
+            return False
+        spin(node, peer, 0.5)
+        return node.worker.results.revision == node.worker.revision == revision
+    spin_until(node, peer, drawn)
     revision = node.worker.revision
-    spin_until(node, peer, lambda: node.worker.results.revision == revision)
     assert len(clouds) - before >= 3, "the budget was never too small: this shows nothing"
     spin(node, peer, 0.5)
     count = len(clouds)
