@@ -30,6 +30,9 @@ from gp_mapping.settings.parts import MODELS
 __all__ = ["build_map", "create_map", "model_names"]
 
 
+_BIAS = 0.1  # of noise_stddev: a start for passes' constants that costs nothing where there are none
+
+
 def complete(settings: MapSettings) -> MapSettings:
     """The same with a number for each start and prior that it leaves open, at 0, and no first cells have told
     (mapping.start): a field that varies by ten display units over a metre.
@@ -46,8 +49,9 @@ def complete(settings: MapSettings) -> MapSettings:
 def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
     """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned)."""
     s, unit = complete(settings), settings.field_scale
+    bias = (s.bias_stddev or _BIAS * s.noise_stddev) / unit if s.has_biases else 0.0
     theta = Theta(s.lengthscale, s.signal_stddev / unit, s.noise_stddev / unit,
-                  s.constant_stddev / unit, s.heading_stddev / unit, s.time_offset,
+                  s.constant_stddev / unit, s.heading_stddev / unit, s.time_offset, bias_stddev=bias,
                   kernel_name=s.kernel, anisotropy=s.anisotropy, long_share=s.long_share, long_ratio=s.long_ratio)
     prior = replace(theta, lengthscale=s.lengthscale_prior, signal_stddev=s.signal_stddev_prior / unit,
                     noise_stddev=s.noise_stddev_prior / unit, heading_stddev=3**0.5 * theta.heading_stddev,
@@ -55,7 +59,8 @@ def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
 
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.metric  # classes and counts have none to learn
-    free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
+    arm = settings.learn_lever_arm
+    free = (learn, learn, noise, noise, settings.learn_time_offset, arm, arm, noise and settings.learn_bias)
     return theta, make_learner(make_likelihood(settings), theta, prior, free)
 
 
@@ -64,7 +69,7 @@ def _sparse(settings: MapSettings, learner) -> dict:
     return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
             "information": settings.inducing_information,
             "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
-            "likelihood": make_likelihood(settings),
+            "likelihood": make_likelihood(settings), "max_biases": settings.max_biases,
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
 
 

@@ -1,0 +1,171 @@
+"""The constant of each pass against a dense GP with the kernel term s_b² δ(p, p′), written without the core."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from core_data import SETTINGS, THETA, UT, covariance
+
+from gp_mapping import Samples, create_map
+from gp_mapping.core.hyper.evidence import evidence_score, negative_log_evidence
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.types import Prediction
+from gp_mapping.errors import NumericalError
+
+BIAS, NOISE = 3.0, 1.0  # s_b, s_p, µT
+MODELS = ("dual_svgp", "solve_gp", "dtc", "fitc", "exact")
+PLACES = np.random.default_rng(9).uniform(0.0, 2.0, (15, 2))
+
+
+def passes(n: int = 60, count: int = 3, seed: int = 0):
+    """Places that lie apart, in passes that cross each other: x (n, 2), y (n, 1), pass (n,)."""
+    rng = np.random.default_rng(seed)
+    side = np.linspace(0.0, 2.0, math.ceil(n**0.5))
+    x = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)[rng.permutation(len(side) ** 2)[:n]]
+    of = np.sort(rng.integers(0, count, n)).astype(float)
+    y = 48.0 + 6.0 * np.sin(2.0 * x[:, :1]) + rng.normal(0, BIAS, count)[of.astype(int)][:, None]
+    return x, y + rng.normal(0, NOISE, (n, 1)), of
+
+
+def judge(x, y, of, noise, number=None, at=PLACES, bias=BIAS, centre=0.0):
+    """Mean (K, 1), variance (K,) of the field at `at`, or of what pass `number` measures there."""
+    shared = bias**2 * (of[:, None] == of[None]) * (of >= 0)[:, None]
+    gram = covariance(x, x, **THETA) + THETA["constant"] ** 2 + shared + np.diag(noise)
+    cross = covariance(x, at, **THETA) + THETA["constant"] ** 2
+    prior = THETA["signal"] ** 2 + THETA["constant"] ** 2
+    if number is not None:
+        cross, prior = cross + bias**2 * (of == number)[:, None], prior + bias**2
+    solved = np.linalg.solve(gram, np.hstack([y - centre, cross]))
+    return cross.T @ solved[:, :1] + centre, prior - (cross * solved[:, 1:]).sum(0)
+
+
+def mapped(model: str, x, y, of, step: int = 7, inputs=None, **settings):
+    """A map of these samples, streamed; its inducing inputs lie at all of them, or at `inputs`."""
+    apart = {} if model == "exact" else {"inducing_inputs": x if inputs is None else inputs}
+    field = create_map(model, **SETTINGS | {"bias_stddev": BIAS * UT, "centre": [48.0 * UT]} | apart | settings)
+    for i in range(0, len(x), step):
+        field.update(batch_of(x[i: i + step], y[i: i + step], of[i: i + step]))
+    return field
+
+
+def batch_of(x, y, of):
+    return Samples(x, torch.as_tensor(y) * UT, pass_number=of)
+
+
+def agrees(told: Prediction, expected, digits: float = 1e-6) -> bool:
+    mean, variance = expected
+    return bool(np.abs(told.mean.numpy() / UT - mean).max() < digits
+                and np.abs(told.variance.numpy()[:, 0] / UT**2 - variance).max() < digits)
+
+
+def assert_is(field, x, y, of, noise, **others):
+    """Field, and measurements of each pass and of one to come, as the dense GP has them."""
+    at = torch.from_numpy(PLACES)
+    assert agrees(field.predict(at), judge(x, y, of, noise, centre=48.0, **others))
+    for number in (*np.unique(of), 77.0):
+        if number >= 0:
+            assert agrees(field.predict_in_pass(at, number), judge(x, y, of, noise, number, centre=48.0, **others))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_constant_of_each_pass_is_the_dense_gp_with_that_kernel_term(model):
+    x, y, of = passes()
+    of[::11] = -1.0  # some know no pass
+    field = mapped(model, x, y, of)
+    assert_is(field, x, y, of, np.full(len(x), NOISE**2))
+    assert float(field.bias_variance()) == pytest.approx((BIAS * UT) ** 2)
+    told = {b.number: b for b in field.biases()}
+    assert sorted(told) == [0.0, 1.0, 2.0]
+    # b of a pass is what is measured in it beside the field, where the field is known to be: far from all samples
+    far = torch.full((1, 2), 1e4, dtype=torch.float64)
+    gap = field.predict_in_pass(far, 1.0).mean - field.predict(far).mean
+    assert float(told[1.0].mean) == pytest.approx(float(gap), abs=1e-6 * UT)
+    assert float(told[1.0].stddev) < BIAS * UT
+
+
+def test_passes_beyond_the_bound_are_integrated_out_and_change_nothing():
+    x, y, of = passes(80, 12)
+    field = mapped("dual_svgp", x, y, of, max_biases=2)
+    at, expected = torch.from_numpy(PLACES), judge(x, y, of, np.ones(len(x)), centre=48.0)
+    assert agrees(field.predict(at), expected)
+    assert len(field.biases()) == 2 and field.counters()["closed_passes"] == 10
+    assert field.biases()[-1].number == 11.0, "the newest pass goes on"
+    assert agrees(field.predict_in_pass(at, 11.0), judge(x, y, of, np.ones(len(x)), 11.0, centre=48.0))
+    assert len(field.remembered_places()) < 80, "of a closed pass no sample can be taken out by itself"
+
+
+def test_forgetting_other_hyperparameters_and_growth_keep_it_exact():
+    x, y, of = passes()
+    grown = mapped("dual_svgp", x, y, of, inducing_inputs=None, inducing_tolerance=1e-5, inducing_information=0.0,
+                   max_inducing=len(x), tiles=False)
+    assert len(grown.inducing_inputs()) == len(x)
+    assert_is(grown, x, y, of, np.ones(len(x)))
+    grown.forget(0.25)
+    assert_is(grown, x, y, of, np.full(len(x), 4.0))
+    assert grown.adopt(replace(grown.theta, bias_stddev=0.5, noise_stddev=2.0))
+    assert_is(grown, x, y, of, np.full(len(x), 16.0), bias=0.5)
+
+
+def test_forgetting_a_place_leaves_the_samples_that_remain():
+    x, y, of = passes()
+    field = mapped("dual_svgp", x, y, of)
+    gone = np.linalg.norm(x - [1.0, 1.0], axis=1) <= 0.5
+    assert field.forget_near(torch.tensor([[1.0, 1.0]]), 0.5, 0) == gone.sum() > 3
+    assert_is(field, x[~gone], y[~gone], of[~gone], np.ones((~gone).sum()))
+
+
+@pytest.mark.parametrize("model", ("dual_svgp", "exact"))
+def test_two_robots_passes_are_not_the_same_ones(model):
+    x, y, of = passes(64)
+    first, second = slice(0, 30), slice(30, 64)
+    of[second] -= of[second].min()
+    one, other = (mapped(model, x[part], y[part], of[part], inputs=x) for part in (first, second))
+    one.merge(other)
+    of[second] += of[first].max() + 1.0
+    assert_is(one, x, y, of, np.ones(len(x)))
+
+
+def test_a_saved_map_and_its_snapshots_know_the_passes():
+    x, y, of = passes()
+    field = mapped("dual_svgp", x, y, of)
+    again = mapped("dual_svgp", x[:1], y[:1], of[:1], inputs=x)
+    again.load_state_dict(field.state_dict())
+    kept = field.load_snapshot(field.snapshot().state_dict())
+    for other in (again, kept):
+        assert_is(other, x, y, of, np.ones(len(x)))
+    again.update(batch_of(x[:2], y[:2], np.array([2.0, 2.0])))
+    assert_is(kept, x, y, of, np.ones(len(x)))
+    old = field.state_dict()
+    del old["sites"]["passes"]
+    with pytest.raises(ValueError, match="older version|not a state"):
+        again.load_state_dict(old | {"format": 3})
+
+
+def test_a_refused_update_leaves_the_sums_of_passes():
+    x, y, of = passes()
+    field = mapped("dual_svgp", x, y, of)
+    before = field.sites.passes
+    with pytest.raises(NumericalError):
+        field.update(Samples(x[:2], [[1e12], [48 * UT]], pass_number=[2.0, 3.0]))
+    assert field.sites.passes is before
+    assert_is(field, x, y, of, np.ones(len(x)))
+
+
+def test_gradient_and_fisher_information_of_the_constants_variance():
+    x, y, of = (torch.from_numpy(part) for part in passes(25))
+    theta = Theta(0.5, 6.0, 1.0, 20.0, bias_stddev=2.0)
+    vector = theta.vector().requires_grad_(True)
+    parts = (x, torch.zeros_like(x), torch.zeros_like(x), y - 48.0, torch.zeros(25, dtype=torch.float64))
+    value = 25 * negative_log_evidence(theta, vector, *parts, of)
+    expected, = torch.autograd.grad(value, vector)
+    gradient, information = evidence_score(theta, theta.vector(), [True] * 8, *parts, of)
+    assert torch.allclose(gradient, expected, atol=1e-8)
+    hot = (of[:, None] == torch.arange(3.0)[None]).double()
+    gram = theta.kernel()(x, x) + 400.0 + 4.0 * hot @ hot.mT + torch.eye(25)
+    solved = torch.linalg.solve(gram, 4.0 * hot @ hot.mT)
+    assert float(information[7, 7]) == pytest.approx(0.5 * float((solved * solved.mT).sum()), rel=1e-9)
+    noise = torch.linalg.inv(gram)
+    assert float(information[1, 7]) == pytest.approx(
+        0.5 * float(((noise @ theta.kernel()(x, x)) * solved.mT).sum()), rel=1e-9)
