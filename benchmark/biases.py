@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -135,6 +136,10 @@ def one(world: World, seed: int, **settings) -> tuple[dict[str, Told], float, fl
     return answers, found, seconds["own"] / seconds["told"]
 
 
+def _mean(answers: list[dict[str, Told]], kind: str, what: str) -> float:
+    return sum(getattr(each[kind], what) for each in answers) / len(answers)
+
+
 def run(quick: bool, environment: dict) -> Part:
     """All worlds; GP_MAPPING_SEEDS is the number of each (default 20; quick: 1 of two of them, smaller)."""
     seeds = range(1 if quick else int(os.environ.get("GP_MAPPING_SEEDS", "20")))
@@ -151,9 +156,7 @@ def run(quick: bool, environment: dict) -> Part:
             print(f"biases: {name}, seed {seed}", file=sys.stderr, flush=True)
             rows.append(one(world, seed))
 
-        def mean(kind: str, what: str) -> float:
-            return sum(getattr(answers[kind], what) for answers, _, _ in rows) / len(rows)
-
+        mean = partial(_mean, [answers for answers, _, _ in rows])
         ratios[name] = mean("own", "shape") / mean("told", "shape")
         covered[name] = mean("own", "field"), mean("own", "measured")
         table.add(name, 1e6 * sum(row[1] for row in rows) / len(rows), 1e6 * mean("own", "rmse"),

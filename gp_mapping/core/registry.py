@@ -59,17 +59,17 @@ def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
 
     learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
     noise = noise and settings.metric  # classes and counts have none to learn
-    arm = settings.learn_lever_arm
-    free = (learn, learn, noise, noise, settings.learn_time_offset, arm, arm, noise and settings.learn_bias)
+    free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
     return theta, make_learner(make_likelihood(settings), theta, prior, free)
 
 
-def _sparse(settings: MapSettings, learner) -> dict:
+def _sparse(settings: MapSettings, learner, theta: Theta) -> dict:
     """What every map on inducing inputs takes."""
     return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
             "information": settings.inducing_information,
             "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
             "likelihood": make_likelihood(settings), "max_biases": settings.max_biases,
+            "bias_prior": theta.bias_stddev if settings.learns_bias else 0.0,
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
 
 
@@ -81,12 +81,12 @@ def _one_lengthscale(settings: MapSettings) -> None:
 
 def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
     theta, learner = start_of(settings)
-    return DualSVGP(theta, **_sparse(settings, learner), **extra)
+    return DualSVGP(theta, **_sparse(settings, learner, theta), **extra)
 
 
 def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
     theta, learner = start_of(settings)
-    return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
+    return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner, theta), **extra)
 
 
 def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
@@ -103,15 +103,16 @@ def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
 def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
     theta, learner = start_of(settings)
     if MEMBERS[settings.model].residual != "block":
-        return AnytimeMap(settings.model, theta, **_sparse(settings, learner), **extra)
+        return AnytimeMap(settings.model, theta, **_sparse(settings, learner, theta), **extra)
     return TileMap(settings.model, theta, tile_side=settings.tile_side, tile_samples=settings.tile_samples,
-                   **_sparse(settings, learner), **extra)
+                   **_sparse(settings, learner, theta), **extra)
 
 
 def build_exact(settings: MapSettings, **extra) -> ExactGP:
     theta, learner = start_of(settings)
     return ExactGP(theta, max_samples=settings.max_exact_samples, learner=learner, seed=settings.seed,
-                   scale=settings.field_scale, device=settings.device, **extra)
+                   scale=settings.field_scale, device=settings.device,
+                   bias_prior=theta.bias_stddev if settings.learns_bias else 0.0, **extra)
 
 
 def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
@@ -119,7 +120,7 @@ def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
     _one_lengthscale(settings)
     if "inducing_inputs" in extra:
         raise ValueError("model curl_free chooses its inducing inputs: places and components")
-    sparse = _sparse(settings, None)
+    sparse = _sparse(settings, None, theta)
     theta = VectorTheta.of(theta, potential=settings.potential)
     if learner is not None:
         prior = VectorTheta.of(learner.prior, potential=settings.potential)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap, PassBias
+from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta, heading_of
@@ -23,6 +24,8 @@ from gp_mapping.errors import NumericalError
 __all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "check_alike", "check_factor", "learnable_extra"]
 
 
+_BIAS_EVERY = 20  # samples after which the spread of passes' constants is looked at again
+_SAME = 0.05  # change of log s_b for which nothing is computed anew
 _FORMAT = 4  # of a map's state: grows where an older one cannot be continued exactly
 
 
@@ -155,6 +158,8 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     fitting: tuple[str, ...] = ()  # names of numbers that a saved map must share with this one
     counted: tuple[str, ...] = ()  # and of those that it brings
     newest_pass: float = NO_PASS  # largest number of a pass that was seen
+    bias_prior: float = 0.0  # prior median of s_b, inner units; 0: it is not learned
+    bias_spread: BiasSpread | None = None  # what is known of s_b, where it is learned
     _posterior = None  # of now, where it was asked for since the last change
 
     def update(self, batch: Samples) -> UpdateReport:
@@ -191,6 +196,22 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         self.learner.step(self.learning_data(), self.generator)
         if self.learner.left(self.theta) and self.adopt(self.learner.theta):
             self._adopted()
+
+    def learn_bias(self, fresh: int) -> None:
+        """How much passes' constants differ, anew with each _BIAS_EVERY samples. fresh: samples that have just come."""
+        if self.bias_prior <= 0 or self.samples // _BIAS_EVERY == (self.samples - fresh) // _BIAS_EVERY:
+            return
+        evidence = self.posterior.bias_evidence()
+        if evidence is None:
+            return
+        self.bias_spread = evidence.spread(self.bias_prior)
+        found = self.bias_spread.stddev
+        if abs(math.log(found / self.theta.bias_stddev)) <= _SAME:
+            return
+        self.theta = replace(self.theta, bias_stddev=found)  # it is in none of the sums
+        if self.learner is not None:
+            self.learner.theta = replace(self.learner.theta, bias_stddev=found)
+        self.changed()
 
     def learning_data(self) -> dict[str, Tensor]:
         """x, velocity, heading, y, extra and order of remembered samples: what HyperLearner.step looks at."""
@@ -245,7 +266,8 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         state = {"model": self.name, "format": _FORMAT, "theta": asdict(self.theta), "scale": self.scale,
                  "likelihood": self.likelihood.label, "generator": self.generator.get_state(),
                  "learner": None if self.learner is None else self.learner.state_dict(),
-                 "newest_pass": self.newest_pass}
+                 "newest_pass": self.newest_pass,
+                 "bias_spread": None if self.bias_spread is None else asdict(self.bias_spread)}
         state |= {name: getattr(self, name) for name in (*self.fitting, *self.counted)}
         if self.scaling is not None:
             state |= self.scaling.state_dict()
@@ -288,7 +310,8 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         if learner is not None and state["learner"] is not None:
             learner.load_state_dict(state["learner"])
         return {"theta": theta, "generator": generator, "learner": learner,
-                "newest_pass": float(state["newest_pass"])}
+                "newest_pass": float(state["newest_pass"]),
+                "bias_spread": None if state["bias_spread"] is None else BiasSpread(**state["bias_spread"])}
 
     # --- what is asked of all -------------------------------------------------------------------------------------
     def outdate(self) -> None:
@@ -326,7 +349,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def bias_variance(self) -> Tensor:
         self.need_data()
-        return torch.full_like(self.scaling.centre, (self.theta.bias_stddev * self.scale) ** 2)
+        spread = self.bias_spread
+        variance = self.theta.bias_stddev**2 if spread is None else spread.variance_to_come
+        return torch.full_like(self.scaling.centre, variance * self.scale**2)
 
     def counters(self) -> dict[str, int | float]:
         """`jitter` that linalg had to add; `learning_rejected`: steps and adoptions that did not factor."""

@@ -156,8 +156,12 @@ class MapSettings:
     @property
     def has_biases(self) -> bool:
         """Whether passes have constants: where the model knows them, and one is given or can be learned."""
-        learned = self.learn_bias and (self.learn_hyperparameters or self.learn_noise)
-        return self._may_have_biases and (self.bias_stddev > 0 or learned)
+        return self._may_have_biases and (self.bias_stddev > 0 or self.learns_bias)
+
+    @property
+    def learns_bias(self) -> bool:
+        """Whether the standard deviation of these constants is learned."""
+        return self._may_have_biases and self.learn_bias and (self.learn_hyperparameters or self.learn_noise)
 
     @property
     def metric(self) -> bool:

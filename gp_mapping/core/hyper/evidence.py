@@ -14,14 +14,14 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.kernels.stationary import scaled_square_distance
 
-__all__ = ["evidence_score", "negative_log_evidence"]
+__all__ = ["evidence_score", "membership", "negative_log_evidence"]
 
 
 def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Tensor, heading: Tensor, y: Tensor,
                           extra: Tensor, of: Tensor | None = None) -> Tensor:
     """−log N(y | 0, C) per sample and channel.
 
-    vector (8,); x, velocity (n, D); heading (n, 2); y (n, C); extra (n,): white variance of each, 0 where unknown;
+    vector (7,); x, velocity (n, D); heading (n, 2); y (n, C); extra (n,): white variance of each, 0 where unknown;
     of (n,): the pass of each, negative where it has none.
     """
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
@@ -32,7 +32,7 @@ def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Ten
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
     if theta.bias_stddev > 0 and of is not None:
         together = membership(of)
-        covariance = covariance + torch.exp(vector[7]) * (together @ together.mT)
+        covariance = covariance + theta.bias_stddev**2 * (together @ together.mT)
     factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
     white = torch.linalg.solve_triangular(factor, y, upper=False)
     n, channels = y.shape
@@ -55,7 +55,7 @@ def _shifts(velocity: Tensor, heading: Tensor, dimension: int) -> tuple[Tensor, 
 def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, velocity: Tensor, heading: Tensor,
                    y: Tensor, extra: Tensor, of: Tensor | None = None,
                    fisher: bool = True) -> tuple[Tensor, Tensor | None]:
-    """Gradient of −log evidence (8,), mean over channels, and Fisher information (8, 8); 0 where a parameter is held.
+    """Gradient of −log evidence (7,), mean over channels, and Fisher information (7, 7); 0 where a parameter is held.
 
         ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂C],  α = C⁻¹y;      F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC]
 
@@ -65,9 +65,8 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     n, channels = y.shape
     length, signal, noise, turn = (float(v) for v in torch.exp(vector[:4]))
     turn = turn if theta.heading_stddev > 0 else 0.0
-    bias = float(torch.exp(vector[7])) if theta.bias_stddev > 0 and of is not None else 0.0
     kernel = theta.kernel()
-    places = sensor_place(x, velocity, heading, *vector[4:7])
+    places = sensor_place(x, velocity, heading, *vector[4:])
     scales = theta.lengthscales(torch.as_tensor(length, dtype=x.dtype, device=x.device))
     square = scaled_square_distance(places, places, scales)
     field = signal * kernel.correlation(square)
@@ -75,15 +74,16 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     covariance = field + theta.constant_stddev**2 + torch.diag(beside)
     if turn:
         covariance = covariance + turn * (heading @ heading.mT)
-    together = membership(of) if bias else y.new_zeros((n, 0))
-    covariance = covariance + bias * (together @ together.mT)
+    together = None
+    if theta.bias_stddev > 0 and of is not None:
+        together = theta.bias_stddev * membership(of)
+        covariance = covariance.addmm_(together, together.mT)
     factor = torch.linalg.cholesky(covariance)
     inverse = torch.cholesky_inverse(factor)
     alpha = inverse @ y
     pull = inverse - alpha @ alpha.mT / channels  # C⁻¹ − ααᵀ
 
-    size = len(vector)
-    gradient = torch.zeros(size, dtype=torch.float64, device=x.device)
+    gradient = torch.zeros(7, dtype=torch.float64, device=x.device)
     products: dict[int, Tensor] = {}  # C⁻¹ ∂_kC
     moving = [k for k in (0, 4, 5, 6) if free[k]]
     slope = signal * kernel.slope(square) if moving else None
@@ -101,13 +101,14 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
         gradient[k] = 0.5 * (pull * change).sum()
         if fisher:
             products[k] = inverse @ change
-    turned, shared = inverse @ heading, inverse @ together
+    turned = inverse @ heading
     if free[1]:
         gradient[1] = 0.5 * (pull * field).sum()
         if fisher:
             rest = theta.constant_stddev**2 * inverse.sum(1, keepdim=True) + turn * (turned @ heading.mT)
-            rest = rest + bias * (shared @ together.mT)
             rest = rest + inverse * beside
+            if together is not None:
+                rest = rest.addmm_(inverse @ together, together.mT)
             products[1] = torch.eye(n, dtype=x.dtype, device=x.device) - rest
     if free[2]:
         gradient[2] = 0.5 * noise * pull.diagonal().sum()
@@ -115,12 +116,9 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     if free[3] and turn:
         gradient[3] = 0.5 * turn * ((pull @ heading) * heading).sum()
         products[3] = turn * (turned @ heading.mT)
-    if free[7] and bias:
-        gradient[7] = 0.5 * bias * ((pull @ together) * together).sum()
-        products[7] = bias * (shared @ together.mT)
     if not fisher:
         return gradient, None
-    information = torch.zeros((size, size), dtype=torch.float64, device=x.device)
+    information = torch.zeros((7, 7), dtype=torch.float64, device=x.device)
     for k, left in products.items():
         for m, right in products.items():
             if m >= k:

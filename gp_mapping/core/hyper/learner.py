@@ -37,8 +37,8 @@ class HyperLearner:
     Args:
         theta: where to start.
         prior: medians of the priors.
-        prior_sd: (8,) scales of the logarithms' priors, of δ in s and of the lever arm in m, and of log s_b²'s.
-        free: (8,) which are learned.
+        prior_sd: (7,) scales of the logarithms' priors, then of δ in s and of the lever arm in m.
+        free: (7,) which are learned.
         adopt_change: Theta.distance at which a map takes θ over while steps are long.
     """
 
@@ -51,13 +51,14 @@ class HyperLearner:
     LAST = 0.02
     FARTHEST = 5.0
     DEGREES = 4.0
-    LONGEST = (0.5, 0.5, 0.5, 0.3, 0.05, 0.03, 0.03, 0.5)  # of one step: beyond, the quadratic is not to be trusted
+    LONGEST = (0.5, 0.5, 0.5, 0.3, 0.05, 0.03, 0.03)  # of one step: beyond, the quadratic is not to be trusted
 
-    def __init__(self, theta: Theta, prior: Theta, prior_sd=(1.0, 2.0, 3.0, 1.0, 0.2, 0.05, 0.05, 3.0),
-                 free=(True, True, True, True, True, False, False, True), adopt_change: float = 0.1):
+    def __init__(self, theta: Theta, prior: Theta, prior_sd=(1.0, 2.0, 3.0, 1.0, 0.2, 0.05, 0.05),
+                 free=(True, True, True, True, True, False, False), adopt_change: float = 0.1):
         self.theta, self.prior, self.largest_change = theta, prior, adopt_change
         self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
-        self.free = [bool(f) and has for f, has in zip(free, theta.learnable())]
+        self.free = [bool(f) for f in free]
+        self.free[3] = self.free[3] and theta.heading_stddev > 0
 
         self.vector = theta.vector()
         size = len(self.vector)
@@ -127,39 +128,29 @@ class HyperLearner:
         chosen = torch.randperm(len(near), generator=generator)[: self.NEIGHBOURS]
         return near[chosen.to(x.device)], len(near)
 
-    def prior_precision(self, used: int, stands_for: int, total: int, passes: float = 1.0) -> Tensor:
+    def prior_precision(self, used: int, stands_for: int, total: int) -> Tensor:
         """wP, the prior's share in a step on `used` samples that stand for `stands_for` of `total`: (P,).
 
-        A random choice knows as much of the field as all that it stands for, but of the noise as its own number. Of the
-        passes' constants it has seen a share of `passes`, and others will see the same ones again. The Student-t as a
-        Gaussian of the same slope: precision (ν + 1)/(ν + z²) at z scales from the median.
+        A random choice knows as much of the field as all that it stands for, but of the noise as its own number. The
+        Student-t as a Gaussian of the same slope: precision (ν + 1)/(ν + z²) at z scales from the median.
         """
         away = ((self.vector - self.prior.vector()) / self.prior_sd).square()
         heavy = (self.DEGREES + 1.0) / (self.DEGREES + away)
         heavy[4:7] = 1.0  # δ and the lever arm are no logarithms
         share = torch.full_like(heavy, stands_for / total)
         share[2] = used / total
-        if self.theta.bias_stddev > 0:
-            share[7] = passes
         return share * heavy / self.prior_sd.square()
 
     def score(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient (8,) of −log evidence of the samples `near` (indices), and its Fisher information (8, 8)."""
+        """Gradient (7,) of −log evidence of the samples `near` (indices), and its Fisher information (7, 7)."""
         parts = (data[name][near] for name in ("x", "velocity", "heading", "y", "extra"))
         of = data["pass_number"][near] if self.theta.bias_stddev > 0 else None
         return evidence_score(self.theta, vector, self.free, *parts, of)
 
-    def _passes_in(self, data: dict[str, Tensor], near: Tensor) -> float:
-        """Share of the remembered passes that the samples `near` (indices) are of."""
-        if self.theta.bias_stddev <= 0:
-            return 1.0
-        every, seen = (len(of[of >= 0].unique()) for of in (data["pass_number"], data["pass_number"][near]))
-        return seen / max(every, 1)
-
     @torch.no_grad()
     def step(self, data: dict[str, Tensor], generator: torch.Generator) -> bool:
-        """One step from x, velocity (n, D), heading (n, 2), y (n, C), extra, order, and where passes have a constant
-        pass_number (n,); False where it was refused."""
+        """One step from x, velocity (n, D), heading (n, 2), y (n, C), extra, order (n,), and pass_number (n,) where
+        passes have constants; False where it was refused."""
         self.pending -= 1.0
         x = data["x"]
         if not len(x):
@@ -176,7 +167,7 @@ class HyperLearner:
             self.rejected += 1
             return False
 
-        prior = self.prior_precision(len(near), stands_for, len(x), self._passes_in(data, near))
+        prior = self.prior_precision(len(near), stands_for, len(x))
         keep = (1.0 - self.forgetting).sqrt()
         self.metric = keep[:, None] * self.metric * keep + information + torch.diag(prior)
         self.steps += 1

@@ -29,7 +29,7 @@ class PseudoLearner(HyperLearner):
         self.likelihood = likelihood
 
     def score(self, vector: Tensor, data: dict, near: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient (8,) of −log evidence of the pseudo-data `near`, and their Fisher information (8, 8)."""
+        """Gradient (7,) of −log evidence of the pseudo-data `near`, and their Fisher information (7, 7)."""
         beta, lam = data["beta"][near], data["lam"][near]
         telling = beta > _LEAST * beta.max()
         places, free, noiseless = near[telling], list(self.free), vector.clone()

@@ -31,13 +31,13 @@ class RowLearner(HyperLearner):
 
     NEIGHBOURS = 240  # rows: eighty places
     LEAST = 120
-    LONGEST = (*HyperLearner.LONGEST[:7], 0.2, 0.2)
+    LONGEST = (*HyperLearner.LONGEST, 0.2, 0.2)
 
     def __init__(self, theta: VectorTheta, prior: VectorTheta, free=(True,) * 5 + (False, False), **others):
         learn = bool(free[1])  # with s²
         harmonic = learn and theta.potential == "harmonic"
         super().__init__(theta, prior, prior_sd=(1.0, 2.0, 3.0, 1.0, 0.2, 0.05, 0.05, 1.0, 1.5),
-                         free=(*free[:7], bool(free[2]), harmonic), **others)
+                         free=(*free, bool(free[2]), harmonic), **others)
 
     def neighbourhood(self, x: Tensor, order: Tensor, generator: torch.Generator) -> tuple[Tensor, int]:
         return super().neighbourhood(x[:, :-1], order, generator)

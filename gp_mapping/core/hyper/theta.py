@@ -23,7 +23,7 @@ class Theta:
     signal_stddev, noise_stddev, constant_stddev: s, s_p and s_c, of the field, of what two passes differ by, and of the
         field's mean.
     heading_stddev: s_h, of what turns with the robot; 0 leaves it out.
-    bias_stddev: s_b, of the constant that each pass has of its own; 0 leaves it out.
+    bias_stddev: s_b, of the constant that each pass has of its own; 0 leaves it out. Learned apart (hyper/bias.py).
     time_offset: δ (s), how much older a measurement is than its stamp.
     lever_arm_along, lever_arm_across: the sensor's place (m), forward and to the left.
     kernel_name, anisotropy, long_share, long_ratio: the kernel's form, which is not learned (core/kernels).
@@ -66,28 +66,22 @@ class Theta:
         return self.kernel_name, self.anisotropy, self.long_share, self.long_ratio
 
     def vector(self) -> Tensor:
-        """[log ℓ, log s², log s_p², log s_h², δ, along, across, log s_b²]: what may be learned."""
+        """[log ℓ, log s², log s_p², log s_h², δ, along, across]: what may be learned."""
         return torch.tensor([math.log(self.lengthscale), 2 * math.log(self.signal_stddev),
                              2 * math.log(self.noise_stddev),
                              2 * math.log(self.heading_stddev) if self.heading_stddev > 0 else 0.0, self.time_offset,
-                             self.lever_arm_along, self.lever_arm_across,
-                             2 * math.log(self.bias_stddev) if self.bias_stddev > 0 else 0.0], dtype=torch.float64)
-
-    def learnable(self) -> list[bool]:
-        """Which numbers of `vector` this θ has at all."""
-        return [True, True, True, self.heading_stddev > 0, True, True, True, self.bias_stddev > 0]
+                             self.lever_arm_along, self.lever_arm_across], dtype=torch.float64)
 
     def with_vector(self, vector: Tensor) -> "Theta":
-        length, signal, noise, heading, offset, along, across, bias = vector.tolist()
+        length, signal, noise, heading, offset, along, across = vector.tolist()
         return replace(self, lengthscale=math.exp(length), signal_stddev=math.exp(signal / 2),
                        noise_stddev=math.exp(noise / 2),
                        heading_stddev=math.exp(heading / 2) if self.heading_stddev > 0 else 0.0,
-                       time_offset=offset, lever_arm_along=along, lever_arm_across=across,
-                       bias_stddev=math.exp(bias / 2) if self.bias_stddev > 0 else 0.0)
+                       time_offset=offset, lever_arm_along=along, lever_arm_across=across)
 
     def distance(self, other: "Theta") -> float:
         """Largest change of a learned logarithm; 20 ms of offset, or 1 cm of lever arm, count as much as a tenth."""
-        weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0, 1.0], dtype=torch.float64)
+        weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0], dtype=torch.float64)
         return float(((self.vector() - other.vector()) * weights).abs().max())
 
     def feature_names(self) -> list[tuple[str, int]]:

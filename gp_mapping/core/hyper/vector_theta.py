@@ -44,15 +44,11 @@ class VectorTheta(Theta):
     def vector(self):
         """Theta's seven, log of the square of `vertical`, and artanh γ: (9,)."""
         more = [2 * math.log(self.vertical), math.atanh(self.coherence)]
-        return torch.cat([super().vector()[:7], torch.tensor(more, dtype=torch.float64)])
+        return torch.cat([super().vector(), torch.tensor(more, dtype=torch.float64)])
 
     def with_vector(self, vector):
         vertical, coherence = vector[7:].tolist()
-        plain = torch.cat([vector[:7], vector.new_zeros(1)])
-        return replace(super().with_vector(plain), vertical=math.exp(vertical / 2), coherence=math.tanh(coherence))
-
-    def learnable(self):
-        return [*super().learnable()[:7], True, True]
+        return replace(super().with_vector(vector[:7]), vertical=math.exp(vertical / 2), coherence=math.tanh(coherence))
 
     def distance(self, other):
         """Of the seven; a tenth of log vertical², or of γ, counts as a tenth."""

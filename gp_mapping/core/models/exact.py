@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData, PassBias
+from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.evidence import membership
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
@@ -79,6 +80,17 @@ class ExactPosterior(InnerSnapshot):
         half = solve_lower(self.factor, told[:, None])[:, 0]
         return told @ self.weights, self.theta.bias_stddev**2 - half.square().sum(), half
 
+    def bias_evidence(self) -> BiasEvidence | None:
+        """N = ZᵀA⁻¹Z and v = ZᵀA⁻¹y of A = C − s_b² ZZᵀ, with Z from `membership`."""
+        together = membership(self.pass_number)
+        if together.shape[1] < 2:
+            return None
+        half = solve_lower(self.factor, together)
+        shared = half.mT @ half
+        turned = torch.eye(len(shared), dtype=shared.dtype, device=shared.device) \
+            - self.theta.bias_stddev**2 * shared
+        return BiasEvidence(torch.linalg.solve(turned, shared), torch.linalg.solve(turned, together.mT @ self.weights))
+
     def biases(self) -> list[PassBias]:
         """Of every pass, SI."""
         of = self.pass_number[self.pass_number >= 0].unique().tolist()
@@ -121,8 +133,9 @@ class ExactGP(ScaledMap):
     name = "exact"
 
     def __init__(self, theta: Theta, *, max_samples: int = 5000, learner: HyperLearner | None = None, seed: int = 0,
-                 scale: float = 1.0, centre=None, device="cpu"):
+                 scale: float = 1.0, centre=None, device="cpu", bias_prior: float = 0.0):
         super().__init__(scale=scale, centre=centre, device=device)
+        self.bias_prior = bias_prior
         self.theta, self.learner, self.max_samples = theta, learner, max_samples
         self.generator = torch.Generator().manual_seed(seed)
         self.data: dict[str, Tensor] | None = None
@@ -153,6 +166,7 @@ class ExactGP(ScaledMap):
         require_finite("the samples", *fresh.values())
         self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         self.outdate()
+        self.learn_bias(len(batch.x))
         if self.learner is not None:
             self.learner.schedule(len(batch.x))
         return self.report(len(batch.x))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import PassBias
+from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.linalg import solve_lower
@@ -108,6 +109,14 @@ class Posterior(InnerSnapshot):
         left = passes.left(prior)[i]
         half = self.half(left * passes.white[i][:, None])[:, 0]
         return left * (passes.linear[i] - passes.white[i] @ self.weights), left + half.square().sum(), half
+
+    def bias_evidence(self) -> BiasEvidence | None:
+        passes = self.passes
+        if passes is None or len(passes) < 2:
+            return None
+        half = self.half(passes.white.mT)
+        return BiasEvidence.given(passes.precision, passes.linear, passes.left(self.theta.bias_stddev**2),
+                                  half.mT @ half, passes.white @ self.weights)
 
     def biases(self) -> list[PassBias]:
         """Of each open pass, SI."""

@@ -25,7 +25,8 @@ def passes(n: int = 60, count: int = 3, seed: int = 0):
     side = np.linspace(0.0, 2.0, math.ceil(n**0.5))
     x = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)[rng.permutation(len(side) ** 2)[:n]]
     of = np.sort(rng.integers(0, count, n)).astype(float)
-    y = 48.0 + 6.0 * np.sin(2.0 * x[:, :1]) + rng.normal(0, BIAS, count)[of.astype(int)][:, None]
+    biases = BIAS * 3.0**0.5 * np.linspace(-1.0, 1.0, count)
+    y = 48.0 + 6.0 * np.sin(2.0 * x[:, :1]) + rng.permutation(biases)[of.astype(int)][:, None]
     return x, y + rng.normal(0, NOISE, (n, 1)), of
 
 
@@ -153,19 +154,68 @@ def test_a_refused_update_leaves_the_sums_of_passes():
     assert_is(field, x, y, of, np.ones(len(x)))
 
 
-def test_gradient_and_fisher_information_of_the_constants_variance():
+def test_the_evidence_of_other_hyperparameters_knows_the_constants():
     x, y, of = (torch.from_numpy(part) for part in passes(25))
     theta = Theta(0.5, 6.0, 1.0, 20.0, bias_stddev=2.0)
     vector = theta.vector().requires_grad_(True)
     parts = (x, torch.zeros_like(x), torch.zeros_like(x), y - 48.0, torch.zeros(25, dtype=torch.float64))
     value = 25 * negative_log_evidence(theta, vector, *parts, of)
     expected, = torch.autograd.grad(value, vector)
-    gradient, information = evidence_score(theta, theta.vector(), [True] * 8, *parts, of)
+    value = value.detach()
+    gradient, information = evidence_score(theta, theta.vector(), [True] * 7, *parts, of)
     assert torch.allclose(gradient, expected, atol=1e-8)
     hot = (of[:, None] == torch.arange(3.0)[None]).double()
-    gram = theta.kernel()(x, x) + 400.0 + 4.0 * hot @ hot.mT + torch.eye(25)
-    solved = torch.linalg.solve(gram, 4.0 * hot @ hot.mT)
-    assert float(information[7, 7]) == pytest.approx(0.5 * float((solved * solved.mT).sum()), rel=1e-9)
-    noise = torch.linalg.inv(gram)
-    assert float(information[1, 7]) == pytest.approx(
-        0.5 * float(((noise @ theta.kernel()(x, x)) * solved.mT).sum()), rel=1e-9)
+    field = theta.kernel()(x, x)
+    gram = field + 400.0 + 4.0 * hot @ hot.mT + torch.eye(25)
+    assert float(value) == pytest.approx(-float(torch.distributions.MultivariateNormal(
+        torch.zeros(25, dtype=torch.float64), gram).log_prob(y[:, 0] - 48.0)), rel=1e-12)
+    solved = torch.linalg.solve(gram, field)
+    assert float(information[1, 1]) == pytest.approx(0.5 * float((solved * solved.mT).sum()), rel=1e-9)
+
+
+@pytest.mark.parametrize("model", ("dual_svgp", "exact"))
+@pytest.mark.parametrize("told", (0.01, BIAS, 300.0))
+def test_the_spread_of_the_constants_is_that_of_the_evidence_from_any_start(model, told):
+    x, y, of = passes(64, 8)
+    field = mapped(model, x, y, of, bias_stddev=told * UT)
+    evidence = field.posterior.bias_evidence()
+    logs = np.linspace(-12.0, 12.0, 2001)
+
+    def value(variance: float) -> float:
+        gram = covariance(x, x, **THETA) + THETA["constant"] ** 2 + np.eye(len(x)) + variance * (of[:, None] == of)
+        sign, size = np.linalg.slogdet(gram)
+        return -0.5 * (size + (y[:, 0] - 48.0) @ np.linalg.solve(gram, y[:, 0] - 48.0))
+
+    own = evidence.log_likelihood(torch.from_numpy(np.exp(logs))).numpy()
+    some = range(0, 2001, 250)
+    expected = np.array([value(np.exp(logs[i])) for i in some])
+    assert np.allclose(own[list(some)] - own[0], expected - expected[0], atol=1e-5)
+    spread = evidence.spread(0.1)
+    best = math.exp(0.5 * logs[own.argmax()])
+    assert 0.7 < spread.stddev / best < 1.3, (spread, best)
+    assert 6.0 < spread.determined < 7.01, "of eight constants seven differences are known"
+    assert 1.3 < spread.variance_to_come / spread.stddev**2 < 1.6, "2.36² over 1.96²: Student's t of seven"
+
+
+def test_one_pass_says_nothing_of_others():
+    x, y, of = passes(40, 1)
+    field = mapped("dual_svgp", x, y, of, bias_stddev=0.0, noise_stddev=NOISE * UT, learn_noise=True)
+    assert field.hyperparameters()["bias_stddev"] == pytest.approx(0.1 * NOISE * UT), "a tenth of the noise"
+    assert float(field.bias_variance()) == pytest.approx((0.1 * NOISE * UT) ** 2)
+
+
+@pytest.mark.parametrize("model", ("dual_svgp", "exact"))
+def test_the_spread_is_learned_while_the_map_goes_on_and_kept(model):
+    x, y, of = passes(100, 5)
+    field = mapped(model, x, y, of, bias_stddev=0.0, learn_noise=True)
+    values = np.array([y[of == k].mean() for k in range(5)])
+    assert 0.5 * values.std() < field.hyperparameters()["bias_stddev"] / UT < 2.0 * values.std()
+    again = mapped(model, x[:1], y[:1], of[:1], inputs=x, bias_stddev=0.0, learn_noise=True)
+    again.load_state_dict(field.state_dict())
+    assert torch.equal(again.bias_variance(), field.bias_variance())
+
+
+def test_a_model_without_such_constants_says_so():
+    with pytest.raises(ValueError, match="bias_stddev: model 'wiski'"):
+        create_map("wiski", bias_stddev=1e-6)
+    assert create_map("wiski").hyperparameters()["bias_stddev"] == 0.0

@@ -60,6 +60,7 @@ class DualSVGP(SparseMap):
         likelihood: Gaussian if None.
         steps: natural-gradient steps a batch, of another likelihood; its own if None.
         max_biases: passes whose constants are kept apart; of those beyond, they are integrated out for good.
+        bias_prior: prior median of the constants' standard deviation, inner units; 0: it is not learned.
 
     Reference:
         Chang et al. 2023; with a Gaussian likelihood and fixed z equal to Titsias 2009.
@@ -74,7 +75,7 @@ class DualSVGP(SparseMap):
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
                  information: float = 0.0, inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0,
                  scale: float = 1.0, centre=None, device="cpu", dtype=torch.float64, likelihood=None,
-                 steps: int | None = None, max_biases: int = 50):
+                 steps: int | None = None, max_biases: int = 50, bias_prior: float = 0.0):
         super().__init__(theta, likelihood or Gaussian(), learner=learner, memory_size=memory_size, seed=seed,
                          scale=scale, centre=centre, device=device)
         self.tolerance, self.information, self.dtype = tolerance, information, dtype
@@ -84,7 +85,7 @@ class DualSVGP(SparseMap):
         self.floor = 0.0  # bits (without `information`: variance) below which nothing pays since the budget was full
         self.thinned = 0  # inducing inputs that the last thinning left
         self.moves = 0  # how often the budget was full
-        self.max_biases, self.closed_passes = max_biases, 0
+        self.max_biases, self.bias_prior, self.closed_passes = max_biases, bias_prior, 0
         self.basis: Basis | None = None
 
     def new_basis(self, theta: Theta, dimension: int) -> Basis:
@@ -124,6 +125,7 @@ class DualSVGP(SparseMap):
             self.rest_own_noise = False
         self._close_passes()
         self.samples += len(batch.x)
+        self.learn_bias(len(batch.x))
         if self.learner is not None:
             self.learner.schedule(len(batch.x))
         removed += self._thin()

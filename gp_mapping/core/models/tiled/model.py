@@ -21,6 +21,7 @@ import copy
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -129,6 +130,7 @@ class TiledMap(Revertible, FieldMap):
             self.reach(batch.x)
             self.samples += len(batch)
             if self.learner is not None:
+                self.learner.theta = replace(self.learner.theta, bias_stddev=self.home.theta.bias_stddev)
                 self.learner.schedule(len(batch))
         self.put_away()
         return self._report(len(batch), reports)
@@ -214,7 +216,7 @@ class TiledMap(Revertible, FieldMap):
     def open_tile(self, key: Key) -> None:
         """A new tile at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
         new = Tile(self.make(self.centre), touched=self.turn)
-        new.map.theta, new.map.learner = self.home.theta, None
+        new.map.theta, new.map.learner, new.map.bias_spread = self.home.theta, None, self.home.bias_spread
         if self.former is not None:
             sources = [(self.former, self.former.remembered_places(), None)]
         else:
