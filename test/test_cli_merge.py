@@ -99,18 +99,20 @@ def test_with_everything_learned_the_sum_knows_both_places(folder, capsys):
     (["of_a", "exact"], "model"),
     (["of_a", "nowhere"], "nowhere"),
     (["of_a", "elsewhere"], "add --allow-frame-change"),
+    (["nameless", "of_a", "elsewhere"], "add --allow-frame-change"),
+    (["of_a", "axis"], "only maps of one quantity"),
 ])
 def test_what_cannot_be_added_is_one_line(folder, capsys, arguments, words):
     if "copy" in arguments:
         shutil.copytree(folder / "of_a", folder / "copy")
     if "exact" in arguments:
         mapped(folder, "exact", folder / "b", settings=["--set", "model=exact"])
-    for name in {"warm", "elsewhere"} & set(arguments):
+    changed = {"warm": ("settings", "field_unit", "degC"), "elsewhere": ("about", "frame", "hall"),
+               "nameless": ("about", "frame", ""), "axis": ("about", "quantity", "magnetic_field, x")}
+    for name in changed.keys() & set(arguments):
         state = load_checkpoint(folder / "of_b" / "map.gpm")
-        if name == "warm":
-            state["settings"] = state["settings"] | {"field_unit": "degC"}
-        else:
-            state["about"] = state["about"] | {"frame": "hall"}
+        part, key, value = changed[name]
+        state[part] = state[part] | {key: value}
         from gp_mapping.store.checkpoint import save_checkpoint
         save_checkpoint(folder / name / "map.gpm", state)
     capsys.readouterr()

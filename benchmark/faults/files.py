@@ -129,8 +129,11 @@ def _payload(o: Originals, work: Path, kind: str, rng) -> list:
 def _checkpoint_command(path: Path, o: Originals, out: Path, rng) -> list:
     many = (["plot", path, "--output", out.with_suffix(".png"), "--suggest", "1", "--resolution", "0.3"],
             ["map", o.folder / "mcap", "--output", out, "--resume", path, "--suggest", "0"],
-            ["report", path, "--output", out.with_suffix(".html"), "--suggest", "0"])
-    return many[int(rng.choice(3, p=[0.2, 0.7, 0.1]))]
+            ["report", path, "--output", out.with_suffix(".html"), "--suggest", "0"],
+            ["export", path, "--output", out, "--resolution", "0.3"],
+            ["plan", path, "--output", out.with_suffix(".csv"), "--budget", "5"],
+            ["merge", o.folder / "saved", path, "--output", out])
+    return many[int(rng.choice(6, p=[0.15, 0.4, 0.1, 0.1, 0.1, 0.15]))]
 
 
 def _checkpoint_bytes(o: Originals, work: Path, kind: str, rng) -> list:
@@ -234,6 +237,14 @@ _ODD = ("", "nan", "-1", "0", "1e309", "99999999999999999999", "/dev/null", "/",
         "*", "%s%n", "../" * 40, "x" * 300, "/dev/full", "/proc/self/mem", "NaN", "inf", "0.5", "1", "\0")
 
 
+_GO_ON = {"view": ("--port", "--namespace", "--node", "--domain-id", "--address"),
+          "demo": ("--speed", "--duration", "--seed", "--domain-id", "--model", "--params"),
+          "explore": ("--budget", "--budget-time", "--home", "--region", "--target-stddev", "--speed", "--kind",
+                      "--model", "--params", "--domain-id", "--patience", "--timeout")}
+"""Commands that go on until they are told to end, so that only values that no option takes can be tried."""
+_NEVER_RIGHT = ("a b", "{}", "%s%n", "a\nb", "é\udc80", "1;2")
+
+
 def _arguments(o: Originals, work: Path, kind: str, rng) -> list:
     """Options with values that nobody means."""
     bag, saved = o.folder / "mcap", o.folder / "saved"
@@ -253,15 +264,19 @@ def _arguments(o: Originals, work: Path, kind: str, rng) -> list:
              ["import", "magnetic-csv", o.folder, "--output", work / "b", "--trials"],
              ["import", "magnetic-csv", o.folder, "--output", work / "b", "--gap"],
              ["import", "magnetic-csv", o.folder, "--output", work / "b", "--to-tesla"],
-             ["view", "--port"], ["view", "--namespace"], ["view", "--domain-id"], ["view", "--address"],
-             ["demo", "--speed"], ["demo", "--duration"], ["demo", "--seed"], ["demo", "--domain-id"],
-             ["demo", "--model"], ["demo", "--params"], [], ["mapp"])
+             ["export", saved, "--output", work / "o", "--resolution"], ["export", saved, "--output"],
+             ["export", saved, "--output", work / "o", "--format"], ["export", "--output", work / "o"],
+             ["export", saved, "--output", work / "o", "--datum"],
+             ["plan", saved, "--region"], ["plan", saved, "--margin"], ["plan", saved, "--budget"],
+             ["plan", saved, "--start"], ["plan", saved, "--home"], ["plan", saved, "--kind"],
+             ["plan", saved, "--output"], ["plan"],
+             ["merge", saved, "--output", work / "o"], ["merge", saved, saved, "--output"], ["merge"],
+             *([command, option] for command, options in _GO_ON.items() for option in options), [], ["mapp"])
     words = lines[int(rng.integers(len(lines)))]
+    if words[:1] and words[0] in _GO_ON:
+        return [*words, _NEVER_RIGHT[int(rng.integers(len(_NEVER_RIGHT)))]]
     odd = _ODD[int(rng.integers(len(_ODD)))]
-    if words[:1] in (["view"], ["demo"]) or odd == "../" * 40:  # what is right there would start, and never end
-        odd = _ODD[int(rng.integers(6))] if words[:1] != ["demo"] else "nan"
-        odd = "nan" if words[-1:] in (["--namespace"], ["--address"]) or not odd.strip("-01") else odd
-    return [*words, odd]
+    return [*words, "nan" if odd == "../" * 40 else odd]  # which is the folder of the trials, or one above
 
 
 KINDS: dict[str, tuple[float, Callable]] = {

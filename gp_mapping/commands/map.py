@@ -13,7 +13,7 @@ import numpy as np
 
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
-from gp_mapping.errors import UsageError
+from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.mapping.fullness import spoiled
@@ -26,7 +26,7 @@ from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
 from gp_mapping.store.picture import unit_text
-from gp_mapping.store.sessions import new_session
+from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import blaming
 
 __all__ = ["add_arguments", "run"]
@@ -70,6 +70,10 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
     if others and sensor not in others:
         raise UsageError(f"{args.resume} is a map in {unit}, as sensor {others[0]!r} makes it, and this is sensor "
                          f"{sensor!r}; write --set sensor={others[0]}, or begin a new map without --resume")
+    mine, its = parameters.intake.quantity, quantity_of(session.about)
+    if its and its != mine and "field_unit" not in names:
+        raise UsageError(f"{args.resume} is a map of {named(its)}, and this is {named(mine)}; write --set sensor=… and "
+                         "--set field_component=… as they were, or begin a new map without --resume")
     session.break_pass()  # whatever comes now, it does not go on from the last sample that was saved
     return session
 

@@ -14,7 +14,7 @@ from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
 from gp_mapping.store.picture import unit_text
-from gp_mapping.store.sessions import odometry_frame_of
+from gp_mapping.store.sessions import odometry_frame_of, quantity_of
 from gp_mapping.store.trial import blaming
 
 __all__ = ["add_arguments", "run"]
@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{output} is a file; --output takes a folder")
     sessions = [open_session(path) for path in paths]
     _check_copies(paths)
+    _check_quantities(paths, sessions)
     warnings = _frames(paths, sessions, args.allow_frame_change)
 
     # the map that has learned from most cells keeps its hyper-parameters, the others are carried to these
@@ -55,6 +56,9 @@ def run(args: argparse.Namespace) -> int:
                 first.merge(sessions[i])
             except ValueError as error:
                 raise UsageError(f"{paths[i]}: not merged into {paths[order[0]]}: {error}") from error
+        for name, value in sessions[i].about.items():  # what the one does not say, the other may
+            if not first.about.get(name):
+                first.about[name] = value
     with blaming(paths[order[0]]):
         report = first.report()
         thin = spoiled(report)
@@ -85,16 +89,27 @@ def _row(path: Path, session: MapSession) -> dict:
 def _frames(paths: list[Path], sessions: list[MapSession], any_frame: bool) -> list[str]:
     """UsageError where frames differ and nobody has said that they are one place; what is to be said otherwise."""
     frames = [session.about.get("frame") or "" for session in sessions]
-    for path, frame in zip(paths[1:], frames[1:]):
-        if frame and frames[0] and frame != frames[0] and not any_frame:
-            raise UsageError(f"{path} is in frame {named(frame)} and {paths[0]} in {named(frames[0])}; where both are "
-                             "one place, add --allow-frame-change, else map the recordings with poses of one frame")
+    known = [i for i, frame in enumerate(frames) if frame]
+    other = next((i for i in known if frames[i] != frames[known[0]]), None)
+    if other is not None and not any_frame:
+        raise UsageError(f"{paths[other]} is in frame {named(frames[other])} and {paths[known[0]]} in "
+                         f"{named(frames[known[0]])}; where both are one place, add --allow-frame-change, else map the "
+                         "recordings with poses of one frame")
     warnings = [f"{path} does not say in which frame it is" for path, frame in zip(paths, frames) if not frame]
     moving = next((s.about for s in sessions if odometry_frame_of(s.about)), None)
     if moving:
         warnings.append(f"{named(odometry_frame_of(moving))} is the frame of an odometry: its origin is where a robot "
                         "was started; the maps fit together where all were started at one place")
     return warnings
+
+
+def _check_quantities(paths: list[Path], sessions: list[MapSession]) -> None:
+    """UsageError where two maps say that they are of different things."""
+    known = [(path, quantity) for path, s in zip(paths, sessions) if (quantity := quantity_of(s.about))]
+    for path, quantity in known[1:]:
+        if quantity != known[0][1]:
+            raise UsageError(f"{path} is a map of {named(quantity)} and {known[0][0]} of {named(known[0][1])}; only "
+                             "maps of one quantity add up")
 
 
 def _check_copies(paths: list[Path]) -> None:

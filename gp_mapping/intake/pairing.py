@@ -137,8 +137,9 @@ class Intake:
     def about(self) -> dict:
         """Where and of what the samples are, for the map that is made of them; plain values."""
         s = self.settings
-        return {"frame": self.frame, "sensor": s.sensor, "sensor_frame": self._votes["sensor_frame"].frame,
-                "pose_source": s.pose_source, "began": self.first_stamp}
+        return {"frame": self.frame, "sensor": s.sensor, "quantity": s.quantity,
+                "sensor_frame": self._votes["sensor_frame"].frame, "pose_source": s.pose_source,
+                "began": self.first_stamp}
 
     # ---- frames --------------------------------------------------------------------------------------------------
 

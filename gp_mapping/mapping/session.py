@@ -369,14 +369,14 @@ class MapSession:
         return tuple(self.scores.changes)
 
     def merge(self, other: "MapSession") -> None:
-        """Add what another session has mapped, which stays as it is but for its open cell: cells, path, scores.
+        """Add what another session has mapped: cells, path, scores. The other stays as it is.
 
         This session's settings and hyper-parameters count. Frames are compared by who calls: what lies at (x, y) in one
         map must lie there in the other.
 
         Raises:
             ValueError: they cannot be added: units, channels or models differ, or one of them has seen little more
-                than its first cells. Both are as they were.
+                than its first cells. The maps are as they were; of both the open cell is closed either way.
         """
         mine, its = self.settings, other.settings
         for name in ("field_unit", "model", "likelihood", "cells"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import rclpy
 import torch
 from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import OccupancyGrid
-from rclpy.clock import Clock, ClockType, JumpThreshold
+from rclpy.clock import JumpThreshold
 from rclpy.duration import Duration
 
 from gp_mapping.errors import named
@@ -29,12 +30,13 @@ from gp_mapping.ros.mapper.managed import ManagedNode
 from gp_mapping.ros.mapper.outputs import MapPublishers
 from gp_mapping.ros.mapper.queries import PointQueries
 from gp_mapping.ros.mapper.services import MapServices
+from gp_mapping.ros.mapper.steps import Steps, aside, at_once
 from gp_mapping.ros.mapper.survey_port import SurveyPort
 from gp_mapping.ros.tools.process import Stopper, spin
 from gp_mapping.ros.wire import qos
 from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.messages import message_class
-from gp_mapping.runtime.file_thread import FileThread
+from gp_mapping.runtime.file_thread import Ending, FileThread
 from gp_mapping.runtime.free_maps import FreeMaps
 from gp_mapping.runtime.health import ERROR, WARN, Health
 from gp_mapping.runtime.saving import Saver
@@ -65,8 +67,8 @@ class MappingNode(ManagedNode):
         self.parameter_warnings: list[str] = []
         self.paused, self._find_message = False, find_message
         self.active, self._finished, self.exit_code = False, True, 0
+        self.hurry: Callable[[], bool] = lambda: False  # whether somebody has asked a second time for the end
         self._made, self._running = ExitStack(), ExitStack()  # what cleanup and deactivate take away
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)  # timers run before the first /clock and when it stands
 
     @property
     def settings(self) -> NodeSettings:
@@ -75,10 +77,10 @@ class MappingNode(ManagedNode):
 
     # ---- steps of life -------------------------------------------------------------------------------------------
 
-    def configure(self) -> None:
+    def configuring(self) -> Steps:
         """Check the parameters; make the map, its worker, publishers and services; nothing flows yet."""
         try:
-            self._configure()
+            yield from self._configuring()
         except BaseException:
             self._made.close()
             self.parameters.reopen()
@@ -95,14 +97,15 @@ class MappingNode(ManagedNode):
         self.map_settings = settings[MapSettings]
         self.intake_settings = settings[IntakeSettings]
         self.wanted = Wanted(self.map_settings, frozenset(self.parameters.given), self.intake_settings.channels,
-                             _named_frame(self.intake_settings), self.settings.allow_frame_change)
+                             self.intake_settings.quantity, _named_frame(self.intake_settings),
+                             self.settings.allow_frame_change)
 
-    def _configure(self) -> None:
+    def _configuring(self) -> Steps:
         self._read_parameters()
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
                              reliable=self.settings.reliable_inputs, find=self._find_message)
-        session, path = self._first_session()
+        session, path = yield from aside(self._first_session)
         if path is not None:
             self.tell_strangers(path)
         self.place_warning = ""
@@ -137,7 +140,7 @@ class MappingNode(ManagedNode):
         self._health = Health(self.settings.silence_warning)
         self._requested = self._published = None
         self.map_services = MapServices(self, self.files, self.saver, self._find_message)
-        self._made.callback(self.map_services.close, "the node is being cleaned up")
+        self._made.callback(self.map_services.close, Ending("the node is being cleaned up"))
         jump = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False)
         self._made.callback(self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump).unregister)
         self._made.callback(self.destroy_timer, self.create_timer(1.0, self.publish_health, clock=self._steady))
@@ -167,7 +170,7 @@ class MappingNode(ManagedNode):
         path = Path(s.load_checkpoint).expanduser().absolute()
         return open_session(self.wanted, path, files.folder), path
 
-    def activate(self) -> None:
+    def activating(self) -> Steps:
         """Subscribe and publish."""
         try:
             self._activate()
@@ -175,6 +178,7 @@ class MappingNode(ManagedNode):
             self._running.close()
             raise
         self._requested, self.active = None, True
+        yield from ()
 
     def _activate(self) -> None:
         self._running.callback(self.inputs.close)
@@ -190,35 +194,44 @@ class MappingNode(ManagedNode):
         self._running.callback(self.destroy_timer, self._tick_timer)
         self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for {self.inputs.describe()}")
 
-    def deactivate(self) -> None:
+    def deactivating(self) -> Steps:
         """Listen and publish no more; the map stays, and what was delivered and queued goes into it."""
-        MapEnding(self).take_in()
+        yield from MapEnding(self, self.hurry).take_in()
         self.active = False
         self._running.close()
         self.worker.end_pass()
 
-    def cleanup(self) -> None:
-        """Save the map, if asked, and drop it and everything that configure made."""
-        self.finish()
+    def cleaning_up(self) -> Steps:
+        """Save the map, if asked, and drop it and everything that configuring has made."""
+        yield from self._finishing()
         self.active, self.paused = False, False
         self._running.close()
         self._made.close()
         self.parameters.reopen()
 
-    def shutdown(self) -> None:
+    def shutting_down(self) -> Steps:
         """The last transition: all is dropped, from whatever state."""
-        self.cleanup()
+        yield from self.cleaning_up()
 
-    def finish(self, stopper: Stopper | None = None) -> int:
-        """Once: take in what was delivered, save if asked, publish the last map. The exit code: 1 where saving failed.
-        """
-        if not self._finished:
-            self._finished = True
-            ending = MapEnding(self, lambda: stopper is not None and stopper.count > 1)
-            if self.active:
-                ending.take_in()
-            self.exit_code = ending.finish()
+    def _finishing(self) -> Steps:
+        """Once: take in what was delivered, save if asked, publish the last map. exit_code is 1 where saving failed."""
+        if self._finished:
+            return
+        self._finished = True
+        ending = MapEnding(self, self.hurry)
+        if self.active:
+            yield from ending.take_in()
+            self.inputs.close()
+        self.exit_code = yield from ending.finish()
+
+    def finish(self) -> int:
+        """The end of the map, here and now; the exit code."""
+        at_once(self._finishing())
         return self.exit_code
+
+    def end(self) -> Future:
+        """Begin the end of the process, after the transition that goes on, if any."""
+        return self._steps.begin(self.cleaning_up())
 
     # ---- inputs: callbacks only enqueue --------------------------------------------------------------------------
 
@@ -246,25 +259,28 @@ class MappingNode(ManagedNode):
         return {"grid": max(1.0 / s.publish_rate, 2.0 * drawing), "markers": 1.0 / s.marker_rate,
                 "suggestions": choosing}
 
-    def _on_tick(self, last: bool = False) -> None:
+    def _on_tick(self) -> None:
         """Ask the worker for what somebody waits for, unless it is still at it."""
-        self.inputs.look()
-        if self._requested is not None and not last and time.monotonic() - self._requested < 10.0:
+        if self._finished:
             return
-        if not self.frame:
-            return  # a loaded map whose frame is not known yet; health says so
-        periods = {part: min(period, 1e-9) if last else period for part, period in self._periods().items()}
-        wanted = self.publishers_.due(self.worker.revision, time.monotonic(), periods)
-        if wanted and last:
-            self.worker.draw_last(wanted)
-            self._publish_results()
-        elif wanted:
+        self.inputs.look()
+        if self._requested is not None and time.monotonic() - self._requested < 10.0:
+            return
+        if wanted := self._due(self._periods()):
             self._requested = time.monotonic()
             self.worker.request(wanted)
 
-    def publish_last(self) -> None:
+    def _due(self, periods: dict[str, float]) -> set[str]:
+        if not self.frame:
+            return set()  # a loaded map whose frame is not known yet; health says so
+        return self.publishers_.due(self.worker.revision, time.monotonic(), periods)
+
+    def publish_last(self) -> Steps:
         """After worker.stop(): the finished map."""
-        self._on_tick(last=True)
+        wanted = self._due({part: min(period, 1e-9) for part, period in self._periods().items()})
+        if wanted:
+            yield from aside(self.worker.draw_last, wanted)
+            self._publish_results()
 
     def _publish_results(self) -> None:
         results, self._requested = self.worker.results, None
@@ -285,7 +301,8 @@ class MappingNode(ManagedNode):
 
     def _on_autosave(self) -> None:
         self.inputs.alive()
-        self.saver.autosave(time.monotonic())
+        if not self._finished:
+            self.saver.autosave(time.monotonic())
 
     def publish_health(self) -> None:
         """What /diagnostics says now."""
@@ -354,13 +371,32 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"mapping_node: {error}", file=sys.stderr)
         rclpy.try_shutdown()
         return 2
-    code = 2
-    if node.parameters.peek("autostart") is False or node.start():  # a wrong value of it, too, fails in configure
-        spin(node, stopper)
-        code = node.finish(stopper)
+    node.hurry = lambda: stopper.count > 1
+    code = _live(node, stopper)
     node.destroy_node()
     rclpy.try_shutdown()
     return code
+
+
+def _live(node: MappingNode, stopper: Stopper) -> int:
+    """From the start to the end that a signal asks for; the exit code."""
+    # a wrong value of autostart, too, fails in configure
+    started = None if node.parameters.peek("autostart") is False else node.start()
+    ending: Future | None = None
+
+    def failed() -> bool:
+        return started is not None and started.done() and not started.result()
+
+    def over() -> bool:
+        nonlocal ending
+        if ending is None and (stopper or failed()):
+            ending = node.end()
+        return ending is not None and ending.done()
+
+    spin(node, over)
+    if ending is None:  # ROS was shut down under it: there is nobody to answer, but a map to save
+        node.finish()
+    return 2 if failed() else node.exit_code
 
 
 if __name__ == "__main__":

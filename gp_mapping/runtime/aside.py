@@ -25,6 +25,11 @@ class Aside:
         """Whether nothing runs, and no result waits."""
         return self._future is None
 
+    @property
+    def running(self) -> bool:
+        """Whether a job is being done."""
+        return self._future is not None and not self._future.done()
+
     def start(self, job: Callable[[], object]) -> None:
         """Begin a job; RuntimeError where one runs or waits to be fetched."""
         if self._future is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from gp_mapping.errors import one_line
 from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.area.survey_area import SurveyArea
@@ -83,26 +85,53 @@ def _read(message, radius: float, before: FreeSpace | None, prepare: bool = Fals
 
 
 class GroundAside:
-    """A Ground that is made anew beside the map's thread, while the one before still answers."""
+    """A Ground that is made anew beside the map's thread, while the one before still answers.
 
-    def __init__(self):
-        self._ground, self._aside = Ground(), Aside("ground")
+    aside: False makes it at once, whatever that costs.
+    """
+
+    def __init__(self, aside: bool = False):
+        self._ground, self._aside = Ground(), Aside("ground") if aside else None
+        self.waiting = False
+
+    @property
+    def making(self) -> bool:
+        """Whether one is being made, and not done yet."""
+        return self._aside is not None and self._aside.running
+
+    @property
+    def area(self) -> SurveyArea | None:
+        """Of the newest ground."""
+        return self._ground.area
+
+    @property
+    def made(self) -> int:
+        """How often there was a new one; plans of an earlier ground know other nodes."""
+        return self._ground.made
 
     def at(self, position, free: FreeSpace | None, path, lengthscale: float, **given):
-        """As Ground.at; SurveyArea.none with a reason while the first one for this free space is made."""
-        made = self._aside.fetch()
-        if made is not None:
-            self._ground = made
-        ground = self._ground
-        if free is None or free.open.size <= _AT_ONCE or ground.suits(position, free, path, lengthscale, **given):
-            return ground.at(position, free, path, lengthscale, **given)
+        """As Ground.at; SurveyArea.none with a reason while the first one for these is made: `waiting` says so.
 
-        if self._aside.idle:
+        One that was made where the robot was before, or for a shorter path, stands in; one for another free-space map,
+        region or reach does not.
+        """
+        self.waiting, ground, aside = False, self._ground, self._aside
+        if aside is None:
+            return ground.at(position, free, path, lengthscale, **given)
+        made = aside.fetch()
+        if made is not None:
+            ground = self._ground = made
+        if ground.suits(position, free, path, lengthscale, **given):
+            return ground.area, ground.travel
+
+        if aside.idle:
+            new, path = Ground(ground.made), np.array(path)
+
             def make() -> Ground:
-                new = Ground()
                 new.at(position, free, path, lengthscale, **given)
                 return new
-            self._aside.start(make)
-        if ground.area and ground.of(free):
+            aside.start(make)
+        if ground.stands_in(position, free, **given):
             return ground.area, ground.travel
+        self.waiting = True
         return SurveyArea.none(_LOOKING), None

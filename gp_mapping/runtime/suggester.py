@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gp_mapping.errors import one_line
-from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer_as_set
 from gp_mapping.planning.suggest import Suggestions
 from gp_mapping.runtime.free_maps import FreeMaps, GroundAside
@@ -28,7 +27,7 @@ class Suggester:
         self.note = ""
         self.obstacles = ""  # what is known of them, in words; "" before the first suggestion
         self._maps = FreeMaps() if maps is None else maps
-        self._ground = Ground() if maps is None else GroundAside()
+        self._ground = GroundAside(aside=maps is not None)
 
     def __call__(self, session, grid, position, message, frame: str) -> Suggestions:
         """Places to measure next.

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from gp_mapping.errors import one_line
-from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
@@ -23,7 +22,7 @@ from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.worth.held import HeldValue
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
-from gp_mapping.runtime.free_maps import FreeMaps
+from gp_mapping.runtime.free_maps import FreeMaps, GroundAside
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.plan import home_of
 
@@ -92,7 +91,9 @@ class Survey:
         self._others: dict[str, np.ndarray] = {}
         self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)  # x, y, until when
         self._requests: deque[_Request] = deque()
-        self._ground, self._held = Ground(), HeldValue()
+        self._ground, self._held = GroundAside(aside=maps is not None), HeldValue()
+        self._here: tuple = ()  # area and travel for the next job
+        self._nowhere = ""  # why there are none
         self._track: list[np.ndarray] | None = None  # where the robot has been since the value was made; None: unknown
         self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
@@ -275,10 +276,13 @@ class Survey:
 
     def _next_job(self, session, position, message, frame: str) -> bool:
         """Begin to plan where that is asked for; whether it is."""
-        with self._lock:
-            request = self._requests.popleft() if self._requests else None
-        if request is not None:
-            self._begin(self._answer(request, session, position, message, frame),
+        if self._requests:
+            start = self._requests[0].start or position
+            if start is not None and session.cell_count and not self._look(session, start, message, frame):
+                return False  # the ground is being made; whoever asked waits, nobody else does
+            with self._lock:
+                request = self._requests.popleft()
+            self._begin(self._answer(request, session, position),
                         lambda plan: request.future.set_result(plan))
             return True
         due = self._stale or not self.plan or self._along - self._planned_at >= self.settings.plan_interval or \
@@ -287,6 +291,8 @@ class Survey:
             return False
         if not self.plan and not self._stale and time.monotonic() < self._planned_at:
             return False  # nothing was found a moment ago
+        if not self._look(session, position, message, frame):
+            return False  # the ground is being made, and the robot goes on with the plan that it has
         began = time.perf_counter(), self._last_stamp
         self._stale = False
 
@@ -300,7 +306,7 @@ class Survey:
             with self._lock:
                 if self._phase == "running":
                     self._take(plan)
-        self._begin(self._go_on(session, position, message, frame), done)
+        self._begin(self._go_on(session, position), done)
         return True
 
     def _begin(self, job: Iterator[Plan | None], finish: Callable[[Plan], None]) -> None:
@@ -347,20 +353,36 @@ class Survey:
                     f"{frame!r}; publish it in the same frame")
         return wrong
 
-    def _prepared(self, session, position, message, frame: str) -> Iterator[Plan | None]:
+    def _look(self, session, position, message, frame: str) -> bool:
+        """Have the area about a place, and the ways through it, for the next job; False while they are being made."""
+        if self._ground.waiting and self._ground.making:
+            return False
+        s, self._here = self.settings, ()
+        wrong = self._read(message, frame)
+        if not wrong:
+            lengthscale = session.map.hyperparameters()["lengthscale"]
+            try:
+                area, travel = self._ground.at(position, self._free, session.path.numpy(), lengthscale,
+                                               region=self._region, keep_out=self._keep_out, reach=s.plan_reach,
+                                               margin=s.plan_margin, places=s.plan_places)
+            except ValueError as error:  # what the planner cannot answer: said, and no plan
+                wrong = one_line(error, 300)
+            else:
+                if self._ground.waiting:
+                    return False
+                if travel is not None and len(travel) >= 2:
+                    self._here = area, travel
+                wrong = area.reason or "no place in the survey area can be reached"
+        self._nowhere = wrong
+        return True
+
+    def _prepared(self, session) -> Iterator[Plan | None]:
         """Ground and value of now into self._question; a Plan instead where there can be none."""
         s = self.settings
-        wrong = self._read(message, frame)
-        if wrong:
-            yield Plan(s.plan_kind, reason=wrong)
+        if not self._here:
+            yield Plan(s.plan_kind, reason=self._nowhere)
             return
-        lengthscale = session.map.hyperparameters()["lengthscale"]
-        area, travel = self._ground.at(position, self._free, session.path.numpy(), lengthscale, region=self._region,
-                                       keep_out=self._keep_out, reach=s.plan_reach, margin=s.plan_margin,
-                                       places=s.plan_places)
-        if travel is None or len(travel) < 2:
-            yield Plan(s.plan_kind, reason=area.reason or "no place in the survey area can be reached")
-            return
+        area, travel = self._here
         yield None
 
         # a map that answers at once is still being written: what is planned on must not change on the way
@@ -416,10 +438,10 @@ class Survey:
                        mix=mix, closed=closed, mean=mean, stddev=stddev, seed=self._seed + self._made,
                        effort=s.plan_effort, **more)
 
-    def _go_on(self, session, position, message, frame: str) -> Iterator[Plan | None]:
+    def _go_on(self, session, position) -> Iterator[Plan | None]:
         """The next plan of the survey, from where the robot will be when it is there."""
         s = self.settings
-        for found in self._prepared(session, position, message, frame):
+        for found in self._prepared(session):
             if found is not None:
                 yield found
                 return
@@ -485,14 +507,14 @@ class Survey:
 
     _share = math.nan
 
-    def _answer(self, request: _Request, session, position, message, frame: str) -> Iterator[Plan | None]:
+    def _answer(self, request: _Request, session, position) -> Iterator[Plan | None]:
         """A plan on demand: the survey's own budget and plan stay what they are."""
         s = self.settings
         start = request.start or position
         if start is None or not session.cell_count:
             yield Plan(s.plan_kind, reason="nothing has been measured yet: the map has to know something first")
             return
-        for found in self._prepared(session, start, message, frame):
+        for found in self._prepared(session):
             if found is not None:
                 yield found
                 return

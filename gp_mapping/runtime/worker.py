@@ -47,7 +47,7 @@ class MapWorker:
         self._wake, self._lock = threading.Event(), threading.Lock()
         self._after = threading.RLock()  # one at a time, also when the thread has ended
         self._wanted: set[str] = set()
-        self._stopping = self._abandon = False
+        self._stopping = self._abandon = self._ended = False  # ended: the thread takes nothing any more
         self._counts: Counter = Counter()
         self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)  # of measurements: stamp, monotonic time
         self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "plan", "snapshot")}
@@ -63,7 +63,6 @@ class MapWorker:
         self.revision = self._drawable_revision()
         self.results: Results | None = None
         self._lag = DrawingLag()
-        self._lag = DrawingLag()
         self.status = self._make_status()
         self._thread = threading.Thread(target=self._run, name="map", daemon=True)
 
@@ -78,11 +77,13 @@ class MapWorker:
 
         role: measurement, pose, tf, tf_static.  received_ns: the node's time, for messages without a stamp.
         """
-        if self.full:
-            self._counts["queue_full"] += 1
-            return False
-        self._queue.append((role, (message, received_ns), time.monotonic()))
-        return True
+        with self._lock:
+            refused = "abandoned" if self._ended else "queue_full" if self.full else ""
+            if refused:
+                self._counts[refused] += 1
+            else:
+                self._queue.append((role, (message, received_ns), time.monotonic()))
+        return not refused
 
     @property
     def frame(self) -> str:
@@ -109,12 +110,14 @@ class MapWorker:
         After stop() there is no other thread any more, and it runs at once.
         """
         future: Future = Future()
-        if self._stopping and not self._thread.is_alive():
+        with self._lock:
+            ended = self._ended
+            if not ended:
+                self._queue.append(("call", (function, future), time.monotonic()))
+        if ended:
             with self._after:
                 self._command("call", (function, future))
-        else:
-            self._queue.append(("call", (function, future), time.monotonic()))
-            self._wake.set()
+        self._wake.set()
         return future
 
     def replace_session(self, session) -> Future:
@@ -160,7 +163,8 @@ class MapWorker:
                 self._wholes.append(whole)
             else:
                 whole = self._whole
-        if self._stopping and not self._thread.is_alive():
+            ended = self._ended
+        if ended:
             with self._after:
                 self._draw_whole(finish=True)
         self._wake.set()
@@ -225,7 +229,8 @@ class MapWorker:
                 self._guard("plan", self._plan)
             if time.monotonic() - self.status.made > STATUS_PERIOD:
                 self._guard("status", lambda: setattr(self, "status", self._make_status()))
-        self._guard("finish", self._finish)
+        with self._after:  # who calls from now on runs what it wants itself, and after this
+            self._guard("finish", self._finish)
 
     def _drawable_revision(self) -> int:
         """Revision of the map; 0 while it holds nothing that could be drawn."""
@@ -347,16 +352,20 @@ class MapWorker:
 
     def _finish(self) -> None:
         """The end: everything that can still be placed is in the map, everything else is counted."""
-        self._counts["abandoned"] += sum(kind in ROLES for kind, *_ in self._queue)
-        for kind, content, _ in self._queue:
+        with self._lock:
+            self._ended = True
+            left, wholes = list(self._queue), list(self._wholes)
+            self._queue.clear()
+            self._wholes.clear()
+            self._counts["abandoned"] += sum(kind in ROLES for kind, *_ in left)
+        for kind, content, _ in left:
             if kind == "call":
                 content[1].cancel()
-        self._queue.clear()
+        for whole in wholes:
+            whole.future.cancel()
+
         self._ingest(finish=True)
         pour_rest(self._session, self._intake.drops)
-        for whole in self._wholes:
-            whole.future.cancel()
-        self._wholes.clear()
         self.revision = self._drawable_revision()
         self.status = self._make_status()
 

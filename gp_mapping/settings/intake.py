@@ -84,6 +84,11 @@ class IntakeSettings:
         """Numbers in one measurement: 3 for all axes of a magnetic field, else 1."""
         return 3 if (self.sensor, self.field_component) == ("magnetic_field", "xyz") else 1
 
+    @property
+    def quantity(self) -> str:
+        """What one measurement is of: the sensor, and of a magnetic field also which of its numbers."""
+        return f"{self.sensor}, {self.field_component}" if self.sensor == "magnetic_field" else self.sensor
+
     def __post_init__(self):
         check_settings(self)
         if self.min_value > self.max_value:

@@ -13,7 +13,7 @@ from gp_mapping.settings.node import check_map_name
 from gp_mapping.store.tile_room import TileRoom
 
 __all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "frame_of_map", "map_folder", "new_session",
-           "odometry_frame_of", "open_session", "saved_session", "take_snapshot", "write_snapshot"]
+           "odometry_frame_of", "open_session", "quantity_of", "saved_session", "take_snapshot", "write_snapshot"]
 
 CHECKPOINT = "map.gpm"
 
@@ -22,12 +22,14 @@ CHECKPOINT = "map.gpm"
 class Wanted:
     """What a map must be for a node: its settings, those of them that were given explicitly, numbers in a sample.
 
+    quantity: what is measured (IntakeSettings.quantity), '' for anything.
     frame: of the poses, '' while it is not known.  any_frame: a map in another one is taken as if it were in this.
     """
 
     settings: MapSettings
     given: frozenset[str] = frozenset()
     channels: int = 1
+    quantity: str = ""
     frame: str = ""
     any_frame: bool = False
 
@@ -41,6 +43,10 @@ class Wanted:
         if channels not in (None, self.channels):
             raise ValueError(f"this map has {channels} numbers in a measurement, and the node maps {self.channels}; "
                              f"set field_component to {'xyz' if channels == 3 else 'norm, x, y or z'}")
+        quantity = quantity_of(state.get("about"))
+        if self.quantity and quantity and quantity != self.quantity and "field_unit" not in self.given:
+            raise ValueError(f"this is a map of {named(quantity)}, and what comes is {named(self.quantity)}; set "
+                             "sensor and field_component as they were, or begin a new map")
         frame = frame_of_map(state)
         if self.frame and frame and frame != self.frame and not self.any_frame:
             raise ValueError(f"this map is in frame {named(frame)}, and poses are in {named(self.frame)}; where both "
@@ -51,6 +57,11 @@ def frame_of_map(state: dict) -> str:
     """The frame that a checkpoint's map is in; '' where it does not say."""
     about = state.get("about")
     return str(about.get("frame") or "") if isinstance(about, dict) else ""
+
+
+def quantity_of(about) -> str:
+    """What the measurements of a map were of, from its session.about; '' where it does not say."""
+    return str(about.get("quantity") or "") if isinstance(about, dict) else ""
 
 
 def odometry_frame_of(about: dict) -> str:

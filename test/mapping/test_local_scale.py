@@ -81,3 +81,18 @@ def test_bounded_and_resumed_exactly():
     again.load_state_dict(scale.state_dict())
     assert (again.at(x[-50:]) == scale.at(x[-50:])).all()
     assert torch.equal(again.state_dict()["bins"], scale.state_dict()["bins"])
+
+
+def test_two_maps_scores_are_those_of_one_that_saw_both():
+    """Also where both have scored, and each has its own."""
+    x, score = scored(600)
+    whole, left, right = (LocalScale(0.3) for _ in range(3))
+    mine = np.arange(600) % 3 > 0
+    mine[x[:, 1] < 2.0], mine[x[:, 1] > 4.0] = True, False
+    for scale, rows in ((whole, mine), (whole, ~mine), (left, mine), (right, ~mine)):
+        scale.add(x[rows], score[rows])
+    left.join(right)
+    assert len(left) == len(whole)
+    places = np.random.default_rng(2).uniform(0, 6, (100, 2))
+    assert left.at(places) == pytest.approx(whole.at(places), rel=1e-9)
+    assert np.abs(left.at(places) - right.at(places)).max() > 0.5

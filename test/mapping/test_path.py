@@ -111,3 +111,19 @@ def test_starts_outlive_thinning_and_resume():
     found = strips(path)
     assert len(found) == 50 and path.step > 1.0
     assert all(len(np.unique(s[:, 1])) == 1 for s in found)
+
+
+def test_two_robots_paths_are_one_trace_with_a_gap():
+    mine, other = Path(0.1), Path(0.1)
+    mine.extend([[x, 0.0] for x in np.linspace(0.0, 3.0, 301)])
+    other.extend([[x, 40.0] for x in np.linspace(-2.0, 2.0, 401)])
+    alone = mine.length, len(mine.points())
+    mine.join(other)
+    assert mine.length == alone[0] + other.length == pytest.approx(7.0, abs=0.02)
+    assert mine.bounds() == ([-2.0, 0.0], [3.0, 40.0])
+    assert len(mine.points()) == alone[1] + len(other.points())
+    assert np.flatnonzero(mine.starts().numpy()).tolist() == [0, alone[1]], "nobody drove from the one to the other"
+    areas = {area.low[1]: area.samples for area in mine.extent.areas(0.01)}
+    assert areas == {0.0: 301, 40.0: 401}
+    mine.add([9.0, 9.0])
+    assert mine.starts()[-1], "what is driven next goes on from neither"

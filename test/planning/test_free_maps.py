@@ -12,6 +12,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.runtime.free_maps import FreeMaps
 from gp_mapping.runtime.suggester import Suggester
+from gp_mapping.runtime.survey import Survey
 from gp_mapping.settings.node import NodeSettings
 
 SIDE, CELL = 2000, 0.05  # 100 m at 5 cm: 4 million cells
@@ -70,6 +71,29 @@ def test_small_maps_are_read_at_once():
     for maps in (FreeMaps(aside=True), FreeMaps()):
         assert maps.at(small, 0.1)[0].open.any()
     assert FreeMaps().at(occupancy(hall(10), resolution=CELL), 0.1)[0] is not None, "aside=False: large ones as well"
+
+
+@pytest.mark.parametrize("mapped", [True, False], ids=["large map", "no map"])
+def test_a_survey_makes_its_ground_beside_the_maps_thread(mapped):
+    """The area, the ways through it and the first plan; then another region of it, for which the old ground is none."""
+    session = MapSession(MapSettings(max_inducing=60, learn_hyperparameters=False))
+    t = torch.linspace(0, 1, 200, dtype=torch.float64)
+    x = torch.stack([50 + 2 * torch.sin(9 * t), 48.5 + 3 * t], 1)
+    session.ingest(Samples(x, 45e-6 + 5e-6 * torch.sin(6 * t), stamp=10 * t))
+    survey = Survey(NodeSettings(plan_budget=12.0, plan_places=120, plan_effort=10), maps=FreeMaps(aside=True))
+    message = occupancy(hall(300), resolution=CELL, frame="odom") if mapped else None
+    survey.start()
+    _, worst = patiently(lambda: survey.step(session, (50.0, 50.0), message, "odom", 10.0), lambda _: survey.plan)
+    assert worst < LONGEST, worst
+
+    corners = np.array([(49.0, 49.0), (51.5, 49.0), (51.5, 51.0), (49.0, 51.0)])
+    before = survey.plan
+    assert survey.set_region(corners, "odom", "odom") == ""
+    _, worst = patiently(lambda: survey.step(session, (50.0, 50.0), message, "odom", 10.0),
+                         lambda _: survey.plan is not before)
+    assert worst < LONGEST and survey.plan, (worst, survey.plan.reason)
+    inside = (survey.plan.line > corners.min(0) - 0.1) & (survey.plan.line < corners.max(0) + 0.1)
+    assert inside.all()
 
 
 @pytest.mark.parametrize("kind", ["gain_per_metre", "variance"])

@@ -5,6 +5,8 @@ import signal
 import time
 
 import pytest
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState, GetState
 from nav_msgs.srv import GetMap, LoadMap
 from ros_helpers import NodeProcess, Peer, Stream
 from std_srvs.srv import Trigger
@@ -111,3 +113,60 @@ def test_what_was_delivered_before_a_signal_is_in_the_map(tmp_path, number):
         assert node.process.wait(60) == 0, node.log
     from gp_mapping.store.checkpoint import load_checkpoint
     assert load_checkpoint(tmp_path / "map.gpm")["raw_count"] == 3001
+
+
+def answered_during(peer, work, kind, name, request) -> tuple[list, list[float], float]:
+    """The answers to calls made one after another while work (a Future, or a process) goes on, and their times, s."""
+    client = peer.clients.get(name) or peer.node.create_client(kind, name)
+    peer.clients[name] = client
+    begin, answers, waits = time.monotonic(), [], []
+    while not work():
+        asked, answer = time.monotonic(), client.call_async(request)
+        while not (answer.done() or work()):
+            peer.executor.spin_once(timeout_sec=0.02)
+        if answer.done():
+            answers.append(answer.result())
+            waits.append(time.monotonic() - asked)
+        assert time.monotonic() - begin < 120.0
+    return answers, waits, time.monotonic() - begin
+
+
+def test_while_a_transition_or_the_end_saves_the_map_everybody_else_is_answered(tmp_path):
+    with NodeProcess(tmp_path, **LARGE, save_directory=str(tmp_path), save_on_exit=True) as node, Peer() as peer:
+        def change(transition):
+            return peer.clients["change"].call_async(ChangeState.Request(transition=Transition(id=transition)))
+
+        peer.wait_for_node()
+        peer.clients["change"] = peer.node.create_client(ChangeState, "/mapping/change_state")
+        peer.call(GetState, "/mapping/get_state", GetState.Request(), again=2.0)
+        peer.until(peer.clients["change"].service_is_ready)
+        peer.drive(0.0, 6.0, rate=100, speed=4.0)
+        peer.settle()
+        deactivated = change(Transition.TRANSITION_DEACTIVATE)
+        peer.until(deactivated.done)
+        assert deactivated.result().success
+
+        seen, cleaned = peer.statuses, change(Transition.TRANSITION_CLEANUP)
+        peer.spin(0.2)
+        refused = change(Transition.TRANSITION_ACTIVATE)
+        states, waits, took = answered_during(peer, cleaned.done, GetState, "/mapping/get_state", GetState.Request())
+        assert cleaned.result().success and (tmp_path / "map.gpm").is_file() and (tmp_path / "map.png").is_file()
+        assert took > 1.0, "too quick to say anything"
+        assert len(states) >= 5 and states[0].current_state.label == "cleaningup" and max(waits) < 0.5 * took
+        assert refused.done() and not refused.result().success
+        assert peer.statuses > seen
+
+        for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
+            done = change(transition)
+            peer.until(done.done)
+            assert done.result().success
+        peer.wait_for_node()
+        peer.drive(0.0, 6.0, rate=100, speed=4.0)
+        peer.settle()
+        node.process.send_signal(signal.SIGINT)
+        peer.spin(0.2)
+        states, waits, took = answered_during(peer, lambda: node.process.poll() is not None, GetState,
+                                              "/mapping/get_state", GetState.Request())
+        assert node.process.returncode == 0 and len(states) >= 5 and max(waits) < 0.5 * took
+        assert "is not possible while the node is in state 'cleaningup'" in node.log and "Traceback" not in node.log
+        assert node.log.count("saved checkpoint") == 2

@@ -33,7 +33,7 @@ def test_a_failing_callback_does_not_end_the_spinning(stopper):
 
     try:
         node.create_timer(0.01, fail_then_stop, clock=Clock(clock_type=ClockType.STEADY_TIME))
-        spin(node, stopper)
+        spin(node, lambda: stopper)
     finally:
         node.destroy_node()
         rclpy.try_shutdown()

@@ -49,7 +49,7 @@ class HyperLearner:
     FAR, FARTHER = 0.1, 4.0  # a tenth of the steps reaches four times as far
     NEWEST, NEW = 40, 0.25  # a quarter of the steps looks near one of the newest 40
     LAST = 0.02
-    FARTHEST = 5.0
+    FARTHEST = 5.0  # times largest_change: beyond it the map's θ is another one, whatever is known of the new one
     DEGREES = 4.0
     LONGEST = (0.5, 0.5, 0.5, 0.3, 0.05, 0.03, 0.03)  # of one step: beyond, the quadratic is not to be trusted
 

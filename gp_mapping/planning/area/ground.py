@@ -47,10 +47,10 @@ class Ground:
     `made` counts how often they were made: plans of an earlier ground know other nodes.
     """
 
-    def __init__(self):
+    def __init__(self, made: int = 0):
         self.area: SurveyArea | None = None
         self.travel: Travel | None = None
-        self.made = 0
+        self.made = made
         self._key: _Key | None = None
         self._free: FreeSpace | None = None  # held, so that its identity is its own
         self._centre = np.zeros(2)
@@ -80,9 +80,13 @@ class Ground:
             self.made += 1
         return self.area, self.travel
 
-    def of(self, free: FreeSpace | None) -> bool:
-        """Whether it was made in that free space."""
-        return self._free is free
+    def stands_in(self, position, free: FreeSpace | None, *, region: tuple[Polygon, ...] = (),
+                  keep_out: tuple[Polygon, ...] = (), reach: float = math.inf, margin: float = 1.0, places: int = 450,
+                  frame: str = "") -> bool:
+        """Whether it was made of these, though for another place or a shorter path, and holds the robot."""
+        position = np.asarray(position, dtype=np.float64)
+        same = self._key == _key(free, region, keep_out, reach, margin, places, frame)
+        return bool(self.area) and same and not self._left(position, free)
 
     def suits(self, position, free: FreeSpace | None, path: np.ndarray, lengthscale: float, *,
               region: tuple[Polygon, ...] = (), keep_out: tuple[Polygon, ...] = (), reach: float = math.inf,
@@ -94,10 +98,12 @@ class Ground:
         moved = math.dist(position, self._centre) > _MOVED * reach
         grown = free is None and not region and (_bounds(path) < self._bounds - _GROWN).any()
         refined = not 0.7 < spacing / max(self._spacing, 1e-9) < 1.4
-        # a robot that leaves what was its path's hull is where nobody has looked for a way yet
-        outside = (free is None and self.travel is not None and math.dist(position, self._centre) > _LEFT
-                   and self.travel.locate(position) is None)
-        return not (key != self._key or moved or grown or refined or outside or not self.area)
+        return not (key != self._key or moved or grown or refined or self._left(position, free) or not self.area)
+
+    def _left(self, position: np.ndarray, free: FreeSpace | None) -> bool:
+        """Whether the robot has left what was its path's hull: nobody has looked for a way there yet."""
+        return (free is None and self.travel is not None and math.dist(position, self._centre) > _LEFT
+                and self.travel.locate(position) is None)
 
 
 def _key(free, region, keep_out, reach, margin, places, frame) -> _Key:

@@ -22,12 +22,19 @@ _TRIED = 3  # numbers of lanes for each direction
 
 def lanes(problem: Problem) -> Iterator[tuple[int, ...]]:
     """The best of the lanes."""
-    yield best_lanes(problem)[0]
+    routes = []
+    for stops in lane_routes(problem):
+        routes.append(fitted(problem, stops))
+        yield routes[0]
+    yield _best(problem, routes)[0]
 
 
 def best_lanes(problem: Problem) -> tuple[tuple[int, ...], float]:
     """Stops and rating of the best lanes; nowhere to go, and −∞, where none fits."""
-    routes = [fitted(problem, stops) for stops in lane_routes(problem)]
+    return _best(problem, [fitted(problem, stops) for stops in lane_routes(problem)])
+
+
+def _best(problem: Problem, routes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], float]:
     routes = [stops for stops in dict.fromkeys(routes) if stops]
     ratings = problem.rate(routes)
     best = max(range(len(routes)), key=ratings.__getitem__, default=None)
@@ -46,15 +53,17 @@ def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
     return stops[:low]
 
 
-def lane_routes(problem: Problem) -> list[tuple[int, ...]]:
-    """Stops of lanes in two directions, of several numbers about what the limit pays for, ends at or off the walls."""
+def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
+    """Stops of lanes in two directions, of several numbers about what the limit pays for, ends at or off the walls.
+
+    One route at a time: each takes milliseconds, and all of them together longer than a map may wait.
+    """
     travel = problem.travel
     free = travel.free
     reached = travel.reachable(problem.start)
     nodes = travel.nodes[reached]
     area = free.open.sum() * free.resolution**2
     metres = min(problem.limit.metres, problem.limit.seconds * problem.limit.speed)
-    routes = []
     for angle in (free.yaw, free.yaw + 0.5 * math.pi):
         along = np.array([math.cos(angle), math.sin(angle)])
         across = np.array([-along[1], along[0]])
@@ -66,8 +75,7 @@ def lane_routes(problem: Problem) -> list[tuple[int, ...]]:
             for inset in (0.0, 0.35 * spacing):
                 pieces = _pieces(problem, along, across, float(low) - 0.5 * free.resolution, spacing, count, inset)
                 if pieces:
-                    routes.append(_joined(problem, pieces))
-    return routes
+                    yield _joined(problem, pieces)
 
 
 def _pieces(problem: Problem, along, across, low: float, spacing: float, count: int,

@@ -33,8 +33,12 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
         step = ()
         for step in greedy(problem):
             yield best or step
-        seeds = [s for s in dict.fromkeys([step, *(fitted(problem, r) for r in lane_routes(problem))]) if s]
-        for stops, value in zip(seeds, problem.rate(seeds)):
+        seeds = {step: None}
+        for lanes in lane_routes(problem):
+            seeds[fitted(problem, lanes)] = None
+            yield best or step
+        seeds.pop((), None)
+        for stops, value in zip(seeds, problem.rate(list(seeds))):
             if value > rating:
                 best, rating = stops, value
     if not best:

@@ -7,13 +7,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gp_mapping.ros.mapper.steps import Steps, aside
+from gp_mapping.runtime.file_thread import Ending
 from gp_mapping.store.sessions import map_folder
 
 __all__ = ["MapEnding"]
 
+SLICE = 0.05  # s of taking in what was delivered, between two looks at what else there is to do
+LEAST = 2.0  # s for a save that has begun, and for the last map to arrive
+
 
 class MapEnding:
     """Ends the map of a MappingNode; node.settings.exit_timeout bounds how long it goes on taking in.
+
+    Its work is done in steps (steps.py), so that calls are answered and diagnostics go out meanwhile.
 
     hurry: callable; True where somebody has asked a second time: what still waits is then counted and left.
     """
@@ -25,38 +32,49 @@ class MapEnding:
     def _late(self) -> bool:
         return self._hurry() or time.monotonic() > self._deadline
 
-    def take_in(self) -> None:
+    def _room_for(self, seconds: float) -> Callable[[], bool]:
+        """Says whether the map's queue has room, for so long."""
+        end = time.monotonic() + seconds
+        return lambda: not self._node.worker.full and time.monotonic() < end
+
+    def take_in(self) -> Steps:
         """Hand on what the middleware has delivered and nobody has taken yet; count and say what is left."""
         node = self._node
+        node.inputs.hold()
+        found = True
+        while found and not self._late():
+            found = node.inputs.drain(self._room_for(SLICE))
+            if found:  # else what comes from now on was delivered after the end began
+                yield
 
-        def wait_for_room() -> bool:
-            while node.worker.full and not self._late():
-                time.sleep(0.005)
-            return not self._late()
-
-        node.inputs.drain(wait_for_room)
         left = node.inputs.discard()
         if left:
             node.worker.count("abandoned", left)
             node.get_logger().warning(f"{left} messages that had been delivered were not taken in any more: "
                                       f"{self._why()}")
 
-    def finish(self) -> int:
+    def finish(self) -> Steps:
         """Take in what is queued, save if asked, answer all calls, publish the last map. 1 where saving failed."""
-        node = self._node
-        while not node.worker.stop(abandon=self._late(), timeout=0.1):
-            pass
+        node, reason = self._node, Ending("the node is being stopped or cleaned up; ask again when it is configured")
+        node.map_services.refuse(reason)
+        while not node.worker.stop(abandon=self._late(), timeout=0.0):
+            yield
         left = node.worker.status.counts.get("abandoned", 0)
         if left:
             node.get_logger().warning(f"{left} messages are not in the map: {self._why()}")
         node.publish_health()
 
-        node.files.close(max(1.0, self._deadline - time.monotonic()))  # a save that has begun is waited for
-        node.map_services.close("the node is being stopped or cleaned up; ask again when it is configured")
-        code = self._keep()
+        least = time.monotonic() + LEAST
+        while not node.files.close(0.0) and not (self._late() and time.monotonic() > least):
+            yield  # a save that has begun is waited for
+        node.map_services.close(reason)
+        code = yield from aside(self._keep)
         if node.active:
-            node.publish_last()
-        node.publishers_.wait_until_received(2.0)
+            yield from node.publish_last()
+
+        end = time.monotonic() + LEAST
+        while not node.publishers_.received() and time.monotonic() < end:
+            yield
         return code
 
     def _why(self) -> str:

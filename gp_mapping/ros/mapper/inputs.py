@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
@@ -37,6 +38,17 @@ class InputPort:
         self.wrong_type = self.wrong_qos = ""
 
 
+class _Gate(MutuallyExclusiveCallbackGroup):
+    """Callbacks that the executor leaves alone while they are held."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = False
+
+    def can_execute(self, entity) -> bool:
+        return not self.held and super().can_execute(entity)
+
+
 class Inputs:
     """All inputs of an intake with these settings.
 
@@ -47,6 +59,7 @@ class Inputs:
     def __init__(self, node, settings: IntakeSettings, on_message, *, depth: int, reliable: bool,
                  find: Callable[[str], type | None] = message_class):
         self._node, self._on_message, self._find = node, on_message, find
+        self._group = _Gate()
         self._looked = time.monotonic()  # when the executor has last come by here
         self.ports: list[InputPort] = []
         for wanted in inputs_of(settings):
@@ -86,14 +99,20 @@ class Inputs:
             if port.subscription is not None:
                 self._node.destroy_subscription(port.subscription)
                 port.subscription = None
+        self._group.held = False
 
-    def drain(self, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Hand on what the middleware holds, until nothing is left or go_on(), asked between batches, says no."""
+    def hold(self) -> None:
+        """The executor takes nothing more: what comes waits in the middleware for drain(), until close()."""
+        self._group.held = True
+
+    def drain(self, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Hand on what the middleware holds, while go_on(), asked between batches; whether there may be more."""
         found = True
         while found and go_on():
             found = False
             for port in self.ports:  # the measurement first, and with each of them the poses up to its stamp
                 found = self._take_in(port, BATCH) > 0 or found
+        return found
 
     def discard(self) -> int:
         """Take what the middleware holds and use nothing of it; how many there were."""
@@ -142,7 +161,7 @@ class Inputs:
                                             incompatible_qos=partial(self._on_incompatible, port))
         port.type = kind
         port.subscription = self._node.create_subscription(found, port.topic, partial(self._on_arrival, port), port.qos,
-                                                           event_callbacks=events)
+                                                           callback_group=self._group, event_callbacks=events)
 
     def _on_arrival(self, port: InputPort, message, info) -> None:
         """rclpy has taken one message; the rest of what waits comes with it."""

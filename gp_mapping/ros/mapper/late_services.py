@@ -60,8 +60,9 @@ class LateServices:
     def __init__(self, node, size: int, on_refused: Callable[[int], None] = lambda n: None):
         self._node, self._size, self._on_refused = node, size, on_refused
         self._group = ReentrantCallbackGroup()
-        self._services: list[tuple[_Entry, object]] = []
+        self._services: list[tuple[_Entry, object, bool]] = []  # with whether it is destroyed here
         self._waiting: list[_Promise] = []
+        self._ending: BaseException | None = None
         self._guard = node.create_guard_condition(self._answer_done, callback_group=self._group)
         # requests that come while the executor is busy wait in the middleware: rclpy's own 10 are few
         self._qos = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=max(10, size),
@@ -76,13 +77,24 @@ class LateServices:
         """Offer the service ~/name."""
         service = self._node.create_service(kind, f"~/{name}", lambda *_: None, qos_profile=self._qos,
                                             callback_group=self._group)
+        self._serve(name, service, start, refuse, own=True)
+
+    def adopt(self, name: str, service, start, refuse) -> None:
+        """Serve one that is there already in this way; close() leaves it to its owner."""
+        self._serve(name, service, start, refuse, own=False)
+
+    def _serve(self, name: str, service, start, refuse, own: bool) -> None:
         entry = _Entry(name, start, refuse, service.send_response)
         service.callback = partial(self._on_request, entry)
         service.send_response = partial(self._send, entry)  # called with what the callback returned
-        self._services.append((entry, service))
+        self._services.append((entry, service, own))
+
+    def refuse(self, reason: BaseException) -> None:
+        """From now on calls are answered by the reason; those that wait go on."""
+        self._ending = reason
 
     def close(self, reason: BaseException) -> None:
-        """Answer everybody: what is done by its result, what is not by the reason. Then take the services away."""
+        """Answer everybody: what is done by its result, what is not by the reason. Then the services go."""
         if not self._services:
             return
         self._answer_done()
@@ -90,18 +102,22 @@ class LateServices:
             self._refuse(promise.entry, promise.response, promise.header, reason)
         self._waiting = []
 
-        for entry, service in self._services:
+        for entry, service, own in self._services:
             for _ in range(10 * self._size):  # nobody may keep the node alive by asking
                 with service.handle:
                     request, header = service.handle.service_take_request(service.srv_type.Request)
                 if header is None:
                     break
                 self._refuse(entry, service.srv_type.Response(), header, reason)
-            self._node.destroy_service(service)
+            if own:
+                self._node.destroy_service(service)
         self._services = []
         self._node.destroy_guard_condition(self._guard)
 
     def _on_request(self, entry: _Entry, request, response):
+        if self._ending is not None:
+            entry.refuse(response, self._ending)
+            return response
         if len(self._waiting) >= self._size:
             self._on_refused(1)
             entry.refuse(response, TooBusy(f"{self._size} calls wait for an answer already; ask again later"))

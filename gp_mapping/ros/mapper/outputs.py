@@ -7,7 +7,6 @@ volatile subscriber gets a standing map, too, and a transient-local one gets the
 
 from __future__ import annotations
 
-import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -207,12 +206,11 @@ class MapPublishers:
         self._outputs["limits"].publisher.publish(outbound.limits_message(self.limits))
         return self._shown(frame, grid, self.limits, None).layer(layer)
 
-    def wait_until_received(self, timeout: float) -> None:
-        """Before the process ends: until reliable subscribers have what was published, timeout seconds at most."""
-        end = time.monotonic() + timeout
-        for topic in self._outputs.values():
-            if topic.publisher.get_subscription_count():
-                topic.publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
+    def received(self) -> bool:
+        """Whether reliable subscribers have what was published."""
+        now = Duration(seconds=0.0)
+        return all(topic.publisher.wait_for_all_acked(now) for topic in self._outputs.values()
+                   if topic.publisher.get_subscription_count())
 
     def publish_cleared(self, frame: str) -> None:
         """After the map was cleared: latched topics must not go on showing it. All unknown, no points, no markers."""

@@ -50,9 +50,13 @@ class MapServices:
         for kind, name, answer in wanted:
             self._late.add(kind, name, answer, refusals.get(name) or _Refusal(self, WHAT_FAILED[name]))
 
-    def close(self, reason: str) -> None:
+    def refuse(self, reason: Ending) -> None:
+        """New calls are answered by the reason; those that wait go on."""
+        self._late.refuse(reason)
+
+    def close(self, reason: Ending) -> None:
         """Answer all calls that wait, with what is done or with the reason, and take the services away."""
-        self._late.close(Ending(reason))
+        self._late.close(reason)
 
     def say(self, what: str, error: BaseException) -> str:
         """Log why something was not done, and return it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 import traceback
+from collections.abc import Callable
 
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 
@@ -38,8 +39,8 @@ class Stopper:
         return self.count > 0
 
 
-def spin(node, stopper: Stopper) -> None:
-    """Run the node's callbacks in this thread until a signal comes or ROS is shut down.
+def spin(node, over: Callable[[], object]) -> None:
+    """Run the node's callbacks in this thread until over() or ROS is shut down.
 
     Single-threaded on purpose: this rclpy's MultiThreadedExecutor loses messages (rclpy #1223, #1452).
     An exception in a callback comes out of spin_once: it is logged (the same every 5 s at most) and mapping goes on.
@@ -47,7 +48,7 @@ def spin(node, stopper: Stopper) -> None:
     executor = SingleThreadedExecutor()
     executor.add_node(node)
     last, said = "", 0.0
-    while not stopper:
+    while not over():
         try:
             executor.spin_once(timeout_sec=0.1)
         except ExternalShutdownException:

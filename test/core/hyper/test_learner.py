@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 from gp_mapping import create_map
 from gp_mapping.core.hyper.evidence import evidence_score, negative_log_evidence
+from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 
 DEFAULT = {"inducing_tolerance": 0.005, "inducing_information": 0.0, "heading_stddev": 0.0, "learn_time_offset": False}
@@ -236,3 +237,22 @@ def test_a_far_start_is_forgotten():
             for f in (1 / 3, 3.0)]
     for name in ("lengthscale", "signal_stddev", "noise_stddev"):
         assert ends[0][name] == pytest.approx(ends[1][name], rel=0.1), name
+
+
+def test_theta_is_taken_over_beyond_what_is_known_of_it():
+    """ΔᵀΛΔ against 1; without knowledge (Λ small) only a change of five times what may be small."""
+    usual = Theta(lengthscale=1.0, signal_stddev=5.0, noise_stddev=0.5, constant_stddev=30.0)
+    learner = HyperLearner(usual, usual, adopt_change=0.1)
+    learner.turns += 1000.0  # steps are short by now: a fifth of 0.1 is no longer too small a change
+
+    def moved(change, known):
+        learner.vector = usual.vector()
+        learner.vector[0] += change
+        learner.theta = replace(usual, lengthscale=usual.lengthscale * math.exp(change))
+        learner.metric = torch.diag(torch.full((len(learner.vector),), known, dtype=torch.float64))
+        return learner.left(usual)
+
+    for change, known, taken in ((0.05, 500.0, True), (0.05, 300.0, False),  # 1.12 and .87 standard deviations
+                                 (-0.05, 500.0, True), (0.015, 1e9, False),  # well known, but not worth a rebuild
+                                 (0.3, 0.0, False), (0.55, 0.0, True)):
+        assert moved(change, known) == taken, (change, known)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import FieldMap, Snapshot
-from gp_mapping.core.models.tiled.blended import blended_prediction
+from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
 from gp_mapping.core.models.tiled.visits import TileLost, Visits
 from gp_mapping.core.stored import StoredState
@@ -39,10 +42,26 @@ class TiledSnapshot(Snapshot):
         return self._blended(x, velocity, heading, number)
 
     def _blended(self, x: Tensor, velocity: Tensor | None, heading: Tensor | None, number: float | None) -> Prediction:
+        return self._answered(lambda: blended_prediction(self.layout, self._exists, self._asked, self.prior, x,
+                                                         velocity, heading, number))
+
+    @torch.no_grad()
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Between a (N, 2) and b (K, 2) within a tile's reach of each other; 0 where no tile answers for both."""
+        def of(key: Key, rows: Tensor, columns: Tensor) -> Tensor:
+            return self._asked(key).covariance(a[rows], b[columns])
+
+        def between() -> Tensor:
+            left, right = (sayings(self.layout, self._exists, x) for x in (a, b))
+            return blend_covariance(left, right, of, (len(a), len(b)), self.prior.mean)
+
+        return self._answered(between)
+
+    def _answered(self, ask: Callable):
+        """What ask() gives; where a tile that was on the shelf cannot be read, without that one."""
         while True:
             try:
-                return blended_prediction(self.layout, self._exists, self._asked, self.prior, x, velocity, heading,
-                                          number)
+                return ask()
             except TileLost as lost:  # the map itself says so when it is asked
                 del self.away[lost.key]
 

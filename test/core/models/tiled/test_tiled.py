@@ -164,6 +164,19 @@ def test_a_covariance_is_one(survey):
     assert torch.allclose(c.diagonal(), tiled.predict(x).variance[:, 0] / UT**2, rtol=1e-6)
 
 
+def test_a_snapshot_has_the_covariance_of_its_moment(survey):
+    """A planner asks one: the map goes on being written while it plans."""
+    tiled, _, samples = survey
+    tiled = copy.deepcopy(tiled)
+    a, b = samples.x[::40] + 0.1, samples.x[::60] - 0.1
+    before, told = tiled.covariance(a, b) / UT**2, tiled.snapshot()
+    said = told.covariance(a, b)
+    assert len(told.tiles) > 1 and torch.allclose(said / UT**2, before, atol=1e-9)
+    drive(tiled, measured(lanes(8.0, 4.0) + 0.2, seed=2), 20)
+    assert torch.equal(told.covariance(a, b), said)
+    assert not torch.allclose(tiled.covariance(a, b) / UT**2, before, atol=1e-3)
+
+
 def test_a_fantasy_keeps_the_mean_narrows_and_leaves_the_map(survey):
     tiled, _, _ = survey
     x = torch.tensor([[4.0, 4.6], [8.5, 2.0]]).double()
