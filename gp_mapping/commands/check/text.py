@@ -8,7 +8,8 @@ from gp_mapping.analysis.pass_biases import compared
 __all__ = ["text_of"]
 
 _NAMES = {"without_offset": "time offset held at 0", "without_heading": "nothing that turns with the robot",
-          "without_both": "neither of the two", "without_bias": "no bias of a pass", "with_lever_arm": "lever arm learned too"}
+          "without_both": "neither of the two", "without_bias": "no bias of a pass",
+          "with_lever_arm": "lever arm learned too"}
 
 
 def text_of(result: dict, c: Calibration | None) -> str:
