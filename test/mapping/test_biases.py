@@ -110,4 +110,5 @@ def test_many_passes_keep_to_the_bound():
         field.ingest(Samples(x, 4e-5 + 1e-6 * torch.sin(x[:, :1]), stamp=100.0 * k + torch.arange(4.0)))
     field.flush()
     assert len(field.map.biases()) == 5 and field.report()["closed_passes"] >= 30
+    assert any("max_biases" in text for text in field.warnings)
     assert math.isfinite(float(field.predict(torch.zeros(1, 2)).variance))

@@ -39,6 +39,7 @@ class SparseMap(ObservingMap):
 
     fitting = ("memory_size",)
     counted = ("samples", "rest_empty", "rest_own_noise")
+    closed_passes = 0  # whose constants are not told apart any more
 
     def __init__(self, theta: Theta, likelihood, *, learner, memory_size: int, seed: int, scale: float, centre, device):
         super().__init__(likelihood, scale=scale, centre=centre, device=device)
@@ -157,6 +158,13 @@ class SparseMap(ObservingMap):
         self.samples += other.samples
         self._close_passes()
         self.changed()
+
+    def notes(self) -> list[str]:
+        """That passes were closed."""
+        if not self.closed_passes:
+            return []
+        return [f"the constants of {self.closed_passes} passes are not told apart any more, and their samples are not "
+                "remembered one by one; raise max_biases where that is too early"]
 
     def _close_passes(self) -> None:
         """Keep to the bound of passes whose constants are told apart, where there is one."""

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 from core_data import SETTINGS, THETA, UT, covariance
+from scipy import stats
 
 from gp_mapping import Samples, create_map
+from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.evidence import evidence_score, negative_log_evidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.types import Prediction
@@ -219,3 +221,10 @@ def test_a_model_without_such_constants_says_so():
     with pytest.raises(ValueError, match="bias_stddev: model 'wiski'"):
         create_map("wiski", bias_stddev=1e-6)
     assert create_map("wiski").hyperparameters()["bias_stddev"] == 0.0
+
+
+@pytest.mark.parametrize("degrees", (1.0, 2.0, 4.0, 7.3, 49.0))
+def test_few_passes_widen_the_interval_of_one_to_come_as_student_s_distribution(degrees):
+    widened = (stats.t.ppf(0.975, degrees) / stats.norm.ppf(0.975)) ** 2
+    assert BiasSpread(2.0, degrees).variance_to_come == pytest.approx(4.0 * widened, rel=0.02)
+    assert BiasSpread(2.0, 0.0).variance_to_come == pytest.approx(4.0), "the prior alone is believed"

@@ -436,7 +436,7 @@ class TiledMap(Revertible, FieldMap):
                 for key, why in self.lost.items()]
         if self.lost_count > len(self.lost):
             told.append(f"{self.lost_count - len(self.lost)} more tiles are left out")
-        return [*told, *filter(None, [self.shelf.problem()])]
+        return [*told, *filter(None, [self.shelf.problem()]), *self.home.notes()]
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
         """Posteriors of the tiles within reach (m) of `near`; without it, of those in memory, and states of others."""
