@@ -199,7 +199,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def learn_bias(self, fresh: int) -> None:
         """How much passes' constants differ, anew with each _BIAS_EVERY samples. fresh: samples that have just come."""
-        if self.bias_prior <= 0 or self.samples // _BIAS_EVERY == (self.samples - fresh) // _BIAS_EVERY:
+        if self.bias_prior <= 0 or self.theta.bias_stddev <= 0:
+            return
+        if self.samples // _BIAS_EVERY == (self.samples - fresh) // _BIAS_EVERY:
             return
         evidence = self.posterior.bias_evidence()
         if evidence is None:

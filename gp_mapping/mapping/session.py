@@ -26,6 +26,7 @@ from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.notes import nonsense
+from gp_mapping.mapping.raw_batch import joined, one_of
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
@@ -125,8 +126,8 @@ class MapSession:
                 closed = self.cells.flush()
                 self.cells.take(rows, over, stop, 0.0)
         else:
-            self._raw += [self._one(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
-            closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
+            self._raw += [one_of(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
+            closed = joined(self._raw) if len(self._raw) >= _RAW_BATCH else None
         if closed is not None:
             self._raw = []
             self._admit(closed)
@@ -170,11 +171,6 @@ class MapSession:
         """Whether samples are vectors of one map, which a late attitude turns (attitude.py)."""
         return VECTOR in self.map.capabilities
 
-    @staticmethod
-    def _one(sample: Samples, y: list[float], heading: list[float] | None) -> Samples:
-        same = heading is None or sample.heading is not None
-        return replace(sample, y=[y], heading=sample.heading if same else [heading])
-
     def as_seen(self, samples: Samples) -> Samples:
         """One pass as this map takes it in: with headings of the path, vectors turned back. To score measurements."""
         if not self.turns and self.settings.axle_distance <= 0:
@@ -193,19 +189,9 @@ class MapSession:
         """Push the open cell, and what else is pending, into the map."""
         rest = self.cells.flush()
         if rest is None and self._raw:
-            rest, self._raw = self._raw_batch(), []
+            rest, self._raw = joined(self._raw), []
         if rest is not None:
             self._admit(rest)
-
-    def _raw_batch(self) -> Samples:
-        """The pending raw samples, with one velocity from the first to the last of them."""
-        # a column that not all of them have is left out
-        drop = {f.name: None for f in fields(Samples) if any(getattr(s, f.name) is None for s in self._raw)}
-        batch = Samples.concatenate([replace(s, **drop) for s in self._raw])
-        velocity = torch.zeros_like(batch.x)
-        if batch.stamp is not None and float(batch.stamp[-1]) > float(batch.stamp[0]):
-            velocity += (batch.x[-1] - batch.x[0]) / (batch.stamp[-1] - batch.stamp[0])
-        return replace(batch, velocity=velocity)
 
     def break_pass(self) -> None:
         """A gap or a time jump: the open cell is closed, the next sample starts a new pass; the map stays."""
