@@ -311,6 +311,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         learner = copy.deepcopy(self.learner)
         if learner is not None and state["learner"] is not None:
             learner.load_state_dict(state["learner"])
+            learner.theta = replace(learner.theta, bias_stddev=theta.bias_stddev)  # it is not among what that learns
         return {"theta": theta, "generator": generator, "learner": learner,
                 "newest_pass": float(state["newest_pass"]),
                 "bias_spread": None if state["bias_spread"] is None else BiasSpread(**state["bias_spread"])}
