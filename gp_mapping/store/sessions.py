@@ -146,8 +146,7 @@ def take_snapshot(session: MapSession, key: tuple[int, int, int], flush: bool = 
     if flush:
         session.flush()
         key = (key[0], session.revision, session.raw_count)
-    report = session.report()
-    return Snapshot(session.state_dict(), key, session.raw_count, session.cell_count, float(report["path_length"]))
+    return Snapshot(session.state_dict(), key, session.raw_count, session.cell_count, session.path_length)
 
 
 @dataclass(frozen=True)
