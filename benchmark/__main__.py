@@ -22,13 +22,14 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "classification": "classes, counts and gross errors: Mammographic, and drawn data",
          "vector_field": "three axes of protocol P: curl_free against three independent maps",
          "anytime": "the anytime family: live, and time and predictive efficiency of its stochastic fit",
+         "fits": "leave one trial out: the streamed map beside `gp-mapping fit`",
          "scale": "large areas: surveys and roads in tiles and in one map, error, time and memory",
          "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes",
          "exploration": "where to go next: planners and baselines closed loop, into docs/exploration.md",
          "reading": "a bag read and its samples averaged, beside version 0.1.0",
          "mutants": "small faults in the code, by a seed: which of them the mirrored tests notice",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
-APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "reading",
+APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "fits", "reading",
          "mutants", "faults")  # for pages of their own
 
 

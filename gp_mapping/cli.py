@@ -7,6 +7,8 @@ interrupted; 141 nobody reads the output any more. A subcommand may have codes o
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import importlib
 import logging
 import os
@@ -138,6 +140,8 @@ def _leave_stdout() -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; the exit code. The one place where an error becomes what the user reads."""
     alone, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
+    if alone:
+        atexit.register(gc.freeze)  # to take a loaded torch apart at the end would take half a second
     if not sys.warnoptions and "--debug" not in argv:
         warnings.simplefilter("ignore")  # what a library warns of is for who writes programs, not for who maps
         logging.getLogger("matplotlib").setLevel(logging.ERROR)  # nor that it looks for fonts

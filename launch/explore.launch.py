@@ -21,9 +21,9 @@ from gp_mapping.ros.tools.launching import (
     tf_remappings,
     value,
 )
+from gp_mapping.sim.room import WALLS, WAYPOINTS
 
 SHARE = Path(__file__).resolve().parent.parent
-WALLS = "2.9 0 3.0 3.2, 4.2 3.2 5.0 4.0, 0.9 2.6 1.7 3.0"  # of the simulated room
 
 
 def _setup(context):
@@ -49,7 +49,7 @@ def _setup(context):
     if simulated:
         simulator = ends_the_launch(our_node("simulator_node", name="simulator", namespace=namespace,
                                              remappings=tf_remappings(context), parameters=[{
-                                                 "commanded": True, "waypoints": "0.6 0.6, 1 0.6", "walls": WALLS,
+                                                 "commanded": True, "waypoints": WAYPOINTS, "walls": WALLS,
                                                  "wait_for_subscribers": 30.0}]), "the simulator")
     return [*simulator, *mapping_actions(context, SHARE, use_sim_time=flag(context, "use_sim_time"), extra=survey,
                                          required=True, frame="odom" if simulated else ""),

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -11,6 +10,8 @@ import torch
 from any_bag import header, make, write_bag
 from extending import FILES, install, program
 from small_drive import lanes, write_drive
+
+from benchmark import warm
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def run(folder, *arguments, code=None):
     """A command in that folder, where those parts are installed."""
     command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)]
     path = os.pathsep.join([str(folder), *sys.path])
-    done = subprocess.run(command, cwd=folder, text=True, capture_output=True, timeout=300,
+    done = warm.run(command, cwd=folder, text=True, capture_output=True, timeout=300,
                           env=os.environ | {"PYTHONPATH": path})
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
@@ -132,9 +133,9 @@ def test_a_setting_refuses_what_it_says_it_refuses():
 
 def test_what_is_unknown_or_broken_is_one_line(folder, tmp_path):
     for setting, said in (("model=nobody", "'nobody' is not one of"), ("kernel=rational", "rational_quadratic")):
-        done = subprocess.run([sys.executable, "-m", "gp_mapping.cli", "map", "drive", "--output", str(tmp_path / "o"),
-                               "--set", setting], cwd=folder, text=True, capture_output=True,
-                              env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])})
+        done = warm.run([sys.executable, "-m", "gp_mapping.cli", "map", "drive", "--output", str(tmp_path / "o"),
+                         "--set", setting], cwd=folder, text=True, capture_output=True,
+                        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])})
         assert done.returncode != 0 and said in done.stderr and "Traceback" not in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
 

@@ -34,7 +34,7 @@ ROOMS = {
     "offline": MODELS,
     "runtime": FINISHED,
     "ros": FINISHED | {"runtime"},
-    "commands": FINISHED | {"runtime", "ros"},
+    "commands": FINISHED | {"runtime", "ros", "offline"},
     "cli": GROUND | {"commands"},
 }
 # The ground is plain: a launch file, tab completion and --help read it and start at once.

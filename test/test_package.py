@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import gp_mapping
+from benchmark import warm
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = ElementTree.parse(ROOT / "package.xml").getroot()
@@ -190,7 +191,7 @@ def test_readme_subcommands_and_options_exist():
         words = line.split("#")[0].split()[1:]
         command = tuple(words[:2] if words[0] == "import" else words[:1])
         if command not in pages:
-            done = subprocess.run([sys.executable, "-m", "gp_mapping.cli", *command, "--help"], cwd=ROOT,
+            done = warm.run([sys.executable, "-m", "gp_mapping.cli", *command, "--help"], cwd=ROOT,
                                   capture_output=True, text=True, timeout=120)
             assert done.returncode == 0, f"README: {line}: {done.stderr}"
             pages[command] = done.stdout

@@ -10,6 +10,7 @@ COMMANDS = {  # name -> (module, what it does)
     "demo": ("demo.command", "a simulated robot maps a magnetic field over real ROS 2, ends with a picture"),
     "explore": ("explore", "have an area surveyed: the mapper plans, explorer_node drives, the map is saved"),
     "map": ("map", "draw a map from recorded bags, and test it on others"),
+    "fit": ("fit.command", "hyper-parameters from all of some bags at once, and a map for the robot to start from"),
     "check": ("check.command", "say how far a map of a recording may be trusted, and what to mend on the robot first"),
     "play": ("play", "play a bag into running nodes, where `ros2 bag` is absent"),
     "import": ("import_data", "write a bag from recordings in another format"),

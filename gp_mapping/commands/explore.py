@@ -11,18 +11,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from gp_mapping.commands.plan import places
-from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments
+from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments, ros_client
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import Polygon, planner_names
 from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
 from gp_mapping.settings.plan import home_of
+from gp_mapping.sim.room import WALLS, WAYPOINTS
 
-__all__ = ["SIMULATED", "ExploreError", "add_arguments", "run"]
+__all__ = ["ExploreError", "add_arguments", "run"]
 
 SURVEY = "mapping: survey"  # name in /diagnostics
 STARTING, SAVING = 60.0, 120.0  # s
-SIMULATED = {"waypoints": "0.6 0.6, 1 0.6", "walls": "2.9 0 3.0 3.2, 4.2 3.2 5.0 4.0, 0.9 2.6 1.7 3.0"}
-"""Of simulator_node: where its robot begins in the room of 6 × 5 m, and what stands there."""
 
 
 class ExploreError(RuntimeError):
@@ -97,16 +96,6 @@ def _check(args: argparse.Namespace) -> dict:
     return values | {"save_directory": str(args.output.resolve()), "save_on_exit": True}
 
 
-def _watcher_class():
-    """Imported here: the command line works without ROS, and only this part of it needs one."""
-    try:
-        from gp_mapping.ros.clients.survey_watcher import SurveyWatcher
-        return SurveyWatcher
-    except ImportError as error:
-        raise UsageError(f"a survey needs rclpy and ROS 2 messages ({error}); install requirements/ros.txt, or source "
-                         "a ROS 2 installation") from error
-
-
 def _domain(args: argparse.Namespace) -> int:
     if args.domain_id is not None:
         return args.domain_id
@@ -120,7 +109,7 @@ def _domain(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """The whole survey; the exit code that --help states."""
-    values, domain, watcher_class = _check(args), _domain(args), _watcher_class()
+    values, domain, watcher_class = _check(args), _domain(args), ros_client("survey_watcher", "SurveyWatcher")
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -151,7 +140,7 @@ def _start(args: argparse.Namespace, values: dict, domain: int, stack: ExitStack
     nodes = {"mapper": ("mapping_node", values)}
     if args.simulate:
         nodes["simulator"] = ("simulator_node", {"commanded": True, "reliable": True, "wait_for_subscribers": STARTING,
-                                                 **SIMULATED})
+                                                 "waypoints": WAYPOINTS, "walls": WALLS})
     nodes["explorer"] = ("explorer_node", {"drive": "cmd_vel" if args.simulate else args.drive or "none",
                                            "speed": args.speed})
     return {name: stack.enter_context(NodeProcess(name, f"gp_mapping.ros.{module}", ros_arguments(**given) + remap,

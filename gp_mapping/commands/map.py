@@ -29,13 +29,13 @@ from gp_mapping.store.picture import unit_text
 from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import blaming
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["UNITS", "add_arguments", "add_run_arguments", "parameters_of", "reasons", "run", "scored", "written"]
 
-_UNITS = {"lengthscale": "m", "time_offset": "s"}
+UNITS = {"lengthscale": "m", "time_offset": "s"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `map` and `fit` take alike."""
     parser.add_argument("bags", nargs="+", metavar="BAG", help="rosbag2 folder, .mcap or .db3; several in this order")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder for the map, its exports and the report")
     parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
@@ -43,15 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="as the parameter `seed`")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
     parser.add_argument("--test", nargs="+", default=[], metavar="BAG", help="bags to test the finished map on")
-    parser.add_argument("--resume", metavar="CHECKPOINT", help="go on from this map (map.gpm)")
     parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
     parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
                         "(or poses, as pose_source says)")
-    parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
 
 
-def _parameters(args: argparse.Namespace) -> Parameters:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_run_arguments(parser)
+    parser.add_argument("--resume", "--load", metavar="CHECKPOINT", help="go on from this map (map.gpm)")
+    parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
+
+
+def parameters_of(args: argparse.Namespace) -> Parameters:
     """Defaults, then the file, then --model and --seed, then --set."""
     values = read_parameter_file(args.params) if args.params else {}
     values.update({k: v for k, v in (("model", args.model), ("seed", args.seed)) if v is not None})
@@ -81,7 +86,7 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
 def run(args: argparse.Namespace) -> int:
     """Map, test, export, report."""
     started = time.perf_counter()
-    parameters = _parameters(args)
+    parameters = parameters_of(args)
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     # what is wrong with a bag is said before the work, not after it
     plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))
@@ -100,13 +105,13 @@ def run(args: argparse.Namespace) -> int:
         pour_rest(session, intake.drops)
     session.about = {**intake.about, **session.about}
     if intake.samples == 0 or not session.cell_count:
-        raise UsageError(f"no measurement could be used: {_reasons(intake)}")
+        raise UsageError(f"no measurement could be used: {reasons(intake)}")
     mapped = time.perf_counter()
     result = {"samples": session.report()["samples"] - before, "dropped": intake.drops.as_dict(),
               "seconds": mapped - started, "rmse_ut": None, "nlpd": None, "coverage": None, "bands": None}
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
-        result.update(_test(test_plans, parameters, session, trained))
+        result.update(scored(test_plans, parameters, session, trained))
     with blaming(args.resume) if args.resume else nullcontext():
         grid = session.render()
     suggestions = next_places(session, grid, args.suggest, parameters.node)
@@ -118,16 +123,16 @@ def run(args: argparse.Namespace) -> int:
                    "sensor": parameters.intake.sensor, "unit": session.settings.field_unit,
                    "bags": [str(b) for b in args.bags], "test_bags": [str(b) for b in args.test],
                    "settings": asdict(session.settings) | asdict(parameters.intake)})
-    written = _write(output, session, suggestions, result, started)
-    print(json.dumps(result, allow_nan=False) if args.json else _summary(result, intake, session, written))
+    paths = written(output, session, suggestions, result, started)
+    print(json.dumps(result, allow_nan=False) if args.json else _summary(result, intake, session, paths))
     return 0
 
 
-def _reasons(intake: Intake) -> str:
+def reasons(intake: Intake) -> str:
     return "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
 
 
-def _test(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:
+def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:
     """The scores on --test, every one of its measurements."""
     intake, scores = Intake(parameters.intake), PredictionScores(session, trained, session.settings.field_scale)
     started = time.perf_counter()
@@ -135,12 +140,12 @@ def _test(plans, parameters: Parameters, session: MapSession, trained: np.ndarra
         scores.add(samples, new_pass)
     result = scores.result()
     if result["n"] == 0:
-        raise UsageError(f"no measurement of --test could be used: {_reasons(intake)}")
+        raise UsageError(f"no measurement of --test could be used: {reasons(intake)}")
     return {**{k: v for k, v in result.items() if k != "n"}, "test_samples": result["n"],
             "test_dropped": intake.drops.as_dict(), "test_seconds": time.perf_counter() - started}
 
 
-def _write(output: Path, session: MapSession, suggestions, result: dict, started: float) -> dict[str, Path]:
+def written(output: Path, session: MapSession, suggestions, result: dict, started: float) -> dict[str, Path]:
     try:
         paths = {"checkpoint": save_checkpoint(output / "map.gpm", session.state_dict())}
         map_id = about_checkpoint(paths["checkpoint"])["id"]
@@ -181,7 +186,7 @@ def _summary(result: dict, intake: Intake, session: MapSession, written: dict[st
         if name.endswith("stddev") and metric:
             lines.append(f"  {name:18} {value / scale:8.3f} {unit}")
         else:
-            lines.append(f"  {name:18} {value:8.3f} {_UNITS.get(name, '')}".rstrip())
+            lines.append(f"  {name:18} {value:8.3f} {UNITS.get(name, '')}".rstrip())
     if metric:
         lines.append(f"  {'predictive noise':18} {result['noise_stddev'] / scale:8.3f} {unit}")
     if result["rmse_ut"] is not None:

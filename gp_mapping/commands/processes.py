@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -10,7 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["NodeProcess", "Signals", "node_environment", "ros_arguments"]
+from gp_mapping.errors import UsageError
+
+__all__ = ["NodeProcess", "Signals", "node_environment", "ros_arguments", "ros_client"]
 
 
 def ros_arguments(**parameters) -> list[str]:
@@ -20,6 +23,19 @@ def ros_arguments(**parameters) -> list[str]:
 
     words = [word for name, value in parameters.items() for word in ("-p", f"{name.replace('__', '.')}:={text(value)}")]
     return ["--ros-args", *words]
+
+
+def ros_client(module: str, name: str) -> type:
+    """A class of ros/clients, imported when it is needed: the command line works without ROS, and only parts need one.
+
+    Raises:
+        UsageError: ROS is not here.
+    """
+    try:
+        return getattr(importlib.import_module(f"gp_mapping.ros.clients.{module}"), name)
+    except ImportError as error:
+        raise UsageError(f"this needs rclpy and ROS 2 messages ({error}); `make demo` installs them from "
+                         "requirements/ros.txt, or source a ROS 2 installation") from error
 
 
 def node_environment(domain: int, folder: Path) -> dict[str, str]:

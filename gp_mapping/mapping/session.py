@@ -41,7 +41,10 @@ class MapSession:
     """Cells, map, learning, one-step-ahead scores, drawing. Samples are (N, 2) metres, (N, 1) SI, with stamps in s.
 
     room: where parts of the map go that nobody needs now; they stay in memory if None.
+    taken: the cells that the map has taken so far, for who asks for them by setting it to []; None: not kept.
     """
+
+    taken: list[Samples] | None = None
 
     def __init__(self, settings: MapSettings, room: Room | None = None):
         self.settings, self.revision, self._room = settings, -1, room
@@ -229,6 +232,7 @@ class MapSession:
                 return
             self._start.keep(self._update(first))
         self._pass_samples += len(batch)
+        self.taken = None if self.taken is None else [first]
         self.cell_count = self.last_report.samples if self.last_report else 0
         self.renderer.touch(batch.x, self.cell_count)
         if not self._first.opening and self._scoring:
@@ -278,6 +282,8 @@ class MapSession:
         used = sum(map(len, taken))
         if not used:
             return
+        if self.taken is not None:
+            self.taken += taken
         self._pass_samples += used
         self.cell_count += used
         self.renderer.touch(batch.x, self.last_report.samples)
@@ -304,6 +310,7 @@ class MapSession:
             self._forget(batch)
             taken += self._update(batch)
         start.cells, self.cell_count = taken, sum(map(len, taken))
+        self.taken = None if self.taken is None else list(taken)
         start.done()
 
         self._pass_samples += len(newest)
@@ -401,6 +408,11 @@ class MapSession:
     def channels(self) -> int | None:
         """Numbers in a measurement; None before the first."""
         return self._channels
+
+    @property
+    def started_settings(self) -> MapSettings:
+        """The settings, with the starts that the first cells told where they leave them open."""
+        return self._start.resolved
 
     @property
     def opening(self) -> bool:

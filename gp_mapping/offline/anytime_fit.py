@@ -4,6 +4,11 @@
 
 S is drawn i.i.d. from the P blocks; r_s = A_s Γ_s⁻¹ y_s, G_s = A_s Γ_s⁻¹ A_sᵀ (Hoang et al. 2015, eqs. 24–26). A step
 is unbiased (Theorem 6), and one of all blocks with ρ = 1 is the batch model.
+
+Blocks of PITC and PIC are tiles of the ground: of a tile that was never drawn nothing is known, and i.i.d. draws leave
+(1 − |S|/P)^t of them out after t steps. Drawn without replacement, in T = P/|S| parts of a shuffled order, each step is
+as unbiased (each block is in one part, each part as likely), and with ρ_t = 1/(1 + t) the running mean after T steps is
+the batch model itself.
 """
 
 from __future__ import annotations
@@ -29,12 +34,12 @@ class AnytimeFit(Scaled):
     name: a key of MEMBERS.  theta: inner units (of `scale` SI).  samples: all of them.  inducing_inputs: (M, D) m.
     side: of a tile (m), whose samples are blocks of at most `most`; None draws the blocks' samples at random, which
     suits a diagonal Γ: each block then speaks of the whole map, and a few are enough.
-    rate, decay, power: ρ₀, τ, κ.  draw: |S|.
+    rate, decay, power: ρ₀, τ, κ.  draw: |S|.  shuffled: without replacement, round after round.
     """
 
     def __init__(self, name: str, theta: Theta, samples: Samples, inducing_inputs, *, side: float | None = None,
                  most: int = 200, rate: float = 1.0, decay: float = 1.0, power: float = 1.0, draw: int = 1,
-                 seed: int = 0, scale: float = 1.0, centre=None, device="cpu"):
+                 shuffled: bool = False, seed: int = 0, scale: float = 1.0, centre=None, device="cpu"):
         super().__init__(scale=scale, centre=centre, device=device)
         if not len(samples):
             raise ValueError("there are no samples to fit")
@@ -45,6 +50,7 @@ class AnytimeFit(Scaled):
         if side is None and self.member.residual == "block":
             raise ValueError(f"model {name} needs blocks of samples that lie together: give side, in metres")
         self.rate, self.decay, self.power, self.draw, self.steps = rate, decay, power, draw, 0
+        self.shuffled, self._round = shuffled, []  # parts of this round that are still to come
         self.generator = torch.Generator().manual_seed(seed)
         self.scaling = self._scaling_for(samples)
         self.data = self._standardise(samples)
@@ -82,29 +88,44 @@ class AnytimeFit(Scaled):
         root = noise.rsqrt()
         return raw * root, root[:, None] * y, None
 
-    def target(self, chosen: list[int]) -> tuple[Tensor, Tensor]:
-        """(P/|S|) Σ (G_s, r_s): an unbiased estimate of what all blocks say."""
+    @property
+    def round(self) -> int:
+        """T: steps in which shuffled draws see every block once."""
+        return -(-len(self.blocks) // self.draw)
+
+    def target(self, chosen: list[int], share: float | None = None) -> tuple[Tensor, Tensor]:
+        """(P/|S|) Σ (G_s, r_s): an unbiased estimate of what all blocks say. share: in place of P/|S|."""
         excess, linear = torch.zeros_like(self.excess), torch.zeros_like(self.linear)
         for number in chosen:
             white, lam, _ = self.block(number)
             excess.addmm_(white, white.mT)
             linear.addmm_(white, lam)
-        share = len(self.blocks) / len(chosen)
+        share = len(self.blocks) / len(chosen) if share is None else share
         return share * excess, share * linear
 
-    def absorb(self, chosen: list[int], rho: float) -> None:
+    def absorb(self, chosen: list[int], rho: float, share: float | None = None) -> None:
         """One natural-gradient step of rate ρ towards what the chosen blocks say."""
-        excess, linear = self.target(chosen)
+        excess, linear = self.target(chosen, share)
         self.excess.lerp_(excess, rho)
         self.linear.lerp_(linear, rho)
 
     def step(self, count: int = 1) -> None:
-        """That many steps of the schedule, each on |S| blocks drawn i.i.d."""
+        """That many steps of the schedule, each on |S| blocks drawn i.i.d., or on the next part of a shuffled round."""
         for _ in range(count):
             rho = self.rate / (1.0 + self.decay * self.rate * self.steps) ** self.power
+            if self.shuffled:
+                self._absorb_next(rho)
+                continue
             chosen = torch.randint(len(self.blocks), (self.draw,), generator=self.generator).tolist()
             self.absorb(chosen, rho)
             self.steps += 1
+
+    def _absorb_next(self, rho: float) -> None:
+        if not self._round:
+            order = torch.randperm(len(self.blocks), generator=self.generator)
+            self._round = [part.tolist() for part in order.tensor_split(self.round)]
+        self.absorb(self._round.pop(), rho, self.round)  # parts differ by a block in size: T times each, not P/|S|
+        self.steps += 1
 
     def batch(self) -> None:
         """The batch model: all blocks, ρ = 1."""

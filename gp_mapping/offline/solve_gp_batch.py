@@ -53,6 +53,8 @@ class BatchTrainer:
         model.samples, model.rest_empty, model.rest_own_noise = len(self.x), False, not bool((self.own > 0).any())
         self.lam = torch.zeros_like(self.y)
         self.beta = torch.zeros_like(self.own)
+        if not model.likelihood.conjugate:
+            self._begin()
         self.learning_rate, self.steps = learning_rate, 0
         self._moments = torch.zeros(2, _LEARNED, dtype=torch.float64)
 
@@ -63,6 +65,14 @@ class BatchTrainer:
         nothing = p.weights.new_zeros((len(p.weights) - len(p.R),) * 2)
         second = torch.eye(len(nothing), dtype=nothing.dtype) if p.orthogonal is None else p.orthogonal
         return Blocks(p.weights, p.R, second.to(p.R.device))
+
+    @torch.no_grad()
+    def _begin(self) -> None:
+        """Sites where the likelihood says that a first step is safe."""
+        every = slice(0, len(self.x))
+        lam, beta = self.model.likelihood.start(self.y, self.noise(every))
+        self.lam, self.beta = self.weight[:, None] * lam, self.weight * beta
+        self._sum_again()
 
     def noise(self, some) -> Tensor:
         return self.model.noise(self.own[some], self.extra[some], self.model.theta)
@@ -92,15 +102,19 @@ class BatchTrainer:
     @torch.no_grad()
     def _natural_gradient(self, some: Tensor) -> None:
         model = self.model
-        white = model.basis.white(self.x[some], self.heading[some])
-        mean, variance = self.y[some], self.beta[some]  # of no account where the likelihood is Gaussian
-        if not model.likelihood.conjugate:
+        white, weight = model.basis.white(self.x[some], self.heading[some]), self.weight[some]
+        if model.likelihood.conjugate:
+            lam, beta = model.likelihood.sites(self.y[some], self.y[some], self.beta[some], self.noise(some))
+            lam = self.rate * (weight[:, None] * lam - self.lam[some])
+            beta = self.rate * (weight * beta - self.beta[some])
+        else:
             mean, spread = model.marginals(white)
             variance = spread + model.basis.residual(self.x[some], white)
-        lam, beta = model.likelihood.sites(self.y[some], mean, variance, self.noise(some))
-        weight = self.weight[some]
-        lam = self.rate * (weight[:, None] * lam - self.lam[some])
-        beta = self.rate * (weight * beta - self.beta[some])
+            alpha, beta, safe = model.likelihood.step(self.y[some], mean, variance, self.noise(some))
+            old = self.beta[some][:, None]
+            beta = self.rate * (weight * beta - self.beta[some])
+            pull = weight[:, None] * alpha + old * mean - self.lam[some]
+            lam = beta[:, None] * mean + self.rate * safe[:, None] * pull
         model.sites.add(white, beta, lam)
         model.outdate()
         self.lam[some] += lam

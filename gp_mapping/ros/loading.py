@@ -6,6 +6,8 @@ that is being loaded, and Python would print where. Nothing has begun then, and 
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -40,6 +42,7 @@ def quiet_while_loading() -> None:
     name = node_of(sys.orig_argv)
     if not name or threading.current_thread() is not threading.main_thread():
         return
+    atexit.register(gc.freeze)  # to take a loaded torch apart at the end would take half a second
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
 

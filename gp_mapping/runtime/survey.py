@@ -35,7 +35,8 @@ _STEP = 0.02  # m of motion that counts as driven: a position that only trembles
 _LEAP = 5.0  # m between two positions that nobody drove
 _TRACK = 2000  # positions between two decisions, at most
 _AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at most
-_RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre
+_RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre,
+_LEAST = 0.2  # m, and the last metres have as many corners as the others; half of what home leaves, where that is less
 _AT_HOME = 0.3  # m
 _LATE = 5.0  # s after which a plan that should be driven is made anew
 _FRESH = 4  # plans: every so many is held against new seeds
@@ -465,7 +466,9 @@ class Survey:
         self._lead = length
         start = lead[-1] if len(lead) > 1 else position
         stops = old.left(self._along + length) if same else ()
-        held = [_RESERVE * left if math.isfinite(left) else 0.0 for left in (budget.metres, budget.seconds)]
+        away = 0.0 if budget.home is None else math.dist(start, budget.home)
+        held = [max(_RESERVE * left, min(_LEAST * rate, 0.5 * max(0.0, left - away * rate))) if math.isfinite(left)
+                else 0.0 for left, rate in ((budget.metres, 1.0), (budget.seconds, 1.0 / s.plan_speed))]
         problem = self._problem(start, budget.less(length + held[0], length / s.plan_speed + held[1]), old=stops,
                                 fresh=self._made % _FRESH == 0)
         if reason or (budget.limited and not min(budget.metres, budget.seconds) > 0):
@@ -482,7 +485,8 @@ class Survey:
             yield self._homeward("nothing is left to measure within the budget")
         elif plan is not None and not plan and budget.limited and problem.start is not None:
             # nothing is left to measure, or the way home is all that the budget still pays
-            yield self._homeward(f"the budget is spent ({plan.reason})")
+            kept = f"; {held[0]:.1f} m are kept for the corners of it" if held[0] else ""
+            yield self._homeward(f"the budget is spent ({plan.reason}{kept})")
         else:
             yield plan.led_by(lead) if plan else plan
 

@@ -73,6 +73,20 @@ def test_draws_are_uniform_and_seeded():
     assert torch.equal(a.excess, b.excess) and torch.equal(a.linear, b.linear)
 
 
+@pytest.mark.parametrize("name", ["fitc", "pitc", "pic"])
+def test_a_shuffled_round_is_the_batch_model(name):
+    """Without replacement, ρ_t = 1/(1 + t): after T steps every block has spoken once, and after 2T twice."""
+    model, whole = fit(name, most=40, draw=4, shuffled=True), fit(name, most=40)
+    whole.batch()
+    assert len(model.blocks) % 4, "parts of one size would hide a wrong weight"
+    model.step(model.round - 1)
+    assert float((model.excess - whole.excess).abs().max()) > 1e-3 * float(whole.excess.abs().max())
+    for _ in range(2):
+        model.step(model.round - model.steps % model.round)
+        close(model.excess, whole.excess, 1e-10, "G")
+        close(model.linear, whole.linear, 1e-10, "h")
+
+
 def test_the_schedule():
     model, rates = fit("dtc", rate=0.5, decay=2.0, power=0.75), []
     model.absorb = lambda blocks, rho: rates.append(rho)

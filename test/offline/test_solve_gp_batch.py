@@ -39,9 +39,12 @@ class Poisson:
     def noise_variance(self, variance):
         return 1.0
 
-    def sites(self, y, mean, variance, noise):
+    def start(self, y, noise):
+        return torch.zeros_like(y), torch.zeros_like(noise)
+
+    def step(self, y, mean, variance, noise):
         rate = (mean + 0.5 * variance[:, None]).exp()
-        return y - rate + rate * mean, rate[:, 0]
+        return y - rate, rate[:, 0], torch.ones_like(noise)
 
     def expected_log_prob(self, y, mean, variance, noise):
         return (y * mean - (mean + 0.5 * variance[:, None]).exp() - torch.lgamma(y + 1)).sum(1)

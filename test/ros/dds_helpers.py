@@ -15,6 +15,8 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 
+from benchmark import warm
+
 os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # for this process, too
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +34,7 @@ class Process:
 
     def __init__(self, module: str, *arguments: str, domain: int, log_dir):
         self._out = open(Path(log_dir) / f"{module}.{time.monotonic_ns()}.txt", "w+", encoding="utf-8")
-        self.popen = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=self._out,
+        self.popen = warm.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=self._out,
                                       stderr=subprocess.STDOUT, env=environment(domain, log_dir))
 
     def __enter__(self):

@@ -18,6 +18,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import MagneticField
 
+from benchmark import warm
 from gp_mapping.ros.wire.qos import LATCHED, sensor_data
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -72,7 +73,7 @@ class NodeProcess:
             parameters.setdefault("autosave_period", 0.0)  # no files but those that a test asks for
             command += ["--params-file", str(parameter_file(folder, **parameters))]
         with self.log_path.open("w") as log:
-            self.process = subprocess.Popen([*command, *arguments], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            self.process = warm.Popen([*command, *arguments], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
 
     @property
     def log(self) -> str:

@@ -51,7 +51,7 @@ def test_services_of_a_large_map_cost_no_measurement_and_no_diagnostics(tmp_path
         assert saved.success and (tmp_path / "hall" / "map.png").is_file()
         assert mean.map.info.width > 500 and stddev.map.info.width > 500
         assert loaded.result == LoadMap.Response.RESULT_INVALID_MAP_DATA  # the pipe
-        assert took > 1.0, "too quick to say anything"
+        assert took > 0.3, "too quick to say anything"
         assert worst < 3.0, f"no diagnostics for {worst:.1f} s"
         assert node.stop() == 0 and "a pipe, socket or device" in node.log and "Traceback" not in node.log
 
@@ -151,7 +151,7 @@ def test_while_a_transition_or_the_end_saves_the_map_everybody_else_is_answered(
         refused = change(Transition.TRANSITION_ACTIVATE)
         states, waits, took = answered_during(peer, cleaned.done, GetState, "/mapping/get_state", GetState.Request())
         assert cleaned.result().success and (tmp_path / "map.gpm").is_file() and (tmp_path / "map.png").is_file()
-        assert took > 1.0, "too quick to say anything"
+        assert took > 0.3, "too quick to say anything"
         assert len(states) >= 5 and states[0].current_state.label == "cleaningup" and max(waits) < 0.5 * took
         assert refused.done() and not refused.result().success
         assert peer.statuses > seen

@@ -1,7 +1,6 @@
 """Other sensors and other poses, over real DDS; what is absent or published as something else is said."""
 
 import math
-import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -30,6 +29,7 @@ from sensor_msgs.msg import MagneticField, PointCloud2, Temperature
 from std_msgs.msg import Float32, Float64
 from visualization_msgs.msg import MarkerArray
 
+from benchmark import warm
 from gp_mapping.ros.mapper.parameters import ParameterError
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.ros.wire.qos import sensor_data
@@ -177,7 +177,7 @@ def test_absent_message_packages_are_said_at_configure(node_of, parameters, word
 @pytest.mark.skipif(message_class("tf2_msgs/msg/TFMessage") is not None, reason="tf2_msgs is installed")
 def test_without_tf2_msgs_the_process_ends_with_the_reason(tmp_path):
     path = parameter_file(tmp_path, pose_source="tf")
-    done = subprocess.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
+    done = warm.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
                            str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "tf2_msgs is not installed here; install it" in done.stderr
     assert "Traceback" not in done.stderr

@@ -3,13 +3,13 @@
 import math
 import os
 import random
-import subprocess
 import sys
 
 import pytest
 import torch
 from ros_helpers import NS, ROOT, NodeProcess, Peer, field_at, parameter_file, place_at
 
+from benchmark import warm
 from gp_mapping.core.stored import StoredState
 from gp_mapping.recording.bag_writer import BagWriter
 from gp_mapping.store.checkpoint import load_checkpoint
@@ -67,7 +67,7 @@ def differences(a, b, where="state"):
 def test_playing_a_bag_gives_the_map_of_the_command_line(tmp_path, bag, rate, mounting):
     """Fast and slow: messages come in batches of other sizes, and each sample is turned as in any other batch."""
     offline, live, parameters = tmp_path / "offline", tmp_path / "live", PARAMETERS | mounting
-    done = subprocess.run([sys.executable, "-m", "gp_mapping.cli", "map", str(bag), "--output", str(offline),
+    done = warm.run([sys.executable, "-m", "gp_mapping.cli", "map", str(bag), "--output", str(offline),
                            "--params", str(parameter_file(tmp_path, **parameters)), "--json"], cwd=ROOT,
                           capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr

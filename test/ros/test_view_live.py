@@ -20,6 +20,8 @@ from std_srvs.srv import Trigger
 from test_view import decode
 from web_browser import browser_or_skip
 
+from benchmark import warm
+
 
 def fetch(address, path):
     with urllib.request.urlopen(address + path, timeout=10) as answer:
@@ -35,7 +37,7 @@ class View:
     """`gp-mapping view` as a user starts it, on a free port; its first line of output names the address."""
 
     def __init__(self, *arguments):
-        self.process = subprocess.Popen([sys.executable, "-m", "gp_mapping.cli", "view", "--port", "0", *arguments],
+        self.process = warm.Popen([sys.executable, "-m", "gp_mapping.cli", "view", "--port", "0", *arguments],
                                         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.greeting = self.process.stdout.readline()
         self.address = self.greeting.split()[0] if self.greeting else ""

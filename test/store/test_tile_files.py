@@ -13,6 +13,7 @@ import time
 import pytest
 import torch
 
+from benchmark import warm
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Samples
 from gp_mapping.settings.mapping import MapSettings
@@ -230,7 +231,7 @@ def test_what_a_killed_process_left_goes_and_that_of_a_living_one_stays(tmp_path
             "from gp_mapping.store.tile_room import TileRoom; room = TileRoom(Path(sys.argv[1]));"
             "states = [StoredState('0 0', {'n': 1})]; room.put(states[0]); room.settle(); print('there', flush=True);"
             "time.sleep(60)")
-    children = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    children = [warm.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
                 for _ in range(2)]
     assert all(child.stdout.readline() == "there\n" for child in children)
     assert len(list(tmp_path.iterdir())) == 2
@@ -276,7 +277,7 @@ def test_killed_at_any_moment_the_checkpoint_is_whole(mine):
     wait = torch.Generator().manual_seed(os.getpid())
     count = 0
     for _ in range(3):
-        child = subprocess.Popen([sys.executable, "-c", DRIVER, str(mine), os.path.dirname(__file__)],
+        child = warm.Popen([sys.executable, "-c", DRIVER, str(mine), os.path.dirname(__file__)],
                                  stdout=subprocess.PIPE, text=True)
         assert child.stdout.readline() == "saved\n"
         time.sleep(float(torch.rand(1, generator=wait)))

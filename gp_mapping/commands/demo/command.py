@@ -27,7 +27,7 @@ from gp_mapping.commands.demo.watch import (
     SurveyResult,
     verdict,
 )
-from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments
+from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments, ros_client
 from gp_mapping.errors import UsageError
 from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
 from gp_mapping.sim.walls import parse_walls
@@ -143,21 +143,11 @@ def _compared(args: argparse.Namespace, values: dict) -> bool:
         values.get("model") != "curl_free"
 
 
-def _watcher_class():
-    """Imported here: the command line works without ROS, and only this part of it needs one."""
-    try:
-        from gp_mapping.ros.clients.map_watcher import MapWatcher
-        return MapWatcher
-    except ImportError as error:
-        raise UsageError(f"the demo needs rclpy and ROS 2 messages ({error}); use `make demo`, which installs them, or "
-                         "source a ROS 2 installation") from error
-
-
 def run(args: argparse.Namespace) -> int:
     """The whole demo; the exit code that --help states."""
     started = time.monotonic()
     _check(args)
-    watcher_class = _watcher_class()
+    watcher_class = ros_client("map_watcher", "MapWatcher")
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"  # for this process and its children
     signals = Signals()
     try:

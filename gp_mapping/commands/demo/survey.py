@@ -13,14 +13,13 @@ import torch
 
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import FreeSpace, PathValue, SurveyArea, Travel
+from gp_mapping.sim.room import HOME, WALLS, WAYPOINTS
 from gp_mapping.sim.walls import Walls, parse_walls
 from gp_mapping.sim.world import WorldSettings
 
 __all__ = ["BUDGET", "FAST_BUDGET", "HOME", "RADIUS", "WALLS", "Curve", "blank", "room", "simulator",
            "survey_parameters", "truth_of", "worth"]
 
-WALLS = "2.9 0 3.0 3.2, 4.2 3.2 5.0 4.0, 0.9 2.6 1.7 3.0"
-HOME = (0.6, 0.6)
 RADIUS = 0.2  # m that plans keep from walls
 BUDGET, FAST_BUDGET = 40.0, 20.0  # m
 SPEED, TURN_RATE = 0.5, 1.5  # m/s, rad/s
@@ -29,7 +28,7 @@ _RESOLUTION, _CELLS = 0.05, 800  # m; of the room's cells, those that the error 
 
 def simulator() -> dict:
     """Parameters of simulator_node: a robot that follows the mapper's plans among walls."""
-    return {"walls": WALLS, "waypoints": f"{HOME[0]} {HOME[1]}, {HOME[0] + 0.4} {HOME[1]}",
+    return {"walls": WALLS, "waypoints": WAYPOINTS,
             "follow_plan": "mapping/plan", "follow_hold": 3.0, "robot__max_speed": SPEED,
             "robot__max_turn_rate": TURN_RATE}
 

@@ -141,6 +141,21 @@ class HyperLearner:
         share[2] = used / total
         return share * heavy / self.prior_sd.square()
 
+    def log_prior(self, vector: Tensor) -> float:
+        """log p(v) of v (P,), but for a constant: Student-t of the logarithms, Gaussian of δ and the lever arm."""
+        square = ((vector - self.prior.vector()) / self.prior_sd).square()
+        heavy = -0.5 * (self.DEGREES + 1.0) * torch.log1p(square / self.DEGREES)
+        heavy[4:7] = -0.5 * square[4:7]
+        return float(heavy[torch.tensor(self.free)].sum())
+
+    def settle(self, theta: Theta, information: Tensor) -> None:
+        """Go on from θ that was found from all samples at once; information (P, P): what they know of it."""
+        self.theta, self.vector = theta, theta.vector()
+        self.metric = information + torch.diag(self.prior_sd.reciprocal().square())
+        self.turns = torch.full_like(self.turns, 3.0 / self.LAST)  # arrived: steps are short, and average
+        self.low, self.high = torch.minimum(self.low, self.vector), torch.maximum(self.high, self.vector)
+        self.pending = 0.0
+
     def score(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient (7,) of −log evidence of the samples `near` (indices), and its Fisher information (7, 7)."""
         parts = (data[name][near] for name in ("x", "velocity", "heading", "y", "extra"))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from small_drive import lanes, write_drive
 
+from benchmark import warm
 from benchmark.robots import Robot, add_spikes, survey
 from gp_mapping import Samples, cli
 from gp_mapping.analysis.refits import changes_along, fit, split
@@ -18,11 +18,11 @@ from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.errors import UsageError
 from gp_mapping.settings.mapping import MapSettings
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def gp_mapping(*arguments):
-    return subprocess.run([sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)], cwd=ROOT, text=True,
+    return warm.run([sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)], cwd=ROOT, text=True,
                           capture_output=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 

@@ -13,17 +13,18 @@ import pytest
 from recordings import invensense
 from small_drive import field, lanes, write_drive
 
+from benchmark import warm
 from gp_mapping import cli
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FAST = ["--set", "max_inducing=100", "--set", "resolution=0.1"]
 
 
 def gp_mapping(*arguments, code=0):
     """Run it as a process; its stdout and stderr. A traceback is never right."""
-    result = subprocess.run([sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)], cwd=ROOT, text=True,
+    result = warm.run([sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)], cwd=ROOT, text=True,
                             capture_output=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert "Traceback" not in result.stderr, result.stderr
     assert result.returncode == code, result.stderr

@@ -14,6 +14,7 @@ import pytest
 from any_bag import header, make, write_bag
 from small_drive import lanes, write_drive
 
+from benchmark import warm
 from benchmark.faults.command import run_command
 from benchmark.faults.files import KINDS, run
 from benchmark.faults.mutate import DAMAGE, mutated
@@ -21,7 +22,7 @@ from gp_mapping import cli
 from gp_mapping.analysis.sensor_faults import sensor_faults
 from gp_mapping.core.types import Samples
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "gp_mapping.cli"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -65,7 +66,7 @@ def test_every_error_becomes_one_line(monkeypatch, capfd, error, code, said):
 
 def test_nobody_reads_the_output(bag, tmp_path):
     """`gp-mapping map --json | head -c 1`."""
-    child = subprocess.Popen([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--json", "--suggest", "0"],
+    child = warm.Popen([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--json", "--suggest", "0"],
                              cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     child.stdout.close()
     err = child.stderr.read()
@@ -75,8 +76,8 @@ def test_nobody_reads_the_output(bag, tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_under_stdout(bag, tmp_path):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0"], cwd=ROOT,
-                              stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=ENVIRONMENT)
+        done = warm.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0"], cwd=ROOT,
+                        stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=ENVIRONMENT)
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and "No space left" in last and "Traceback" not in done.stderr
 
@@ -148,7 +149,7 @@ def test_what_a_library_warns_of_is_not_on_the_screen(bag, tmp_path):
             "def run(args):\n    warnings.warn('a library grows old', DeprecationWarning); return 0\n"
             "b.run = run; warnings.simplefilter('default'); sys.exit(cli.main(sys.argv[1:]))")
     for words, heard in ((["bench"], False), (["bench", "--debug"], True)):
-        done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True,
+        done = warm.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True,
                               timeout=60, env=ENVIRONMENT)
         assert done.returncode in (0, 2) and ("grows old" in done.stderr) == heard, done.stderr
 

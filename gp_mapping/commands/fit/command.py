@@ -1,0 +1,112 @@
+"""`gp-mapping fit BAG… --output DIR`: hyper-parameters from all cells of recordings at once, and the map at them.
+
+The bags are read twice: first as `gp-mapping map` reads them, which gives the cells and the hyper-parameters that a
+robot would have learned on the way; then, when all cells together have said better, with these from the beginning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from gp_mapping.commands.fit.fitting import Refitted, refitted
+from gp_mapping.commands.fit.progress import Progress
+from gp_mapping.commands.fit.text import summary
+from gp_mapping.commands.map import add_run_arguments, parameters_of, reasons, scored, written
+from gp_mapping.errors import UsageError
+from gp_mapping.intake import Intake
+from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.offline.fit import check_fits
+from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.settings.build import Parameters
+from gp_mapping.store.sessions import new_session
+
+__all__ = ["add_arguments", "run"]
+
+_ITERATIONS, _LARGEST = 60, 10_000
+_TOLERANCE = 0.05
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_run_arguments(parser)
+    parser.add_argument("--iterations", type=int, default=_ITERATIONS, metavar="N",
+                        help=f"at most so many iterations, or epochs, of each step (default: {_ITERATIONS})")
+    parser.add_argument("--tolerance", type=float, default=_TOLERANCE, metavar="NATS",
+                        help=f"stop where an iteration gains less (default: {_TOLERANCE:g})")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Stream, fit, map again, test, export, report."""
+    started = time.perf_counter()
+    parameters = parameters_of(args)
+    output = Path(args.output)
+    if not 1 <= args.iterations <= _LARGEST:
+        raise UsageError(f"--iterations is {args.iterations}, expected 1 to {_LARGEST}")
+    if not 0.0 < args.tolerance < float("inf"):
+        raise UsageError(f"--tolerance is {args.tolerance}, expected a number of nats above 0")
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is a file; --output takes a folder")
+    try:
+        check_fits(parameters.map)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
+    plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))
+
+    new = new_session(parameters.map)
+    new.taken = []
+    streamed, intake, positions = _through(plans, parameters, new, "stream")
+    if intake.samples == 0 or not streamed.cell_count:
+        raise UsageError(f"no measurement could be used: {reasons(intake)}")
+
+    progress, again = Progress(args.iterations), {}
+
+    def repeat(session: MapSession) -> None:
+        progress.close()
+        again["about"] = _through(plans, parameters, session, "map")[0].about
+
+    made = refitted(streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, told=progress)
+    session = made.session
+    session.about = {**again["about"], **session.about}
+
+    result = {"fit": _plain(made), "received": dict(intake.received),
+              "dropped": intake.drops.as_dict(), "warnings": [*intake.warnings, *session.warnings, *made.fit.notes],
+              "bags": [str(b) for b in args.bags], "test_bags": [str(b) for b in args.test],
+              "sensor": parameters.intake.sensor, "unit": session.settings.field_unit, "map": session.report(),
+              "hyperparameters": made.after, "noise_stddev": session.report()["noise_stddev"], "test": None,
+              "settings": asdict(session.settings) | asdict(parameters.intake)}
+    if args.test:
+        trained = np.vstack(positions)
+        result["test"] = {name: scored(test_plans, parameters, one, trained)
+                          for name, one in (("streamed", streamed), ("fitted", session))}
+    paths = written(output, session, (), result, started)
+    print(json.dumps(result, allow_nan=False) if args.json else summary(result, session.settings, paths))
+    return 0
+
+
+def _through(plans, parameters: Parameters, session: MapSession, label: str
+             ) -> tuple[MapSession, Intake, list[np.ndarray]]:
+    """The bags through a session: it, their intake, and every position."""
+    intake, positions = Intake(parameters.intake), []
+    for samples in pour(samples_of(plans, intake, label), session, intake.drops):
+        positions.append(samples.x.numpy())
+    pour_rest(session, intake.drops)
+    session.about = {**intake.about, **session.about}
+    return session, intake, positions
+
+
+def _plain(made: Refitted) -> dict:
+    """The fit as plain numbers."""
+    found = made.fit
+    return {"objective": found.objective, "nats_before": found.before, "nats_after": found.after,
+            "evidence_before": found.evidence_before, "evidence_after": found.evidence_after, "before": made.before,
+            "after": made.after, "cells": found.cells, "blocks": found.blocks, "iterations": found.iterations,
+            "steps": found.steps, "converged": found.converged, "seconds": made.seconds,
+            "anytime": made.limit}

@@ -1,0 +1,43 @@
+"""A map of samples that were mapped before, at hyper-parameters that were found from all of them at once.
+
+The samples go through a session again, and nothing is learned on the way, so that every one-step-ahead score, and with
+them the predictive noise, is of these hyper-parameters. Then the map is one that learns on: its learner knows what all
+of the cells together said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.stored import Room
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["learning_on", "settings_at"]
+
+_STARTS = ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev", "heading_stddev", "time_offset")
+
+
+def settings_at(settings: MapSettings, told: dict[str, float]) -> MapSettings:
+    """The same with these hyper-parameters, as FieldMap.hyperparameters tells them (SI), which stay as they are."""
+    starts: dict[str, Any] = {name: told[name] for name in _STARTS if name in told}
+    return replace(settings, **starts, learn_hyperparameters=False, learn_noise=False, learn_time_offset=False,
+                   learn_lever_arm=False)
+
+
+def learning_on(session: MapSession, streamed: MapSession, learner: HyperLearner,
+                room: Room | None = None) -> MapSession:
+    """A session at given hyper-parameters as one with the settings of another, which learns on from there.
+
+    Args:
+        session: made with `settings_at`.
+        streamed: the session of the same samples whose settings, starts and priors count from now on.
+        learner: where learning stands.
+        room: as of a new session.
+    """
+    state, start = session.state_dict(), streamed.state_dict()["start"]
+    state |= {"settings": asdict(streamed.settings), "start": start | {"open": False, "cells": []},
+              "map": state["map"] | {"learner": learner.state_dict()}}
+    return MapSession.from_state_dict(state, room)

@@ -1,0 +1,186 @@
+"""Which objective fits which model's θ, and the fit from the first value to the last.
+
+    exact                           log evidence of the exact GP
+    dual_svgp, sor, dtc, fitc,      Titsias' bound on it, on the model's budget of inducing inputs (for the anytime
+    fic, pitc, pic                  family too, whose paper leaves θ open)
+    solve_gp                        bound (8) in minibatches, then bound (9)
+    wiski                           its own evidence, eq. 13
+    another likelihood              bound (8) in minibatches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.likelihoods import make_likelihood
+from gp_mapping.core.models.solve_gp.model import SolveGP
+from gp_mapping.core.registry import start_of
+from gp_mapping.core.types import Samples
+from gp_mapping.offline.ascend import ascend, information
+from gp_mapping.offline.lattice_evidence import LatticeEvidence
+from gp_mapping.offline.minibatches import train
+from gp_mapping.offline.objectives import CollapsedBound, ExactEvidence, Objective, tolerance_at
+from gp_mapping.offline.stored_cells import StoredCells
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["FITTED", "Fit", "check_fits", "fit_theta", "joined"]
+
+FITTED = ("dual_svgp", "solve_gp", "wiski", "exact", "sor", "dtc", "fitc", "fic", "pitc", "pic")
+_ROUNDS = 3  # of choosing inducing inputs, and θ with them held
+_INPUTS = 1.0  # cells of a block for each inducing input that it may have: with more a bound would be of the
+#                budget, and not of θ
+_LEAST = 200
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What was found.
+
+    objective: what was raised, for a person.  before, after: it, at the given θ and at the one found, nats.
+    evidence_before, evidence_after: of the exact GP, in blocks of at most 1000 cells, nats; None where the likelihood
+    is not Gaussian.  theta_before, theta: inner units.  iterations: of all steps.  steps: what they were.
+    converged: it stopped by itself.  learner: settled at θ.  notes: sentences for a person.
+    """
+
+    objective: str
+    before: float
+    after: float
+    evidence_before: float | None
+    evidence_after: float | None
+    theta_before: Theta
+    theta: Theta
+    cells: int
+    blocks: int
+    iterations: int
+    steps: str
+    converged: bool
+    learner: HyperLearner
+    notes: tuple[str, ...] = ()
+
+
+def check_fits(settings: MapSettings) -> None:
+    """ValueError where there is no offline fit with these settings: another model, or nothing to learn."""
+    if settings.model not in FITTED:
+        raise ValueError(f"model {settings.model!r} has no offline fit; expected one of {', '.join(FITTED)}")
+    if start_of(settings)[1] is None:
+        raise ValueError("nothing is to be learned with these settings; write --set learn_hyperparameters=true")
+
+
+def joined(parts: list[Samples]) -> Samples:
+    """One batch from several, with the columns that all of them have."""
+    given = [f.name for f in fields(Samples) if all(getattr(part, f.name) is not None for part in parts)]
+    return Samples(**{name: torch.cat([getattr(part, name) for part in parts]) for name in given})
+
+
+def theta_told(theta: Theta, told: dict[str, float], scale: float) -> Theta:
+    """θ with the numbers that a map tells, in inner units."""
+    known = {f.name for f in fields(theta)}
+    values: dict[str, Any] = {name: value / (scale if name.endswith("stddev") else 1.0)
+                              for name, value in told.items() if name in known}
+    return replace(theta, **values)
+
+
+def objective_of(settings: MapSettings, cells: StoredCells) -> Objective:
+    """What θ of a model with a Gaussian likelihood is fitted by."""
+    if settings.model == "exact":
+        return ExactEvidence(cells)
+    if settings.model == "wiski":
+        return LatticeEvidence(cells, settings.grid_density)
+    second = settings.max_orthogonal if settings.model == "solve_gp" else 0
+    most = max(_LEAST, round(_INPUTS * (settings.max_inducing + second)))
+    return CollapsedBound(cells, settings.max_inducing, second, most)
+
+
+def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Samples], *, slope=None, most: int = 60,
+              tolerance: float = 0.05, told: Callable[[str, float], None] = lambda what, value: None) -> Fit:
+    """θ of all cells at once.
+
+    Args:
+        settings: with a number for each start: from these the priors.
+        given: hyper-parameters to begin with, as FieldMap.hyperparameters tells them (SI).
+        parts: batches of cells, SI.
+        slope: as of StoredCells.of.
+        most: iterations, or epochs, of each step.
+        tolerance: nats; a step is over where an iteration gains less.
+        told: called after each iteration with what is raised and its value, nats.
+
+    Raises:
+        ValueError: as check_fits.
+    """
+    check_fits(settings)
+    theta, learner = start_of(settings)
+    assert learner is not None, "check_fits has seen to it"
+    start = theta_told(theta, given, settings.field_scale)
+    cells = StoredCells.of(parts, settings.field_scale, slope)
+    if not make_likelihood(settings).conjugate:
+        return _by_minibatches(settings, start, learner, cells, joined(parts), most, tolerance, told)
+
+    found, steps, count, notes = start, [], 0, []
+    if settings.model == "solve_gp":
+        trained = train(_empty(settings, start, cells), joined(parts), most, tolerance,
+                        lambda value: told("bound (8) of SOLVE-GP", value))
+        found, count = trained.theta, trained.epochs
+        steps.append(f"{count} epochs of minibatches on bound (8), {trained.before:.1f} to {trained.after:.1f} nats")
+        notes += _left_open(trained.open_share)
+
+    objective, converged = objective_of(settings, cells), False
+    values: dict[Theta, float] = {}
+    for candidate in (theta, found, start):  # the priors' medians may be nearer to the top than what was learned
+        objective.renew(candidate)
+        values[candidate] = objective.value(candidate)
+    before, found = values[start], max(values, key=lambda one: values[one])
+    for _ in range(_ROUNDS):
+        objective.renew(found)
+        first = objective.value(found)
+        ascent = ascend(objective, learner, found, information(learner, found, cells), most, tolerance,
+                        lambda value: told(objective.name, value))
+        found, count, converged = ascent.theta, count + ascent.iterations, ascent.converged
+        steps.append(f"{ascent.iterations} iterations of L-BFGS on the {objective.name}")
+        if ascent.value - first < 1.0 or ascent.iterations >= most:
+            break
+    objective.renew(found)
+    after, judge = objective.value(found), ExactEvidence(cells)
+    evidence = judge.value(start), judge.value(found)
+    if after < before:
+        notes.append("the streamed hyper-parameters were the better ones, and stay")
+        found, after, evidence = start, before, (evidence[0], evidence[0])
+    learner.settle(found, information(learner, found, cells))
+    return Fit(objective.name, before, after, *evidence, start, found, len(cells), len(objective.blocks), count,
+               "; ".join(steps), converged, learner, tuple(notes))
+
+
+def _empty(settings: MapSettings, theta: Theta, cells: StoredCells) -> SolveGP:
+    second = settings.max_orthogonal if settings.model == "solve_gp" else 0
+    return SolveGP(theta, max_inducing=settings.max_inducing, max_orthogonal=second, memory_size=0,
+                   tolerance=tolerance_at(theta, cells), scale=settings.field_scale, seed=settings.seed,
+                   likelihood=make_likelihood(settings))
+
+
+def _left_open(share: float) -> list[str]:
+    if share <= 0.1:
+        return []
+    return [f"the inducing inputs leave up to {100 * share:.0f} % of the field's variance open at a cell; raise "
+            "max_inducing"]
+
+
+def _by_minibatches(settings: MapSettings, start: Theta, learner: HyperLearner, cells: StoredCells, data: Samples,
+                    most: int, tolerance: float, told: Callable[[str, float], None]) -> Fit:
+    name = "bound (8) of SOLVE-GP" if settings.model == "solve_gp" else "evidence lower bound of SVGP"
+    trained = train(_empty(settings, start, cells), data, most, tolerance, lambda value: told(name, value))
+    learner.settle(trained.theta, _curvature(learner, trained.theta, cells))
+    return Fit(name, trained.before, trained.after, None, None, start, trained.theta, len(cells), 1, trained.epochs,
+               f"{trained.epochs} epochs of minibatches on the {name}", trained.converged, learner,
+               tuple(_left_open(trained.open_share)))
+
+
+def _curvature(learner: HyperLearner, theta: Theta, cells: StoredCells) -> Tensor:
+    """What is known of θ where there are no measurements of the field itself: as if each cell were one of them."""
+    plain = HyperLearner(theta, learner.prior, free=tuple(learner.free))
+    return information(plain, theta, cells)

@@ -1,0 +1,79 @@
+"""θ by minibatches on bound (8): natural gradients for q, Adam for θ, epoch after epoch, and the best of them.
+
+For SOLVE-GP, and with one set of inducing inputs for SVGP under any likelihood (solve_gp_batch.py). Before θ moves, q
+is brought to its optimum at the given θ, so that what is gained is gained by θ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.solve_gp.model import SolveGP
+from gp_mapping.core.types import Samples
+from gp_mapping.errors import NumericalError
+from gp_mapping.offline.solve_gp_batch import BatchTrainer
+
+__all__ = ["Epochs", "train"]
+
+_MINIBATCH = 256
+_SETTLING = 20  # epochs at most for q alone; a Gaussian likelihood needs one
+_PATIENCE = 4  # epochs without a gain
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """theta: the best.  before, after: bound (8) at the given and at the best θ, nats.  epochs: that moved θ.
+
+    open_share: the largest share of the field's prior variance that the inducing inputs leave open at a cell.
+    converged: it stopped by itself.
+    """
+
+    theta: Theta
+    before: float
+    after: float
+    epochs: int
+    open_share: float
+    converged: bool
+
+
+def train(model: SolveGP, data: Samples, most: int, tolerance: float, told: Callable[[float], None],
+          learn: bool = True) -> Epochs:
+    """Train an empty model.
+
+    Args:
+        model: at the θ to start from.
+        data: all cells, SI.
+        most: epochs that move θ.
+        tolerance: nats; q is settled, and θ found, where _PATIENCE epochs gain less.
+        told: called with bound (8) after each epoch.
+        learn: False: q alone.
+    """
+    trainer = BatchTrainer(model, data, minibatch=_MINIBATCH, learn=False)
+    value = -torch.inf
+    for _ in range(_SETTLING):
+        trainer.epoch()
+        last, value = value, trainer.evidence()
+        told(value)
+        if value - last < tolerance or model.likelihood.conjugate:
+            break
+    residual = model.basis.residual(trainer.x, model.basis.white(trainer.x, trainer.heading))
+    share = float((residual / model.basis.kernel.diag(trainer.x)).max())
+
+    best, theta, before, waited, count = value, model.theta, value, 0, 0
+    trainer.learn = learn
+    while learn and count < most and waited < _PATIENCE:
+        count += 1
+        try:
+            trainer.epoch()
+            value = trainer.evidence()
+        except NumericalError:  # θ at which q does not factor: what was found before counts
+            break
+        told(value)
+        waited = 0 if value > best + tolerance else waited + 1
+        if value > best:
+            best, theta = value, model.theta
+    return Epochs(theta, before, best, count, share, waited >= _PATIENCE)

@@ -1,0 +1,99 @@
+"""All cells of a recording in a map's inner units, and blocks of them that lie together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.scaled_map import Scaled, learnable_extra
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.types import Samples
+
+__all__ = ["StoredCells"]
+
+
+class _Inner(Scaled):
+    """Cells as every map standardises them, about one origin and centre."""
+
+    def __init__(self, parts: list[Samples], scale: float):
+        super().__init__(scale=scale, centre=None, device="cpu")
+        x, y = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y"))
+        self.scaling = Scaling.from_first(x, y, scale)
+        self.parts = [self._standardise(part) for part in parts]
+
+
+@dataclass(frozen=True)
+class StoredCells:
+    """Cells in inner units; N of them.
+
+    x, velocity: (N, D) m, m/s.  heading: (N, 2).  y: (N, C) about their centre.  noise (N,): a cell's own variance, or
+    0.  extra (N,): variance beside the model's noise.  scaling: to SI.
+    """
+
+    x: Tensor
+    velocity: Tensor
+    heading: Tensor
+    y: Tensor
+    noise: Tensor
+    extra: Tensor
+    scaling: Scaling
+
+    @classmethod
+    def of(cls, parts: list[Samples], scale: float, slope=None) -> StoredCells:
+        """From batches of cells as a map was given them.
+
+        Args:
+            parts: the batches; not all of them need have the same columns.
+            scale: SI in an inner unit.
+            slope: x (N, D) m → |∇f|² of the field, mean over channels, SI per m, squared: what an uncertain position
+                adds to the noise. None: nothing.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if not sum(map(len, parts)):
+            raise ValueError("there are no cells to fit")
+        inner = _Inner(parts, scale)
+        columns = {f.name: torch.cat([getattr(part, f.name) for part in inner.parts]) for f in fields(cls)
+                   if f.name != "scaling"}
+        uncertain = torch.cat([part.position_variance for part in inner.parts])
+        if slope is not None and bool((uncertain > 0).any()):
+            steep = slope(columns["x"] + inner.scaling.origin) / scale**2
+            columns["extra"] = columns["extra"] + steep * uncertain
+        return cls(**columns, scaling=inner.scaling)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, which: Tensor) -> StoredCells:
+        """Some of them, as indices (n,)."""
+        picked = {f.name: getattr(self, f.name)[which] for f in fields(self) if f.name != "scaling"}
+        return StoredCells(**picked, scaling=self.scaling)
+
+    def places(self, theta: Theta) -> Tensor:
+        """Where the sensor was, given θ's time offset and lever arm: (N, D)."""
+        return theta.place(self.x, self.velocity, self.heading)
+
+    def variance(self, theta: Theta) -> Tensor:
+        """Of each cell's noise at θ: (N,)."""
+        return torch.where(self.noise > 0, self.noise, theta.noise_stddev**2) + self.extra
+
+    def learning_data(self, theta: Theta) -> dict[str, Tensor]:
+        """As a map's, for a HyperLearner."""
+        extra = learnable_extra(self.noise, self.extra, theta)
+        return {"x": self.x, "velocity": self.velocity, "heading": self.heading, "y": self.y, "extra": extra}
+
+    def blocks(self, most: int) -> list[StoredCells]:
+        """All of them in blocks of at most `most` that lie together: halves along the longer side, again and again."""
+        def halves(which: Tensor) -> list[Tensor]:
+            if len(which) <= most:
+                return [which]
+            x = self.x[which]
+            axis = int((x.amax(0) - x.amin(0)).argmax())
+            order = which[x[:, axis].argsort(stable=True)]
+            return halves(order[: len(order) // 2]) + halves(order[len(order) // 2:])
+
+        return [self[part] for part in halves(torch.arange(len(self)))]
