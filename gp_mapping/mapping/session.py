@@ -509,11 +509,6 @@ class MapSession:
         return [*self._cut, *nonsense(self._start.resolved, self._first.spread), *self.map.notes()]
 
     @property
-    def path_length(self) -> float:
-        """Metres driven."""
-        return float(self._path.length)
-
-    @property
     def path(self) -> Tensor:
         """(K, 2) thinned positions of the samples, metres."""
         return self._path.points()
