@@ -67,6 +67,7 @@ def test_a_map_goes_on_from_what_it_wrote(fitted, bags, tmp_path, capsys):
 
 @pytest.mark.parametrize(("words", "text"), [
     (["--model", "curl_free", "--set", "field_component=xyz"], "has no offline fit; expected one of dual_svgp"),
+    (["--set", "learn_lever_arm=true"], "write --set learn_lever_arm=false"),
     (["--iterations", "0"], "--iterations is 0, expected 1 to 10000"),
     (["--tolerance", "nan"], "--tolerance is nan, expected a number of nats above 0"),
     (["--set", "learn_hyperparameters=false", "--set", "learn_time_offset=false"], "nothing is to be learned")])

@@ -39,7 +39,9 @@ class DenseWiski:
     """Online GP on a fixed grid, m nodes: O(m r) a sample, O(m r²) for the evidence.
 
     low, high: (d,) of the region that interpolation covers.  shape: nodes an axis.  lengthscale, signal, noise: starts.
-    fixed_noise: every sample brings its variance v, and σ² = 1 is not learned.  rank: of the root; m if None.
+    fixed_noise: every sample brings its variance v, and σ² = 1 is not learned.  rank: of the root to begin with; m if
+    None. Where it does not suffice the root is made anew of twice the rank from A itself, which is kept beside it as
+    K_uu is: one that lacks what c has makes the evidence any number.
     projection: h, learned online, or None for inputs of the grid's own dimension.  residual: put k − wᵀK_uu w back.
     """
 
@@ -58,6 +60,7 @@ class DenseWiski:
         self.projection, self.residual = projection, residual
         m = len(self.nodes)
         self.c, self.root = torch.zeros(m, dtype=torch.float64), RootCache(m, rank)
+        self.A = torch.zeros((m, m), dtype=torch.float64)
         self.yy, self.log_v, self.n = 0.0, 0.0, 0
         self.optimiser = torch.optim.Adam([self.vector], lr=rate)
         self.slow = None if projection is None else torch.optim.Adam([projection.weights], lr=projection_rate)
@@ -111,8 +114,12 @@ class DenseWiski:
         self.c += w.mT @ (y / v)
         self.yy += float((y * y / v).sum())
         self.log_v += float(v.log().sum())
-        for row in w / v.sqrt()[:, None]:
+        rows = w / v.sqrt()[:, None]
+        self.A = self.A + rows.mT @ rows  # not in place: a fantasy shares it
+        for row in rows:
             self.root.add(row)
+        while self.root.dropped:
+            self.root = RootCache.of(self.A, min(2 * self.root.rank, len(self.A)))
         self.n += len(y)
 
     def projection_loss(self, x: Tensor, y: Tensor, variance: Tensor | None = None) -> Tensor:

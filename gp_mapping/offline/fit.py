@@ -66,9 +66,12 @@ class Fit:
 
 
 def check_fits(settings: MapSettings) -> None:
-    """ValueError where there is no offline fit with these settings: another model, or nothing to learn."""
+    """ValueError where there is no offline fit with these settings: another model, a lever arm, nothing to learn."""
     if settings.model not in FITTED:
         raise ValueError(f"model {settings.model!r} has no offline fit; expected one of {', '.join(FITTED)}")
+    if settings.learn_lever_arm:
+        raise ValueError("learn_lever_arm: an offline fit keeps no lever arm; write --set learn_lever_arm=false, and "
+                         "what the robot has learned as sensor_offset_x and sensor_offset_y")
     if start_of(settings)[1] is None:
         raise ValueError("nothing is to be learned with these settings; write --set learn_hyperparameters=true")
 

@@ -131,6 +131,22 @@ def test_a_rank_that_is_too_small_says_what_it_dropped():
     assert root.L.shape == (5, 2) and root.dropped == pytest.approx(3.0)
 
 
+def test_the_evidence_is_right_beyond_the_rank():
+    """Half of the rank that is needed, samples in order of place: as the dense GP has it, and so are predictions."""
+    x, y, v = stream(150)
+    order = x[:, 0].argsort()
+    x, y, v = x[order], y[order], v[order]
+    model, whole = (DenseWiski([0, 0], [1, 1], (9, 9), lengthscale=0.3, noise=0.15, rank=rank) for rank in (40, None))
+    for i in range(0, 150, 50):
+        model.condition(x[i: i + 50], y[i: i + 50], v[i: i + 50])
+    whole.condition(x, y, v)
+    assert model.root.rank > 40 and model.root.dropped == 0.0
+    expected = evidence(model, model.weights(x), y, v, model.vector.detach())
+    assert float(model.log_evidence().detach()) == pytest.approx(float(expected), rel=1e-6)
+    for mine, its in zip(model.predict(x), whole.predict(x)):
+        assert torch.allclose(mine, its, atol=1e-6)
+
+
 def test_one_step_per_observation_raises_the_evidence():
     x, y, _ = stream(400, 5)
     model = DenseWiski([0, 0], [1, 1], (9, 9), lengthscale=1.5, signal=0.3, noise=0.6)

@@ -108,10 +108,10 @@ class Posterior(InnerSnapshot):
         return torch.cat(parts).double() * self.scaling.scale
 
     def state_dict(self) -> dict:
-        """Everything that from_state_dict needs."""
-        second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal.clone()}
-        return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
-                "weights": self.weights.clone(), "noise_variance": self.noise_variance,
+        """Everything that from_state_dict needs; its own tensors, for what is kept never changes."""
+        second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal}
+        return {"theta": asdict(self.theta), "z": self.z, "L": self.L, "R": self.R, "weights": self.weights,
+                "noise_variance": self.noise_variance,
                 **self.scaling.state_dict()} | second
 
     @staticmethod

@@ -21,6 +21,7 @@ from torch import Tensor
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
+from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_error
 from gp_mapping.core.models.wiski.lattice.packed import PackedMemory
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
@@ -32,6 +33,7 @@ from gp_mapping.core.types import Prediction, UpdateReport
 __all__ = ["LatticeMap"]
 
 _MOVING = ("noise_stddev", "time_offset", "lever_arm_along", "lever_arm_across")  # what places and weights depend on
+_ROUGH = 0.1  # of s: an interpolation error that is said
 _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
 
 
@@ -202,6 +204,17 @@ class LatticeMap(SparseMap):
     def counters(self) -> dict[str, int | float]:
         """Also `coarsened`: how often the lattice became coarser; `refused`: samples beyond where it may reach."""
         return super().counters() | {"coarsened": self.coarsened, "refused": self.refused}
+
+    def notes(self) -> list[str]:
+        """That the lattice is too coarse for the kernel, where it is."""
+        if self.grid is None:
+            return []
+        error = interpolation_error(self.theta, self.grid.spacing)
+        if error < _ROUGH:
+            return []
+        return [f"between its nodes the lattice interpolates kernel {self.theta.kernel_name} with an error of up to "
+                f"{100 * error:.0f} % of signal_stddev; write kernel: matern32 or a smoother one, a larger "
+                "grid_density, or another model"]
 
     def _learn_features(self) -> None:
         """The features' weights anew, where a twentieth more samples have come: they belong to all of the map."""

@@ -6,8 +6,14 @@
 w: sixteen weights on the lattice and the features [1, ĥ] below them, K: block-diagonal with the features' prior. L and
 its pseudo-inverse root follow every sample (lattice/root.py); where the sums change otherwise (θ, another lattice,
 merging, forgetting near a place), a pivoted Cholesky of the sums makes them anew. Sums, memory, learner and
-carrying are those of every map on a lattice. What differs from the paper: the lattice follows the robot, features,
-and θ learned from neighbourhoods in place of one step of the evidence a sample (DenseWiski has that).
+carrying are those of every map on a lattice.
+
+A root that lacks what a sample says beyond its range would make P c wrong by any amount, since c has all of it. So one
+that has reached its rank is made anew from the sums, which are exact, with twice the rank, once; a map that outgrows
+this one too is solved for like the matrix-free form, from the same sums, by conjugate gradients.
+
+What differs from the paper beside that: the lattice follows the robot, features, and θ learned from neighbourhoods in
+place of one step of the evidence a sample (DenseWiski has that).
 """
 
 from __future__ import annotations
@@ -24,7 +30,9 @@ from gp_mapping.core.models.wiski.lattice.root import RootCache
 from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
 from gp_mapping.core.models.wiski.lattice_map import LatticeMap
 from gp_mapping.core.models.wiski.local import WiskiLocal
+from gp_mapping.core.models.wiski.posterior import WiskiPosterior
 from gp_mapping.core.models.wiski.published_posterior import PublishedPosterior
+from gp_mapping.core.models.wiski.refresh import Refresh
 
 __all__ = ["PublishedWiski"]
 
@@ -36,7 +44,7 @@ class PublishedWiski(LatticeMap):
 
     Args:
         theta: hyper-parameters in inner units (of `scale` SI).
-        rank: of the root at most; beyond, what leaves its range is dropped (`root.dropped`).
+        rank: of the root; the largest is WIDEST times that.
         max_nodes: of the box.
         settings: LatticeMap's.
 
@@ -45,22 +53,32 @@ class PublishedWiski(LatticeMap):
     """
 
     fitting = (*LatticeMap.fitting, "rank")
+    WIDEST = 2
+    tolerance = 0.05  # of the mean where it is solved for, in posterior standard deviations, as Wiski's
 
     def __init__(self, theta: Theta, *, rank: int = 400, max_nodes: int = _MOST, **settings):
         super().__init__(theta, max_nodes=min(max_nodes, _MOST), **settings)
         self.rank = rank
-        self.root: RootCache | None = None  # None: to be made from the sums
+        self.root: RootCache | None = None  # None: to be made from the sums, or outgrown
+        self.widened, self.outgrown = False, False
 
     def begin(self, dimension: int, channels: int) -> None:
         super().begin(dimension, channels)
         self.root = None
 
+    @property
+    def start_f(self) -> Tensor:
+        """Where a solve for the features' weights starts: nothing that is saved depends on questions."""
+        return torch.zeros((FEATURES, self.grid.channels), dtype=torch.float64, device=self.device)
+
     # --- the root -------------------------------------------------------------------------------------------------
     def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
         if self.samples == 0 and self.root is None:
             self._make(RootCache(FEATURES, FEATURES, self.device), torch.zeros(0, dtype=torch.long, device=self.device))
+        if self.outgrown:
+            return
         if self.root is None:  # of the sums, which have these samples already
-            self._make(*root_of(self.grid, self.rank))
+            self._anew()
             return
         self._follow()
         first, weights = self.grid.weights(self.grid.units(places))
@@ -79,11 +97,39 @@ class PublishedWiski(LatticeMap):
             row[:FEATURES] = phi[i] * scale[i]
             row[FEATURES + self.slot[nodes[i]]] = weights[i] * scale[i]
             self.root.add(row)
+            if self.root.dropped:
+                self._anew()
+                return
+
+    @property
+    def width(self) -> int:
+        """Columns that the root may have now."""
+        return self.rank * (self.WIDEST if self.widened else 1)
+
+    def _whole(self) -> tuple[RootCache, Tensor, bool] | None:
+        """A root of all that the sums hold, the nodes of its rows, and whether that takes the larger rank.
+
+        None: that does not suffice either.
+        """
+        for widened in (False, True)[self.widened:]:
+            root, held = root_of(self.grid, self.rank * (self.WIDEST if widened else 1))
+            if not root.dropped:
+                return root, held, widened
+        return None
+
+    def _anew(self) -> None:
+        """The root from the sums; of a larger rank, or none any more, where it has to be."""
+        found = self._whole()
+        if found is None:
+            self.root, self.outgrown = None, True
+            return
+        self.widened = found[2]
+        self._make(*found[:2])
 
     def _make(self, root: RootCache, held: Tensor) -> None:
         """Rows of L: the features, then the nodes `held` (n,) of the present box."""
         self.root, self.held, self._box = root, held, (self.grid.low, self.grid.shape)
-        root.rank = self.rank
+        root.rank = self.width
         self.slot = torch.full((self.grid.nodes,), -1, dtype=torch.long, device=self.device)
         self.slot[held] = torch.arange(len(held), device=self.device)
 
@@ -98,6 +144,14 @@ class PublishedWiski(LatticeMap):
         super().changed(features)
         self.root = None
 
+    def respace(self, spacing: float) -> None:
+        super().respace(spacing)
+        self.widened, self.outgrown = False, False  # another lattice may need less
+
+    def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
+        super().without(gone, near, radius)
+        self.widened, self.outgrown = False, False
+
     def _scale(self, factor: float) -> None:
         root = self.root
         super()._scale(factor)
@@ -106,41 +160,69 @@ class PublishedWiski(LatticeMap):
     # --- posterior ------------------------------------------------------------------------------------------------
     @property
     @torch.no_grad()
-    def posterior(self) -> PublishedPosterior:
-        """Posterior for the current sums: nothing is iterated."""
+    def posterior(self) -> PublishedPosterior | WiskiPosterior:
+        """Posterior for the current sums: nothing is iterated, while the root has all of them."""
         self.need_data()
         if self._posterior is None:
-            grid = self.grid
-            if self.root is None:  # asking changes nothing that is saved
-                whole, held = root_of(grid, self.rank)
-            else:
-                self._follow()
-                whole, held = self.root, self.held
-            L, prior = whole.L, feature_prior(self.theta, self.device)[:, None]
-
-            def times(v: Tensor) -> Tensor:  # K v: of the features, then of all nodes, (3 + H W, C)
-                wide = v.new_zeros((v.shape[1], grid.nodes)).index_copy_(1, held, v[FEATURES:].mT)
-                wide = self.kernel_grid().apply(wide.view(-1, *grid.shape))
-                return torch.cat([prior * v[:FEATURES], wide.reshape(v.shape[1], -1).mT])
-
-            wide = torch.cat([times(part) for part in L.split(32, 1)], 1) if L.shape[1] else L
-            rows = torch.cat([torch.arange(FEATURES, device=self.device), FEATURES + held])
-            q = L.mT @ wide[rows]
-            factor, self.jitter = cholesky(0.5 * (q + q.mT) + torch.eye(len(q), dtype=q.dtype, device=q.device))
-            V, KV = solve_lower(factor, L.mT).mT, solve_lower(factor, wide.mT).mT.contiguous()
-            c = torch.cat([grid.linear, grid.rhs[held]])
-            seen = KV[rows].mT @ c
-            self._posterior = PublishedPosterior(self.theta, self.scaling, self.noise_level, grid.low, grid.shape,
-                                                 grid.spacing, grid.shift, held, V, KV, c - V @ seen,
-                                                 times(c) - KV @ seen)
+            found = None if self.outgrown else self._rooted()
+            self._posterior = self._solved() if found is None else self._direct(*found)
         return self._posterior
 
-    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> WiskiLocal | PublishedPosterior:
+    def _rooted(self) -> tuple[RootCache, Tensor] | None:
+        """The root and the nodes of its rows; asking changes nothing that is saved."""
+        if self.root is None:
+            found = self._whole()
+            return None if found is None else found[:2]
+        self._follow()
+        return self.root, self.held
+
+    def _solved(self) -> WiskiPosterior:
+        """From the same sums by conjugate gradients."""
+        refresh = Refresh.of(self)
+        refresh.solve.run()
+        return refresh.result()[0]
+
+    def _direct(self, whole: RootCache, held: Tensor) -> PublishedPosterior:
+        """As published."""
+        grid = self.grid
+        L, prior = whole.L, feature_prior(self.theta, self.device)[:, None]
+
+        def times(v: Tensor) -> Tensor:  # K v: of the features, then of all nodes, (3 + H W, C)
+            wide = v.new_zeros((v.shape[1], grid.nodes)).index_copy_(1, held, v[FEATURES:].mT)
+            wide = self.kernel_grid().apply(wide.view(-1, *grid.shape))
+            return torch.cat([prior * v[:FEATURES], wide.reshape(v.shape[1], -1).mT])
+
+        wide = torch.cat([times(part) for part in L.split(32, 1)], 1) if L.shape[1] else L
+        rows = torch.cat([torch.arange(FEATURES, device=self.device), FEATURES + held])
+        q = L.mT @ wide[rows]
+        factor, self.jitter = cholesky(0.5 * (q + q.mT) + torch.eye(len(q), dtype=q.dtype, device=q.device))
+        V, KV = solve_lower(factor, L.mT).mT, solve_lower(factor, wide.mT).mT.contiguous()
+        c = torch.cat([grid.linear, grid.rhs[held]])
+        seen = KV[rows].mT @ c
+        return PublishedPosterior(self.theta, self.scaling, self.noise_level, grid.low, grid.shape, grid.spacing,
+                                  grid.shift, held, V, KV, c - V @ seen, times(c) - KV @ seen)
+
+    def snapshot(self, near: Tensor | None = None,
+                 reach: float = 0.0) -> WiskiLocal | PublishedPosterior | WiskiPosterior:
         """The neighbourhood of `near`, without a factorisation; of the whole map its posterior."""
         return self.posterior if near is None else self.around(near, reach)
 
-    def load_snapshot(self, state: dict) -> WiskiLocal:
-        return WiskiLocal.from_state_dict(state, self.device)
+    def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:
+        return (WiskiLocal if "local_x" in state else WiskiPosterior).from_state_dict(state, self.device)
+
+    def counters(self) -> dict[str, int | float]:
+        """Also `root_rank`, and `root_outgrown`: 1 where the larger root was made, 2 where solves have taken over."""
+        rank = 0 if self.root is None else self.root.L.shape[1]
+        return super().counters() | {"root_rank": rank, "root_outgrown": 2 if self.outgrown else int(self.widened)}
+
+    def notes(self) -> list[str]:
+        told = super().notes()
+        if self.outgrown:
+            told.append(f"the published form of wiski has more to hold than a root of rank {self.width} can "
+                        f"({self.WIDEST} times max_inducing): its mean is solved for by conjugate gradients, as "
+                        "matrix_free does it; write wiski_form: matrix_free, which does it in steps, or raise "
+                        "max_inducing")
+        return told
 
     def fantasize(self, x: Tensor) -> PublishedWiski:
         """A copy conditioned on its own mean at x (K, 2)."""
@@ -161,18 +243,22 @@ class PublishedWiski(LatticeMap):
         if root is not None:
             self._follow()
             root = root.state_dict() | {"held": self.held.clone()}
-        return super()._saved_parts() | {"form": "dense", "root": root}
+        return super()._saved_parts() | {"form": "dense", "root": root, "widened": self.widened,
+                                         "outgrown": self.outgrown}
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         if state["form"] != "dense":
             raise ValueError(f"the state is of a {state['form']} form, this map of the dense one")
-        parts = super()._loaded_parts(state, parts) | {"root": None}
-        if state["root"] is None:
+        parts = super()._loaded_parts(state, parts) | {"root": None, "outgrown": bool(state.get("outgrown", False)),
+                                                        "widened": bool(state.get("widened", False))}
+        # of a version that dropped what was beyond the rank: it is made anew from the sums
+        if state["root"] is None or state["root"]["dropped"]:
             return parts
         held = state["root"]["held"].to(self.device, copy=True)
         grid, slot = parts["sites"], torch.full((parts["sites"].nodes,), -1, dtype=torch.long, device=self.device)
         slot[held] = torch.arange(len(held), device=self.device)
-        root = RootCache.from_state_dict(state["root"], self.rank, self.device)
+        width = self.rank * (self.WIDEST if parts["widened"] else 1)
+        root = RootCache.from_state_dict(state["root"], width, self.device)
         return parts | {"root": root, "held": held, "slot": slot, "_box": (grid.low, grid.shape)}
 
 
@@ -201,7 +287,8 @@ def root_of(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:
         left = (left - column.square()).clamp_min(0.0)
         left[pivot] = 0.0
     held = (diagonal[:m] > 0).nonzero()[:, 0]
-    root.L, root.dropped = torch.cat([columns[m:, :count], columns[held, :count]]), float(left.sum())
+    root.L = torch.cat([columns[m:, :count], columns[held, :count]])
+    root.dropped = float(left.sum()) if float(left.max()) > floor else 0.0  # below it: rounding
     root.J = root.L
     if count:
         root.recondition()

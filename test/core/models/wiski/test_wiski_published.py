@@ -10,8 +10,9 @@ from map_contract import MapContract
 from test_wiski import TURNING, moving
 
 from gp_mapping import create_map
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.wiski.lattice import toeplitz
-from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_matrix
+from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_error, interpolation_matrix
 
 
 @pytest.mark.parametrize("model", ["wiski"])
@@ -61,12 +62,67 @@ def test_it_is_the_dense_gp_also_when_its_root_is_made_anew(change, monkeypatch)
     assert np.abs(got_variance.numpy() - variance).max() < 1e-7 * field.theta.signal_stddev**2
 
 
-def test_the_root_keeps_its_rank_and_says_what_it_dropped():
+@pytest.mark.parametrize(("rank", "told"), [(300, 0), (80, 1), (30, 2)])
+def test_beyond_its_rank_it_is_the_dense_gp_still(rank, told):
+    """Cell by cell far beyond the rank: the mean within .1 of a standard deviation everywhere, on the path and off it,
+    and the standard deviation within a twentieth; what happened is counted, and said."""
+    field = create_map("wiski", wiski_form="dense", **(SETTINGS | {"max_inducing": rank}))
+    x, y = drive(130)
+    feed(field, samples(x[:90], y[:90]), 10)
+    feed(field, samples(x[90:], y[90:]), 1)
+    assert field.counters()["root_outgrown"] == told
+    assert any("max_inducing" in note for note in field.notes()) == (told == 2)
+    if told < 2:
+        assert field.counters()["root_rank"] > (rank if told else 0) and field.root.dropped == 0.0
+
+    asked = field.scaling.inner_x(torch.from_numpy(x[::3] + np.random.default_rng(1).uniform(-0.3, 0.3, (44, 2))))
+    mean, variance = dense_gp(field, asked, torch.zeros(44, 2))
+    got_mean, got_variance = (part.numpy() for part in field.posterior.inner(asked))
+    assert np.abs(got_mean - mean).max() < 0.1 * np.sqrt(variance).min()
+    assert np.abs(np.sqrt(got_variance / variance) - 1.0).max() < 0.05
+
+
+def test_what_has_outgrown_its_root_goes_on_and_comes_back():
+    """θ moves, a fantasy keeps the mean, a checkpoint says the same; forgotten near a place, the root may do again."""
     field = create_map("wiski", wiski_form="dense", **(SETTINGS | {"max_inducing": 40}))
     x, y = drive(150)
     feed(field, samples(x, y), 50)
-    assert field.root.L.shape[1] == 40 and field.root.dropped > 0.0
-    assert bool(torch.isfinite(field.predict(torch.from_numpy(x)).mean).all())
+    ask = torch.from_numpy(x[::10])
+    assert field.counters()["root_outgrown"] == 2
+    new = create_map("wiski", wiski_form="dense", **(SETTINGS | {"max_inducing": 40}))
+    new.load_state_dict(field.state_dict())
+    assert new.counters() == field.counters() and torch.equal(new.predict(ask).mean, field.predict(ask).mean)
+
+    expected = field.predict(ask)
+    dreamt = field.fantasize(ask).predict(ask)
+    assert float(((dreamt.mean - expected.mean) / expected.variance.sqrt()).abs().max()) < 0.1
+    assert bool((dreamt.variance < expected.variance).all())
+    field.forget(0.9)
+    assert field.counters()["root_outgrown"] == 2, "two roots are made for nothing at every cell that forgets"
+    assert field.forget_near(torch.from_numpy(x[:100]), 0.4, newest=10) > 100
+    assert field.counters()["root_outgrown"] == 0
+    feed(field, samples(x[-2:], y[-2:]), 1)
+    assert 0 < field.counters()["root_rank"] <= 80
+
+
+def test_a_kernel_that_is_too_rough_for_a_lattice_is_said():
+    """matern12 with its error; the others, on eight nodes in a lengthscale, are well."""
+    x, y = drive(20)
+    for form in ("dense", "matrix_free"):
+        for kernel, said in (("matern12", True), ("matern32", False), ("matern52", False), ("rbf", False)):
+            field = create_map("wiski", wiski_form=form, **(SETTINGS | {"kernel": kernel}))
+            feed(field, samples(x, y), 20)
+            assert any("interpolates kernel matern12 with an error of up to" in n for n in field.notes()) == said
+    # by simulation: draws of the prior on the nodes and between them
+    theta, spacing = Theta(1.0, 2.0, 1.0, 1.0, kernel_name="matern12"), 0.125
+    nodes = torch.cartesian_prod(*[torch.arange(4).double()] * 2) * spacing
+    middle = torch.full((1, 2), 1.5 * spacing, dtype=torch.float64)
+    places = torch.cat([nodes, middle])
+    draws = torch.linalg.cholesky(theta.kernel()(places, places)) @ torch.randn(
+        17, 20000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    w = interpolation_matrix(middle / spacing, (4, 4))
+    rms = float((draws[16] - w @ draws[:16]).square().mean().sqrt()) / 2.0
+    assert interpolation_error(theta, spacing) == pytest.approx(rms, rel=0.03)
 
 
 def test_an_unknown_form_is_refused():

@@ -10,7 +10,9 @@ import functools
 import torch
 from torch import Tensor
 
-__all__ = ["cubic_weights", "interpolation_matrix", "stencil_nodes"]
+from gp_mapping.core.hyper.theta import Theta
+
+__all__ = ["cubic_weights", "interpolation_error", "interpolation_matrix", "stencil_nodes"]
 
 
 # rows: 1, f, f², f³; columns: the four nodes
@@ -58,3 +60,20 @@ def interpolation_matrix(units: Tensor, shape: tuple[int, ...]) -> Tensor:
     rows = torch.arange(len(units), device=units.device)[:, None].expand_as(flat)
     dense = torch.zeros((len(units), int(size.prod())), dtype=weights.dtype, device=units.device)
     return dense.index_put((rows, flat), weights)
+
+
+@functools.lru_cache(64)
+def interpolation_error(theta: Theta, spacing: float) -> float:
+    """Largest root mean square error of interpolating the prior between nodes, as a share of s.
+
+    max_x (k(x, x) − 2 wᵀk(u, x) + wᵀK_uu w)^½ / s over a cell of the plane's lattice with that spacing (m).
+    """
+    part = torch.linspace(0.0, 0.5, 5, dtype=torch.float64)  # the cell is symmetric
+    at = torch.cartesian_prod(part, part)
+    low, weights = stencil_nodes(at)
+    steps = torch.arange(4)
+    nodes = (low[0] + torch.cartesian_prod(steps, steps)).double() * spacing
+    kernel = theta.kernel()
+    cross, gram = kernel(at * spacing, nodes), kernel(nodes, nodes)
+    square = theta.signal_stddev**2 - 2.0 * (weights * cross).sum(1) + ((weights @ gram) * weights).sum(1)
+    return float(square.max().clamp_min(0.0).sqrt()) / theta.signal_stddev

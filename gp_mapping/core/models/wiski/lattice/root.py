@@ -28,6 +28,18 @@ class RootCache:
         self.L = torch.zeros((size, 0), dtype=torch.float64, device=device)
         self.J = self.L.clone()
 
+    @staticmethod
+    def of(total: Tensor, rank: int) -> RootCache:
+        """Of A (m, m) itself, by its eigenvectors; what is beyond the rank is dropped."""
+        values, vectors = torch.linalg.eigh(total)
+        keep = values > 1e-13 * values[-1:]
+        values, vectors, dropped = values[keep], vectors[:, keep], 0.0
+        if len(values) > rank:
+            dropped, values, vectors = float(values[:-rank].sum()), values[-rank:], vectors[:, -rank:]
+        new = RootCache(len(total), rank, total.device)
+        new.L, new.J, new.dropped = vectors * values.sqrt(), vectors / values.sqrt(), dropped
+        return new
+
     def add(self, w: Tensor) -> None:
         """A += w wᵀ, w (m,)."""
         p = self.J.mT @ w
