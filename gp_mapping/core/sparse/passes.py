@@ -138,8 +138,9 @@ class PassSums:
         return precision - self.white.mT @ weighted, sums - weighted.mT @ targets
 
     def state_dict(self) -> dict:
-        return {"numbers": torch.tensor(self.numbers, dtype=torch.float64), "white": self.white.clone(),
-                "precision": self.precision.clone(), "linear": self.linear.clone()}
+        """Everything that from_state_dict needs; its own tensors, which never change."""
+        return {"numbers": torch.tensor(self.numbers, dtype=torch.float64), "white": self.white,
+                "precision": self.precision, "linear": self.linear}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> PassSums:

@@ -154,12 +154,12 @@ class Posterior(InnerSnapshot):
         return torch.cat(parts).double() * self.scaling.scale
 
     def state_dict(self) -> dict:
-        """Everything that from_state_dict needs."""
-        second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal.clone()}
+        """Everything that from_state_dict needs; its own tensors, for what is kept never changes."""
+        second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal}
         if self.passes is not None:
             second["passes"] = self.passes.state_dict()
-        return {"theta": asdict(self.theta), "z": self.z.clone(), "L": self.L.clone(), "R": self.R.clone(),
-                "weights": self.weights.clone(), "noise_variance": self.noise_variance,
+        return {"theta": asdict(self.theta), "z": self.z, "L": self.L, "R": self.R, "weights": self.weights,
+                "noise_variance": self.noise_variance,
                 **self.scaling.state_dict()} | second
 
     @staticmethod
