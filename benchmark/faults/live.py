@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmark.faults.forked import ForkedProcess
 from gp_mapping.commands.processes import NodeProcess, ros_arguments
 
 __all__ = ["NS", "SMALL", "LiveMapper", "field_at", "place_at"]
@@ -40,10 +41,12 @@ class LiveMapper:
         folder: for its log and, as save_directory, its maps.
         domain: of DDS; one of its own for each process where None.
         confined: without root's right to write into any folder.
+        forked: of a process that has imported everything (forked.py), so that it starts in a second.
         parameters: of the node.
     """
 
-    def __init__(self, folder: Path, domain: int | None = None, confined: bool = False, **parameters):
+    def __init__(self, folder: Path, domain: int | None = None, confined: bool = False, forked: bool = False,
+                 **parameters):
         import rclpy
         from diagnostic_msgs.msg import DiagnosticArray
         from nav_msgs.msg import Odometry
@@ -72,8 +75,8 @@ class LiveMapper:
         self.reports: list[float] = []  # when diagnostics came, s
         self.clients: dict[str, object] = {}
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
-        self.process: NodeProcess | None = None
-        self.confined = confined
+        self.process: NodeProcess | ForkedProcess | None = None
+        self.confined, self.forked = confined, forked
 
     def __enter__(self) -> LiveMapper:
         self.start()
@@ -92,9 +95,11 @@ class LiveMapper:
         self.parameters |= changes
         self.values, self.texts = {}, []
         module, words = "gp_mapping.ros.mapping_node", ros_arguments(**self.parameters)
+        log = self.folder / "mapper.log"
         if self.confined:
             module, words = "benchmark.faults.confined", [module, *words]
-        self.process = NodeProcess("mapper", module, words, self.folder / "mapper.log", self.environment)
+        self.process = (ForkedProcess("mapper", words, log, self.environment) if self.forked else
+                        NodeProcess("mapper", module, words, log, self.environment))
         if self.parameters.get("autostart", True):
             # one that was killed is still announced for a while, so a subscription alone says little
             self.until(lambda: "samples" in self.values and self.field.get_subscription_count()

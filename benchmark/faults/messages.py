@@ -147,7 +147,7 @@ def hostile(name: str, count: int, seed: int = 0) -> Row:
     rng, make = random.Random(seed), KINDS[name]
     times = [i / RATE for i in range(round(SECONDS * RATE))]
     between, sent, posed = count // len(times) + 1, 0, 0
-    with tempfile.TemporaryDirectory() as folder, LiveMapper(Path(folder), autosave_period=0.0,
+    with tempfile.TemporaryDirectory() as folder, LiveMapper(Path(folder), autosave_period=0.0, forked=True,
                                                              learn_hyperparameters=False) as mapper:
         fields = "field" in name.split(":")[0] and "pose" not in name.split(":")[0]
         for i, t in enumerate(times):

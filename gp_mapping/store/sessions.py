@@ -146,8 +146,8 @@ def take_snapshot(session: MapSession, key: tuple[int, int, int], flush: bool = 
     if flush:
         session.flush()
         key = (key[0], session.revision, session.raw_count)
-    report = session.report()
-    return Snapshot(session.state_dict(), key, session.raw_count, session.cell_count, float(report["path_length"]))
+    state = session.state_dict()
+    return Snapshot(state, key, session.raw_count, session.cell_count, float(state["path"]["length"]))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from gp_mapping.mapping.tables import rows_of, table_of
+from gp_mapping.mapping.tables import Squares
 
 __all__ = ["Area", "Extent"]
 
@@ -44,7 +44,7 @@ class Extent:
 
     def __init__(self):
         # square -> lowest x, y, highest x, y, points, samples, newest x, y
-        self._squares: dict[tuple[int, int], list[float]] = {}
+        self._squares = Squares(8)
         self._here: tuple[int, int] | None = None
         self._total = 0
         self._areas: tuple[list[Area], int, float] | None = None  # of how many squares, at which link
@@ -56,12 +56,11 @@ class Extent:
         if held is None:
             if len(self._squares) >= _MOST:
                 self._thin()
-            self._squares[key] = [x[0], x[1], x[0], x[1], float(point), 1.0, x[0], x[1]]
+            self._squares.put(key, (x[0], x[1], x[0], x[1], float(point), 1.0, x[0], x[1]))
         else:
-            held[0], held[1] = min(held[0], x[0]), min(held[1], x[1])
-            held[2], held[3] = max(held[2], x[0]), max(held[3], x[1])
-            held[4], held[5] = held[4] + point, held[5] + 1.0
-            held[6], held[7] = x[0], x[1]
+            left, low, right, high, points, samples, _, _ = held
+            self._squares.put(key, (min(left, x[0]), min(low, x[1]), max(right, x[0]), max(high, x[1]),
+                                    points + point, samples + 1.0, x[0], x[1]))
         self._here = key
         self._total += 1
 
@@ -73,9 +72,10 @@ class Extent:
                 self.add(x, point)
             return
         more = len(positions) - 1  # all on one square
-        held = self._squares[self._here]
-        held[:4] = min(held[0], low[0]), min(held[1], low[1]), max(held[2], high[0]), max(held[3], high[1])
-        held[4:] = held[4] + sum(points[1:]), held[5] + more, *positions[-1]
+        held = self._squares.get(self._here)
+        self._squares.put(self._here, (min(held[0], low[0]), min(held[1], low[1]), max(held[2], high[0]),
+                                       max(held[3], high[1]), held[4] + sum(points[1:]), held[5] + more,
+                                       *positions[-1]))
         self._total += more
 
     def join(self, other: "Extent") -> None:
@@ -83,10 +83,10 @@ class Extent:
         for key, its in other.squares().items():
             held = self._squares.get(key)
             if held is None:
-                self._squares[key] = its
+                self._squares.put(key, its)
             else:
-                held[:2], held[2:4] = map(min, held[:2], its[:2]), map(max, held[2:4], its[2:4])
-                held[4:6] = held[4] + its[4], held[5] + its[5]
+                self._squares.put(key, (*map(min, held[:2], its[:2]), *map(max, held[2:4], its[2:4]),
+                                        held[4] + its[4], held[5] + its[5], *held[6:]))
             self._total += int(its[5])
         while len(self._squares) > _MOST:
             self._thin()
@@ -94,12 +94,12 @@ class Extent:
 
     def squares(self) -> dict[tuple[int, int], list[float]]:
         """Of each square: lowest x, y, highest x, y, points, samples, newest x, y."""
-        return {key: list(values) for key, values in self._squares.items()}
+        return dict(zip(self._squares, self._squares.numbers().tolist()))
 
     def _thin(self) -> None:
-        fewest = sorted(self._squares, key=lambda key: self._squares[key][5])[: _MOST // 10]
-        for key in fewest:
-            del self._squares[key]
+        samples = dict(zip(self._squares, self._squares.numbers()[:, 5].tolist()))
+        for key in sorted(samples, key=samples.__getitem__)[: _MOST // 10]:
+            self._squares.pop(key)
         self._areas = None
 
     def areas(self, usual_move: float) -> list[Area]:
@@ -115,14 +115,14 @@ class Extent:
         return areas
 
     def _area(self, squares) -> Area:
-        rows = np.array([self._squares[key] for key in squares])
-        newest = rows[-1] if self._here not in squares else self._squares[self._here]
+        rows = np.array([self._squares.get(key) for key in squares])
+        newest = rows[-1] if self._here not in squares else np.array(self._squares.get(self._here))
         return Area(tuple(rows[:, :2].min(0).tolist()), tuple(rows[:, 2:4].max(0).tolist()), int(rows[:, 4].sum()),
                     int(rows[:, 5].sum()), tuple(squares), (float(newest[6]), float(newest[7])))
 
     def boxes(self) -> np.ndarray:
         """(K, 4) lowest x and y, highest x and y of the positions in each square, m."""
-        return np.array([row[:4] for row in self._squares.values()]).reshape(-1, 4)
+        return self._squares.numbers()[:, :4]
 
     def bounds(self, usual_move: float) -> tuple[list[float], list[float]]:
         """Corners of all ground, m; places that are none, as a pose's glitch makes them, are left out."""
@@ -148,11 +148,11 @@ class Extent:
         return chosen, [area for area in areas if area not in chosen]
 
     def state_dict(self) -> dict:
-        return {"squares": table_of(self._squares, 8), "total": self._total,
+        return {"squares": self._squares.table(), "total": self._total,
                 "here": None if self._here is None else list(self._here)}
 
     def load_state_dict(self, state: dict) -> None:
-        self._squares = dict(rows_of(state["squares"]))
+        self._squares.load(state["squares"])
         self._total, self._areas = int(state["total"]), None
         self._here = None if state["here"] is None else tuple(int(k) for k in state["here"])
 

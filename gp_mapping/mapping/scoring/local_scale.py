@@ -11,12 +11,10 @@ over bins b of side h with summed weights W_b and scores Z_b scales the variance
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import numpy as np
 from scipy.spatial import cKDTree
 
-from gp_mapping.mapping.tables import rows_of, table_of
+from gp_mapping.mapping.tables import Squares
 
 __all__ = ["LocalScale"]
 
@@ -32,7 +30,7 @@ class LocalScale:
 
     def __init__(self, width: float):
         self.width = width
-        self._bins: OrderedDict[tuple[int, int], list[float]] = OrderedDict()  # W, Z, Σ W x, Σ W y
+        self._bins = Squares(4)  # W, Z, Σ W x, Σ W y
         self._tree: tuple[cKDTree, np.ndarray] | None = None
 
     def __len__(self) -> int:
@@ -42,43 +40,43 @@ class LocalScale:
         """Scores z² (N,) at x (N, 2) metres."""
         for (px, py), square in zip(np.asarray(x).tolist(), np.asarray(score).tolist()):
             key = (int(np.floor(px / self.width)), int(np.floor(py / self.width)))
-            held = self._bins.pop(key, None) or [0.0] * 4
+            held = self._bins.pop(key) or [0.0] * 4
             keep = min(1.0, _HEAVIEST / (held[0] + _WEIGHT))
             fresh = (_WEIGHT, _WEIGHT * square, _WEIGHT * px, _WEIGHT * py)
-            self._bins[key] = [keep * (a + b) for a, b in zip(held, fresh)]
+            self._bins.put(key, [keep * (a + b) for a, b in zip(held, fresh)])
             if len(self._bins) > _BINS:
-                self._bins.popitem(last=False)
+                self._bins.pop_oldest()
         self._tree = None
 
     def join(self, other: "LocalScale") -> None:
         """Count another's scores, too, each where it lies."""
         for weight, score, sum_x, sum_y in other.sums():
             key = (int(np.floor(sum_x / weight / self.width)), int(np.floor(sum_y / weight / self.width)))
-            held = self._bins.pop(key, None) or [0.0] * 4
+            held = self._bins.pop(key) or [0.0] * 4
             keep = min(1.0, _HEAVIEST / (held[0] + weight))
-            self._bins[key] = [keep * (a + b) for a, b in zip(held, (weight, score, sum_x, sum_y))]
+            self._bins.put(key, [keep * (a + b) for a, b in zip(held, (weight, score, sum_x, sum_y))])
             if len(self._bins) > _BINS:
-                self._bins.popitem(last=False)
+                self._bins.pop_oldest()
         self._tree = None
 
     def sums(self) -> list[list[float]]:
         """Of each bin: W, Z, Σ W x, Σ W y."""
-        return [list(sums) for sums in self._bins.values()]
+        return self._bins.numbers().tolist()
 
     def forget_near(self, x, radius: float) -> None:
         """Drop the bins whose middle lies within radius (m) of x (2,): the field there is another one now."""
-        for key in [k for k, (w, _, sx, sy) in self._bins.items()
-                    if (sx / w - x[0]) ** 2 + (sy / w - x[1]) ** 2 <= radius**2]:
-            del self._bins[key]
+        near = [(sx / w - x[0]) ** 2 + (sy / w - x[1]) ** 2 <= radius**2 for w, _, sx, sy in self.sums()]
+        for key in [key for key, gone in zip(self._bins, near) if gone]:
+            self._bins.pop(key)
         self._tree = None
 
     def at(self, x) -> np.ndarray:
         """κ at x (N, 2) metres: (N,)."""
         x = np.asarray(x, dtype=float).reshape(-1, 2)
-        if not self._bins or not len(x):
+        if not len(self._bins) or not len(x):
             return np.ones(len(x))
         if self._tree is None:
-            table = np.array(list(self._bins.values()))
+            table = self._bins.numbers()
             self._tree = (cKDTree(table[:, 2:] / table[:, :1]), table[:, :2])
         tree, sums = self._tree
         count = min(_NEIGHBOURS, len(sums))
@@ -102,11 +100,11 @@ class LocalScale:
         return _blend(_blend(coarse, down, 0), across, 1)
 
     def state_dict(self) -> dict:
-        return {"width": self.width, "bins": table_of(self._bins, 4)}
+        return {"width": self.width, "bins": self._bins.table()}
 
     def load_state_dict(self, state: dict) -> None:
         self.width, self._tree = float(state["width"]), None
-        self._bins = OrderedDict(rows_of(state["bins"]))
+        self._bins.load(state["bins"])
 
 
 def _between(nodes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
