@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gp_mapping.commands.output import file_to_write
 from gp_mapping.errors import UsageError
 from gp_mapping.intake.sensors.iron import Calibration, CalibrationError, calibrate
 from gp_mapping.recording.bag import MAGNETIC_FIELD, read_messages
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, fit, say what was found and what cannot be known from this."""
+    output = file_to_write(args.output) if args.output else None
     left_out, first = 0, ""
 
     def leave_out(_, why: str) -> None:
@@ -45,16 +47,16 @@ def run(args: argparse.Namespace) -> int:
     except CalibrationError as error:
         raise UsageError(f"{', '.join(map(str, args.bags))}: {error}") from error
     text = _file(found, args.bags)
-    if not args.output:
+    if output is None:
         print(text, end="")
         print(_summary(found), file=sys.stderr)
         return 0
     try:
-        Path(args.output).parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(Path(args.output), text.encode())
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(output, text.encode())
     except OSError as error:
-        raise UsageError(f"{args.output}: cannot be written ({error.strerror or error})") from error
-    print(_summary(found) + f"\nwritten: {args.output}; use it with --params {args.output}")
+        raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+    print(_summary(found) + f"\nwritten: {output}; use it with --params {output}")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.atlas import blocks, ground, overview
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Load, draw block by block, say where."""
-    checkpoint, output = checkpoint_in(args.map), Path(args.output)
+    checkpoint, output = checkpoint_in(args.map), folder_to_write(args.output)
     datum = None if args.datum is None else Datum.parse(args.datum)
     if datum is not None and args.format != "geotiff":
         raise UsageError("--datum has a meaning for --format geotiff only; map_server's files are in the map's frame")

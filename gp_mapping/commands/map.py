@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
+from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
@@ -90,10 +91,8 @@ def run(args: argparse.Namespace) -> int:
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     # what is wrong with a bag is said before the work, not after it
     plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))
-    output = Path(args.output)
+    output = folder_to_write(args.output)
     check_suggest(args.suggest)
-    if output.exists() and not output.is_dir():
-        raise UsageError(f"{output} is a file; --output takes a folder")
     session, intake, positions = _session(args, parameters), Intake(parameters.intake), []
     before = session.report()["samples"]
     if session.about.get("frame"):

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
 from gp_mapping.mapping.fullness import spoiled
@@ -34,14 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, compare, add, write."""
-    paths, output = [checkpoint_in(path) for path in args.maps], Path(args.output)
+    paths, output = [checkpoint_in(path) for path in args.maps], folder_to_write(args.output)
     if len(paths) < 2:
         raise UsageError(f"one map is given, {paths[0]}; expected two or more")
     twice = next((p for i, p in enumerate(paths) if p.resolve() in [q.resolve() for q in paths[:i]]), None)
     if twice is not None:
         raise UsageError(f"{twice} is given twice; its measurements would count twice")
-    if output.exists() and not output.is_dir():
-        raise UsageError(f"{output} is a file; --output takes a folder")
     sessions = [open_session(path) for path in paths]
     _check_copies(paths)
     _check_quantities(paths, sessions)

@@ -7,10 +7,10 @@ import csv
 import io
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 
+from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import Budget, PathValue, Polygon, Problem, SurveyArea, Travel, plan, planner_names
@@ -55,7 +55,7 @@ def places(text: str, option: str) -> list[tuple[float, float]]:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, write, say what it brings."""
-    output = Path(args.output)
+    output = file_to_write(args.output)
     if output.suffix not in _FORMATS:
         raise UsageError(f"--output {output}: expected a name that ends in {', '.join(_FORMATS)}")
     if args.kind not in planner_names():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from io import BytesIO
-from pathlib import Path
 
+from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.store.atomic import write_atomic
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Load, draw, say where."""
     checkpoint = checkpoint_in(args.map)
-    output = Path(args.output) if args.output else checkpoint.with_name("map.png")
+    output = file_to_write(args.output or checkpoint.with_name("map.png"))
     kind = output.suffix.lstrip(".").lower()
     if kind not in _FORMATS:
         raise UsageError(f"{output}: expected a name that ends in {', '.join('.' + f for f in _FORMATS)}")

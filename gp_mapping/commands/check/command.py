@@ -17,6 +17,7 @@ from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
 from gp_mapping.commands.check.picture import draw_check
 from gp_mapping.commands.check.text import text_of
+from gp_mapping.commands.output import folder_to_write
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
@@ -97,9 +98,7 @@ def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[
 def run(args: argparse.Namespace) -> int:
     """Map, test, calibrate, refit, report."""
     parameters = Parameters.build(parameters_of(args))
-    output = Path(args.output)
-    if output.exists() and not output.is_dir():
-        raise UsageError(f"{output} is a file; --output takes a folder")
+    output = folder_to_write(args.output)
     made = assess(args.bags, args.against, parameters, topics_of(args), tries=not args.no_refits)
     written = _write(output, made.result, made.draw())
     print(json.dumps(made.result, allow_nan=False) if args.json else

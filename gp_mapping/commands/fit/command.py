@@ -10,7 +10,6 @@ import argparse
 import json
 import time
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from gp_mapping.commands.fit.fitting import Refitted, refitted
 from gp_mapping.commands.fit.progress import Progress
 from gp_mapping.commands.fit.text import summary
 from gp_mapping.commands.map import add_run_arguments, parameters_of, reasons, scored, written
+from gp_mapping.commands.output import folder_to_write
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
 from gp_mapping.intake.pour import pour, pour_rest
@@ -46,13 +46,11 @@ def run(args: argparse.Namespace) -> int:
     """Stream, fit, map again, test, export, report."""
     started = time.perf_counter()
     parameters = parameters_of(args)
-    output = Path(args.output)
+    output = folder_to_write(args.output)
     if not 1 <= args.iterations <= _LARGEST:
         raise UsageError(f"--iterations is {args.iterations}, expected 1 to {_LARGEST}")
     if not 0.0 < args.tolerance < float("inf"):
         raise UsageError(f"--tolerance is {args.tolerance}, expected a number of nats above 0")
-    if output.exists() and not output.is_dir():
-        raise UsageError(f"{output} is a file; --output takes a folder")
     try:
         check_fits(parameters.map)
     except ValueError as error:

@@ -13,6 +13,7 @@ from gp_mapping.analysis.components import learned
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.refits import fit
 from gp_mapping.commands.check.command import add_test_arguments, assess, calibrates, parameters_of, topics_of
+from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.report.html import page
 from gp_mapping.commands.report.picture import as_png, draw_run
 from gp_mapping.commands.saved import CHECKPOINT, check_suggest, next_places, open_session
@@ -43,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Map or load, draw, write."""
-    output = Path(args.output)
-    if output.is_dir() or output.suffix.lower() not in (".html", ".htm"):
+    output = file_to_write(args.output)
+    if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output}: expected the name of a file that ends in .html")
     check_suggest(args.suggest)
     saved = [source for source in args.source if _is_saved(Path(source))]
