@@ -16,6 +16,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "cost": "time and memory of an update against M, n and threads, beside a floor",
          "render": "512 × 512 mean and standard deviation, in full and after a batch",
          "honesty": "simulated robots with known faults, coverage at every level, changes, gross errors",
+         "biases": "passes with another bias each: beside a map that was told them and the exact GP",
          "wiski": "the matrix-free WISKI: update, refresh, errors, protocol P",
          "live": "processor time that a 100 Hz sensor and a 10 Hz map take of a core",
          "models": "every model and the baselines in one table, into docs/models.md",
@@ -30,7 +31,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "mutants": "small faults in the code, by a seed: which of them the mirrored tests notice",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
 APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "fits", "reading",
-         "mutants", "faults")  # for pages of their own
+         "mutants", "faults", "biases")  # for pages of their own
 
 
 def parser() -> argparse.ArgumentParser:

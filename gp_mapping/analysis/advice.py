@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gp_mapping.analysis.calibration import Calibration
 from gp_mapping.analysis.metrics import BANDS
+from gp_mapping.analysis.pass_biases import compared, differ
 
 __all__ = ["Advice", "advise"]
 
@@ -27,7 +28,7 @@ def advise(c: Calibration | None, found: dict, tried: dict[str, float], context:
 
     c: None of a map from which no calibration is made.  found: `quality` of the test.  tried: RMSE of `refits`.
     context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list), changes (list),
-        follow_changes.
+        follow_changes, biases (`pass_biases`), noise (of one measurement, in the unit).
     """
     rmse, unit, out = found["rmse_ut"], context["unit"], []
 
@@ -58,6 +59,10 @@ def advise(c: Calibration | None, found: dict, tried: dict[str, float], context:
     if arm is not None and rmse > 0.0 and 1.0 - arm / rmse > _WORTH:
         out.append(Advice("tell where the sensor sits (sensor_offset_x, sensor_offset_y), or set learn_lever_arm: "
                           f"RMSE {arm:.2f} {unit} with a learned lever arm, {rmse:.2f} {unit} now", 1.0 - arm / rmse))
+    if differ(context["biases"], context["noise"]):
+        out.append(Advice("mount, warm-up or drift: from pass to pass the sensor reads differently ("
+                          f"{compared(context['biases'], unit)}); let it warm up, fasten it where nothing moves, keep "
+                          f"iron off it{spared('without_bias')}", gain("without_bias")))
     out.sort(key=lambda a: -(a.gain or 0.0))
     near = found["bands"][BANDS[0]]["rmse_ut"]
     if near is not None and found["square_beyond"] > 0.5 and near < (1 - _WORTH) * rmse:

@@ -64,8 +64,11 @@ def positions(passes: list[Samples]) -> np.ndarray:
     return torch.cat([p.x for p in passes]).numpy()
 
 
-def refits(train: list[Samples], test: list[Samples], settings: MapSettings, progress) -> dict[str, float]:
+def refits(train: list[Samples], test: list[Samples], settings: MapSettings, progress,
+           biased: bool = False) -> dict[str, float]:
     """RMSE on the test, had the map no time offset, no part that turns, neither, or a learned lever arm.
+
+    biased: had it no constants of passes, too.
 
     Only what the settings have is left out, and a lever arm is tried where it is not learned already.
     """
@@ -76,6 +79,8 @@ def refits(train: list[Samples], test: list[Samples], settings: MapSettings, pro
         ways["without_heading"] = {"heading_stddev": 0.0}
     if len(ways) == 2:
         ways["without_both"] = ways["without_offset"] | ways["without_heading"]
+    if biased and settings.learns_bias:
+        ways["without_bias"] = {"learn_bias": False, "bias_stddev": 0.0}
     if not settings.learn_lever_arm:
         ways["with_lever_arm"] = {"learn_lever_arm": True}
     trained, found = positions(train), {}

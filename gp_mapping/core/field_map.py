@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
-__all__ = ["LEARNS", "LIKELIHOODS", "VECTOR", "CalibrationData", "FieldMap", "Planned", "Snapshot"]
+__all__ = ["LEARNS", "LIKELIHOODS", "VECTOR", "CalibrationData", "FieldMap", "PassBias", "Planned", "Snapshot"]
 
 # what a model may be capable of beyond the contract's least
 VECTOR = "vector"  # maps the components of one vector, which turn with a late attitude
@@ -30,6 +30,15 @@ class Snapshot(ABC):
     @abstractmethod
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """As FieldMap.predict, of that moment."""
+
+    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
+                        heading: Tensor | None = None) -> Prediction:
+        """As FieldMap.predict_in_pass, of that moment."""
+        return self.predict(x, velocity, heading)
+
+    def biases(self) -> list[PassBias]:
+        """As FieldMap.biases, of that moment."""
+        return []
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """As FieldMap.covariance, of that moment; a snapshot of places nearby need not have it."""
@@ -75,6 +84,18 @@ class CalibrationData:
 
     def __len__(self) -> int:
         return len(self.x)
+
+
+@dataclass(frozen=True)
+class PassBias:
+    """By how much the values of one pass differ from the field: mean, stddev (C,), SI.
+
+    number: as Samples.pass_number.
+    """
+
+    number: float
+    mean: Tensor
+    stddev: Tensor
 
 
 class FieldMap(ABC):
@@ -220,6 +241,28 @@ class FieldMap(ABC):
         """As predict, of every sample so far and without waiting: of a map whose predictions may be a little behind."""
         return self.predict(x, velocity, heading)
 
+    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
+                        heading: Tensor | None = None) -> Prediction:
+        """As predict_now, of the field and the unknown constant of a pass together: what is measured in that pass.
+
+        By default no pass has a constant.
+
+        Args:
+            x: (N, D) metres.
+            number: of the pass, as Samples.pass_number; one that the map has not seen has a constant of its prior.
+            velocity: (N, D) m/s of the robot.
+            heading: (N, 2) unit vectors; the direction of travel if None.
+        """
+        return self.predict_now(x, velocity, heading)
+
+    def bias_variance(self) -> Tensor:
+        """Variance of the constant that a pass to come adds to all of its measurements: (C,), squared SI."""
+        return torch.zeros_like(self._known_centre())
+
+    def biases(self) -> list[PassBias]:
+        """What is known of the constants of passes, oldest first; none where passes have none."""
+        return []
+
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
         """What the map says now, kept. near (N, D) m: it will be asked within `reach` (m) of these places only."""
         self.need_data()
@@ -330,6 +373,10 @@ class _Copy(Snapshot):
 
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         return self.field.predict(x, velocity, heading)
+
+    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
+                        heading: Tensor | None = None) -> Prediction:
+        return self.field.predict_in_pass(x, number, velocity, heading)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         return self.field.covariance(a, b)

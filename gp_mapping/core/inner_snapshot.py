@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import Snapshot
+from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.types import Prediction
@@ -56,6 +57,10 @@ class InnerSnapshot(Snapshot):
         """At x (N, D) in metres; SI. With a velocity (N, D): what the robot measures passing x, δ and ĥ included."""
         told = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
         return self.scaling.outer(*told, self.noise_variance)
+
+    def bias_evidence(self) -> BiasEvidence | None:
+        """What the passes say of how much their constants differ; None where they have none, or there is but one."""
+        return None
 
     def gradient(self, x: Tensor) -> Tensor:
         """∇ of the mean at standardised x (N, D), without the robot's own field: (N, C, D)."""

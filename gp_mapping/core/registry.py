@@ -30,6 +30,9 @@ from gp_mapping.settings.parts import MODELS
 __all__ = ["build_map", "create_map", "model_names"]
 
 
+_BIAS = 0.1  # of noise_stddev: a start for passes' constants that costs nothing where there are none
+
+
 def complete(settings: MapSettings) -> MapSettings:
     """The same with a number for each start and prior that it leaves open, at 0, and no first cells have told
     (mapping.start): a field that varies by ten display units over a metre.
@@ -46,8 +49,9 @@ def complete(settings: MapSettings) -> MapSettings:
 def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
     """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned)."""
     s, unit = complete(settings), settings.field_scale
+    bias = (s.bias_stddev or _BIAS * s.noise_stddev) / unit if s.has_biases else 0.0
     theta = Theta(s.lengthscale, s.signal_stddev / unit, s.noise_stddev / unit,
-                  s.constant_stddev / unit, s.heading_stddev / unit, s.time_offset,
+                  s.constant_stddev / unit, s.heading_stddev / unit, s.time_offset, bias_stddev=bias,
                   kernel_name=s.kernel, anisotropy=s.anisotropy, long_share=s.long_share, long_ratio=s.long_ratio)
     prior = replace(theta, lengthscale=s.lengthscale_prior, signal_stddev=s.signal_stddev_prior / unit,
                     noise_stddev=s.noise_stddev_prior / unit, heading_stddev=3**0.5 * theta.heading_stddev,
@@ -59,12 +63,13 @@ def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
     return theta, make_learner(make_likelihood(settings), theta, prior, free)
 
 
-def _sparse(settings: MapSettings, learner) -> dict:
+def _sparse(settings: MapSettings, learner, theta: Theta) -> dict:
     """What every map on inducing inputs takes."""
     return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
             "information": settings.inducing_information,
             "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
-            "likelihood": make_likelihood(settings),
+            "likelihood": make_likelihood(settings), "max_biases": settings.max_biases,
+            "bias_prior": theta.bias_stddev if settings.learns_bias else 0.0,
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
 
 
@@ -76,12 +81,12 @@ def _one_lengthscale(settings: MapSettings) -> None:
 
 def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
     theta, learner = start_of(settings)
-    return DualSVGP(theta, **_sparse(settings, learner), **extra)
+    return DualSVGP(theta, **_sparse(settings, learner, theta), **extra)
 
 
 def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
     theta, learner = start_of(settings)
-    return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner), **extra)
+    return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner, theta), **extra)
 
 
 def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
@@ -98,15 +103,16 @@ def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
 def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
     theta, learner = start_of(settings)
     if MEMBERS[settings.model].residual != "block":
-        return AnytimeMap(settings.model, theta, **_sparse(settings, learner), **extra)
+        return AnytimeMap(settings.model, theta, **_sparse(settings, learner, theta), **extra)
     return TileMap(settings.model, theta, tile_side=settings.tile_side, tile_samples=settings.tile_samples,
-                   **_sparse(settings, learner), **extra)
+                   **_sparse(settings, learner, theta), **extra)
 
 
 def build_exact(settings: MapSettings, **extra) -> ExactGP:
     theta, learner = start_of(settings)
     return ExactGP(theta, max_samples=settings.max_exact_samples, learner=learner, seed=settings.seed,
-                   scale=settings.field_scale, device=settings.device, **extra)
+                   scale=settings.field_scale, device=settings.device,
+                   bias_prior=theta.bias_stddev if settings.learns_bias else 0.0, **extra)
 
 
 def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
@@ -114,7 +120,7 @@ def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
     _one_lengthscale(settings)
     if "inducing_inputs" in extra:
         raise ValueError("model curl_free chooses its inducing inputs: places and components")
-    sparse = _sparse(settings, None)
+    sparse = _sparse(settings, None, theta)
     theta = VectorTheta.of(theta, potential=settings.potential)
     if learner is not None:
         prior = VectorTheta.of(learner.prior, potential=settings.potential)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap
+from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap, PassBias
+from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta, heading_of
 from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import NumericalError
@@ -22,7 +24,9 @@ from gp_mapping.errors import NumericalError
 __all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "check_alike", "check_factor", "learnable_extra"]
 
 
-_FORMAT = 3  # of a map's state: grows where an older one cannot be continued exactly
+_BIAS_EVERY = 20  # samples after which the spread of passes' constants is looked at again
+_SAME = 0.05  # change of log s_b for which nothing is computed anew
+_FORMAT = 4  # of a map's state: grows where an older one cannot be continued exactly
 
 
 def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
@@ -52,6 +56,7 @@ class Standardised:
     extra: Tensor
     position_variance: Tensor
     count: Tensor
+    pass_number: Tensor | None = None  # (N,), NO_PASS where a sample has none
 
 
 _MOST = 1e9  # inner units and metres: beyond, sums of squares lose the digits of what is credible
@@ -94,7 +99,8 @@ class Scaled:
         count = column(batch.count, 1.0)
         extra = column(s.inner_variance(batch.sensor_variance), 0.0) / count
         return Standardised(s.inner_x(batch.x), velocity, heading, s.inner_y(batch.y), noise,
-                            torch.where(noise > 0, 0.0, extra), column(batch.position_variance, 0.0), count)
+                            torch.where(noise > 0, 0.0, extra), column(batch.position_variance, 0.0), count,
+                            column(batch.pass_number, NO_PASS))
 
     def _pose_noise(self, batch: Standardised) -> Tensor:
         """What an uncertain pose adds to the noise: |∇ mean|² σ_x², mean over channels; 0 before there is a map."""
@@ -120,11 +126,12 @@ class Scaled:
         return self.posterior.prior_covariance(a, b)
 
     def hyperparameters(self) -> dict[str, float]:
-        """lengthscale (m), signal, noise, constant, heading stddev (SI), time_offset (s), lever arm (m)."""
+        """lengthscale (m), signal, noise, constant, heading, bias stddev (SI), time_offset (s), lever arm (m)."""
         t = self.theta
         return {"lengthscale": t.lengthscale, "signal_stddev": t.signal_stddev * self.scale,
                 "noise_stddev": t.noise_stddev * self.scale, "constant_stddev": t.constant_stddev * self.scale,
-                "heading_stddev": t.heading_stddev * self.scale, "time_offset": t.time_offset,
+                "heading_stddev": t.heading_stddev * self.scale, "bias_stddev": t.bias_stddev * self.scale,
+                "time_offset": t.time_offset,
                 "lever_arm_along": t.lever_arm_along, "lever_arm_across": t.lever_arm_across}
 
     def need_data(self) -> None:
@@ -150,6 +157,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     jitter: float = 0.0
     fitting: tuple[str, ...] = ()  # names of numbers that a saved map must share with this one
     counted: tuple[str, ...] = ()  # and of those that it brings
+    newest_pass: float = NO_PASS  # largest number of a pass that was seen
+    bias_prior: float = 0.0  # prior median of s_b, inner units; 0: it is not learned
+    bias_spread: BiasSpread | None = None  # what is known of s_b, where it is learned
     _posterior = None  # of now, where it was asked for since the last change
 
     def update(self, batch: Samples) -> UpdateReport:
@@ -171,6 +181,10 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                              f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}")
         inner = self._standardise(batch)
         _require_credible(inner)
+        if self.theta.bias_stddev <= 0:
+            inner = replace(inner, pass_number=torch.full_like(inner.noise, NO_PASS))
+        else:
+            self.newest_pass = max(self.newest_pass, float(inner.pass_number.max()))
         return self.absorb(inner)
 
     @torch.no_grad()
@@ -184,6 +198,24 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         self.learner.step(self.learning_data(), self.generator)
         if self.learner.left(self.theta) and self.adopt(self.learner.theta):
             self._adopted()
+
+    def learn_bias(self, fresh: int) -> None:
+        """How much passes' constants differ, anew with each _BIAS_EVERY samples. fresh: samples that have just come."""
+        if self.bias_prior <= 0 or self.theta.bias_stddev <= 0:
+            return
+        if self.samples // _BIAS_EVERY == (self.samples - fresh) // _BIAS_EVERY:
+            return
+        evidence = self.posterior.bias_evidence()
+        if evidence is None:
+            return
+        self.bias_spread = evidence.spread(self.bias_prior)
+        found = self.bias_spread.stddev
+        if abs(math.log(found / self.theta.bias_stddev)) <= _SAME:
+            return
+        self.theta = replace(self.theta, bias_stddev=found)  # it is in none of the sums
+        if self.learner is not None:
+            self.learner.theta = replace(self.learner.theta, bias_stddev=found)
+        self.changed()
 
     def learning_data(self) -> dict[str, Tensor]:
         """x, velocity, heading, y, extra and order of remembered samples: what HyperLearner.step looks at."""
@@ -207,6 +239,14 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         Raises:
             ValueError: it is not, or there is no room; both maps are as they were.
         """
+        self._merge(other, self.newest_pass + 1.0)
+
+    @torch.no_grad()
+    def merge_own(self, other: ScaledMap) -> None:
+        """As merge, of a map of the same robot: a pass of one number is the same pass in both."""
+        self._merge(other, 0.0)
+
+    def _merge(self, other: ScaledMap, renumber: float) -> None:
         if type(other) is not type(self):
             raise ValueError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
         if other.scaling is None:
@@ -214,10 +254,12 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         check_alike(self, other)
         scaling = self.scaling or other.scaling
         offset, delta = other.scaling.origin - scaling.origin, (other.scaling.centre - scaling.centre) / self.scale
-        self._union(other, scaling, offset, delta)
+        self._union(other, scaling, offset, delta, renumber)
+        self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
 
-    def _union(self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
+    def _union(self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float) -> None:
         """Add a map that is alike; this one is of `scaling` afterwards. offset (D,), delta (C,): of its places, values.
+        renumber: what the numbers of its passes grow by.
 
         ValueError where that cannot be, before anything has changed.
         """
@@ -227,7 +269,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         """Everything that an exact resume needs: tensors, numbers, strings."""
         state = {"model": self.name, "format": _FORMAT, "theta": asdict(self.theta), "scale": self.scale,
                  "likelihood": self.likelihood.label, "generator": self.generator.get_state(),
-                 "learner": None if self.learner is None else self.learner.state_dict()}
+                 "learner": None if self.learner is None else self.learner.state_dict(),
+                 "newest_pass": self.newest_pass,
+                 "bias_spread": None if self.bias_spread is None else asdict(self.bias_spread)}
         state |= {name: getattr(self, name) for name in (*self.fitting, *self.counted)}
         if self.scaling is not None:
             state |= self.scaling.state_dict()
@@ -269,7 +313,10 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         learner = copy.deepcopy(self.learner)
         if learner is not None and state["learner"] is not None:
             learner.load_state_dict(state["learner"])
-        return {"theta": theta, "generator": generator, "learner": learner}
+            learner.theta = replace(learner.theta, bias_stddev=theta.bias_stddev)  # it is not among what that learns
+        return {"theta": theta, "generator": generator, "learner": learner,
+                "newest_pass": float(state["newest_pass"]),
+                "bias_spread": None if state["bias_spread"] is None else BiasSpread(**state["bias_spread"])}
 
     # --- what is asked of all -------------------------------------------------------------------------------------
     def outdate(self) -> None:
@@ -297,6 +344,19 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         """Noise variance of one new measurement, of each channel: (C,), squared SI."""
         self.need_data()
         return torch.full_like(self.scaling.centre, self.noise_level) * self.scale**2
+
+    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
+                        heading: Tensor | None = None) -> Prediction:
+        return self.posterior.predict_in_pass(x, number, velocity, heading)
+
+    def biases(self) -> list[PassBias]:
+        return [] if self.empty else self.posterior.biases()
+
+    def bias_variance(self) -> Tensor:
+        self.need_data()
+        spread = self.bias_spread
+        variance = self.theta.bias_stddev**2 if spread is None else spread.variance_to_come
+        return torch.full_like(self.scaling.centre, variance * self.scale**2)
 
     def counters(self) -> dict[str, int | float]:
         """`jitter` that linalg had to add; `learning_rejected`: steps and adoptions that did not factor."""

@@ -53,6 +53,8 @@ class Samples:
     position_variance: (N,) of each coordinate of x, m²: what is uncertain of the pose.
     heading: (N, 2) unit vector of the robot's forward axis; without it the direction of travel stands in.
     velocity: (N, D) of the robot in m/s; from it a model learns the time offset and what turns with the robot.
+    pass_number: (N,) which pass each belongs to, at least 0: those of one pass share an unknown constant, the sensor's
+        bias then; negative, or None: no such constant.
     Raises ValueError where shapes disagree, a value is not finite, or a variance is not positive.
     """
 
@@ -65,6 +67,7 @@ class Samples:
     velocity: Tensor | None = None
     heading: Tensor | None = None
     position_variance: Tensor | None = None
+    pass_number: Tensor | None = None
 
     def __post_init__(self):
         x = torch.as_tensor(self.x, dtype=torch.float64)
@@ -74,7 +77,7 @@ class Samples:
             raise ValueError(f"x {tuple(x.shape)} and y {tuple(y.shape)} do not agree; expected (N, D) and (N, C)")
         n = len(x)
         values = {"x": x, "y": y}
-        for name in ("noise_variance", "stamp", "count", "sensor_variance", "position_variance"):
+        for name in ("noise_variance", "stamp", "count", "sensor_variance", "position_variance", "pass_number"):
             values[name] = _column(name, getattr(self, name), n)
         for name, shape in (("velocity", tuple(x.shape)), ("heading", (n, 2))):
             value = getattr(self, name)

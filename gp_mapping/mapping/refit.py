@@ -17,7 +17,8 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["learning_on", "settings_at"]
 
-_STARTS = ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev", "heading_stddev", "time_offset")
+_STARTS = ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev", "heading_stddev", "bias_stddev",
+           "time_offset")
 
 
 def settings_at(settings: MapSettings, told: dict[str, float]) -> MapSettings:

@@ -17,6 +17,7 @@ from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
+from gp_mapping.mapping.bias_numbers import BiasNumbers
 from gp_mapping.mapping.cells import CellAverager, RawRows
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.ground import to_draw
@@ -25,6 +26,7 @@ from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.notes import nonsense
+from gp_mapping.mapping.raw_batch import joined, one_of
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
@@ -71,6 +73,7 @@ class MapSession:
         self._cut: list[str] = []  # what the last drawing has left out, or would have
         self._looked = -_LOOK_AGAIN  # the revision of which `_cut` is
         self._pass_open = False
+        self._bias = BiasNumbers(self.settings.bias_time)
         self.about: dict = {}  # where and of what it is: frame, sensor, …, as the intake of its first sample says
         self.last_report: UpdateReport | None = None
 
@@ -123,8 +126,8 @@ class MapSession:
                 closed = self.cells.flush()
                 self.cells.take(rows, over, stop, 0.0)
         else:
-            self._raw += [self._one(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
-            closed = self._raw_batch() if len(self._raw) >= _RAW_BATCH else None
+            self._raw += [one_of(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
+            closed = joined(self._raw) if len(self._raw) >= _RAW_BATCH else None
         if closed is not None:
             self._raw = []
             self._admit(closed)
@@ -168,11 +171,6 @@ class MapSession:
         """Whether samples are vectors of one map, which a late attitude turns (attitude.py)."""
         return VECTOR in self.map.capabilities
 
-    @staticmethod
-    def _one(sample: Samples, y: list[float], heading: list[float] | None) -> Samples:
-        same = heading is None or sample.heading is not None
-        return replace(sample, y=[y], heading=sample.heading if same else [heading])
-
     def as_seen(self, samples: Samples) -> Samples:
         """One pass as this map takes it in: with headings of the path, vectors turned back. To score measurements."""
         if not self.turns and self.settings.axle_distance <= 0:
@@ -191,19 +189,9 @@ class MapSession:
         """Push the open cell, and what else is pending, into the map."""
         rest = self.cells.flush()
         if rest is None and self._raw:
-            rest, self._raw = self._raw_batch(), []
+            rest, self._raw = joined(self._raw), []
         if rest is not None:
             self._admit(rest)
-
-    def _raw_batch(self) -> Samples:
-        """The pending raw samples, with one velocity from the first to the last of them."""
-        # a column that not all of them have is left out
-        drop = {f.name: None for f in fields(Samples) if any(getattr(s, f.name) is None for s in self._raw)}
-        batch = Samples.concatenate([replace(s, **drop) for s in self._raw])
-        velocity = torch.zeros_like(batch.x)
-        if batch.stamp is not None and float(batch.stamp[-1]) > float(batch.stamp[0]):
-            velocity += (batch.x[-1] - batch.x[0]) / (batch.stamp[-1] - batch.stamp[0])
-        return replace(batch, velocity=velocity)
 
     def break_pass(self) -> None:
         """A gap or a time jump: the open cell is closed, the next sample starts a new pass; the map stays."""
@@ -214,6 +202,8 @@ class MapSession:
 
     def _admit(self, batch: Samples) -> None:
         """A finished cell: into the map, or first held against those before it (first_values.py)."""
+        if self.settings.has_biases:
+            batch = self._bias.numbered(batch, self.passes)
         if self._first.opening:
             return self._open_with(batch)
         for cell in self._first.admit(batch, self.scores.settled(self.map)):
@@ -271,7 +261,7 @@ class MapSession:
             return
         self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         if self._scoring:
-            self.scores.score(batch.velocity[-1], self.map)
+            self.scores.score(batch.velocity[-1], self.map, self._bias.number)
         self._forget(batch)
         if self._scoring:
             # the newest metres, of this pass, saw the field as it is now
@@ -400,9 +390,15 @@ class MapSession:
         self._path.join(other.trace)
         for name in ("raw_count", "cell_count", "passes", "left_out", "refused"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self._bias.join(other.bias_numbers)
         stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]
         self._last_stamp = max(stamps, default=None)
         self.renderer, self.revision = Renderer(mine), self.revision + 1
+
+    @property
+    def bias_numbers(self) -> BiasNumbers:
+        """The numbers of passes that have a constant of their own, not to be changed."""
+        return self._bias
 
     @property
     def channels(self) -> int | None:
@@ -435,7 +431,8 @@ class MapSession:
         """Mean, latent variance and predictive noise at x (N, 2) metres. RuntimeError before the first cell.
 
         Both variances are scaled by what one-step-ahead scores say of the place (local_scale), so noise_variance is
-        (N, C) there.
+        (N, C) there. It is that of a measurement of a pass to come: with its unknown constant, which the field's
+        variance is without.
 
         velocity (N, 2) m/s, heading (N, 2) or the direction of travel: then of what the robot would measure on its
         way, with its time offset and its own field.
@@ -445,12 +442,13 @@ class MapSession:
                              for c in (velocity, heading))
         p = self.map.predict(x, velocity, heading)
         noise = self.scores.component_variances(self.map).to(p.noise_variance).expand_as(p.noise_variance)
+        bias = self.map.bias_variance().to(p.noise_variance)
         if not self.settings.local_scale or not len(self.scores.local):
-            return replace(p, noise_variance=noise)
+            return replace(p, noise_variance=noise + bias)
         scale = torch.from_numpy(self.scores.local.at(x.cpu())).to(p.mean)[:, None]
         joint = None if p.covariance is None else p.covariance * scale[:, :, None]
         own = (noise * scale).clamp_min(self.scores.white)  # no place is without the sensor's white noise
-        return replace(p, variance=p.variance * scale, noise_variance=own, covariance=joint)
+        return replace(p, variance=p.variance * scale, noise_variance=own + bias, covariance=joint)
 
     def local_scale_at(self, x) -> Tensor | None:
         """By how much one-step-ahead scores scale the variance at x (N, 2) m: (N,); None where they do not."""
@@ -554,7 +552,7 @@ class MapSession:
                 "map": self.map.state_dict(), "cells": self.cells.state_dict(),
                 "first_values": self._first.state_dict(), "scores": self.scores.state_dict(),
                 "path": self._path.state_dict(),
-                "start": self._start.state_dict(),
+                "start": self._start.state_dict(), "bias": self._bias.state_dict(),
                 "track": self._track.state_dict(),
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
                 "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
@@ -579,6 +577,8 @@ class MapSession:
             session.cells.load_state_dict(state["cells"])
             session.scores.load_state_dict(state["scores"], session.map)
             session._path.load_state_dict(state["path"])
+            if "bias" in state:  # else of a version in which no pass had a constant
+                session._bias.load_state_dict(state["bias"])
             session._track.load_state_dict(state["track"])
             session._raw = [Samples(**s) for s in state["raw"]]
             for name in ("last_stamp", "pass_open", "pass_samples", "channels"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from gp_mapping.settings.fields import check_settings, setting
-from gp_mapping.settings.parts import ANY_LIKELIHOOD, KERNELS, LIKELIHOODS, METRIC, MODELS
+from gp_mapping.settings.parts import ANY_LIKELIHOOD, BIASES, KERNELS, LIKELIHOODS, METRIC, MODELS
 
 __all__ = ["AUTOMATIC", "MapSettings"]
 
@@ -51,6 +51,17 @@ class MapSettings:
     field_unit: str = setting("uT", "name of the display unit in pictures, logs and markers")
     heading_stddev: float = setting(0.3e-6, "standard deviation of the part of the field that turns with the "
                                     "robot; a start; 0 leaves it out", "SI", 0.0, 1e9)
+    learn_bias: bool = setting(True, "each pass has an unknown constant of its own (mount, warm-up, what the robot "
+                               "carries), whose standard deviation is learned; models dual_svgp, solve_gp, exact, "
+                               "sor, dtc, fitc, fic with Gaussian measurements")
+    bias_stddev: float = setting(0.0, "standard deviation of the constants of passes; a start where it is learned; 0: "
+                                 "a tenth of noise_stddev's start, or no such constants where it is not learned", "SI",
+                                 0.0, 1e9)
+    bias_time: float = setting(0.0, "time after which a pass's constant is a new one, as of a sensor that drifts; 0: "
+                               "it stays for the pass", "s", 0.0, 1e9)
+    max_biases: int = setting(50, "passes whose constants are kept apart; beyond, those of which the least is "
+                              "remembered are closed, and counted: their samples count on, but leave the memory", "",
+                              1, 1000)
     time_offset: float = setting(0.0, "how much later the sensor's stamps are than the pose's; a start", "s",
                                  -10.0, 10.0)
     learn_time_offset: bool = setting(True, "learn time_offset online, from the velocity of the samples")
@@ -126,12 +137,31 @@ class MapSettings:
             able = [name for name in MODELS if MODELS.has(name, ANY_LIKELIHOOD)]
             raise ValueError(f"model: {self.model!r} takes Gaussian measurements only, not likelihood "
                              f"{self.likelihood!r}; write {' or '.join(able)}")
+        if self.bias_stddev > 0 and not self._may_have_biases:
+            able = [name for name in MODELS if MODELS.has(name, BIASES)]
+            raise ValueError(f"bias_stddev: model {self.model!r} with likelihood {self.likelihood!r} knows no "
+                             f"constants of passes; write bias_stddev: 0.0, or model: {' or '.join(able)}, "
+                             "likelihood: gaussian")
         defaults = {f.name: f.default for f in fields(self)}
         for name, value in latent_starts(self.likelihood).items():
             if getattr(self, name) == defaults[name]:
                 object.__setattr__(self, name, value)
         if not self.metric and self.field_unit in (defaults["field_unit"], "1", "1/s"):
             object.__setattr__(self, "field_unit", "1/s" if self.likelihood == "poisson" and self.observes else "1")
+
+    @property
+    def _may_have_biases(self) -> bool:
+        return MODELS.has(self.model, BIASES) and self.likelihood == "gaussian"
+
+    @property
+    def has_biases(self) -> bool:
+        """Whether passes have constants: where the model knows them, and one is given or can be learned."""
+        return self._may_have_biases and (self.bias_stddev > 0 or self.learns_bias)
+
+    @property
+    def learns_bias(self) -> bool:
+        """Whether the standard deviation of these constants is learned."""
+        return self._may_have_biases and self.learn_bias and (self.learn_hyperparameters or self.learn_noise)
 
     @property
     def metric(self) -> bool:

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-__all__ = ["ANY_LIKELIHOOD", "KERNELS", "LIKELIHOODS", "METRIC", "MODELS", "VECTOR", "Part", "Parts", "register_kernel",
-           "register_likelihood", "register_model"]
+__all__ = ["ANY_LIKELIHOOD", "BIASES", "KERNELS", "LIKELIHOODS", "METRIC", "MODELS", "VECTOR", "Part", "Parts",
+           "register_kernel", "register_likelihood", "register_model"]
 
 # traits of models
 VECTOR = "vector"  # maps the components of one vector
 ANY_LIKELIHOOD = "any likelihood"  # takes classes, counts and gross errors, not Gaussian measurements alone
+BIASES = "biases"  # knows a constant of each pass
 # traits of likelihoods
 METRIC = "metric"  # a measurement is a value of the field itself; else the latent field has no unit
 
@@ -102,10 +103,11 @@ def _part(part: object) -> Part:
 
 _BUILDERS = "gp_mapping.core.registry:build_"
 MODELS = Parts("model", {
-    "dual_svgp": Part(_BUILDERS + "dual_svgp", frozenset({ANY_LIKELIHOOD})),
-    "solve_gp": Part(_BUILDERS + "solve_gp", frozenset({ANY_LIKELIHOOD})),
-    "wiski": Part(_BUILDERS + "wiski"), "exact": Part(_BUILDERS + "exact"),
-    **{name: Part(_BUILDERS + "anytime") for name in ("sor", "dtc", "fitc", "fic", "pitc", "pic")},
+    "dual_svgp": Part(_BUILDERS + "dual_svgp", frozenset({ANY_LIKELIHOOD, BIASES})),
+    "solve_gp": Part(_BUILDERS + "solve_gp", frozenset({ANY_LIKELIHOOD, BIASES})),
+    "wiski": Part(_BUILDERS + "wiski"), "exact": Part(_BUILDERS + "exact", frozenset({BIASES})),
+    **{name: Part(_BUILDERS + "anytime", frozenset({BIASES})) for name in ("sor", "dtc", "fitc", "fic")},
+    **{name: Part(_BUILDERS + "anytime") for name in ("pitc", "pic")},
     "curl_free": Part(_BUILDERS + "curl_free", frozenset({VECTOR}))})
 
 _STATIONARY = "gp_mapping.core.kernels.stationary:"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gp_mapping.analysis.advice import Advice, advise
 from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import by_component, learned
+from gp_mapping.analysis.pass_biases import differ, pass_biases
 from gp_mapping.analysis.refits import changes_along, changes_of, fit, positions, quality, refits, split, whole
 from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
@@ -138,8 +139,8 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
             calibration = calibration_report(session.map, session.noise_variance)
         except RuntimeError as error:
             raise UsageError(str(error)) from error
-    tried = refits(train, test, parameters.map, lambda name: _say("maps again, " + name.replace("_", " "))
-                   ) if tries else {}
+    tried = refits(train, test, parameters.map, lambda name: _say("maps again, " + name.replace("_", " ")),
+                   _biased(session)) if tries else {}
     result = _result(session, found, calibration, tried, intakes, changes_along(session, test), parameters,
                      sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)))
     result |= {"components": by_component(session, found, test, positions(train))}
@@ -151,10 +152,15 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
     return Assessment(result, calibration, found, session, passes, title)
 
 
+def _biased(session: MapSession) -> bool:
+    return differ(pass_biases(session), session.noise_variance**0.5 / session.settings.field_scale)
+
+
 def _result(session: MapSession, found: Residuals, c: Calibration | None, tried: dict, intakes: list[Intake],
             later: list[dict], parameters: Parameters, faults: list[SensorFault]) -> dict:
     """All that is reported, in plain numbers."""
     report, tested, changes = session.report(), quality(found), changes_of(session)
+    biases = pass_biases(session)
     drops: dict[str, int] = {}
     for one in intakes:
         for name, count in one.drops.as_dict().items():
@@ -165,13 +171,15 @@ def _result(session: MapSession, found: Residuals, c: Calibration | None, tried:
     context = {"unit": unit, "sensor": named, "sensor_faults": faults,
                "gross": report["gross_errors"], "measurements": report["samples"],
                "dropped": sum(one.drops.measurements for one in intakes), "changes": changes + later,
-               "explained": intakes[0].drops.explain() + warnings}
+               "explained": intakes[0].drops.explain() + warnings, "biases": biases,
+               "noise": report["noise_stddev"] / session.settings.field_scale}
     mend: list[Advice] = advise(c, tested, tried, context)
     return {"unit": unit, "sensor": named, "test": tested, "calibration": None if c is None else c.as_dict(),
             "plain": learned(session, named, unit) if c is None else c.plain(named, unit),
             "refits": tried, "gross_errors": report["gross_errors"], "weakened_cells": report["weakened_cells"],
             "change_count": report["changes"], "changes": changes, "changes_in_test": later, "dropped": drops,
-            "warnings": warnings, "explained": context["explained"],
+            "warnings": warnings, "explained": context["explained"], "biases": biases,
+            "bias_stddev": report["hyperparameters"].get("bias_stddev", 0.0) / session.settings.field_scale,
             "path_length": report["path_length"], "passes": report["passes"],
             "mend": [{"text": a.text, "gain": a.gain} for a in mend]}
 

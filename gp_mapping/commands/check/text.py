@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from gp_mapping.analysis.calibration import Calibration
+from gp_mapping.analysis.pass_biases import compared
 
 __all__ = ["text_of"]
 
 _NAMES = {"without_offset": "time offset held at 0", "without_heading": "nothing that turns with the robot",
-          "without_both": "neither of the two", "with_lever_arm": "lever arm learned too"}
+          "without_both": "neither of the two", "without_bias": "no bias of a pass",
+          "with_lever_arm": "lever arm learned too"}
 
 
 def text_of(result: dict, c: Calibration | None) -> str:
@@ -32,6 +34,9 @@ def text_of(result: dict, c: Calibration | None) -> str:
     if result["refits"]:
         lines += [f"RMSE of other maps ({unit}; this one {test['rmse_ut']:.3f})",
                   *(f"  {_NAMES[k]:36} {v:.3f}" for k, v in result["refits"].items())]
+    if len(result["biases"]) > 1:
+        lines += [f"passes compared (their constants' standard deviation {result['bias_stddev']:.2f} {unit})",
+                  f"  {compared(result['biases'], unit)}"]
     lines += ["events", f"  gross errors left out: {result['gross_errors']}; cells weakened: "
               f"{result['weakened_cells']}"]
     for name, label in (("changes", "while mapping"), ("changes_in_test", "on the test")):

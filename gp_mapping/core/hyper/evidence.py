@@ -1,6 +1,7 @@
 """The log evidence of a neighbourhood of samples: value, gradient and Fisher information in closed form.
 
-    C = s²ρ(r) + s_c² + s_h² ĥĥᵀ + diag(s_p² + extra),   r between the sensor's places x − δv + along ĥ + across ĥ⊥
+    C = s²ρ(r) + s_c² + s_h² ĥĥᵀ + s_b² δ(p, p′) + diag(s_p² + extra),   r between the sensor's places
+    x − δv + along ĥ + across ĥ⊥, p the pass of a sample
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.kernels.stationary import scaled_square_distance
 
-__all__ = ["evidence_score", "negative_log_evidence"]
+__all__ = ["evidence_score", "membership", "negative_log_evidence"]
 
 
 def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Tensor, heading: Tensor, y: Tensor,
-                          extra: Tensor) -> Tensor:
-    """−log N(y | 0, s²ρ(r) + s_c² + s_h² ĥĥᵀ + diag(s_p² + extra)) per sample and channel, r between sensor places.
+                          extra: Tensor, of: Tensor | None = None) -> Tensor:
+    """−log N(y | 0, C) per sample and channel.
 
-    vector (7,); x, velocity (n, D); heading (n, 2); y (n, C); extra (n,): white variance of each, 0 where unknown.
+    vector (7,); x, velocity (n, D); heading (n, 2); y (n, C); extra (n,): white variance of each, 0 where unknown;
+    of (n,): the pass of each, negative where it has none.
     """
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
     scale = torch.exp(vector[0])
@@ -28,10 +30,19 @@ def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Ten
     covariance = torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant_stddev**2
     if theta.heading_stddev > 0:
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
+    if theta.bias_stddev > 0 and of is not None:
+        together = membership(of)
+        covariance = covariance + theta.bias_stddev**2 * (together @ together.mT)
     factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
     white = torch.linalg.solve_triangular(factor, y, upper=False)
     n, channels = y.shape
     return (0.5 * white.square().sum() / channels + factor.diagonal().log().sum()) / n + 0.5 * math.log(2 * math.pi)
+
+
+def membership(of: Tensor) -> Tensor:
+    """(n, P), 1 where a sample belongs to a pass: of (n,), negative where it has none."""
+    known = torch.unique(of[of >= 0])
+    return (of[:, None] == known).to(torch.float64)
 
 
 def _shifts(velocity: Tensor, heading: Tensor, dimension: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -42,7 +53,8 @@ def _shifts(velocity: Tensor, heading: Tensor, dimension: int) -> tuple[Tensor, 
 
 
 def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, velocity: Tensor, heading: Tensor,
-                   y: Tensor, extra: Tensor, fisher: bool = True) -> tuple[Tensor, Tensor | None]:
+                   y: Tensor, extra: Tensor, of: Tensor | None = None,
+                   fisher: bool = True) -> tuple[Tensor, Tensor | None]:
     """Gradient of −log evidence (7,), mean over channels, and Fisher information (7, 7); 0 where a parameter is held.
 
         ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂C],  α = C⁻¹y;      F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC]
@@ -62,6 +74,10 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     covariance = field + theta.constant_stddev**2 + torch.diag(beside)
     if turn:
         covariance = covariance + turn * (heading @ heading.mT)
+    together = None
+    if theta.bias_stddev > 0 and of is not None:
+        together = theta.bias_stddev * membership(of)
+        covariance = covariance.addmm_(together, together.mT)
     factor = torch.linalg.cholesky(covariance)
     inverse = torch.cholesky_inverse(factor)
     alpha = inverse @ y
@@ -91,6 +107,8 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
         if fisher:
             rest = theta.constant_stddev**2 * inverse.sum(1, keepdim=True) + turn * (turned @ heading.mT)
             rest = rest + inverse * beside
+            if together is not None:
+                rest = rest.addmm_(inverse @ together, together.mT)
             products[1] = torch.eye(n, dtype=x.dtype, device=x.device) - rest
     if free[2]:
         gradient[2] = 0.5 * noise * pull.diagonal().sum()

@@ -159,11 +159,13 @@ class HyperLearner:
     def score(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient (7,) of −log evidence of the samples `near` (indices), and its Fisher information (7, 7)."""
         parts = (data[name][near] for name in ("x", "velocity", "heading", "y", "extra"))
-        return evidence_score(self.theta, vector, self.free, *parts)
+        of = data["pass_number"][near] if self.theta.bias_stddev > 0 else None
+        return evidence_score(self.theta, vector, self.free, *parts, of)
 
     @torch.no_grad()
     def step(self, data: dict[str, Tensor], generator: torch.Generator) -> bool:
-        """One step from x, velocity (n, D), heading (n, 2), y (n, C), extra, order (n,); False where it was refused."""
+        """One step from x, velocity (n, D), heading (n, 2), y (n, C), extra, order (n,), and pass_number (n,) where
+        passes have constants; False where it was refused."""
         self.pending -= 1.0
         x = data["x"]
         if not len(x):

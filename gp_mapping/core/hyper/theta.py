@@ -23,6 +23,7 @@ class Theta:
     signal_stddev, noise_stddev, constant_stddev: s, s_p and s_c, of the field, of what two passes differ by, and of the
         field's mean.
     heading_stddev: s_h, of what turns with the robot; 0 leaves it out.
+    bias_stddev: s_b, of the constant that each pass has of its own; 0 leaves it out. Learned apart (hyper/bias.py).
     time_offset: δ (s), how much older a measurement is than its stamp.
     lever_arm_along, lever_arm_across: the sensor's place (m), forward and to the left.
     kernel_name, anisotropy, long_share, long_ratio: the kernel's form, which is not learned (core/kernels).
@@ -36,6 +37,7 @@ class Theta:
     time_offset: float = 0.0
     lever_arm_along: float = 0.0
     lever_arm_across: float = 0.0
+    bias_stddev: float = 0.0
     kernel_name: str = "matern52"
     anisotropy: float = 1.0
     long_share: float = 0.0

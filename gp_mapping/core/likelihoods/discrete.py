@@ -15,6 +15,7 @@ __all__ = ["Bernoulli", "Poisson", "Softmax"]
 _EULER = 0.57721566490153286
 _LOG_2PI = math.log(2 * math.pi)
 _LEAST_VARIANCE = 1e-12  # of f: a Gaussian without a width has no integral
+_SURPRISE, _TOGETHER = -5.0, 60  # nats below which a class is a surprise; rows times classes looked at together
 _HIGHEST = 60.0  # log-rate beyond which exp is of no use
 
 
@@ -99,23 +100,8 @@ class Poisson(NonGaussian):
         return (y * mean - self.rate_of(mean, variance[:, None]) - torch.lgamma(y + 1.0)).sum(1)
 
     def log_predictive(self, y, mean, variance, noise):
-        """log ∫ Poisson(y|e^f) N(f|m, v) df about the mode of the product, by Newton's steps from the right of it."""
-        v = variance[:, None].expand_as(mean).clamp_min(_LEAST_VARIANCE)
-        y = y.to(mean.dtype).expand_as(mean)
-        # h' = y − e^f − (f − m)/v is concave: from the right, Newton's steps come down to its zero and never pass it
-        mode = torch.maximum(mean, (y + 0.5).log())
-        for _ in range(100):
-            rate = torch.exp(mode)
-            step = (y - rate - (mode - mean) / v) / (rate + 1.0 / v)
-            mode = mode + step
-            if float(step.abs().max() if step.numel() else 0.0) < 1e-9:
-                break
-
-        def log_product(f: Tensor) -> Tensor:
-            gauss = -0.5 * (f - mean[..., None]).square() / v[..., None] - 0.5 * (_LOG_2PI + v[..., None].log())
-            return y[..., None] * f - torch.exp(f) - torch.lgamma(y + 1.0)[..., None] + gauss
-
-        return log_concave_integral(log_product, mode, (2 * 41.0 * v).sqrt()).sum(1)
+        """log ∫ Poisson(y|e^f) N(f|m, v) df."""
+        return _log_counts(y.to(mean.dtype).expand_as(mean), mean, variance[:, None].expand_as(mean)).sum(1)
 
     def observable(self, mean, variance):
         """Rate in 1/s: log-normal, mean exp(m + v/2)/duration, variance (e^v − 1) mean²."""
@@ -124,6 +110,27 @@ class Poisson(NonGaussian):
 
     def information(self, mean, variance, noise):
         return self.rate_of(mean, variance[:, None]).mean(1)
+
+
+def _log_counts(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """log ∫ Poisson(y|e^f) N(f|m, v) df, about the mode of the product; all of one shape.
+
+    The mode, y − e^f − (f − m)/v = 0, is f = m + vy − w with w + log w = log v + m + vy (Lambert's function).
+    """
+    v = variance.clamp_min(_LEAST_VARIANCE)
+    a = (v.log() + mean + v * y).clamp_min(-600.0)
+    w = torch.where(a > 1.0, a - a.clamp_min(1.0).log(), torch.exp(a.clamp_max(1.0)))
+    for _ in range(20):
+        new = w * (1.0 + a - w.log()) / (1.0 + w)
+        w, moved = new, float((new - w).abs().max() if w.numel() else 0.0)
+        if moved < 1e-10:
+            break
+
+    def log_product(f: Tensor) -> Tensor:
+        gauss = -0.5 * (f - mean[..., None]).square() / v[..., None] - 0.5 * (_LOG_2PI + v[..., None].log())
+        return y[..., None] * f - torch.exp(f) - torch.lgamma(y + 1.0)[..., None] + gauss
+
+    return log_concave_integral(log_product, mean + v * y - w, (2 * 41.0 * v).sqrt())
 
 
 class Softmax(NonGaussian):
@@ -195,8 +202,35 @@ class Softmax(NonGaussian):
         return (y * mean).sum(1) - self._chunks(mean, variance, False)[2]
 
     def log_predictive(self, y, mean, variance, noise):
-        """Σ_c y_c log E[p_c]."""
-        return (y * self._chunks(mean, variance, False)[0].clamp_min(1e-300).log()).sum(1)
+        """Σ_c y_c log E[p_c]; where a class is a surprise, in logarithms and about the mode of the product."""
+        told = self._chunks(mean, variance, False)[0].clamp_min(1e-300).log()
+        shape = variance[:, None].expand_as(mean) if variance.ndim == 1 else variance
+        row, own = ((told < _SURPRISE) & (y > 0)).nonzero(as_tuple=True)
+        size = max(1, _TOGETHER // self.classes)
+        for some, chosen in zip(row.split(size), own.split(size)):
+            told[some, chosen] = self._log_surprise(mean[some], shape[some], chosen)
+        return (y * told).sum(1)
+
+    @staticmethod
+    def _log_surprise(mean: Tensor, variance: Tensor, own: Tensor) -> Tensor:
+        """log E[p_c] = log ∫ E[e^{f_c − u} exp(−e^{f_c − u})] Π_{k≠c} E[exp(−e^{f_k − u})] du for c = own (N,): (N,).
+
+        The factors are what a count of one, and counts of none, have for densities; each is log-concave in u, since it
+        is the marginal of a density that is so in u and f, and their product is.
+        """
+        count = torch.nn.functional.one_hot(own, mean.shape[1]).to(mean)
+
+        def log_f(u: Tensor) -> Tensor:
+            at = mean[:, :, None] - u[:, None, :]
+            return _log_counts(count[:, :, None].expand_as(at), at, variance[:, :, None].expand_as(at)).sum(1)
+
+        broad = variance.amax(1)
+        low, high = mean.amin(1) - broad - 60.0, mean.amax(1) + broad + 60.0
+        for _ in range(30):  # a concave function's mode, by thirds: a 200 000th of the bracket
+            third = (high - low) / 3.0
+            left, right = log_f(torch.stack([low + third, high - third], 1)).unbind(1)
+            low, high = torch.where(left < right, low + third, low), torch.where(left < right, high, high - third)
+        return log_concave_integral(log_f, 0.5 * (low + high), 60.0 + 12.0 * broad.sqrt(), count=200)
 
     def observable(self, mean, variance):
         """Probability of each class, and its variance."""

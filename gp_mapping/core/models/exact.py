@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import CalibrationData
+from gp_mapping.core.field_map import CalibrationData, PassBias
+from gp_mapping.core.hyper.bias import BiasEvidence
+from gp_mapping.core.hyper.evidence import membership
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
@@ -21,8 +23,9 @@ from gp_mapping.core.scaled_map import (
     learnable_extra,
 )
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import require_finite
-from gp_mapping.core.types import UpdateReport
+from gp_mapping.core.types import Prediction, UpdateReport
 from gp_mapping.errors import MapFullError
 
 __all__ = ["ExactGP"]
@@ -41,6 +44,7 @@ class ExactPosterior(InnerSnapshot):
     weights: Tensor
     noise_variance: float
     scaling: Scaling
+    pass_number: Tensor
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         return self.theta.kernel()(a, b) + self.theta.constant_stddev**2
@@ -57,6 +61,43 @@ class ExactPosterior(InnerSnapshot):
             means.append(k.mT @ self.weights)
             variances.append((prior - solve_lower(self.factor, k).square().sum(0)).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
+
+    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
+                        heading: Tensor | None = None) -> Prediction:
+        """Of f(x) + b of the pass: the same with k* + s_b² δ and k** + s_b²."""
+        x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
+        mean, variance = self.inner(x, heading)
+        bias, left, half = self._bias(number)
+        cross = self.cross(self.x, x)
+        if heading is not None:
+            cross = cross + self.theta.heading_stddev**2 * self.heading @ heading.mT
+        shared = solve_lower(self.factor, cross).mT @ half
+        return self.scaling.outer(mean + bias, (variance + left - 2.0 * shared).clamp_min(0.0), self.noise_variance)
+
+    def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the constant of a pass: mean (C,), variance (), and C⁻¹k(X, b) (n,), inner units."""
+        told = self.theta.bias_stddev**2 * (self.pass_number == number).to(self.weights)
+        half = solve_lower(self.factor, told[:, None])[:, 0]
+        return told @ self.weights, self.theta.bias_stddev**2 - half.square().sum(), half
+
+    def bias_evidence(self) -> BiasEvidence | None:
+        """N = ZᵀA⁻¹Z and v = ZᵀA⁻¹y of A = C − s_b² ZZᵀ, with Z from `membership`."""
+        together = membership(self.pass_number)
+        if together.shape[1] < 2:
+            return None
+        half = solve_lower(self.factor, together)
+        shared = half.mT @ half
+        turned = torch.eye(len(shared), dtype=shared.dtype, device=shared.device) \
+            - self.theta.bias_stddev**2 * shared
+        return BiasEvidence(torch.linalg.solve(turned, shared), torch.linalg.solve(turned, together.mT @ self.weights))
+
+    def biases(self) -> list[PassBias]:
+        """Of every pass, SI."""
+        of = self.pass_number[self.pass_number >= 0].unique().tolist()
+        said = [(number, self._bias(number)) for number in of]
+        return [PassBias(number, mean * self.scaling.scale,
+                         variance.clamp_min(0.0).sqrt().expand(len(mean)) * self.scaling.scale)
+                for number, (mean, variance, _) in said]
 
     def mean(self, x: Tensor) -> Tensor:
         """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
@@ -92,8 +133,9 @@ class ExactGP(ScaledMap):
     name = "exact"
 
     def __init__(self, theta: Theta, *, max_samples: int = 5000, learner: HyperLearner | None = None, seed: int = 0,
-                 scale: float = 1.0, centre=None, device="cpu"):
+                 scale: float = 1.0, centre=None, device="cpu", bias_prior: float = 0.0):
         super().__init__(scale=scale, centre=centre, device=device)
+        self.bias_prior = bias_prior
         self.theta, self.learner, self.max_samples = theta, learner, max_samples
         self.generator = torch.Generator().manual_seed(seed)
         self.data: dict[str, Tensor] | None = None
@@ -120,10 +162,11 @@ class ExactGP(ScaledMap):
                                "max_exact_samples (cost grows with its cube) or use model dual_svgp")
         fresh = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y,
                  "noise": batch.noise, "extra": batch.extra + self._pose_noise(batch),
-                 "weight": torch.ones_like(batch.noise)}
+                 "weight": torch.ones_like(batch.noise), "pass_number": batch.pass_number}
         require_finite("the samples", *fresh.values())
         self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         self.outdate()
+        self.learn_bias(len(batch.x))
         if self.learner is not None:
             self.learner.schedule(len(batch.x))
         return self.report(len(batch.x))
@@ -142,9 +185,12 @@ class ExactGP(ScaledMap):
             x = theta.place(self.data["x"], self.data["velocity"], heading)
             covariance = theta.kernel()(x, x) + theta.constant_stddev**2 + torch.diag(self._noise())
             covariance = covariance + theta.heading_stddev**2 * heading @ heading.mT
+            together = membership(self.data["pass_number"])
+            covariance = covariance + theta.bias_stddev**2 * together @ together.mT
             factor, self.jitter = cholesky(covariance)
             weights = torch.cholesky_solve(self.data["y"], factor)
-            self._posterior = ExactPosterior(theta, x, heading, factor, weights, self.noise_level, self.scaling)
+            self._posterior = ExactPosterior(theta, x, heading, factor, weights, self.noise_level, self.scaling,
+                                             self.data["pass_number"])
         return self._posterior
 
     @property
@@ -182,7 +228,7 @@ class ExactGP(ScaledMap):
         noise = torch.full((len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device)
         one = torch.ones_like(noise)
         fresh = {"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((len(inner), 2)),
-                 "y": mean, "noise": noise, "extra": 0 * one, "weight": one}
+                 "y": mean, "noise": noise, "extra": 0 * one, "weight": one, "pass_number": NO_PASS * one}
         new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         new.learner = None
         new.outdate()
@@ -207,12 +253,14 @@ class ExactGP(ScaledMap):
             self.changed()
         return int(gone.sum())
 
-    def _union(self, other: ExactGP, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
+    def _union(self, other: ExactGP, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float) -> None:
         """The union of both maps' data."""
         if self.samples + other.samples > self.max_samples:
             raise ValueError(f"{self.samples} + {other.samples} samples exceed max_exact_samples {self.max_samples}")
         self.scaling = scaling
-        moved = other.data | {"x": other.data["x"] + offset, "y": other.data["y"] + delta}
+        of = other.data["pass_number"]
+        moved = other.data | {"x": other.data["x"] + offset, "y": other.data["y"] + delta,
+                              "pass_number": torch.where(of >= 0, of + renumber, of)}
         self.data = moved if self.data is None else {k: torch.cat([v, moved[k]]) for k, v in self.data.items()}
         self.changed()
 

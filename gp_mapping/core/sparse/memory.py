@@ -10,11 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import Revertible, require_finite
 
 __all__ = ["COLUMNS", "OFFERED", "UNRANKED", "Memory"]
 
-COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "draw", "key", "order")
+COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "pass_number", "draw", "key",
+           "order")
 UNRANKED = 1.0  # a key above every other: its leverage has not been asked for yet
 OFFERED = 32  # samples of one batch that a full memory looks at
 
@@ -24,6 +26,7 @@ class Memory(Revertible):
 
     beta (m,), lam (m, C): the site, as it was added.  noise (m,): the sample's own variance, or 0 where the model's
     noise applies.  extra (m,): variance beside it.  weight (m,): what forgetting left.  order (m,): arrival number.
+    pass_number (m,): NO_PASS where the sample has none.
     """
 
     COLUMNS = COLUMNS  # a subclass may keep more
@@ -81,7 +84,8 @@ class Memory(Revertible):
         n, fell = white.shape[1], 0
         draw = torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(white.device)
         order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=white.device)
-        fresh = values | {"draw": draw, "key": torch.full_like(draw, UNRANKED), "order": order}
+        of = {"pass_number": torch.full_like(draw, NO_PASS)}
+        fresh = of | values | {"draw": draw, "key": torch.full_like(draw, UNRANKED), "order": order}
         if self.size + n > self.capacity and n > OFFERED and self.size:
             chosen = draw.topk(OFFERED).indices.sort().values  # uniform draws: the choice is random
             fresh, white, fell = {k: v[chosen] for k, v in fresh.items()}, white[:, chosen], n - OFFERED

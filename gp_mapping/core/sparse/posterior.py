@@ -7,11 +7,15 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import PassBias
+from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import whiten
+from gp_mapping.core.sparse.passes import PassSums
+from gp_mapping.core.types import Prediction
 
 __all__ = ["Posterior"]
 
@@ -26,7 +30,7 @@ class Posterior(InnerSnapshot):
 
     z (M, D), L (M, M), R (F + M, F + M), weights D⁻¹r (F + M, C): standardised. noise_variance: of a new measurement.
     orthogonal: where R is of the first rows only, the factor of a second, independent block (SOLVE-GP); rows that have
-    neither keep their prior (ODVGP).
+    neither keep their prior (ODVGP).  passes: what each open pass said, where passes have a constant.
     """
 
     theta: Theta
@@ -37,6 +41,7 @@ class Posterior(InnerSnapshot):
     noise_variance: float
     scaling: Scaling
     orthogonal: Tensor | None = None
+    passes: PassSums | None = None
 
     def __init_subclass__(cls, kind: str, **rest):
         super().__init_subclass__(**rest)
@@ -79,6 +84,47 @@ class Posterior(InnerSnapshot):
             variances.append((prior - spent.double()).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
 
+    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
+                        heading: Tensor | None = None) -> Prediction:
+        """Of f(x) + b, b the constant of a pass; see `_bias`. SI."""
+        x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
+        mean, variance = self.inner(x, heading)
+        if self.theta.bias_stddev > 0:
+            bias, left, half = self._bias(number)
+            turned = heading if self.theta.heading_stddev > 0 else None
+            shared = self.half(self.white(x, turned).double()).mT @ half
+            mean, variance = mean + bias, (variance + left - 2.0 * shared).clamp_min(0.0)
+        return self.scaling.outer(mean, variance, self.noise_variance)
+
+    def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the constant b of a pass: mean (C,), variance (), and R⁻¹ w g (R,), so that cov(f(x), b) = −(R⁻¹a)ᵀ R⁻¹wg.
+
+            E b = w (l − gᵀD⁻¹r),   var b = w + w² |R⁻¹g|²,   w = s_b²/(1 + s_b² n)
+        """
+        passes, prior = self.passes, self.theta.bias_stddev**2
+        if passes is None or number not in passes.numbers:  # nothing is known of it
+            nothing = self.weights.new_zeros(len(self.weights))
+            return self.weights.new_zeros(self.weights.shape[1]), nothing.new_tensor(prior), nothing
+        i = passes.numbers.index(number)
+        left = passes.left(prior)[i]
+        half = self.half(left * passes.white[i][:, None])[:, 0]
+        return left * (passes.linear[i] - passes.white[i] @ self.weights), left + half.square().sum(), half
+
+    def bias_evidence(self) -> BiasEvidence | None:
+        passes = self.passes
+        if passes is None or len(passes) < 2:
+            return None
+        half = self.half(passes.white.mT)
+        return BiasEvidence.given(passes.precision, passes.linear, passes.left(self.theta.bias_stddev**2),
+                                  half.mT @ half, passes.white @ self.weights)
+
+    def biases(self) -> list[PassBias]:
+        """Of each open pass, SI."""
+        told = [] if self.passes is None else [(number, self._bias(number)) for number in self.passes.numbers]
+        scale = self.scaling.scale
+        return [PassBias(number, mean * scale, variance.sqrt().expand(len(mean)) * scale)
+                for number, (mean, variance, _) in told]
+
     def mean(self, x: Tensor) -> Tensor:
         """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
         return self.white(x).double().mT @ self.weights
@@ -110,6 +156,8 @@ class Posterior(InnerSnapshot):
     def state_dict(self) -> dict:
         """Everything that from_state_dict needs; its own tensors, for what is kept never changes."""
         second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal}
+        if self.passes is not None:
+            second["passes"] = self.passes.state_dict()
         return {"theta": asdict(self.theta), "z": self.z, "L": self.L, "R": self.R, "weights": self.weights,
                 "noise_variance": self.noise_variance,
                 **self.scaling.state_dict()} | second
@@ -120,7 +168,8 @@ class Posterior(InnerSnapshot):
         z, factor, root, weights = (state[k].to(device) for k in ("z", "L", "R", "weights"))
         plain = Posterior(Theta(**state["theta"]), z, factor, root, weights, state["noise_variance"],
                           Scaling.from_state_dict(state, device),
-                          None if orthogonal is None else orthogonal.to(device))
+                          None if orthogonal is None else orthogonal.to(device),
+                          PassSums.from_state_dict(state["passes"], device) if "passes" in state else None)
         return _KINDS[state["kind"]].restore(state, plain, device) if "kind" in state else plain
 
 

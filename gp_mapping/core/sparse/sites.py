@@ -2,7 +2,8 @@
 
     D = I + Σ_i β_i a_i a_iᵀ  (R, R),     r = Σ_i a_i λ_iᵀ  (R, C),     s = Σ_i β_i a_i  (R, 1)
 
-With a = L⁻¹k these are D = I + L⁻¹GL⁻ᵀ and r = L⁻¹h of the papers. D ≥ I always, so it factors without jitter; s is
+With a = L⁻¹k these are D = I + L⁻¹GL⁻ᵀ and r = L⁻¹h of the papers; what each pass has in them stands beside them
+(passes.py). D ≥ I always, so it factors without jitter; s is
 what a shift of the data's centre would add to r. Sums are float64 whatever the precision of the kernels.
 """
 
@@ -13,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from gp_mapping.core.sparse.passes import PassSums
 from gp_mapping.core.transaction import Revertible, require_finite
 
 __all__ = ["SiteStore", "Sites"]
@@ -54,6 +56,7 @@ class Sites(Revertible):
         self._d = torch.eye(capacity, dtype=torch.float64, device=device)
         self._r = torch.zeros((capacity, channels + 1), dtype=torch.float64, device=device)
         self._copy: tuple[Tensor, Tensor] | None = None  # of both, as they were at `mark`
+        self.passes = PassSums.none(size, channels, device)
 
     @property
     def precision(self) -> Tensor:
@@ -70,9 +73,31 @@ class Sites(Revertible):
         """s: (R, 1), a view."""
         return self._r[: self.size, self.channels:]
 
-    def add(self, white: Tensor, beta: Tensor, lam: Tensor) -> None:
-        """Add sites: white (R, N), beta (N,), lam (N, C). Negative beta and lam take away what was added."""
+    def integrated(self, variance: float) -> tuple[Tensor, Tensor]:
+        """D (R, R) and r (R, C) without the constants of the open passes; `variance`: s_b² (passes.py)."""
+        if not len(self.passes) or variance <= 0.0:
+            return self.precision, self.linear
+        precision, sums = self.passes.integrated(self.precision, self._r[: self.size], variance)
+        return precision, sums[:, : self.channels]
+
+    def close(self, numbers: set[float], variance: float) -> None:
+        """Integrate the constants of some passes out for good."""
         self._keep()
+        if not numbers:
+            return
+        closing = self.passes.only(numbers)
+        precision, sums = closing.integrated(self.precision, self._r[: self.size], variance)
+        self.precision.copy_(precision)
+        self._r[: self.size] = sums
+        self.passes = self.passes.only(set(self.passes.numbers) - numbers)
+
+    def add(self, white: Tensor, beta: Tensor, lam: Tensor, of: Tensor | None = None) -> None:
+        """Add sites: white (R, N), beta (N,), lam (N, C). Negative beta and lam take away what was added.
+
+        of: their passes (N,), NO_PASS where a sample has none.
+        """
+        self._keep()
+        self.passes = self.passes.add(of, white, beta, lam)
         weighted = white * beta
         self.precision.addmm_(weighted, white.mT)
         self._r[: self.size].addmm_(white, torch.cat([lam, beta[:, None]], 1))
@@ -87,14 +112,16 @@ class Sites(Revertible):
         self.precision.mul_(factor)
         self.precision.diagonal().add_(1.0 - factor)
         self._r[: self.size].mul_(factor)
+        self.passes = self.passes.scale(factor)
 
     def pad(self, rows: int) -> None:
         """The basis grew: identity in D, zero in r. This *is* the projection of the old sites (P = L'[I 0]ᵀL⁻¹)."""
         if self.size + rows > len(self._d):
             raise ValueError(f"{self.size} + {rows} rows exceed the capacity {len(self._d)} of the sites")
         self.size += rows
+        self.passes = self.passes.pad(rows)
 
-    def border(self, new: Tensor, old: Tensor, beta: Tensor, lam: Tensor) -> None:
+    def border(self, new: Tensor, old: Tensor, beta: Tensor, lam: Tensor, of: Tensor | None = None) -> None:
         """Give samples whose features grew by `new` (A, N) beside `old` (R − A, N) their share of the new rows."""
         self._keep()
         split = self.size - len(new)
@@ -104,6 +131,7 @@ class Sites(Revertible):
         self.precision[:split, split:] += block.mT
         self.precision[split:, split:] += weighted @ new.mT
         self._r[split: self.size].addmm_(new, torch.cat([lam, beta[:, None]], 1))
+        self.passes = self.passes.border(of, new, beta)
 
     def project(self, transfer: Tensor, capacity: int) -> "Sites":
         """The sites in another basis: D' = I + T(D − I)Tᵀ, r' = T r. transfer: T (R', R)."""
@@ -112,6 +140,7 @@ class Sites(Revertible):
         moved = transfer @ excess @ transfer.mT
         new.precision.add_(0.5 * (moved + moved.mT))
         new._r[: new.size] = transfer @ self._r[: self.size]
+        new.passes = self.passes.project(transfer)
         return new
 
     def merge(self, other: Sites) -> None:
@@ -120,11 +149,13 @@ class Sites(Revertible):
         self.precision.add_(other.precision)
         self.precision.diagonal().sub_(1.0)
         self._r[: self.size] += other._r[: other.size]
+        self.passes = self.passes.merge(other.passes)
 
     def shift_centre(self, delta: Tensor) -> None:
         """Move the data's centre by −delta (C,): every target grows by delta, so r grows by s deltaᵀ."""
         self._keep()
         self.linear.addmm_(self.ones, delta[None, :])
+        self.passes = self.passes.shift_centre(delta)
 
     def _keep(self) -> None:
         """Before the first write of a transaction: a copy of what is in use then."""
@@ -163,10 +194,12 @@ class Sites(Revertible):
         """A copy, with another capacity where it is given."""
         new = Sites(self.size, self.channels, capacity or self.capacity, self._d.device)
         new._d[: self.size, : self.size], new._r[: self.size] = self.precision, self._r[: self.size]
+        new.passes = self.passes
         return new
 
     def state_dict(self) -> dict:
-        return {"precision": self.precision.clone(), "linear": self._r[: self.size].clone(), "capacity": self.capacity}
+        return {"precision": self.precision.clone(), "linear": self._r[: self.size].clone(), "capacity": self.capacity,
+                "passes": self.passes.state_dict()}
 
     @classmethod
     def from_state_dict(cls, state: dict, device) -> "Sites":
@@ -174,4 +207,5 @@ class Sites(Revertible):
         new = cls(len(linear), linear.shape[1] - 1, int(state["capacity"]), device)
         new.precision.copy_(state["precision"].to(device))
         new._r[: new.size] = linear
+        new.passes = PassSums.from_state_dict(state["passes"], device)
         return new

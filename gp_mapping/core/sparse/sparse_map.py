@@ -39,6 +39,7 @@ class SparseMap(ObservingMap):
 
     fitting = ("memory_size",)
     counted = ("samples", "rest_empty", "rest_own_noise")
+    closed_passes = 0  # whose constants are not told apart any more
 
     def __init__(self, theta: Theta, likelihood, *, learner, memory_size: int, seed: int, scale: float, centre, device):
         super().__init__(likelihood, scale=scale, centre=centre, device=device)
@@ -101,7 +102,8 @@ class SparseMap(ObservingMap):
     def learning_data(self) -> dict[str, Tensor]:
         memory = self.memory
         return {"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
-                "extra": learnable_extra(memory.noise, memory.extra, self.theta), "order": memory.order}
+                "extra": learnable_extra(memory.noise, memory.extra, self.theta), "order": memory.order,
+                "pass_number": memory.pass_number}
 
     def rest(self) -> SiteStore:
         """The sites without the memory's share."""
@@ -139,8 +141,9 @@ class SparseMap(ObservingMap):
         self.changed()
         return int(gone.sum())
 
-    def _union(self, other: SparseMap, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
+    def _union(self, other: SparseMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float) -> None:
         its = self.carried(other, offset)
+        its.renumber(renumber)
         self.scaling = scaling
         if self.sites is None:
             self.begin(len(scaling.origin), other.sites.channels)
@@ -153,7 +156,18 @@ class SparseMap(ObservingMap):
         self.rest_empty = self.rest_empty and other.rest_empty and not fell
         self.rest_own_noise = self.rest_own_noise and other.rest_own_noise
         self.samples += other.samples
+        self._close_passes()
         self.changed()
+
+    def notes(self) -> list[str]:
+        """That passes were closed."""
+        if not self.closed_passes:
+            return []
+        return [f"the constants of {self.closed_passes} passes are not told apart any more, and their samples are not "
+                "remembered one by one; raise max_biases where that is too early"]
+
+    def _close_passes(self) -> None:
+        """Keep to the bound of passes whose constants are told apart, where there is one."""
 
     def duplicate(self) -> SparseMap:
         """An independent copy."""
@@ -171,6 +185,11 @@ class SparseMap(ObservingMap):
         new.generator.set_state(self.generator.get_state())
         new.learner = copy.deepcopy(self.learner)
         return new
+
+    def renumber(self, by: float) -> None:
+        """Every pass gets a number that is larger by that."""
+        of = self.memory.pass_number
+        of.copy_(torch.where(of >= 0, of + by, of))
 
     # --- files ----------------------------------------------------------------------------------------------------
     def _saved_parts(self) -> dict:

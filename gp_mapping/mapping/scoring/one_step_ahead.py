@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import VECTOR, FieldMap, Snapshot
-from gp_mapping.core.types import Samples
+from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.types import Prediction, Samples
 from gp_mapping.mapping.motion.attitude import AttitudeLag
 from gp_mapping.mapping.scoring.change import Change, ChangeDetector, student_weight
 from gp_mapping.mapping.scoring.local_scale import LocalScale
@@ -112,8 +113,11 @@ class OneStepAhead:
         """Noise of one new measurement before scores tell: the model's, of a cell, with all of its white part. (C,)"""
         return field.noise_variance().cpu() + max(0.0, self.white - self.white_averaged)
 
-    def score(self, velocity: Tensor, field: FieldMap) -> None:
-        """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older."""
+    def score(self, velocity: Tensor, field: FieldMap, number: float) -> None:
+        """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older.
+
+        number: of their pass, whose constant is in what is predicted.
+        """
         groups: dict[int, tuple] = {}
         for x, y, length, heading, rate in self._picked:
             posterior = self._older(length)
@@ -127,8 +131,8 @@ class OneStepAhead:
             places, values, headings, rates = zip(*rows)
             x, y = (torch.tensor(part, dtype=torch.float64) for part in (places, values))
             known = all(h is not None for h in headings)
-            prediction = posterior.predict(x, velocity.expand(len(x), 2),
-                                           torch.tensor(headings, dtype=torch.float64) if known else None)
+            prediction = posterior.predict_in_pass(x, number, velocity.expand(len(x), 2),
+                                                   torch.tensor(headings, dtype=torch.float64) if known else None)
             # five standard deviations and beyond is a change or a gross error: it counts as five, and no more
             total = prediction.variance.cpu() + current
             limit = 5.0 * total.sqrt()
@@ -154,7 +158,7 @@ class OneStepAhead:
         old = self._older(length)
         if not self.settings.follow_changes or old is None or not self.settled(field):
             return
-        p, noise = old.predict(batch.x, batch.velocity, batch.heading), self.variance(field)
+        p, noise = _in_pass(old, batch), self.variance(field)
         # one score for all of a batch: raw samples of one moment are not independent witnesses
         residual, latent = float((batch.y - p.mean.cpu()).mean()), float(p.variance.mean())
         if latent > noise:
@@ -187,7 +191,7 @@ class OneStepAhead:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
         if not self.settings.robust or not self.settings.cells or not self.settled(field):
             return batch
-        p = field.predict_now(batch.x, batch.velocity, batch.heading)
+        p = _in_pass(field, batch)
         own = field.hyperparameters()["noise_stddev"] ** 2
         noise = own + float(batch.sensor_variance[0] / batch.count[0])
         square = float((batch.y - p.mean.cpu()).square().mean()) / (float(p.variance.mean()) + noise)
@@ -223,6 +227,12 @@ class OneStepAhead:
         self._picked = [tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]]
         self._last = None if state["last"] is None else tuple(state["last"])
         self._snapshots.extend((s["at"], field.load_snapshot(s["posterior"])) for s in state["snapshots"])
+
+
+def _in_pass(field: FieldMap | Snapshot, batch: Samples) -> Prediction:
+    """What was to be expected of a cell in its pass."""
+    number = NO_PASS if batch.pass_number is None else float(batch.pass_number[-1])
+    return field.predict_in_pass(batch.x, number, batch.velocity, batch.heading)
 
 
 def _width(settings: MapSettings) -> float:

@@ -3,10 +3,13 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
+from scipy.special import log_expit, logsumexp
 
-from gp_mapping.core.likelihoods.discrete import Poisson
+from gp_mapping.core.likelihoods.discrete import Poisson, Softmax
 from gp_mapping.core.likelihoods.student_t import StudentT
 
 mpmath.mp.dps = 30
@@ -57,3 +60,38 @@ def test_gross_errors(nu, r, v, noise):
     told = StudentT(nu).log_predictive(*(torch.tensor(p, dtype=torch.float64) for p in ([[r]], [[0.0]], [v], [noise])))
     if exact > -700.0:
         assert float(told) == pytest.approx(exact, rel=1e-6, abs=1e-6)
+
+
+def softmax_told(label, mean, variance):
+    """log p of a label, by the package."""
+    rows = (torch.tensor([part], dtype=torch.float64) for part in (mean, variance))
+    mean, variance = rows
+    hot = torch.nn.functional.one_hot(torch.tensor([label]), len(mean[0])).double()
+    return float(Softmax(len(mean[0])).log_predictive(hot, mean, variance, torch.ones(1).double()))
+
+
+@pytest.mark.parametrize("gap, v", [(0.0, 1.0), (6.0, 1e-3), (40.0, 25.0), (300.0, 100.0), (700.0, 1.0)])
+def test_classes(gap, v):
+    """Two of them: log E[1/(1 + e^d)], d ~ N(gap, 2v), by quadrature in logarithms over all that d may be."""
+    spread = math.sqrt(2 * v)
+    d = np.linspace(gap - 40 * spread - gap - 60, gap + 40 * spread + 60, 400_001)
+    log_p = log_expit(-d) - 0.5 * ((d - gap) / spread) ** 2
+    exact = logsumexp(log_p) + math.log((d[1] - d[0]) / spread) - 0.5 * math.log(2 * math.pi)
+    assert softmax_told(1, [0.5 * gap, -0.5 * gap], [v, v]) == pytest.approx(exact, rel=1e-6, abs=1e-6)
+
+
+def test_three_classes():
+    """Each variance its own, the label 10 and 200 nats unlikely: by a grid about the mode of the product."""
+    for mean, v in (([9.0, 1.0, -4.0], [0.5, 2.0, 1.0]), ([0.0, 210.0, 190.0], [9.0, 1.0, 30.0])):
+        def log_product(f, label, mean=mean, v=v):
+            shares = f[label] - logsumexp(f, axis=0)
+            return shares - sum(0.5 * (f[k] - mean[k]) ** 2 / v[k] for k in range(3))
+
+        label = int(np.argmin(mean))
+        mode = minimize(lambda f, label=label: -log_product(f, label), mean, tol=1e-12).x
+        axes = [mode[k] + math.sqrt(v[k]) * np.linspace(-8, 8, 81) for k in range(3)]
+        step = math.prod(axis[1] - axis[0] for axis in axes)
+        grid = np.stack(np.meshgrid(*axes, indexing="ij"))
+        exact = logsumexp(log_product(grid, label)) + math.log(step) - 0.5 * sum(
+            math.log(2 * math.pi * part) for part in v)
+        assert softmax_told(label, mean, v) == pytest.approx(exact, rel=1e-6, abs=1e-6) and exact < -5.0

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import LIKELIHOODS
 from gp_mapping.core.models.anytime.posterior import AnytimePosterior, own
-from gp_mapping.core.models.dual_svgp.model import DualSVGP, Share
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.dual_svgp.share import Share
 from gp_mapping.core.sparse.basis import Basis
 
 __all__ = ["MEMBERS", "AnytimeMap", "Member"]
@@ -77,9 +78,9 @@ class AnytimeMap(DualSVGP):
         return self.noise(self.memory.noise, self.memory.extra, theta) / self.memory.weight
 
     def add_sites(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
-                          count: Tensor) -> tuple[Tensor, Tensor]:
+                  count: Tensor, of: Tensor | None = None) -> tuple[Tensor, Tensor]:
         beside = 0.0 if self.member.residual == "none" else residual
-        return super().add_sites(white, residual, y, noise + beside, count)
+        return super().add_sites(white, residual, y, noise + beside, count, of)
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """New inducing inputs: border the sites, then put in again the samples whose Γ has become smaller by them."""
@@ -93,13 +94,13 @@ class AnytimeMap(DualSVGP):
         white = memory.white(self.basis.size)[:, stale]
         beta = 1.0 / (self.own_noise(self.theta)[stale] + self.unreached(self.basis, white))
         lam = beta[:, None] * memory.y[stale]
-        self.sites.add(white, beta - memory.beta[stale], lam - memory.lam[stale])
+        self.sites.add(white, beta - memory.beta[stale], lam - memory.lam[stale], memory.pass_number[stale])
         memory.keep_columns()
         memory.beta[stale], memory.lam[stale] = beta, lam
 
     def share_at(self, theta, basis: Basis, white: Tensor) -> Share:
         beta = 1.0 / (self.own_noise(theta) + self.unreached(basis, white))
-        return Share(white, {"beta": beta, "lam": beta[:, None] * self.memory.y})
+        return Share(white, {"beta": beta, "lam": beta[:, None] * self.memory.y}, self.memory.pass_number)
 
     def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
         self._rate(values, white)

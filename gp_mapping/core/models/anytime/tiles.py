@@ -8,7 +8,7 @@ from torch import Tensor
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.anytime.blocks import Block, BlockMemory, chop, partition, tiles_of, whiten_block
 from gp_mapping.core.models.anytime.model import STALE, AnytimeMap
-from gp_mapping.core.models.dual_svgp.model import Share
+from gp_mapping.core.models.dual_svgp.share import Share
 from gp_mapping.core.sparse.basis import Basis
 
 __all__ = ["TileMap"]
@@ -209,7 +209,7 @@ class TileMap(AnytimeMap):
 
     # --- test conditional, fantasies, files -----------------------------------------------------------------------
     def leverage(self, white: Tensor) -> Tensor:
-        factor, _ = cholesky(self.sites.precision)  # not the posterior: its blocks are about to change
+        factor, _ = cholesky(self.system()[0])  # not the posterior: its blocks are about to change
         return solve_lower(factor, white).square().sum(0)
 
     def _local(self) -> dict:

@@ -148,7 +148,7 @@ class CurlFree(ScaledMap):
         new.rows = self.rows.fantasize(to_rows(self.scaling.inner_x(x)))
         return new
 
-    def _union(self, other: CurlFree, scaling: Scaling, offset: Tensor, delta: Tensor) -> None:
+    def _union(self, other: CurlFree, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float) -> None:
         """Its rows, moved to this map's origin and centre."""
         rows = other.rows.duplicate()
         _recentre(rows, delta)

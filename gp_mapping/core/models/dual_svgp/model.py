@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,9 +22,11 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
+from gp_mapping.core.models.dual_svgp.share import Carried, Share
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis, greedy_inputs
 from gp_mapping.core.sparse.memory import Memory
+from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.sites import Sites
 from gp_mapping.core.sparse.sparse_map import SparseMap
@@ -32,39 +34,11 @@ from gp_mapping.core.sparse.worth import bits_of, dispensable, ratio_of
 from gp_mapping.core.types import UpdateReport
 from gp_mapping.errors import NumericalError
 
-__all__ = ["DualSVGP", "Share"]
+__all__ = ["DualSVGP"]
 
 _CHUNK = 500  # candidates for inducing inputs looked at together
 _SLICE = 25  # samples of another map that come in together
 _SURE = 1e300  # β of an input that pays whatever it tells
-
-
-@dataclass(frozen=True)
-class Share:
-    """What the memory's samples have in the sites: features (R, m), and β (m,), λ (m, C) among the columns."""
-
-    white: Tensor
-    columns: dict[str, Tensor]
-
-    def add_to(self, sites: Sites) -> None:
-        sites.add(self.white, self.columns["beta"], self.columns["lam"])
-
-    def write(self, memory: Memory) -> None:
-        """The memory keeps it, to take it out again."""
-        memory.keep_columns(features=True)
-        for name, column in self.columns.items():
-            getattr(memory, name).copy_(column)
-        memory.set_white(self.white)
-
-
-@dataclass(frozen=True)
-class _Carried:
-    """The parts of a map at new hyper-parameters."""
-
-    basis: Basis
-    sites: Sites
-    share: Share
-    floor: float = 0.0  # bits, where inputs were given up that had been worth theirs
 
 
 class DualSVGP(SparseMap):
@@ -85,6 +59,8 @@ class DualSVGP(SparseMap):
         dtype: of the kernels; the sums are float64.
         likelihood: Gaussian if None.
         steps: natural-gradient steps a batch, of another likelihood; its own if None.
+        max_biases: passes whose constants are kept apart; of those beyond, they are integrated out for good.
+        bias_prior: prior median of the constants' standard deviation, inner units; 0: it is not learned.
 
     Reference:
         Chang et al. 2023; with a Gaussian likelihood and fixed z equal to Titsias 2009.
@@ -93,13 +69,13 @@ class DualSVGP(SparseMap):
     name = "dual_svgp"
     memory_kind = Memory
     fitting = (*SparseMap.fitting, "max_inducing", "tolerance", "information")
-    counted = (*SparseMap.counted, "floor", "thinned", "moves")
+    counted = (*SparseMap.counted, "floor", "thinned", "moves", "closed_passes")
     fantasy_tolerance = 1e-6  # share of s² that makes the residual at a fantasy an inducing input
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
                  information: float = 0.0, inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0,
                  scale: float = 1.0, centre=None, device="cpu", dtype=torch.float64, likelihood=None,
-                 steps: int | None = None):
+                 steps: int | None = None, max_biases: int = 50, bias_prior: float = 0.0):
         super().__init__(theta, likelihood or Gaussian(), learner=learner, memory_size=memory_size, seed=seed,
                          scale=scale, centre=centre, device=device)
         self.tolerance, self.information, self.dtype = tolerance, information, dtype
@@ -109,6 +85,7 @@ class DualSVGP(SparseMap):
         self.floor = 0.0  # bits (without `information`: variance) below which nothing pays since the budget was full
         self.thinned = 0  # inducing inputs that the last thinning left
         self.moves = 0  # how often the budget was full
+        self.max_biases, self.bias_prior, self.closed_passes = max_biases, bias_prior, 0
         self.basis: Basis | None = None
 
     def new_basis(self, theta: Theta, dimension: int) -> Basis:
@@ -137,14 +114,18 @@ class DualSVGP(SparseMap):
         noise = self.noise(batch.noise, extra, self.theta, batch.x)
         white, added, removed = self._grow(places, batch.heading, noise, self.likelihood.weight(batch.count))
         residual = self.basis.residual(places, white)
-        lam, beta = self.add_sites(white, residual, batch.y, noise, batch.count)
+        of = torch.full_like(noise, NO_PASS) if batch.pass_number is None else batch.pass_number
+        lam, beta = self.add_sites(white, residual, batch.y, noise, batch.count, of)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
-                  "beta": beta, "noise": batch.noise, "extra": extra, "weight": self.likelihood.weight(batch.count)}
+                  "beta": beta, "noise": batch.noise, "extra": extra, "weight": self.likelihood.weight(batch.count),
+                  "pass_number": of}
         if self.remember(values, white):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
             self.rest_own_noise = False
+        self._close_passes()
         self.samples += len(batch.x)
+        self.learn_bias(len(batch.x))
         if self.learner is not None:
             self.learner.schedule(len(batch.x))
         removed += self._thin()
@@ -156,9 +137,29 @@ class DualSVGP(SparseMap):
 
     def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
         """Add another map's remembered samples, all columns given; how many, old or new, fell out."""
-        self.sites.add(white, values["beta"], values["lam"])
+        self.sites.add(white, values["beta"], values["lam"], values["pass_number"])
         self.outdate()
         return self.memory.offer(values, white, self.leverage, arrivals)
+
+    def _close_passes(self) -> None:
+        """Of more than max_biases passes, close those of which the fewest samples are remembered, the oldest first.
+
+        A closed pass keeps its say, with its unknown constant integrated out; its samples leave the memory, since none
+        of them could be taken out of the sums alone.
+        """
+        memory, closing = self.memory, self.sites.passes.surplus(self.max_biases, self.memory.pass_number)
+        if not closing:
+            return
+        self.sites.close(closing, self.theta.bias_stddev**2)
+        self.closed_passes += len(closing)
+        gone = torch.isin(memory.pass_number, torch.tensor(sorted(closing), dtype=torch.float64, device=self.device))
+        memory.keep(~gone)
+        self.rest_empty = False
+        self.outdate()
+
+    def system(self) -> tuple[Tensor, Tensor]:
+        """D (R, R) and r (R, C) of what all samples said, the unknown constants of passes integrated out."""
+        return self.sites.integrated(self.theta.bias_stddev**2)
 
     def leverage(self, white: Tensor) -> Tensor:
         """v = a D⁻¹ a; β v is the Bayesian leverage score (Chang et al. 2023, sec. 4.2). (K,)"""
@@ -166,22 +167,26 @@ class DualSVGP(SparseMap):
 
     def marginals(self, white: Tensor) -> tuple[Tensor, Tensor]:
         """aᵀD⁻¹r (N, C) and aᵀD⁻¹a (N,): q(f) as the sites are now. white: a(x) (R, N)."""
-        factor, _ = cholesky(self.sites.precision)
+        precision, linear = self.system()
+        factor, _ = cholesky(precision)
         half = solve_lower(factor, white)
-        return half.mT @ solve_lower(factor, self.sites.linear), half.square().sum(0)
+        return half.mT @ solve_lower(factor, linear), half.square().sum(0)
 
     def report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
         return UpdateReport(used, self.samples, inducing, memory, added, removed, self.jitter, everywhere)
 
     def add_sites(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
-                          count: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the batch's sites (λ, β); returns them. residual (N,): prior variance that the basis does not reach."""
+                  count: Tensor, of: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Add the batch's sites (λ, β); returns them.
+
+        residual (N,): prior variance that the basis does not reach.  of (N,): passes of the samples.
+        """
         self.outdate()
         if not self.likelihood.conjugate:
             return add_and_refine(self, white, residual, y, noise, self.likelihood.weight(count))
         lam, beta = self.likelihood.sites(y, y, noise, noise)
-        self.sites.add(white, beta, lam)
+        self.sites.add(white, beta, lam, of)
         return lam, beta
 
     @property
@@ -283,7 +288,7 @@ class DualSVGP(SparseMap):
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """New rows `recalled` of a(x), from row `old` on, for the memory and its share of the sites."""
-        self.sites.border(recalled, remembered, self.memory.beta, self.memory.lam)
+        self.sites.border(recalled, remembered, self.memory.beta, self.memory.lam, self.memory.pass_number)
         self.memory.extend_white(old, recalled)
 
     @property
@@ -291,11 +296,16 @@ class DualSVGP(SparseMap):
         """The posterior now, factored when it is first asked for after a change."""
         self.need_data()
         if self._posterior is None:
-            factor, self.jitter = cholesky(self.sites.precision)
-            weights = torch.cholesky_solve(self.sites.linear, factor)
+            precision, linear = self.system()
+            factor, self.jitter = cholesky(precision)
+            weights = torch.cholesky_solve(linear, factor)
             noise = self.likelihood.noise_variance(self.noise_level)
-            self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling)
+            self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling,
+                                        passes=self._open_passes())
         return self._posterior
+
+    def _open_passes(self) -> PassSums | None:
+        return self.sites.passes if self.theta.bias_stddev > 0 else None
 
     def explained(self, x: Tensor) -> Tensor | None:
         """b(x) (F + M, N), SI; None where the model's test points share no residual (FIC, PIC)."""
@@ -319,7 +329,8 @@ class DualSVGP(SparseMap):
         that the inputs leave open at a remembered sample. `inputs_per_square_lengthscale`: of those that the robot has
         touched.
         """
-        told = super().counters() | {"budget": self.max_inducing, "budget_full": self.moves}
+        told = super().counters() | {"budget": self.max_inducing, "budget_full": self.moves,
+                                     "closed_passes": self.closed_passes}
         if self.basis is None or not len(self.memory):
             return told
         places = self.memory_places(self.theta)
@@ -350,14 +361,15 @@ class DualSVGP(SparseMap):
         """The memory's share of the sites at θ, in a basis where its features are `white`."""
         memory = self.memory
         if not self.likelihood.conjugate:
-            return Share(white, {"beta": memory.beta.clone(), "lam": memory.lam.clone()})
+            return Share(white, {"beta": memory.beta.clone(), "lam": memory.lam.clone()}, memory.pass_number)
         beta = memory.weight / self.noise(memory.noise, memory.extra, theta, memory.x)
-        return Share(white, {"beta": beta, "lam": beta[:, None] * memory.y})
+        return Share(white, {"beta": beta, "lam": beta[:, None] * memory.y}, memory.pass_number)
 
     def share_of(self, kept: Tensor) -> Share:
         """The share of the sites that the samples kept (m,) have, as it is, where the others leave."""
         memory = self.memory
-        return Share(memory.white(self.basis.size)[:, kept], {"beta": memory.beta[kept], "lam": memory.lam[kept]})
+        return Share(memory.white(self.basis.size)[:, kept], {"beta": memory.beta[kept], "lam": memory.lam[kept]},
+                     memory.pass_number[kept])
 
     def learning_data(self) -> dict:
         """Also the sites, and marginals when they are asked for: what pseudo-data are made from."""
@@ -407,7 +419,7 @@ class DualSVGP(SparseMap):
         basis = Basis.at(pool[greedy_inputs(empty.kernel, pool, tolerance / 4, budget)], empty)
         return basis, basis.white(places, heading)
 
-    def _at_theta(self, theta: Theta, basis: Basis, white: Tensor) -> _Carried:
+    def _at_theta(self, theta: Theta, basis: Basis, white: Tensor) -> Carried:
         """The model's parts at θ in that basis, where the memory's features are `white`."""
         capacity = basis.features + self.max_inducing
         if self.rest_empty:
@@ -419,9 +431,9 @@ class DualSVGP(SparseMap):
             sites = rest.project(basis.transfer_from(self.basis.z, self.basis.L, self.theta), capacity)
         share = self.share_at(theta, basis, white)
         share.add_to(sites)
-        return _Carried(basis, sites, share)
+        return Carried(basis, sites, share)
 
-    def _to_theta(self, theta: Theta, budget: int) -> _Carried:
+    def _to_theta(self, theta: Theta, budget: int) -> Carried:
         """The model's parts at θ, without inducing inputs that are not worth theirs, and at most `budget` of them.
 
         Raises NumericalError where they do not factor; the model itself is not touched.
@@ -430,7 +442,8 @@ class DualSVGP(SparseMap):
         carried = self._at_theta(theta, basis, white)
         if self.fixed is None and self.information > 0:
             features = basis.features
-            excess = carried.sites.precision[features:, features:] - torch.eye(len(basis), dtype=torch.float64,
+            told, _ = carried.sites.integrated(theta.bias_stddev**2)
+            excess = told[features:, features:] - torch.eye(len(basis), dtype=torch.float64,
                                                                                device=self.device)
             stay, worst = dispensable(basis.L, excess, ratio_of(self.information), down_to=budget)
             if len(stay) < len(basis):
@@ -438,18 +451,25 @@ class DualSVGP(SparseMap):
                 white = basis.white(self.memory_places(theta), self.memory.heading)
                 floor = carried.floor if len(stay) < budget else bits_of(2.0 * worst)
                 carried = replace(self._at_theta(theta, basis, white), floor=floor)
-        cholesky(carried.sites.precision)
+        cholesky(carried.sites.integrated(theta.bias_stddev**2)[0])
         return carried
 
     # --- what the operations of sparse_map.py ask -----------------------------------------------------------------
     def stand_in(self, store: Sites, sign: float) -> None:
         memory = self.memory
-        store.add(memory.white(self.basis.size), sign * memory.beta, sign * memory.lam)
+        store.add(memory.white(self.basis.size), sign * memory.beta, sign * memory.lam, memory.pass_number)
 
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
-        """Of the rest, the pseudo-data on u near x: Λ ← SΛS, S_jj ∈ {0, 1}; whitened, that is T = LᵀSL⁻ᵀ."""
-        sites = self.sites.emptied() if self.rest_empty else self.rest().project(
-            self._kept_away(near, radius), self.sites.capacity)
+        """Of the rest, the pseudo-data on u near x: Λ ← SΛS, S_jj ∈ {0, 1}; whitened, that is T = LᵀSL⁻ᵀ.
+
+        The passes' constants are integrated out of the rest before: what is forgotten must not pass for one.
+        """
+        if self.rest_empty:
+            sites = self.sites.emptied()
+        else:
+            rest = self.rest()
+            rest.close(set(rest.passes.numbers), self.theta.bias_stddev**2)
+            sites = rest.project(self._kept_away(near, radius), self.sites.capacity)
         share = self.share_of(~gone)
         share.add_to(sites)
         cholesky(sites.precision)
@@ -498,6 +518,10 @@ class DualSVGP(SparseMap):
         if its.theta != self.theta and not its.adopt(self.theta):
             raise ValueError("the other map cannot be carried to this one's hyper-parameters; nothing was merged")
         return its
+
+    def renumber(self, by: float) -> None:
+        super().renumber(by)
+        self.sites.passes = self.sites.passes.renumber(by)
 
     def take_over(self, its: DualSVGP, memory: dict[str, Tensor], offset: Tensor, delta: Tensor) -> int:
         """The rest projected into the joint basis, the memory with fresh features."""

@@ -100,7 +100,8 @@ class SolveGP(DualSVGP):
 
     def _solution(self) -> tuple[Tensor, Tensor | None, Tensor]:
         """R_u, R_v (None: no such rows, or ODVGP) and D⁻¹r (R, C), as the sites are now."""
-        precision, linear, split, rows = self.sites.precision, self.sites.linear, self.split, self.sites.size
+        precision, linear = self.system()
+        split, rows = self.split, self.sites.size
         start, self.solve_steps = self._start, 0
         second, jitter = None, 0.0
         if rows > split:
@@ -128,7 +129,8 @@ class SolveGP(DualSVGP):
 
     def _with(self, factor: Tensor, second: Tensor | None, weights: Tensor) -> Posterior:
         noise = self.likelihood.noise_variance(self.noise_level)
-        return Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling, second)
+        return Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling, second,
+                         self._open_passes())
 
     @property
     def posterior(self) -> Posterior:

@@ -58,10 +58,11 @@ def blend(said: list[tuple[Tensor, Tensor, Prediction]], count: int) -> Predicti
 
 
 def blended_prediction(layout: Layout, exists: Callable[[Key], bool], asked: Callable[[Key], Snapshot | FieldMap],
-                       prior: Prediction, x: Tensor, velocity: Tensor | None, heading: Tensor | None) -> Prediction:
+                       prior: Prediction, x: Tensor, velocity: Tensor | None, heading: Tensor | None,
+                       number: float | None = None) -> Prediction:
     """Prediction at x (N, 2) of all that answer there; the prior where nobody does.
 
-    asked: who predicts for a tile.  prior: mean and variance (1, C).
+    asked: who predicts for a tile.  prior: mean and variance (1, C).  number: of a pass, of whose measurements it is.
     """
     said = []
     for key, which, weight in sayings(layout, exists, x):
@@ -69,8 +70,10 @@ def blended_prediction(layout: Layout, exists: Callable[[Key], bool], asked: Cal
             part = Prediction(prior.mean.expand(len(which), -1), prior.variance.expand(len(which), -1),
                               prior.noise_variance)
         else:
-            part = asked(key).predict(x[which], None if velocity is None else velocity[which],
-                                      None if heading is None else heading[which])
+            passing = (None if velocity is None else velocity[which], None if heading is None else heading[which])
+            told = asked(key)
+            part = (told.predict(x[which], *passing) if number is None else
+                    told.predict_in_pass(x[which], number, *passing))
         said.append((which.to(part.mean.device), weight.to(part.mean), part))
     return blend(said, len(x))
 

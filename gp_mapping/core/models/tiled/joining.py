@@ -22,6 +22,7 @@ def merge_tiles(model, other) -> None:
     model.drain()
     other = copy.deepcopy(other)
     other.drain()
+    renumber = model.newest_pass + 1.0  # its passes are none of these
     for key in sorted([*other.tiles, *other.shelf.keys()]):
         if not other.present([key]):
             continue
@@ -38,19 +39,23 @@ def merge_tiles(model, other) -> None:
         for mine, which in cores:
             indices = own.nonzero()[:, 0][which]
             for near in model.present(model.layout.near(mine)):
-                _give(model, near, source, indices[model.layout.takes(near, places[indices])])
+                _give(model, near, source, indices[model.layout.takes(near, places[indices])],
+                      renumber)
         other.put_away()
 
     model.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
     model.samples += other.samples
+    model.newest_pass = max(model.newest_pass, other.newest_pass + renumber)
     model.note_change()
     model.put_away()
 
 
-def _give(model, key: Key, source: DualSVGP, indices: Tensor) -> None:
+def _give(model, key: Key, source: DualSVGP, indices: Tensor, renumber: float) -> None:
     tile = model.tiles[key]
     while tile.seeds:
         tile.sow()
     for part in indices.split(_TOGETHER):
         if len(part):
-            tile.map.merge(source.excerpt(part, tile.map.theta))
+            seed = source.excerpt(part, tile.map.theta)
+            seed.renumber(renumber)
+            tile.map.merge_own(seed)

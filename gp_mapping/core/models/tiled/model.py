@@ -21,11 +21,12 @@ import copy
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import CalibrationData, FieldMap, Snapshot
+from gp_mapping.core.field_map import CalibrationData, FieldMap, PassBias, Snapshot
 from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import state as states
@@ -37,6 +38,7 @@ from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.models.tiled.visits import TileLost, Visits, read
+from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
@@ -80,6 +82,7 @@ class TiledMap(Revertible, FieldMap):
         self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]  # of all samples, m
         self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
         self.changes = Changes()
+        self.newest_pass = NO_PASS
         self.loads, self.opened, self.merged_without, self.lost_count = 0, 0, 0, 0
 
     # --- samples in -----------------------------------------------------------------------------------------------
@@ -94,6 +97,7 @@ class TiledMap(Revertible, FieldMap):
             return self.home.update(batch)
         if self.layout is None:
             report = self.home.update(batch)
+            self.note_passes(batch.pass_number)
             self.reach(batch.x)
             self.samples += len(batch)
             if self.leaves():
@@ -122,9 +126,11 @@ class TiledMap(Revertible, FieldMap):
                 if tile.map.epoch > before:
                     self.note_change(key)
             self._split_on(stack)
+            self.note_passes(batch.pass_number)
             self.reach(batch.x)
             self.samples += len(batch)
             if self.learner is not None:
+                self.learner.theta = replace(self.learner.theta, bias_stddev=self.home.theta.bias_stddev)
                 self.learner.schedule(len(batch))
         self.put_away()
         return self._report(len(batch), reports)
@@ -135,6 +141,11 @@ class TiledMap(Revertible, FieldMap):
                             sum(len(m.remembered_places()) for m in maps), sum(r.added for r in reports),
                             sum(r.removed for r in reports), max((r.jitter for r in reports), default=0.0),
                             any(r.everywhere for r in reports))
+
+    def note_passes(self, of: Tensor | None) -> None:
+        """Passes (N,) that were seen, in whichever tile."""
+        if of is not None and len(of):
+            self.newest_pass = max(self.newest_pass, float(of.max()))
 
     def reach(self, x: Tensor) -> None:
         """The box of all samples grows."""
@@ -205,7 +216,7 @@ class TiledMap(Revertible, FieldMap):
     def open_tile(self, key: Key) -> None:
         """A new tile at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
         new = Tile(self.make(self.centre), touched=self.turn)
-        new.map.theta, new.map.learner = self.home.theta, None
+        new.map.theta, new.map.learner, new.map.bias_spread = self.home.theta, None, self.home.bias_spread
         if self.former is not None:
             sources = [(self.former, self.former.remembered_places(), None)]
         else:
@@ -329,6 +340,21 @@ class TiledMap(Revertible, FieldMap):
         return self._answered(lambda: blended_prediction(self.layout, self._answers, self._asked, self.prior(), x,
                                                          velocity, heading))
 
+    @torch.no_grad()
+    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
+                        heading: Tensor | None = None) -> Prediction:
+        if self.layout is None or self.former is not None:
+            return self.home.predict_in_pass(x, number, velocity, heading)
+        return self._answered(lambda: blended_prediction(self.layout, self._answers, self._asked, self.prior(), x,
+                                                         velocity, heading, number))
+
+    def bias_variance(self) -> Tensor:
+        return self.home.bias_variance()
+
+    def biases(self) -> list[PassBias]:
+        """As the tile where the robot is tells them."""
+        return self.home.biases()
+
     def _answered(self, ask: Callable):
         """What ask() gives; where a tile of those that it asks cannot be read, without that one."""
         while True:
@@ -410,7 +436,7 @@ class TiledMap(Revertible, FieldMap):
                 for key, why in self.lost.items()]
         if self.lost_count > len(self.lost):
             told.append(f"{self.lost_count - len(self.lost)} more tiles are left out")
-        return [*told, *filter(None, [self.shelf.problem()])]
+        return [*told, *filter(None, [self.shelf.problem()]), *self.home.notes()]
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
         """Posteriors of the tiles within reach (m) of `near`; without it, of those in memory, and states of others."""
@@ -494,6 +520,7 @@ class TiledMap(Revertible, FieldMap):
             return
         if self.layout is None and other.layout is None:
             self.home.merge(other.home)
+            self.newest_pass = self.home.newest_pass
             if other.samples:
                 self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
             self.samples += other.samples

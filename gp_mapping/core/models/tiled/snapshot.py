@@ -35,8 +35,15 @@ class TiledSnapshot(Snapshot):
         self.away, self.visits, self.forgot = away or {}, visits, forgot
 
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+        return self._blended(x, velocity, heading, None)
+
+    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
+                        heading: Tensor | None = None) -> Prediction:
+        return self._blended(x, velocity, heading, number)
+
+    def _blended(self, x: Tensor, velocity: Tensor | None, heading: Tensor | None, number: float | None) -> Prediction:
         return self._answered(lambda: blended_prediction(self.layout, self._exists, self._asked, self.prior, x,
-                                                         velocity, heading))
+                                                         velocity, heading, number))
 
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from gp_mapping.core.stored import StoredState
 
 __all__ = ["load", "save"]
 
-_NUMBERS = ("samples", "turn", "forgot", "opened", "loads", "merged_without")
+_NUMBERS = ("samples", "turn", "forgot", "opened", "loads", "merged_without", "newest_pass")
 
 
 def save(model) -> dict:
@@ -89,7 +89,7 @@ def _load_one(model, state: dict) -> dict:
     first = model.make(None)
     first.load_state_dict(state)
     new = type(model)(model.make, side=model.side, most=model.most, shelf=model.shelf.restored({}))
-    new.tiles[new.current].map, new.samples = first, first.samples
+    new.tiles[new.current].map, new.samples, new.newest_pass = first, first.samples, first.newest_pass
     ground = state.get("ground")
     if ground is not None:
         if ground["low"] is not None:

@@ -32,7 +32,7 @@ class Tile(Revertible):
         seed, self.seeds = self.seeds[0], self.seeds[1:]
         if seed.theta != self.map.theta:
             seed = seed.excerpt(torch.arange(seed.samples, device=seed.device), self.map.theta)
-        self.map.merge(seed)
+        self.map.merge_own(seed)
 
     def catch_up(self, forgot: float, learner: HyperLearner | None) -> None:
         """What was forgotten, and learned, since the tile was needed last."""

@@ -27,6 +27,7 @@ from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.local import WiskiLocal, around, map_features
 from gp_mapping.core.scaled_map import ScaledMap, Standardised
+from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.sparse.sparse_map import SparseMap
 from gp_mapping.core.types import Prediction, UpdateReport
 
@@ -114,7 +115,8 @@ class LatticeMap(SparseMap):
         beta = 1.0 / self.noise(values["noise"], values["extra"], self.theta)
         lam = beta[:, None] * values["y"]
         self.grid.add(places, values["heading"], beta, lam)
-        values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta)}
+        values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta),
+                   "pass_number": torch.full_like(beta, NO_PASS)}
         self.entered(places, values["heading"], beta)
         if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
             self.rest_empty = False
@@ -196,6 +198,14 @@ class LatticeMap(SparseMap):
     def predict_now(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
         """As predict, of every sample so far, from the neighbourhood of x alone: no solve."""
         return self.around(x).predict(x, velocity, heading)
+
+    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
+                        heading: Tensor | None = None) -> Prediction:
+        """As predict_now: passes have no constants here."""
+        return self.predict_now(x, velocity, heading)
+
+    def biases(self) -> list:
+        return []
 
     def inducing_inputs(self) -> Tensor:
         """None: the lattice's nodes are everywhere."""

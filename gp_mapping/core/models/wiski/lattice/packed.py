@@ -31,7 +31,8 @@ class PackedMemory(Memory):
             fell = super().insert(values, white, leverage_of, generator)
             self._rank()
             return fell
-        rows = torch.cat([c if c.ndim == 2 else c[:, None] for c in (values[name] for name in COLUMNS[:9])], 1)
+        given = COLUMNS[: COLUMNS.index("draw")]
+        rows = torch.cat([c if c.ndim == 2 else c[:, None] for c in (values[name] for name in given)], 1)
         device = rows.device
         order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=device)
         self.arrivals += n

@@ -1,0 +1,49 @@
+"""Which samples share a constant: a number for each pass, and a new one each `bias_time`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+
+import torch
+
+from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.types import Samples
+
+__all__ = ["BiasNumbers"]
+
+_REMEMBERED = 1000  # newest numbers of which it is known when they began
+
+
+class BiasNumbers:
+    """Numbers cells by their pass. time: s after which a pass gets a new number; 0: never.
+
+    number: the newest.  began: of each of the newest ones, the pass, counted from 1, and its first stamp, s.
+    """
+
+    def __init__(self, time: float):
+        self.time, self.number = time, NO_PASS
+        self.began: OrderedDict[float, tuple[int, float]] = OrderedDict()
+
+    def numbered(self, batch: Samples, passes: int) -> Samples:
+        """A cell, or raw samples of one moment, with the number of its pass. passes: how many there were so far."""
+        stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
+        newest = self.began.get(self.number)
+        if newest is None or newest[0] != passes or (self.time > 0 and stamp - newest[1] >= self.time):
+            self.number += 1.0
+            self.began[self.number] = passes, stamp
+            if len(self.began) > _REMEMBERED:
+                self.began.popitem(last=False)
+        return replace(batch, pass_number=torch.full((len(batch),), self.number, dtype=torch.float64))
+
+    def join(self, other: "BiasNumbers") -> None:
+        """Another session's map was added, its passes numbered after these."""
+        self.number += other.number + 1.0
+        self.began.clear()
+
+    def state_dict(self) -> dict:
+        return {"number": self.number, "began": [[n, *what] for n, what in self.began.items()]}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.number = float(state["number"])
+        self.began = OrderedDict((float(n), (int(passes), float(stamp))) for n, passes, stamp in state["began"])
