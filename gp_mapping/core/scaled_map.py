@@ -56,7 +56,7 @@ class Standardised:
     extra: Tensor
     position_variance: Tensor
     count: Tensor
-    pass_number: Tensor | None = None  # (N,); None where passes have no constant
+    pass_number: Tensor | None = None  # (N,), NO_PASS where a sample has none
 
 
 _MOST = 1e9  # inner units and metres: beyond, sums of squares lose the digits of what is credible
@@ -100,7 +100,7 @@ class Scaled:
         extra = column(s.inner_variance(batch.sensor_variance), 0.0) / count
         return Standardised(s.inner_x(batch.x), velocity, heading, s.inner_y(batch.y), noise,
                             torch.where(noise > 0, 0.0, extra), column(batch.position_variance, 0.0), count,
-                            column(batch.pass_number if self.theta.bias_stddev > 0 else None, NO_PASS))
+                            column(batch.pass_number, NO_PASS))
 
     def _pose_noise(self, batch: Standardised) -> Tensor:
         """What an uncertain pose adds to the noise: |∇ mean|² σ_x², mean over channels; 0 before there is a map."""
@@ -181,7 +181,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                              f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}")
         inner = self._standardise(batch)
         _require_credible(inner)
-        if inner.pass_number is not None:
+        if self.theta.bias_stddev <= 0:
+            inner = replace(inner, pass_number=torch.full_like(inner.noise, NO_PASS))
+        else:
             self.newest_pass = max(self.newest_pass, float(inner.pass_number.max()))
         return self.absorb(inner)
 
