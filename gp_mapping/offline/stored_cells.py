@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.evidence import membership
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.scaled_map import Scaled, learnable_extra
 from gp_mapping.core.scaling import Scaling
@@ -30,7 +31,7 @@ class StoredCells:
     """Cells in inner units; N of them.
 
     x, velocity: (N, D) m, m/s.  heading: (N, 2).  y: (N, C) about their centre.  noise (N,): a cell's own variance, or
-    0.  extra (N,): variance beside the model's noise.  scaling: to SI.
+    0.  extra (N,): variance beside the model's noise.  pass_number (N,): negative where it is not known.  scaling: to SI.
     """
 
     x: Tensor
@@ -39,6 +40,7 @@ class StoredCells:
     y: Tensor
     noise: Tensor
     extra: Tensor
+    pass_number: Tensor
     scaling: Scaling
 
     @classmethod
@@ -77,6 +79,16 @@ class StoredCells:
         """Where the sensor was, given θ's time offset and lever arm: (N, D)."""
         return theta.place(self.x, self.velocity, self.heading)
 
+    def features(self, theta: Theta) -> Tensor:
+        """Of the mean, of the robot, and s_b where a cell is of a pass: (F + P, N)."""
+        return torch.cat([theta.feature_rows(self.x, self.heading), self.biases(theta)])
+
+    def biases(self, theta: Theta) -> Tensor:
+        """s_b where a cell is of a pass: (P, N); no rows where passes have no constants."""
+        if theta.bias_stddev <= 0:
+            return self.x.new_zeros((0, len(self)))
+        return theta.bias_stddev * membership(self.pass_number).mT
+
     def variance(self, theta: Theta) -> Tensor:
         """Of each cell's noise at θ: (N,)."""
         return torch.where(self.noise > 0, self.noise, theta.noise_stddev**2) + self.extra
@@ -84,7 +96,8 @@ class StoredCells:
     def learning_data(self, theta: Theta) -> dict[str, Tensor]:
         """As a map's, for a HyperLearner."""
         extra = learnable_extra(self.noise, self.extra, theta)
-        return {"x": self.x, "velocity": self.velocity, "heading": self.heading, "y": self.y, "extra": extra}
+        return {"x": self.x, "velocity": self.velocity, "heading": self.heading, "y": self.y, "extra": extra,
+                "pass_number": self.pass_number}
 
     def blocks(self, most: int) -> list[StoredCells]:
         """All of them in blocks of at most `most` that lie together: halves along the longer side, again and again."""
