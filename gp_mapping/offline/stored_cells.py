@@ -31,7 +31,7 @@ class StoredCells:
     """Cells in inner units; N of them.
 
     x, velocity: (N, D) m, m/s.  heading: (N, 2).  y: (N, C) about their centre.  noise (N,): a cell's own variance, or
-    0.  extra (N,): variance beside the model's noise.  pass_number (N,): negative where it is not known.  scaling: to SI.
+    0.  extra (N,): variance beside the model's noise.  pass_number (N,): negative where not known.  scaling: to SI.
     """
 
     x: Tensor
