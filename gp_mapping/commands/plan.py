@@ -14,10 +14,12 @@ from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import Budget, PathValue, Polygon, Problem, SurveyArea, Travel, plan, planner_names
+from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.store.atomic import write_atomic
 
 __all__ = ["add_arguments", "places", "run"]
 
+_LONGEST = 1e6  # m of a budget, as the node's plan_budget
 _FORMATS = (".csv", ".geojson", ".png", ".pdf", ".svg")
 
 
@@ -45,6 +47,8 @@ def places(text: str, option: str) -> list[tuple[float, float]]:
             raise UsageError(f"{option}: {part!r} is not 'x y' in metres") from None
         if not (math.isfinite(x) and math.isfinite(y)):
             raise UsageError(f"{option}: {part!r} is not finite")
+        if not on_earth([(x, y)]).all():
+            raise UsageError(f"{option}: {part!r} is farther than {FARTHEST:g} m from the origin")
         out.append((x, y))
     return out
 
@@ -56,10 +60,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--output {output}: expected a name that ends in {', '.join(_FORMATS)}")
     if args.kind not in planner_names():
         raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
-    if not (args.budget >= 0 and args.margin >= 0):
-        raise UsageError(f"--budget {args.budget}, --margin {args.margin}: expected metres of 0 or more")
+    for name, most in (("budget", _LONGEST), ("margin", FARTHEST)):
+        if not 0 <= getattr(args, name) <= most:
+            raise UsageError(f"--{name} {getattr(args, name)}: expected 0 to {most:g} metres")
     corners, home = places(args.region, "--region"), places(args.home, "--home")
     start = places(args.start, "--start")
+    for name, given in (("start", start), ("home", home)):
+        if len(given) > 1:
+            raise UsageError(f"--{name}: {len(given)} places, expected one")
     session = open_session(checkpoint_in(args.map))
     if not session.cell_count:
         raise UsageError(f"{args.map}: the map is empty, no measurement has reached it")

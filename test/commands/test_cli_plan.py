@@ -2,6 +2,7 @@
 
 import csv
 import json
+import time
 
 import numpy as np
 import pytest
@@ -47,7 +48,9 @@ def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
 @pytest.mark.parametrize(("options", "words"), [
     (["--region", "0 0, 2 2, 2 0, 0 2"], "crosses or touches"), (["--region", "0 0, 1"], "'1' is not 'x y'"),
     (["--start", "90 90"], "stands where"), (["--kind", "spiral"], "expected one of"),
-    (["--output", "route.txt"], "ends in .csv"), (["--budget", "-1"], "0 or more"),
+    (["--output", "route.txt"], "ends in .csv"), (["--budget", "-1"], "0 to 1e+06 metres"),
+    (["--budget", "inf"], "0 to 1e+06 metres"), (["--margin", "inf"], "0 to 1e+08 metres"),
+    (["--start", "1e308 1e308"], "farther than 1e+08 m"), (["--home", "0 0, 1 1"], "2 places, expected one"),
     (["--budget", "1", "--start", "0 0", "--home", "4 3"], "the way home takes"),
 ])
 def test_what_cannot_be_planned_is_one_line(saved, options, words, capsys, tmp_path, monkeypatch):
@@ -55,3 +58,15 @@ def test_what_cannot_be_planned_is_one_line(saved, options, words, capsys, tmp_p
     assert main(["plan", str(saved), *options]) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def test_a_budget_far_beyond_what_the_area_holds_costs_no_more_than_one_that_pays_for_it(saved, tmp_path, capsys):
+    """As many lanes as the budget pays for would be a hundred thousand."""
+    region = ["--region", "0 0, 2 0, 2 2, 0 2", "--start", "1 1", "--kind", "lanes", "--output",
+              str(tmp_path / "r.csv")]
+    spent = []
+    for budget in ("60", "1e6"):
+        began = time.thread_time()
+        assert main(["plan", str(saved), *region, "--budget", budget]) == 0
+        spent.append(time.thread_time() - began)
+    assert spent[1] < 5.0 * spent[0], spent

@@ -69,7 +69,8 @@ def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
         across = np.array([-along[1], along[0]])
         low, high = (nodes @ across).min(), (nodes @ across).max()
         span = float(high - low) + free.resolution
-        paid = metres / max(area / span, 1e-9)  # a lane is as long as the area is wide there
+        # a lane is as long as the area is wide there, and lanes nearer than two places measure the same ones
+        paid = min(metres / max(area / span, 1e-9), span / travel.spacing)
         for count in sorted({max(1, round(paid) + k) for k in range(-_TRIED + 1, _TRIED - 1)}):
             spacing = span / count
             for inset in (0.0, 0.35 * spacing):
