@@ -68,7 +68,7 @@ class LatticeEvidence(Objective):
 
     def of_block(self, number: int, theta: Theta) -> Tensor:
         cells = self.blocks[number]
-        features = cells.features(theta)
+        features = theta.feature_rows(cells.x, cells.heading)
         covariance = interpolated_gram(theta, cells.places(theta), self.spacing) + features.mT @ features
         covariance.diagonal().add_(cells.variance(theta))
         return log_normal(covariance, cells.y)

@@ -19,8 +19,9 @@ __all__ = ["StoredCells"]
 class _Inner(Scaled):
     """Cells as every map standardises them, about one origin and centre."""
 
-    def __init__(self, parts: list[Samples], scale: float):
+    def __init__(self, parts: list[Samples], scale: float, theta: Theta):
         super().__init__(scale=scale, centre=None, device="cpu")
+        self.theta = theta
         x, y = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y"))
         self.scaling = Scaling.from_first(x, y, scale)
         self.parts = [self._standardise(part) for part in parts]
@@ -31,7 +32,8 @@ class StoredCells:
     """Cells in inner units; N of them.
 
     x, velocity: (N, D) m, m/s.  heading: (N, 2).  y: (N, C) about their centre.  noise (N,): a cell's own variance, or
-    0.  extra (N,): variance beside the model's noise.  pass_number (N,): negative where not known.  scaling: to SI.
+    0.  extra (N,): variance beside the model's noise.  pass_number (N,): of its pass, negative where passes have no
+    constants.  scaling: to SI.
     """
 
     x: Tensor
@@ -44,12 +46,13 @@ class StoredCells:
     scaling: Scaling
 
     @classmethod
-    def of(cls, parts: list[Samples], scale: float, slope=None) -> StoredCells:
+    def of(cls, parts: list[Samples], scale: float, theta: Theta, slope=None) -> StoredCells:
         """From batches of cells as a map was given them.
 
         Args:
             parts: the batches; not all of them need have the same columns.
             scale: SI in an inner unit.
+            theta: says whether passes have constants.
             slope: x (N, D) m → |∇f|² of the field, mean over channels, SI per m, squared: what an uncertain position
                 adds to the noise. None: nothing.
 
@@ -58,7 +61,7 @@ class StoredCells:
         """
         if not sum(map(len, parts)):
             raise ValueError("there are no cells to fit")
-        inner = _Inner(parts, scale)
+        inner = _Inner(parts, scale, theta)
         columns = {f.name: torch.cat([getattr(part, f.name) for part in inner.parts]) for f in fields(cls)
                    if f.name != "scaling"}
         uncertain = torch.cat([part.position_variance for part in inner.parts])
@@ -79,15 +82,10 @@ class StoredCells:
         """Where the sensor was, given θ's time offset and lever arm: (N, D)."""
         return theta.place(self.x, self.velocity, self.heading)
 
-    def features(self, theta: Theta) -> Tensor:
-        """Of the mean, of the robot, and s_b where a cell is of a pass: (F + P, N)."""
-        return torch.cat([theta.feature_rows(self.x, self.heading), self.biases(theta)])
-
-    def biases(self, theta: Theta) -> Tensor:
-        """s_b where a cell is of a pass: (P, N); no rows where passes have no constants."""
-        if theta.bias_stddev <= 0:
-            return self.x.new_zeros((0, len(self)))
-        return theta.bias_stddev * membership(self.pass_number).mT
+    def constants(self, theta: Theta) -> Tensor:
+        """s_b where a cell belongs to a pass: features of the passes' constants, (P, N)."""
+        return theta.bias_stddev * membership(self.pass_number).mT if theta.bias_stddev > 0 else self.y.new_zeros(
+            (0, len(self)))
 
     def variance(self, theta: Theta) -> Tensor:
         """Of each cell's noise at θ: (N,)."""
