@@ -25,7 +25,7 @@ def settings_at(settings: MapSettings, told: dict[str, float]) -> MapSettings:
     """The same with these hyper-parameters, as FieldMap.hyperparameters tells them (SI), which stay as they are."""
     starts: dict[str, Any] = {name: told[name] for name in _STARTS if name in told}
     return replace(settings, **starts, learn_hyperparameters=False, learn_noise=False, learn_time_offset=False,
-                   learn_lever_arm=False)
+                   learn_lever_arm=False, learn_bias=False)
 
 
 def learning_on(session: MapSession, streamed: MapSession, learner: HyperLearner,

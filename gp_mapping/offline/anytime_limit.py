@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.anytime.model import MEMBERS
 from gp_mapping.core.types import Samples
@@ -31,6 +33,7 @@ def iterations_to_the_limit(settings: MapSettings, theta: Theta, cells: Samples,
     """
     if settings.model not in MEMBERS or not len(inputs):
         return None
+    theta = replace(theta, bias_stddev=0.0)
     side = settings.tile_side * theta.lengthscale if MEMBERS[settings.model].residual == "block" else None
 
     def made(draw: int) -> AnytimeFit:

@@ -121,7 +121,7 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
     theta, learner = start_of(settings)
     assert learner is not None, "check_fits has seen to it"
     start = theta_told(theta, given, settings.field_scale)
-    cells = StoredCells.of(parts, settings.field_scale, slope)
+    cells = StoredCells.of(parts, settings.field_scale, start, slope)
     if not make_likelihood(settings).conjugate:
         return _by_minibatches(settings, start, learner, cells, joined(parts), most, tolerance, told)
 
@@ -129,13 +129,14 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
     if settings.model == "solve_gp":
         trained = train(_empty(settings, start, cells), joined(parts), most, tolerance,
                         lambda value: told("bound (8) of SOLVE-GP", value))
-        found, count = trained.theta, trained.epochs
+        found, count = replace(trained.theta, bias_stddev=start.bias_stddev), trained.epochs
         steps.append(f"{count} epochs of minibatches on bound (8), {trained.before:.1f} to {trained.after:.1f} nats")
         notes += _left_open(trained.open_share)
 
     objective, converged = objective_of(settings, cells), False
     values: dict[Theta, float] = {}
-    for candidate in (theta, found, start):  # the priors' medians may be nearer to the top than what was learned
+    medians = replace(theta, bias_stddev=start.bias_stddev)  # may be nearer to the top than what was learned
+    for candidate in (medians, found, start):
         objective.renew(candidate)
         values[candidate] = objective.value(candidate)
     before, found = values[start], max(values, key=lambda one: values[one])
@@ -161,6 +162,7 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
 
 def _empty(settings: MapSettings, theta: Theta, cells: StoredCells) -> SolveGP:
     second = settings.max_orthogonal if settings.model == "solve_gp" else 0
+    theta = replace(theta, bias_stddev=0.0)  # passes' constants are in bound (9)
     return SolveGP(theta, max_inducing=settings.max_inducing, max_orthogonal=second, memory_size=0,
                    tolerance=tolerance_at(theta, cells), scale=settings.field_scale, seed=settings.seed,
                    likelihood=make_likelihood(settings))

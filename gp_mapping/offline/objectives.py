@@ -73,7 +73,8 @@ class ExactEvidence(Objective):
 
     def of_block(self, number: int, theta: Theta) -> Tensor:
         cells = self.blocks[number]
-        places, features = cells.places(theta), theta.feature_rows(cells.x, cells.heading)
+        places = cells.places(theta)
+        features = torch.cat([theta.feature_rows(cells.x, cells.heading), cells.constants(theta)])
         covariance = theta.kernel()(places, places) + features.mT @ features
         covariance.diagonal().add_(cells.variance(theta))
         return log_normal(covariance, cells.y)
@@ -111,7 +112,9 @@ class CollapsedBound(Objective):
         places, noise = cells.places(theta), cells.variance(theta)
         basis = Basis.at(z, Basis(theta, z.shape[1], len(z), torch.float64, z.device))
         white = basis.white(places, cells.heading)
-        residual, split = basis.residual(places, white), basis.features + min(len(z), self.first)
+        residual, constants = basis.residual(places, white), cells.constants(theta)
+        split = len(constants) + basis.features + min(len(z), self.first)
+        white = torch.cat([constants, white])
         if split == len(white):
             nothing = white.new_zeros((0, 0))
             return collapsed_bound(cells.y.new_zeros((0, cells.y.shape[1])), nothing, white, residual, cells.y, noise)

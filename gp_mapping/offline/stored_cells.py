@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.evidence import membership
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.scaled_map import Scaled, learnable_extra
 from gp_mapping.core.scaling import Scaling
@@ -18,8 +19,9 @@ __all__ = ["StoredCells"]
 class _Inner(Scaled):
     """Cells as every map standardises them, about one origin and centre."""
 
-    def __init__(self, parts: list[Samples], scale: float):
+    def __init__(self, parts: list[Samples], scale: float, theta: Theta):
         super().__init__(scale=scale, centre=None, device="cpu")
+        self.theta = theta
         x, y = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y"))
         self.scaling = Scaling.from_first(x, y, scale)
         self.parts = [self._standardise(part) for part in parts]
@@ -30,7 +32,8 @@ class StoredCells:
     """Cells in inner units; N of them.
 
     x, velocity: (N, D) m, m/s.  heading: (N, 2).  y: (N, C) about their centre.  noise (N,): a cell's own variance, or
-    0.  extra (N,): variance beside the model's noise.  scaling: to SI.
+    0.  extra (N,): variance beside the model's noise.  pass_number (N,): of its pass, negative where passes have no
+    constants.  scaling: to SI.
     """
 
     x: Tensor
@@ -39,15 +42,17 @@ class StoredCells:
     y: Tensor
     noise: Tensor
     extra: Tensor
+    pass_number: Tensor
     scaling: Scaling
 
     @classmethod
-    def of(cls, parts: list[Samples], scale: float, slope=None) -> StoredCells:
+    def of(cls, parts: list[Samples], scale: float, theta: Theta, slope=None) -> StoredCells:
         """From batches of cells as a map was given them.
 
         Args:
             parts: the batches; not all of them need have the same columns.
             scale: SI in an inner unit.
+            theta: says whether passes have constants.
             slope: x (N, D) m → |∇f|² of the field, mean over channels, SI per m, squared: what an uncertain position
                 adds to the noise. None: nothing.
 
@@ -56,7 +61,7 @@ class StoredCells:
         """
         if not sum(map(len, parts)):
             raise ValueError("there are no cells to fit")
-        inner = _Inner(parts, scale)
+        inner = _Inner(parts, scale, theta)
         columns = {f.name: torch.cat([getattr(part, f.name) for part in inner.parts]) for f in fields(cls)
                    if f.name != "scaling"}
         uncertain = torch.cat([part.position_variance for part in inner.parts])
@@ -77,6 +82,11 @@ class StoredCells:
         """Where the sensor was, given θ's time offset and lever arm: (N, D)."""
         return theta.place(self.x, self.velocity, self.heading)
 
+    def constants(self, theta: Theta) -> Tensor:
+        """s_b where a cell belongs to a pass: features of the passes' constants, (P, N)."""
+        return theta.bias_stddev * membership(self.pass_number).mT if theta.bias_stddev > 0 else self.y.new_zeros(
+            (0, len(self)))
+
     def variance(self, theta: Theta) -> Tensor:
         """Of each cell's noise at θ: (N,)."""
         return torch.where(self.noise > 0, self.noise, theta.noise_stddev**2) + self.extra
@@ -84,7 +94,8 @@ class StoredCells:
     def learning_data(self, theta: Theta) -> dict[str, Tensor]:
         """As a map's, for a HyperLearner."""
         extra = learnable_extra(self.noise, self.extra, theta)
-        return {"x": self.x, "velocity": self.velocity, "heading": self.heading, "y": self.y, "extra": extra}
+        return {"x": self.x, "velocity": self.velocity, "heading": self.heading, "y": self.y, "extra": extra,
+                "pass_number": self.pass_number}
 
     def blocks(self, most: int) -> list[StoredCells]:
         """All of them in blocks of at most `most` that lie together: halves along the longer side, again and again."""

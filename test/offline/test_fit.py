@@ -82,7 +82,8 @@ def test_the_fit_is_the_maximum(exact):
             there = vector.clone()
             there[k] += step
             ends.append(dense(exact.theta.with_vector(there), parts()) + learner.log_prior(there))
-        curvature = math.sqrt(float(information(learner, exact.theta, StoredCells.of(parts(), UT))[k, k]))
+        cells = StoredCells.of(parts(), UT, exact.theta)
+        curvature = math.sqrt(float(information(learner, exact.theta, cells)[k, k]))
         assert abs(ends[0] - ends[1]) / 2e-3 < 0.2 * curvature  # a fifth of a standard deviation away
 
 
@@ -101,7 +102,7 @@ def test_a_good_start_is_not_made_worse(exact):
 
 
 def test_blocks_hold_every_cell_once_and_lie_together():
-    cells = StoredCells.of(parts(), UT)
+    cells = StoredCells.of(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0))
     blocks = cells.blocks(50)
     assert sum(map(len, blocks)) == len(cells) == 240 and max(map(len, blocks)) <= 50
     assert torch.equal(torch.cat([b.y for b in blocks]).sort(0).values, cells.y.sort(0).values)
@@ -121,8 +122,25 @@ def test_the_interpolated_kernel_is_w_k_w():
 def test_an_uncertain_position_adds_the_slope_to_the_noise():
     x, y = drive(30)
     batch = replace(samples(x, y), position_variance=np.full(30, 0.04))
-    steep = StoredCells.of([batch], UT, slope=lambda at: torch.full((len(at),), 9.0 * UT**2, dtype=torch.float64))
+    slope = torch.full((30,), 9.0 * UT**2, dtype=torch.float64)
+    steep = StoredCells.of([batch], UT, Theta(0.5, 10.0, 1.0, 20.0), slope=lambda at: slope)
     assert torch.allclose(steep.extra, torch.full((30,), 0.36, dtype=torch.float64))
+
+
+def test_the_constants_of_passes_are_in_evidence_and_bound():
+    """s_b² between cells of one pass, by the dense evidence of the difference that it makes."""
+    theta = Theta(0.8, 8.0, 1.0, 20.0, bias_stddev=2.0)
+    given = [replace(part, pass_number=np.full(len(part), float(k))) for k, part in enumerate(parts())]
+    cells = StoredCells.of(given, UT, theta)
+    own = torch.cat([torch.full((len(part),), k) for k, part in enumerate(given)])
+    gram = theta.kernel()(cells.x, cells.x) + 20.0**2 + 4.0 * (own[:, None] == own) + torch.diag(cells.variance(theta))
+    wanted = multivariate_normal(np.zeros(len(gram)), gram.numpy()).logpdf(cells.y[:, 0].numpy())
+    assert ExactEvidence(cells).value(theta) == pytest.approx(wanted, abs=1e-6)
+    for second in (0, 100):
+        bound = CollapsedBound(cells, 240 - second, second)
+        bound.renew(theta)
+        assert wanted - 15.0 * (second > 0) - 1.0 < bound.value(theta) <= wanted + 1e-6
+    assert wanted != pytest.approx(ExactEvidence(cells).value(replace(theta, bias_stddev=0.0)), abs=0.1)
 
 
 def test_a_time_offset_is_found():
@@ -161,7 +179,7 @@ def test_what_cannot_be_fitted_is_said():
 
 def test_a_settled_learner_moves_little(exact):
     """What all cells said weighs more than one neighbourhood of them."""
-    learner, cells = copy.deepcopy(exact.learner), StoredCells.of(parts(), UT)
+    learner, cells = copy.deepcopy(exact.learner), StoredCells.of(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0))
     data = cells.learning_data(exact.theta) | {"order": torch.arange(240).double()}
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
@@ -173,7 +191,7 @@ def test_a_settled_learner_moves_little(exact):
 def test_nothing_free_is_nothing_found():
     theta, learner = start_of(settings("exact", learn_hyperparameters=False, learn_time_offset=True))
     learner.free = [False] * 7
-    cells = StoredCells.of(parts(), UT)
+    cells = StoredCells.of(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0))
     bound = CollapsedBound(cells, 100)
     bound.renew(theta)
     assert ascend(bound, learner, theta, torch.eye(7).double(), 5, 0.1, lambda value: None).theta == theta
