@@ -8,6 +8,8 @@ executor's thread, woken by a guard condition, or from close(), which leaves nob
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -16,6 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.clock import Clock, ClockType
 from rclpy.exceptions import InvalidHandle
 from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
@@ -23,6 +26,10 @@ from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from gp_mapping.runtime.file_thread import TooBusy
 
 __all__ = ["LateServices", "Later"]
+
+BURST = 8  # answers of one service at once: a client keeps 10 that it has not looked at, and loses the rest
+PAUSE = 0.4  # s in which it looks at them
+LAST_PAUSE = 0.1  # s, at the end, for which somebody waits
 
 
 class Later(NamedTuple):
@@ -63,6 +70,11 @@ class LateServices:
         self._services: list[tuple[_Entry, object, bool]] = []  # with whether it is destroyed here
         self._waiting: list[_Promise] = []
         self._ending: BaseException | None = None
+        self._sent: dict[str, deque[float]] = {}  # of each service, when its newest BURST answers went out
+        self._outgoing: deque[tuple[_Entry, object, object]] = deque()  # answers that wait for their client
+        self._pace = node.create_timer(PAUSE / BURST, self._send_outgoing, callback_group=self._group,
+                                       clock=Clock(clock_type=ClockType.STEADY_TIME))
+        self._pace.cancel()
         self._guard = node.create_guard_condition(self._answer_done, callback_group=self._group)
         # requests that come while the executor is busy wait in the middleware: rclpy's own 10 are few
         self._qos = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=max(10, size),
@@ -102,16 +114,19 @@ class LateServices:
             self._refuse(promise.entry, promise.response, promise.header, reason)
         self._waiting = []
 
-        for entry, service, own in self._services:
+        for entry, service, _ in self._services:
             for _ in range(10 * self._size):  # nobody may keep the node alive by asking
                 with service.handle:
                     request, header = service.handle.service_take_request(service.srv_type.Request)
                 if header is None:
                     break
                 self._refuse(entry, service.srv_type.Response(), header, reason)
+        self._send_outgoing(everything=True)
+        for _, service, own in self._services:
             if own:
                 self._node.destroy_service(service)
         self._services = []
+        self._node.destroy_timer(self._pace)
         self._node.destroy_guard_condition(self._guard)
 
     def _on_request(self, entry: _Entry, request, response):
@@ -158,6 +173,32 @@ class LateServices:
         self._deliver(entry, response, header)
 
     def _deliver(self, entry: _Entry, response, header) -> None:
+        """Send an answer, or keep it while as many as the client holds may wait there."""
+        self._outgoing.append((entry, response, header))
+        self._send_outgoing()
+
+    def _send_outgoing(self, everything: bool = False) -> None:
+        """BURST answers of each service in PAUSE; everything: all that is left, in somewhat more haste."""
+        kept: deque[tuple[_Entry, object, object]] = deque()
+        while self._outgoing:
+            entry, response, header = self._outgoing.popleft()
+            sent = self._sent.setdefault(entry.name, deque(maxlen=BURST))
+            now = time.monotonic()
+            pause = LAST_PAUSE if everything else PAUSE
+            if len(sent) == BURST and now - sent[0] < pause:
+                if not everything:
+                    kept.append((entry, response, header))
+                    continue
+                time.sleep(pause - (now - sent[0]))
+            sent.append(time.monotonic())
+            self._put(entry, response, header)
+        self._outgoing = kept
+        if kept and not everything:
+            self._pace.reset()
+        else:
+            self._pace.cancel()
+
+    def _put(self, entry: _Entry, response, header) -> None:
         try:
             entry.send(response, header)
         except (rclpy_implementation.RCLError, InvalidHandle) as error:  # whoever asked has gone
