@@ -266,6 +266,8 @@ class MappingNode(ManagedNode):
         self.inputs.look()
         if self._requested is not None and time.monotonic() - self._requested < 10.0:
             return
+        if self.suggester.news:
+            self.publishers_.renew_part("suggestions")
         if wanted := self._due(self._periods()):
             self._requested = time.monotonic()
             self.worker.request(wanted)

@@ -43,6 +43,11 @@ class FreeMaps:
         """Whether a map is being read, or has been and was not asked for since."""
         return self._aside is not None and not self._aside.idle
 
+    @property
+    def making(self) -> bool:
+        """Whether a map is being read, and not done yet."""
+        return self._aside is not None and self._aside.running
+
     def at(self, message, radius: float) -> tuple[FreeSpace | None, str]:
         """(free space, why there is none): of this message, or, while that is read, of the one before it.
 

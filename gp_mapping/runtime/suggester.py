@@ -28,6 +28,12 @@ class Suggester:
         self.obstacles = ""  # what is known of them, in words; "" before the first suggestion
         self._maps = FreeMaps() if maps is None else maps
         self._ground = GroundAside(aside=maps is not None)
+        self._waits = False  # the last answer lacked what was being made
+
+    @property
+    def news(self) -> bool:
+        """Whether what the last answer lacked is there: it is worth asking again, though the map is the same."""
+        return self._waits and not (self._maps.making or self._ground.making)
 
     def __call__(self, session, grid, position, message, frame: str) -> Suggestions:
         """Places to measure next.
@@ -39,6 +45,11 @@ class Suggester:
             message: the newest nav_msgs/OccupancyGrid, or None.
             frame: of the map.
         """
+        found = self._offer(session, grid, position, message, frame)
+        self._waits = self._maps.reading or self._ground.waiting
+        return found
+
+    def _offer(self, session, grid, position, message, frame: str) -> Suggestions:
         s = self.settings
         free, wrong = self._maps.at(message, s.robot_radius)
         wrong = wrong and wrong + "; nothing is suggested meanwhile"

@@ -172,4 +172,4 @@ def test_wrong_usage(capfd, runs):
     assert "come too late" in wrong(capfd, "report", out, "--set", "seed=3")
     assert str(runs / "nothing") in wrong(capfd, "report", str(runs / "nothing"))
     (runs / "file").write_text("")
-    assert "cannot be written" in wrong(capfd, "report", out, "-o", str(Path(runs, "file", "r.html")))
+    assert "is a file, no folder" in wrong(capfd, "report", out, "-o", str(Path(runs, "file", "r.html")))

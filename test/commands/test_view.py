@@ -4,7 +4,6 @@ import gzip
 import http.client
 import json
 import socket
-import struct
 import threading
 import time
 from types import SimpleNamespace
@@ -12,8 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from test_cli import wrong
+from view_data import decode
 
-from gp_mapping.commands.view.map_image import MOST_CELLS, UNKNOWN, cell_size, encode_map
+from gp_mapping.commands.view.map_image import MOST_CELLS, cell_size, encode_map
 from gp_mapping.commands.view.server import ViewServer
 
 
@@ -24,16 +24,6 @@ def lattice(width, height, resolution=0.05, origin=(0.0, 0.0), known=None):
     x = np.float32(origin[0] + (columns + 0.5) * resolution).astype(float)
     y = np.float32(origin[1] + (rows + 0.5) * resolution).astype(float)
     return {"x": x, "y": y, "mean": 45e-6 + 1e-6 * columns + 2e-6 * rows, "stddev": 1e-6 + 1e-8 * rows * columns}
-
-
-def decode(data):
-    """The header, mean and stddev (H, W) with NaN where unknown: what draw.js does."""
-    length, = struct.unpack_from("<I", data)
-    header = json.loads(data[4:4 + length])
-    images = np.frombuffer(data, "<u2", offset=4 + length).reshape(2, header["height"], header["width"])
-    low, high = np.array(header["ranges"]).reshape(2, 2).T[:, :, None, None]
-    values = low + images * (high - low) / 65534
-    return header, *np.where(images == UNKNOWN, np.nan, values)
 
 
 @pytest.mark.parametrize("origin", [(0.0, 0.0), (-3.2, 900.0), (2000.0, -2000.0)])

@@ -144,6 +144,12 @@ class MapPublishers:
         for topic in self._outputs.values():
             topic.revision = None
 
+    def renew_part(self, part: str) -> None:
+        """What a part of Results shows has changed, though the map has not."""
+        for topic in self._outputs.values():
+            if topic.output.part == part:
+                topic.revision = None
+
     def destroy(self) -> None:
         """Take the topics away (lifecycle clean-up)."""
         for topic in self._outputs.values():
