@@ -36,7 +36,7 @@ _LEAP = 5.0  # m between two positions that nobody drove
 _TRACK = 2000  # positions between two decisions, at most
 _AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at most
 _RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre,
-_LEAST = 0.2  # m, and the last metres have as many corners as the others; half of what home leaves, where that is less
+_LEAST = 0.2  # m, and the last metres have as many corners as the others; a way that is shorter is not worth a plan
 _AT_HOME = 0.3  # m
 _LATE = 5.0  # s after which a plan that should be driven is made anew
 _FRESH = 4  # plans: every so many is held against new seeds
@@ -467,11 +467,13 @@ class Survey:
         start = lead[-1] if len(lead) > 1 else position
         stops = old.left(self._along + length) if same else ()
         away = 0.0 if budget.home is None else math.dist(start, budget.home)
-        held = [max(_RESERVE * left, min(_LEAST * rate, 0.5 * max(0.0, left - away * rate))) if math.isfinite(left)
-                else 0.0 for left, rate in ((budget.metres, 1.0), (budget.seconds, 1.0 / s.plan_speed))]
+        kinds = (budget.metres, 1.0), (budget.seconds, 1.0 / s.plan_speed)
+        held = [max(_RESERVE, _LEAST * rate / left) * left if 0.0 < left < math.inf else 0.0 for left, rate in kinds]
+        # what is too little for the controller to move by would be planned again and again
+        spent = any(left - more - (length + away) * rate < _LEAST * rate for (left, rate), more in zip(kinds, held))
         problem = self._problem(start, budget.less(length + held[0], length / s.plan_speed + held[1]), old=stops,
                                 fresh=self._made % _FRESH == 0)
-        if reason or (budget.limited and not min(budget.metres, budget.seconds) > 0):
+        if reason or spent:
             yield self._homeward(reason or "the budget is spent")
             return
 
@@ -481,7 +483,7 @@ class Survey:
                 yield None
         if plan and s.plan_least_gain and float(plan.gains.sum()) < s.plan_least_gain * value.total:
             yield self._homeward(f"the best plan would take less than {s.plan_least_gain:g} of the area's variance")
-        elif plan and not plan.nodes:
+        elif plan and (not plan.nodes or (budget.limited and plan.metres < 0.5 * _LEAST)):
             yield self._homeward("nothing is left to measure within the budget")
         elif plan is not None and not plan and budget.limited and problem.start is not None:
             # nothing is left to measure, or the way home is all that the budget still pays
