@@ -129,6 +129,8 @@ class GroundAside:
         if ground.suits(position, free, path, lengthscale, **given):
             return ground.area, ground.travel
 
+        if aside.idle and free is not None and free.open.size <= _AT_ONCE:  # sooner done than handed over
+            return ground.at(position, free, path, lengthscale, **given)
         if aside.idle:
             new, path = Ground(ground.made), np.array(path)
 
