@@ -88,7 +88,7 @@ def test_a_drive_that_learns_opens_and_closes_tiles_in_slices(monkeypatch, count
     rms = [float((p.mean - truth).square().mean().sqrt()) for p in (a, b)]
     assert rms[0] < 1.05 * rms[1], rms
     honest = [float(((p.mean - truth) / p.stddev).square().mean().sqrt()) for p in (a, b)]
-    assert abs(honest[0] / honest[1] - 1.0) < 0.1, honest
+    assert honest[0] < 1.1 * honest[1], honest
     assert abs(float((a.stddev / b.stddev).median()) - 1.0) < 0.1
 
 
