@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -162,22 +161,15 @@ def test_workers_make_the_same_map(bags, cluster, settings):
 
 @needs_dask
 def test_a_worker_that_is_killed_changes_nothing(bags, cluster, tmp_path):
-    killed, over = [], threading.Event()
-
-    def kill():
-        while not over.is_set():
-            pids = cluster.client.run(os.getpid, on_error="ignore")
-            os.kill(next(iter(pids.values())), signal.SIGKILL)
-            killed.append(time.monotonic())
-            over.wait(3.0)
-
-    calm = fleet_map(cluster, bags, {})
-    executioner = threading.Timer(0.3, kill)
-    executioner.start()
+    calm, pids = fleet_map(cluster, bags, {}), cluster.client.run(os.getpid)
+    first, second = (threading.Timer(after, os.kill, (pid, signal.SIGKILL))
+                     for after, pid in zip((0.2, 1.0), pids.values()))  # busy with a bag, and with another, or its end
+    first.start()
+    second.start()
     made = fleet_map(cluster, bags, {}, tmp_path)
-    over.set()
-    executioner.join()
-    assert killed
+    first.join()
+    second.join()
+    assert set(pids.values()).isdisjoint(cluster.client.run(os.getpid).values())
     assert_bit_equal(made, calm)
 
 
