@@ -24,6 +24,7 @@ from gp_mapping.fleet.agreed import Agreed, agree
 from gp_mapping.fleet.cells import Job, Told, bounds_of, read_bag, told_of
 from gp_mapping.fleet.engine import Engine, Lost
 from gp_mapping.fleet.ground import laid_out
+from gp_mapping.fleet.others import Judged, beside, joined_beside, judged
 from gp_mapping.fleet.robot import Robot, calibrate, joined_paths, joined_scores, robot_of, scores_of
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
@@ -31,7 +32,7 @@ from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.sessions import odometry_frame_of
 from gp_mapping.store.tile_room import TileRoom
 
-__all__ = ["CALIBRATION_CELLS", "Bags", "FleetMap", "check_fleet", "map_bags", "read_bags"]
+__all__ = ["CALIBRATION_CELLS", "Bags", "FleetMap", "agreed_by", "check_fleet", "compared", "map_bags", "read_bags"]
 
 CALIBRATION_CELLS = 1000  # of each bag, in a map of its own
 
@@ -196,3 +197,17 @@ def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
     layout = laid_out(agreed, bags.robots, low, high, len(engine.result(squares)[2]))
     handles = [engine.step("touched", sums.touched, *one, layout, length) for one in own]
     return layout, [(cores, around, torch.empty(0)) for cores, around, _ in engine.results(handles)]
+
+
+def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[Judged | None]:
+    """Each robot beside the map of all others; None where these know too few of its places.
+
+    noise: standard deviation of a measurement, SI.
+    """
+    agreed, centre = made.agreed, float(made.agreed.centre[0])
+    handles = []
+    for i, (job, robot) in enumerate(zip(bags.jobs, bags.robots)):
+        parts = [engine.step("others", beside, tile, z, total, bags.cells[i], job.number, robot, agreed)
+                 for tile, (z, total, which) in made.sums.items() if i in which]
+        handles.append(engine.step("judged", judged, engine.tree("beside", joined_beside, parts), centre, noise))
+    return list(engine.results(handles, "compare"))

@@ -153,15 +153,25 @@ def test_every_tile_is_the_formula_of_its_cells_and_a_session_goes_on(bags, tmp_
     assert np.abs(made.session.predict(made.session.path).mean[:, 0].numpy() - truth).max() < 0.5e-6
 
 
-@needs_dask
-@pytest.mark.parametrize("settings", [{}, TILED], ids=["learned", "tiles"])
-def test_workers_make_the_same_map(bags, cluster, settings):
-    assert_bit_equal(fleet_map(cluster, bags, settings), fleet_map(Here(), bags, settings))
+@pytest.fixture(scope="module")
+def learned(bags):
+    """The map of one process, everything learned."""
+    return fleet_map(Here(), bags, {})
 
 
 @needs_dask
-def test_a_worker_that_is_killed_changes_nothing(bags, cluster, tmp_path):
-    calm, pids = fleet_map(cluster, bags, {}), cluster.client.run(os.getpid)
+def test_workers_make_the_same_map(bags, cluster, learned):
+    assert_bit_equal(fleet_map(cluster, bags, {}), learned)
+
+
+@needs_dask
+def test_workers_make_the_same_tiles(bags, cluster):
+    assert_bit_equal(fleet_map(cluster, bags, TILED), fleet_map(Here(), bags, TILED))
+
+
+@needs_dask
+def test_a_worker_that_is_killed_changes_nothing(bags, cluster, learned, tmp_path):
+    pids = cluster.client.run(os.getpid)
     first, second = (threading.Timer(after, os.kill, (pid, signal.SIGKILL))
                      for after, pid in zip((0.2, 1.0), pids.values()))  # busy with a bag, and with another, or its end
     first.start()
@@ -170,7 +180,7 @@ def test_a_worker_that_is_killed_changes_nothing(bags, cluster, tmp_path):
     first.join()
     second.join()
     assert set(pids.values()).isdisjoint(cluster.client.run(os.getpid).values())
-    assert_bit_equal(made, calm)
+    assert_bit_equal(made, learned)
 
 
 def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):
