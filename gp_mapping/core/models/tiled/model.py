@@ -33,7 +33,7 @@ from gp_mapping.core.models.tiled import state as states
 from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
-from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
+from gp_mapping.core.models.tiled.layout import FULL, Key, Layout, key_of, name_of, side_for
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
@@ -45,12 +45,11 @@ from gp_mapping.core.types import Prediction, Samples, UpdateReport
 __all__ = ["TiledMap"]
 
 _HOME: Key = (0, 0)
-_FULL = 0.9  # share of a budget from which a tile that has left its square takes no more ground
 _SEEDS = 100  # samples of a neighbour that a new tile takes in with one update
 _LARGEST_FIRST = 1.25  # sides of a tile that the ground of one map may have in any case
 _ALONE = 3.0  # lengthscales beyond its samples in which a map says more than its prior
 _NAMED = 10  # tiles that are named one by one when they are lost
-_LEAST_SIDE, _OWN_STEPS = 5.0, 0.5  # lengthscales; share of learning steps in the tile where the robot is
+_OWN_STEPS = 0.5  # share of learning steps in the tile where the robot is
 HALO, BLEND = 1.5, 1.0  # lengthscales
 
 
@@ -71,6 +70,7 @@ class TiledMap(Revertible, FieldMap):
                  shelf: Shelf | None = None, seed: int = 0):
         self.make, self.side, self.most = make, side, max(most, 9)
         self.shelf = Shelf() if shelf is None else shelf
+        self.sliced = False  # whether tiles are carried to another θ slice by slice
         self.layout: Layout | None = None  # None: the first tile is everything
         self.former: DualSVGP | None = None  # the one map, while it is being split
         self.tiles: dict[Key, Tile] = {_HOME: Tile(make(None))}
@@ -108,6 +108,8 @@ class TiledMap(Revertible, FieldMap):
         for key, _ in self.layout.keys(batch.x):  # from the shelf now: it takes part in no transaction
             for near in self.present(self.layout.near(key)):
                 self.tiles[near].touched = self.turn
+        if self.sliced:
+            self._go_on()
         with transaction(self), ExitStack() as stack:
             if self.former is not None:
                 self.former.update(batch)
@@ -135,6 +137,31 @@ class TiledMap(Revertible, FieldMap):
         self.put_away()
         return self._report(len(batch), reports)
 
+    def in_slices(self, on: bool) -> None:
+        self.sliced = on
+        for one in {id(m): m for m in (self.home, *(tile.map for tile in self.tiles.values()))}.values():
+            self.owned(one)
+
+    def owned(self, one: DualSVGP) -> DualSVGP:
+        """A tile's map, which from now on goes on with large work when this one says so."""
+        one.in_slices(self.sliced, driven=self.layout is not None)
+        return one
+
+    def _go_on(self) -> None:
+        """One slice for all tiles together: of the map that is being split, of where the robot is, of another tile."""
+        if self.former is not None and Tile(self.former).go_on(self.learner):
+            return
+        newest = sorted(self.tiles, key=lambda k: (k != self.current, -self.tiles[k].touched, k))
+        under_way = [k for k in newest if self.tiles[k].map.rebuild is not None]
+        needed = [k for k in newest if self.tiles[k].touched == self.turn]
+        for key in under_way[:1] or needed:
+            tile = self.tiles[key]
+            before = tile.map.epoch
+            if tile.go_on(self.learner):
+                if tile.map.epoch > before:
+                    self.note_change(key)
+                return
+
     def _report(self, used: int, reports: list[UpdateReport]) -> UpdateReport:
         maps = [tile.map for tile in self.tiles.values()]
         return UpdateReport(used, self.samples, sum(len(m.inducing_inputs()) for m in maps),
@@ -158,8 +185,8 @@ class TiledMap(Revertible, FieldMap):
         extent = max(b - a for a, b in zip(self.low, self.high))
         if extent <= _LARGEST_FIRST * self.side * first.theta.lengthscale:
             return False
-        return (len(first.inducing_inputs()) >= _FULL * first.max_inducing
-                or len(first.remembered_places()) >= _FULL * first.memory_size)
+        return (len(first.inducing_inputs()) >= FULL * first.max_inducing
+                or len(first.remembered_places()) >= FULL * first.memory_size)
 
     def settle(self) -> None:
         """The plane is laid out in tiles, and the first map is split, or becomes the first of them."""
@@ -169,11 +196,11 @@ class TiledMap(Revertible, FieldMap):
         # as many inputs as this ground took, the others take; a tile with its halo is to hold them within its budget
         squares = torch.cat([first.remembered_places(), first.inducing_inputs()]).div(length).floor().unique(dim=0)
         density = len(first.inducing_inputs()) / max(1, len(squares))
-        side = math.sqrt(_FULL * first.max_inducing / max(density, 1e-9)) - 2.0 * HALO
-        side = min(self.side, max(_LEAST_SIDE, side)) * length
+        side = side_for(density, first.max_inducing, HALO, self.side) * length
         self.learner, first.learner = first.learner, None
         self.own_epoch += first.epoch
         self.changes = Changes(self.own_epoch)
+        first.driven = True
         if not first.rest_empty:  # what is not remembered knows no place: the whole ground is one core
             self.layout = Layout(tuple(low), tuple(high), side, HALO * length, BLEND * length)
             return
@@ -201,8 +228,7 @@ class TiledMap(Revertible, FieldMap):
     def drain(self) -> None:
         """All that waits, at once."""
         for _, tile in sorted(self.tiles.items()):
-            while tile.seeds:
-                tile.sow()
+            tile.sow_all()
         self.former = None
 
     def exists(self, key: Key) -> bool:
@@ -215,7 +241,7 @@ class TiledMap(Revertible, FieldMap):
 
     def open_tile(self, key: Key) -> None:
         """A new tile at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
-        new = Tile(self.make(self.centre), touched=self.turn)
+        new = Tile(self.owned(self.make(self.centre)), touched=self.turn)
         new.map.theta, new.map.learner, new.map.bias_spread = self.home.theta, None, self.home.bias_spread
         if self.former is not None:
             sources = [(self.former, self.former.remembered_places(), None)]
@@ -273,7 +299,9 @@ class TiledMap(Revertible, FieldMap):
         held = set(self.layout.near(self.current))
         order = sorted((t.touched, k) for k, t in self.tiles.items() if k not in held and not t.seeds)
         for _, key in order[: len(self.tiles) - self.most]:
-            self.shelf.put(key, self.tiles.pop(key).stored(name_of(key)))
+            tile = self.tiles.pop(key)
+            tile.rest()
+            self.shelf.put(key, tile.stored(name_of(key)))
 
     def refine(self, budget_s: float = math.inf) -> bool:
         """Steps of hyper-parameters that are pending: half of them where the robot is, half in any tile in memory."""
@@ -288,7 +316,7 @@ class TiledMap(Revertible, FieldMap):
         if self.former is None and where >= _OWN_STEPS:
             data = self.tiles[beside[int(which * len(beside))]].map
         self.learner.step(data.learning_data(), self.generator)
-        if self.learner.left(self.home.theta):
+        if not self.sliced and self.learner.left(self.home.theta):
             with transaction(self.home):
                 if self.home.adopt(self.learner.theta):
                     self.note_change(self.current)
@@ -545,4 +573,4 @@ class TiledMap(Revertible, FieldMap):
         new = self.make(None)
         new.learner = None
         new.load_state_dict(state)
-        return new
+        return self.owned(new)
