@@ -228,6 +228,13 @@ class FieldMap(ABC):
         """Anytime work (hyper-parameters); at most about budget_s seconds. True: there is more to do."""
         return False
 
+    def in_slices(self, on: bool) -> None:  # noqa: B027 a map need not
+        """Whether work that takes much longer than an update may be spread over the updates to come.
+
+        The map is then what it would be, only some updates later. Off: what is under way is finished. By default
+        nothing is spread.
+        """
+
     @property
     def learning_steps(self) -> int | None:
         """Steps that hyper-parameters have taken; None where none are learned."""

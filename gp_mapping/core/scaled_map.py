@@ -196,7 +196,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def _step(self) -> None:
         self.learner.step(self.learning_data(), self.generator)
-        if self.learner.left(self.theta) and self.adopt(self.learner.theta):
+        if self.learner.left(self.theta) and self.carry_to(self.learner.theta):
             self._adopted()
 
     def learn_bias(self, fresh: int) -> None:
@@ -224,6 +224,10 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     def adopt(self, theta: Theta) -> bool:
         """Carry the map to θ; False, and the map as it was, where that cannot be."""
         raise TypeError(f"a {type(self).__name__} has the hyper-parameters that it was made with")
+
+    def carry_to(self, theta: Theta) -> bool:
+        """As adopt, or where the map does large work in slices its first slice; whether the map is at θ."""
+        return self.adopt(theta)
 
     def _adopted(self) -> None:
         """θ was taken over from the learner."""

@@ -31,7 +31,7 @@ def page(facts: dict, figures: dict[str, bytes]) -> str:
     """The page. facts: of report.run.  figures: name -> PNG; `map` always, `quality` where something was tested."""
     sections = [("Map", _map(facts, figures)), ("The fleet", _fleet(facts)),
                 ("How far to trust it", _trust(facts, figures)),
-                ("How far to trust it", _trust(facts, figures)), ("What to mend first", _mend(facts)), ("What the map has learned of the robot", _robot(facts)),
+                ("What to mend first", _mend(facts)), ("What the map has learned of the robot", _robot(facts)),
                 ("Hyper-parameters", _hyper(facts)), ("Measurements that were left out", _drops(facts)),
                 ("Changes of the field", _changes(facts)), ("Settings", _settings(facts))]
     sections = [(title, body) for title, body in sections if body]
