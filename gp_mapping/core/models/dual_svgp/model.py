@@ -22,6 +22,7 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
+from gp_mapping.core.models.dual_svgp.sending import SendableMap
 from gp_mapping.core.models.dual_svgp.share import Carried, Share
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis, greedy_inputs
@@ -29,7 +30,6 @@ from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.sites import Sites
-from gp_mapping.core.sparse.sparse_map import SparseMap
 from gp_mapping.core.sparse.worth import bits_of, dispensable, ratio_of
 from gp_mapping.core.types import UpdateReport
 from gp_mapping.errors import NumericalError
@@ -41,7 +41,7 @@ _SLICE = 25  # samples of another map that come in together
 _SURE = 1e300  # β of an input that pays whatever it tells
 
 
-class DualSVGP(SparseMap):
+class DualSVGP(SendableMap):
     """Online sparse GP with bounded cost: O(M² (M + N)) a batch of N, O(M² + M·memory) numbers kept.
 
     Args:
@@ -68,8 +68,8 @@ class DualSVGP(SparseMap):
 
     name = "dual_svgp"
     memory_kind = Memory
-    fitting = (*SparseMap.fitting, "max_inducing", "tolerance", "information")
-    counted = (*SparseMap.counted, "floor", "thinned", "moves", "closed_passes")
+    fitting = (*SendableMap.fitting, "max_inducing", "tolerance", "information")
+    counted = (*SendableMap.counted, "floor", "thinned", "moves", "closed_passes")
     fantasy_tolerance = 1e-6  # share of s² that makes the residual at a fantasy an inducing input
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
