@@ -181,7 +181,8 @@ def mapping_actions(context, share: Path, *, use_sim_time: bool, extra: dict | N
     namespace = value(context, "namespace") if namespace is None else namespace
     again = {"respawn": True, "respawn_delay": 2.0} if flag(context, "respawn") else {}
     mapper = our_node(executable, name=executable.removesuffix("_node"), namespace=namespace,
-                      remappings=_remappings(context), parameters=[*_files(context, share), {"use_sim_time": use_sim_time}, *_settings(context),
+                      remappings=_remappings(context),
+                      parameters=[*_files(context, share), {"use_sim_time": use_sim_time}, *_settings(context),
                                   *([{"resume": True}] if again else []), *([extra] if extra else [])], **again)
     made = ends_the_launch(mapper, "the mapper") if required and not again else [mapper]
     return [*made, *rviz_actions(context, share, namespace, use_sim_time, frame)]
