@@ -24,10 +24,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import types
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
-__all__ = ["Popen", "run"]
+__all__ = ["Popen", "everywhere", "run"]
 
 LOADED = ("numpy", "torch", "scipy.linalg", "scipy.spatial", "scipy.ndimage", "yaml", "rosbags.rosbag2",
           "rosbags.typesys", "rclpy", "rclpy.lifecycle", "rclpy.action", "sensor_msgs.msg", "nav_msgs.msg",
@@ -94,6 +95,14 @@ def _decides(environment: dict) -> dict:
         ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS", "RMW", "AMENT", "RCL", "RCUTILS"))}
 
 
+def _named(function) -> list[str] | None:
+    """Module and name by which another process finds a function; [] of None, None where it cannot."""
+    if function is None:
+        return []
+    found = getattr(sys.modules.get(function.__module__), function.__qualname__, None)
+    return [function.__module__, function.__qualname__] if found is function else None
+
+
 class Popen(subprocess.Popen):
     """subprocess.Popen; a Python program (`-m module`, `-c code`) begins with everything of LOADED in memory."""
 
@@ -101,8 +110,9 @@ class Popen(subprocess.Popen):
         call = _EXECUTE.bind(self, *given, **named).arguments
         words = [os.fspath(word) for word in call["args"]] if not isinstance(call["args"], (str, bytes)) else []
         environment = dict(os.environ if call["env"] is None else call["env"])
+        before = _named(call["preexec_fn"])
         warm = sys.platform == "linux" and len(words) > 2 and words[0] == sys.executable and words[1] in ("-m", "-c") \
-            and not (call["shell"] or call["preexec_fn"] or call["pass_fds"] or call.get("process_group", -1) != -1) \
+            and before is not None and not (call["shell"] or call["pass_fds"] or call.get("process_group", -1) != -1) \
             and all(isinstance(word, str) for word in [*words, *environment.values()]) \
             and _decides(environment) == _decides(dict(os.environ))
         if not warm:
@@ -111,12 +121,23 @@ class Popen(subprocess.Popen):
         streams = tuple(theirs if theirs != -1 else usual for theirs, usual in
                         zip((call["p2cread"], call["c2pwrite"], call["errwrite"]), (0, 1, 2)))
         folder = os.getcwd() if call["cwd"] is None else os.path.abspath(os.fspath(call["cwd"]))
-        job = {"words": words, "folder": folder, "environment": environment, "session": call["start_new_session"]}
+        job = {"words": words, "folder": folder, "environment": environment, "session": call["start_new_session"],
+               "before": before}
         self.pid = _nursery.start(job, streams)
         self._child_created = True
         self._close_pipe_fds(*(call[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread",
                                                         "errwrite")))
         return None
+
+
+@contextmanager
+def everywhere():
+    """Whatever this process starts meanwhile begins loaded."""
+    usual, subprocess.Popen = subprocess.Popen, Popen
+    try:
+        yield
+    finally:
+        subprocess.Popen = usual
 
 
 def run(*words, input=None, capture_output=False, timeout=None, check=False, **options):
@@ -155,9 +176,12 @@ def _jobs(line: socket.socket):
 
         between = os.fork()  # it ends at once, so that the new process becomes a child of the one that asked
         if between == 0:
+            middle = os.getpid()
             child = os.fork()
             if child == 0:
                 line.close()
+                while os.getppid() == middle:  # what it asks of its parent's end is meant of the one that asked
+                    time.sleep(0.001)
                 yield json.loads(words), list(streams)
                 return
             answer = str(child).encode()
@@ -178,11 +202,7 @@ def _become(job: dict, streams: list[int]) -> None:
     if job["session"]:
         os.setsid()
     os.chdir(job["folder"])
-    if job["environment"].get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
-        sys.path[1:1] = [path for path in job["environment"].get("PYTHONPATH", "").split(os.pathsep) if path]
-        importlib.invalidate_caches()
-    os.environ.clear()
-    os.environ.update(job["environment"])
+    _prepare(job)
     random.seed()
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -198,7 +218,6 @@ def _become(job: dict, streams: list[int]) -> None:
     words = job["words"]
     sys.orig_argv[:] = words
     sys.argv[:] = [words[1], *words[3:]]
-    sys.path[0] = job["folder"] if words[1] == "-m" else ""
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules["__main__"].__dict__["__builtins__"] = __builtins__
 
@@ -229,6 +248,19 @@ def _do(option: str, words: str) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     os._exit(code & 0xFF)
+
+
+def _prepare(job: dict) -> None:
+    """Import paths and environment as of the job, and then what was to be done before it (preexec_fn)."""
+    if job["environment"].get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
+        sys.path[1:1] = [path for path in job["environment"].get("PYTHONPATH", "").split(os.pathsep) if path]
+        importlib.invalidate_caches()
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    sys.path[0] = job["folder"] if job["words"][1] == "-m" else ""
+    if job["before"]:
+        module, name = job["before"]
+        getattr(importlib.import_module(module), name)()
 
 
 def _load() -> None:

@@ -30,12 +30,15 @@ class NumericalError(RuntimeError):
 
 def one_line(error: object, longest: int = _LONGEST) -> str:
     """The text of an error without line breaks and control characters, cut in the middle where it is too long."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    if len(text) <= longest:
-        return text
-    half = longest // 2
-    return f"{text[:half]} … {text[-half:]}"
+    said, half = str(error), longest // 2
+    if len(said) > 4 * longest:  # of megabytes from outside only the ends are looked at
+        return f"{_printable(said[:2 * longest])[:half]} … {_printable(said[-2 * longest:])[-half:]}"
+    text = _printable(said) or type(error).__name__
+    return text if len(text) <= longest else f"{text[:half]} … {text[-half:]}"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
 
 
 def named(name: object) -> str:

@@ -33,8 +33,9 @@ ROOMS = {
     "store": MAPS,
     "offline": MODELS,
     "runtime": FINISHED,
+    "fleet": FINISHED | {"offline"},
     "ros": FINISHED | {"runtime"},
-    "commands": FINISHED | {"runtime", "ros", "offline"},
+    "commands": FINISHED | {"runtime", "ros", "offline", "fleet"},
     "cli": GROUND | {"commands"},
 }
 # The ground is plain: a launch file, tab completion and --help read it and start at once.

@@ -9,7 +9,8 @@ import pytest
 import gp_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = "print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'matplotlib', 'scipy'}))"
+HEAVY = ("print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'matplotlib', 'scipy', 'dask', "
+         "'distributed'}))")
 
 
 def last_line(code):

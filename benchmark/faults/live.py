@@ -7,9 +7,10 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
-from benchmark.faults.forked import ForkedProcess
+from benchmark import warm
 from gp_mapping.commands.processes import NodeProcess, ros_arguments
 
 __all__ = ["NS", "SMALL", "LiveMapper", "field_at", "place_at"]
@@ -41,7 +42,7 @@ class LiveMapper:
         folder: for its log and, as save_directory, its maps.
         domain: of DDS; one of its own for each process where None.
         confined: without root's right to write into any folder.
-        forked: of a process that has imported everything (forked.py), so that it starts in a second.
+        forked: of a process that has loaded everything (benchmark.warm), so that it starts in a second.
         parameters: of the node.
     """
 
@@ -75,7 +76,7 @@ class LiveMapper:
         self.reports: list[float] = []  # when diagnostics came, s
         self.clients: dict[str, object] = {}
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
-        self.process: NodeProcess | ForkedProcess | None = None
+        self.process: NodeProcess | None = None
         self.confined, self.forked = confined, forked
 
     def __enter__(self) -> LiveMapper:
@@ -98,8 +99,8 @@ class LiveMapper:
         log = self.folder / "mapper.log"
         if self.confined:
             module, words = "benchmark.faults.confined", [module, *words]
-        self.process = (ForkedProcess("mapper", words, log, self.environment) if self.forked else
-                        NodeProcess("mapper", module, words, log, self.environment))
+        with warm.everywhere() if self.forked else nullcontext():
+            self.process = NodeProcess("mapper", module, words, log, self.environment)
         if self.parameters.get("autostart", True):
             # one that was killed is still announced for a while, so a subscription alone says little
             self.until(lambda: "samples" in self.values and self.field.get_subscription_count()

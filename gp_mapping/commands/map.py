@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
+from gp_mapping.commands.fleet.arguments import add_workers, many
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError, named
@@ -30,7 +31,8 @@ from gp_mapping.store.picture import unit_text
 from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import blaming
 
-__all__ = ["UNITS", "add_arguments", "add_run_arguments", "parameters_of", "reasons", "run", "scored", "written"]
+__all__ = ["UNITS", "about_map", "add_arguments", "add_run_arguments", "parameters_of", "reasons", "run", "scored",
+           "summary", "written"]
 
 UNITS = {"lengthscale": "m", "time_offset": "s"}
 
@@ -53,6 +55,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_run_arguments(parser)
+    add_workers(parser)
     parser.add_argument("--resume", "--load", metavar="CHECKPOINT", help="go on from this map (map.gpm)")
     parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
 
@@ -86,6 +89,10 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
 
 def run(args: argparse.Namespace) -> int:
     """Map, test, export, report."""
+    if many(args):
+        from gp_mapping.commands.fleet.map import run as run_fleet  # it takes this file's parts
+
+        return run_fleet(args)
     started = time.perf_counter()
     parameters = parameters_of(args)
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
@@ -114,17 +121,23 @@ def run(args: argparse.Namespace) -> int:
     with blaming(args.resume) if args.resume else nullcontext():
         grid = session.render()
     suggestions = next_places(session, grid, args.suggest, parameters.node)
-    report = session.report()
-    result.update({"received": dict(intake.received), "warnings": [*intake.warnings, *session.warnings],
-                   "dropped_measurements": intake.drops.measurements, "passes": report["passes"],
-                   "hyperparameters": report["hyperparameters"], "noise_stddev": report["noise_stddev"],
-                   "suggestions": [{"x": s.x, "y": s.y, "score": s.score} for s in suggestions], "map": report,
-                   "sensor": parameters.intake.sensor, "unit": session.settings.field_unit,
-                   "bags": [str(b) for b in args.bags], "test_bags": [str(b) for b in args.test],
-                   "settings": asdict(session.settings) | asdict(parameters.intake)})
+    result.update({"received": dict(intake.received), "dropped_measurements": intake.drops.measurements,
+                   **about_map(args, parameters, session, suggestions, intake.warnings)})
     paths = written(output, session, suggestions, result, started)
-    print(json.dumps(result, allow_nan=False) if args.json else _summary(result, intake, session, paths))
+    print(json.dumps(result, allow_nan=False) if args.json else summary(result, session, paths))
     return 0
+
+
+def about_map(args: argparse.Namespace, parameters: Parameters, session: MapSession, suggestions, warnings: list[str]
+              ) -> dict:
+    """What the report of a map says of it, however it was made."""
+    report = session.report()
+    return {"warnings": [*warnings, *session.warnings], "passes": report["passes"],
+            "hyperparameters": report["hyperparameters"], "noise_stddev": report["noise_stddev"],
+            "suggestions": [{"x": s.x, "y": s.y, "score": s.score} for s in suggestions], "map": report,
+            "sensor": parameters.intake.sensor, "unit": session.settings.field_unit,
+            "bags": [str(b) for b in args.bags], "test_bags": [str(b) for b in args.test],
+            "settings": asdict(session.settings) | asdict(parameters.intake)}
 
 
 def reasons(intake: Intake) -> str:
@@ -158,16 +171,16 @@ def written(output: Path, session: MapSession, suggestions, result: dict, starte
     return paths
 
 
-def _summary(result: dict, intake: Intake, session: MapSession, written: dict[str, Path]) -> str:
+def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
     """What a person wants to know, with units."""
     scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
     report = result["map"]
-    received = intake.received[intake.settings.sensor]
+    received = result["received"].get(result["sensor"], 0)
     lines = [f"{result['samples']} measurements of {received} in {result['passes']} passes and "
              f"{report['path_length']:.1f} m, mapped in {result['seconds']:.1f} s"]
     for reason in DropReason:
-        if intake.drops[reason]:
-            lines.append(f"  dropped {intake.drops[reason]}: {reason.explanation} [{reason.value}]")
+        if result["dropped"].get(reason.value):
+            lines.append(f"  dropped {result['dropped'][reason.value]}: {reason.explanation} [{reason.value}]")
     lines += [f"  warning: {text}" for text in result["warnings"]]
     if report["left_out"]:
         lines.append(f"  warning: the map was full, {report['left_out']} cells or measurements are left out of it; "

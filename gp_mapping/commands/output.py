@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from gp_mapping.errors import UsageError, named
 
@@ -42,5 +42,8 @@ def _check(path: Path, folder: Path) -> None:
         folder = folder.parent
     if not folder.is_dir():
         raise UsageError(f"--output {named(path)}: {named(folder)} is a file, no folder")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"--output {named(path)}: nothing can be written in {named(folder)}")
+    try:
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UsageError(f"--output {named(path)}: nothing can be written in {named(folder)} "
+                         f"({error.strerror or error})") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -91,12 +92,26 @@ class CalibrationData:
 class PassBias:
     """By how much the values of one pass differ from the field: mean, stddev (C,), SI.
 
-    number: as Samples.pass_number.
+    number: as Samples.pass_number.  stddev_apart (C,): of its difference from the mean of all passes, SI; what no pass
+    can know, the field's own level, is not in it.
     """
 
     number: float
     mean: Tensor
     stddev: Tensor
+    stddev_apart: Tensor
+
+    @staticmethod
+    def of(numbers: Sequence[float], mean: Tensor, covariance: Tensor) -> list[PassBias]:
+        """From their joint posterior. mean (P, C), SI; covariance S (P, P), squared SI, the same in every channel.
+
+            cov(b − b̄) = Q S Q,   Q = I − 11ᵀ/P
+        """
+        rows = covariance - covariance.mean(0)
+        apart = (rows - rows.mean(1, keepdim=True)).diagonal()
+        stddev, apart = covariance.diagonal().clamp_min(0.0).sqrt(), apart.clamp_min(0.0).sqrt()
+        return [PassBias(number, b, stddev[i].expand(len(b)), apart[i].expand(len(b)))
+                for i, (number, b) in enumerate(zip(numbers, mean))]
 
 
 class FieldMap(ABC):

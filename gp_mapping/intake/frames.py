@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-__all__ = ["LONGEST", "FrameVote"]
+__all__ = ["LONGEST", "FrameVote", "to_keep"]
 
 LONGEST = 200  # characters of a frame's name; what is longer is no name, and is not kept
 _NAMES = 16  # frames that are counted one by one
 _LEAD = 5  # messages by which another frame must lead, beside being twice as many
+
+
+class _Unnamed:
+    """Stands for a message whose frame has a name of megabytes: it is counted again, and is not kept."""
+
+    class header:
+        frame_id = "x" * (LONGEST + 1)
+
+        class stamp:
+            sec = nanosec = 0
+
+
+def to_keep(message, frame: str):
+    """A message in that frame, or what is kept in its place."""
+    return message if len(frame) <= LONGEST else _Unnamed
 
 
 class FrameVote:

@@ -14,7 +14,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.errors import named
 from gp_mapping.intake.columns import Readings, Stream, reads_columns
 from gp_mapping.intake.drops import DropCounter, DropReason
-from gp_mapping.intake.frames import LONGEST, FrameVote
+from gp_mapping.intake.frames import FrameVote, to_keep
 from gp_mapping.intake.messages import Reading, frame_of, has_header, stamp_ns
 from gp_mapping.intake.placing import Placed, Placer
 from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, read_numbers
@@ -24,8 +24,8 @@ from gp_mapping.intake.poses.tf_tree import TfTree
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
-from gp_mapping.intake.stamps import StampGate
-from gp_mapping.intake.stretch import PoseRows, find_poses, read_poses, seldom_slow, waits
+from gp_mapping.intake.stamps import Spans, StampGate
+from gp_mapping.intake.stretch import PoseRows, distance, find_poses, read_poses, seldom_slow, waits
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Intake"]
@@ -43,27 +43,11 @@ def _ns(seconds: float) -> int:
     return round(1e9 * seconds)
 
 
-def _distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
-    """Between two places, m; by the operations that columns of them go through."""
-    x, y, z = (p - q for p, q in zip(a, b))
-    return math.sqrt(x * x + y * y + z * z)
-
-
 class _Waiting(NamedTuple):
     epoch: int
     reading: Reading
     advance: int  # how far stamps had advanced in all when it came, ns
     longest: int  # a longer pause before it begins a new pass, ns
-
-
-class _Unnamed:
-    """Stands for a message whose frame has a name of megabytes: it is counted again, and is not kept."""
-
-    class header:
-        frame_id = "x" * (LONGEST + 1)
-
-        class stamp:
-            sec = nanosec = 0
 
 
 class Intake:
@@ -105,7 +89,10 @@ class Intake:
         self._ready: deque[Placed] = deque()
         self._last_ready: tuple[int, int] | None = None  # epoch and stamp of the newest ready sample
         self._force_break = self._at_break = False
-        self._field_gate, self._pose_gate = StampGate(self._jump_back), StampGate(self._jump_back)
+        near = max(self._max_wait, _ns(s.max_pose_gap))  # from a pose: beyond, nothing finds it
+        self._field_gate, self._pose_gate = (StampGate(self._jump_back, near, s.queue_size) for _ in range(2))
+        self._field_gate.believe(self._pose_clock)
+        self._pose_gate.believe(self._field_gate.spans)
         self._last_pose: tuple[int, tuple[float, ...]] | None = None  # stamp and position, for max_speed
         self._field_epoch = 0
         self._last_field: int | None = None
@@ -228,7 +215,7 @@ class Intake:
     def add_pose_message(self, msg) -> None:
         """Take in a message of the type that pose_source names (Odometry, PoseStamped, PoseWithCovarianceStamped)."""
         s = self.settings
-        self._keep("add_pose_message", msg if len(frame_of(msg)) <= LONGEST else _Unnamed)
+        self._keep("add_pose_message", to_keep(msg, frame_of(msg)))
         self.received[s.pose_source] += 1
         if not self._frame_fits("odometry_frame", msg):
             self.drops.count(DropReason.POSE_UNEXPECTED_FRAME)
@@ -267,12 +254,20 @@ class Intake:
         self.drops.count(DropReason.POSE_STRAY_STAMP, strays)
         for one in taken:
             self._take_pose(one.stamp, *one.content)
+        for one in self._field_gate.release():
+            self._take_reading(one.content)
         self._resolve()
+
+    def _pose_clock(self) -> Spans:
+        """Where the poses are; nothing while that is not known."""
+        if self._poses is self._tf:
+            return () if (newest := self._poses.newest) is None else ((newest, newest),)
+        return self._pose_gate.spans()
 
     def _take_pose(self, stamp: int, position, quaternion, variance: float) -> None:
         last, fastest = self._last_pose, self.settings.max_speed
         if fastest > 0.0 and last is not None and last[0] < stamp \
-                and _distance(position, last[1]) > fastest * 1e-9 * (stamp - last[0]):
+                and distance(position, last[1]) > fastest * 1e-9 * (stamp - last[0]):
             return self.drops.count(DropReason.POSE_TOO_FAST)
         refused = self._track.add(Pose(stamp, position, quaternion, variance))
         if refused is not None:
@@ -289,6 +284,8 @@ class Intake:
         for stamp in self._tree.add(msg, static):
             if self._poses is self._tf:
                 self._follow(stamp)
+        for one in self._field_gate.release():
+            self._take_reading(one.content)
         self._resolve()
 
     def poll(self) -> None:
@@ -308,7 +305,7 @@ class Intake:
 
         received_ns: when it was received or recorded; stands in for the stamp of messages that have none (Float64).
         """
-        self._keep("add_measurement", msg if len(frame_of(msg)) <= LONGEST else _Unnamed, received_ns)
+        self._keep("add_measurement", to_keep(msg, frame_of(msg)), received_ns)
         self.received[self.settings.sensor] += 1
         if has_header(msg):
             stamp = stamp_ns(msg)
@@ -326,6 +323,8 @@ class Intake:
         self.drops.count(DropReason.STRAY_STAMP, strays)
         for one in taken:
             self._take_reading(one.content)
+        for one in self._pose_gate.release():
+            self._take_pose(one.stamp, *one.content)
 
     def _take_reading(self, reading: Reading) -> None:
         stamp, last = reading.stamp, self._last_field
@@ -526,9 +525,13 @@ class Intake:
 
     def _end(self) -> None:
         """Nothing more will come: what waits for that is taken now."""
-        for one in self._pose_gate.finish():
+        poses, strays = self._pose_gate.finish()
+        self.drops.count(DropReason.POSE_STRAY_STAMP, strays)
+        for one in poses:
             self._take_pose(one.stamp, *one.content)
-        for one in self._field_gate.finish():
+        readings, strays = self._field_gate.finish()
+        self.drops.count(DropReason.STRAY_STAMP, strays)
+        for one in readings:
             self._take_reading(one.content)
         self._resolve(last_chance=True)
 

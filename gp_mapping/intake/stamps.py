@@ -8,15 +8,23 @@ ahead = max(jump_back, 5 d). A message that leaps is held. The next one decides:
     it leaps again, on from the one held   held as well; of five in a row all are taken: the stream has become that slow
     none of these                          what was held is stray, and this one is held in its place
 
-Only the stream's own order counts, so that it does not matter when, or beside what, its messages come.
+A robot's measurements and its poses have one clock, so each of the two streams is witness of the other: while the
+other is near s, a leap that is confirmed by what follows it is still held until the other has come to t, or holds a
+leap of its own to there; a message that goes on from s makes it stray, however many said it. Of a stream whose s has
+never been near the other, a t that is near is the right one at once. What is far from any pose could not be placed.
+
+Which messages are taken follows from the two streams' own orders, so that it does not matter how they interleave.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-__all__ = ["StampGate", "Stamped"]
+__all__ = ["Spans", "StampGate", "Stamped"]
+
+Spans = Iterable[tuple[int, int]]  # stamps from … to …, ns: where a stream is, or may be
 
 _STEPS = 5  # usual steps that are no leap
 _NO_STEP = 60_000_000_000  # ns; ahead while no step is known
@@ -32,39 +40,80 @@ class Stamped(NamedTuple):
 
 
 class StampGate:
-    """One stream. jump_back: ns by which stamps may go back without leaping."""
+    """One stream.
 
-    def __init__(self, jump_back: int):
-        self.jump_back = jump_back
+    jump_back: ns by which stamps may go back without leaping.  near: ns from the witness that are near it.
+    most: messages that are held; beyond them a leap is taken without a witness.
+    """
+
+    def __init__(self, jump_back: int, near: int = 0, most: int = 1000):
+        self.jump_back, self._near, self._most = jump_back, near, most
+        self._witness: Callable[[], Spans] = tuple
         self.clear()
+
+    def believe(self, witness: Callable[[], Spans]) -> None:
+        """Who tells where the robot's clock is; it tells nothing while it does not know."""
+        self._witness = witness
+
+    def spans(self) -> Spans:
+        """Where this stream is, and where what it holds would be."""
+        if self._last is not None:
+            yield self._last, self._last
+        if self._held:
+            yield self._held[0].stamp, self._held[-1].stamp
 
     def clear(self) -> None:
         """Forget the stream; what is held is forgotten, too."""
         self._last: int | None = None
         self._usual: float | None = None
         self._held: list[Stamped] = []
+        self._confirmed = False  # what is held, by its own order
+        self._sure = False  # that this stream has been where the witness was
 
     @property
     def holding(self) -> int:
-        """Messages that wait: at most four."""
+        """Messages that wait: at most `most`."""
         return len(self._held)
 
     def admit(self, stamp: int, content) -> tuple[list[Stamped], int]:
         """What is to be taken now, in order, and how many strays have been found."""
         new, held, last = Stamped(stamp, content), self._held, self._last
         if last is None or (not self._leaps(stamp, last) and (not held or stamp > last)):
-            self._held = []
+            self._drop()
             self._follow(stamp)
             return [new], len(held)
         if held and not self._follows(held[-1].stamp, stamp):
-            self._held = [new]
-            return [], len(held)
+            self._drop()
+            held, strays = self._held, len(held)
+        else:
+            strays = 0
 
-        self._held = [*held, new]
-        slow = len(self._held) >= (2 if self._usual is None else _SLOW)
-        if held and (slow or 0 < stamp - held[-1].stamp <= self._ahead()):
-            return self.finish(), 0
-        return [], 0
+        slow = len(held) + 1 >= (2 if self._usual is None else _SLOW)
+        self._confirmed |= bool(held) and (slow or 0 < stamp - held[-1].stamp <= self._ahead())
+        held.append(new)
+        return self.release(), strays
+
+    def release(self) -> list[Stamped]:
+        """What was held and is to be taken now: the witness may have gone on meanwhile."""
+        if not self._held:
+            return []
+        seen = list(self._witness())
+        here = self._last is not None and self._is_near(self._last, seen)
+        there = any(self._is_near(one.stamp, seen) for one in (self._held[0], self._held[-1]))
+        if self._confirmed:
+            right = there or not here or len(self._held) > self._most
+        else:
+            right = there and not here and not self._sure
+            self._usual = None if right else self._usual  # what came before was not this stream
+        self._sure &= there
+        return self._take() if right else []
+
+    def _is_near(self, stamp: int, spans: list[tuple[int, int]]) -> bool:
+        reach = max(self._near, 0 if self._usual is None else min(self._ahead(), _NO_STEP))
+        return any(start - reach <= stamp <= end + reach for start, end in spans)
+
+    def _drop(self) -> None:
+        self._held, self._confirmed = [], False
 
     def steady(self, stamps: list[int]) -> tuple[int, float, dict[int, bool]] | None:
         """What admitting all of these leads to, where none of them leaps and nothing is held; None: it is not so.
@@ -97,9 +146,18 @@ class StampGate:
         """All that `steady` was asked of has been admitted."""
         self._last, self._usual = last, usual
 
-    def finish(self) -> list[Stamped]:
-        """The end of the stream: nothing speaks against what is held."""
-        taken, self._held = self._held, []
+    def finish(self) -> tuple[list[Stamped], int]:
+        """The end of the stream: what is held is taken, or so many are strays, where the witness speaks against it."""
+        seen, held = list(self._witness()), self._held
+        if held and self._last is not None and self._is_near(self._last, seen) \
+                and not any(self._is_near(one.stamp, seen) for one in held):
+            self._drop()
+            return [], len(held)
+        return self._take(), 0
+
+    def _take(self) -> list[Stamped]:
+        taken = self._held
+        self._drop()
         for before, after in pairwise(taken):
             if after.stamp > before.stamp + self._ahead():
                 self._usual = float(after.stamp - before.stamp)
@@ -125,3 +183,4 @@ class StampGate:
             self._usual = float(step) if self._usual is None else self._usual + _WEIGHT * (step - self._usual)
         if self._last is None or stamp > self._last or stamp < self._last - self.jump_back:
             self._last = stamp
+        self._sure = self._sure or self._is_near(stamp, list(self._witness()))

@@ -7,6 +7,7 @@ came: the poses around a stamp are found by searching in the stamps of all of th
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -18,7 +19,13 @@ from gp_mapping.intake.poses.buffer import Between, Pose, read_rows
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose_columns
 from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["PoseRows", "Waits", "find_poses", "read_poses", "seldom_slow", "waits"]
+__all__ = ["PoseRows", "Waits", "distance", "find_poses", "read_poses", "seldom_slow", "waits"]
+
+
+def distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+    """Between two places, m; by the operations that `PoseRows.too_fast` takes columns of them through."""
+    x, y, z = (p - q for p, q in zip(a, b))
+    return math.sqrt(x * x + y * y + z * z)
 
 
 class PoseRows(NamedTuple):

@@ -32,7 +32,6 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["FITTED", "Fit", "check_fits", "fit_theta", "joined"]
 
-FITTED = ("dual_svgp", "solve_gp", "wiski", "exact", "sor", "dtc", "fitc", "fic", "pitc", "pic")
 _ROUNDS = 3  # of choosing inducing inputs, and θ with them held
 _INPUTS = 1.0  # cells of a block for each inducing input that it may have: with more a bound would be of the
 #                budget, and not of θ
@@ -65,6 +64,39 @@ class Fit:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Way:
+    """How θ of a model is fitted.
+
+    objective: from settings and cells, for a Gaussian likelihood.  bound: what minibatches raise, for a person.
+    first: minibatches go before the objective.  orthogonal: inducing inputs of the second kind count.
+    """
+
+    objective: Callable[[MapSettings, StoredCells], Objective]
+    bound: str = "evidence lower bound of SVGP"
+    first: bool = False
+    orthogonal: bool = False
+
+
+def _collapsed(settings: MapSettings, cells: StoredCells) -> Objective:
+    second = _second(settings)
+    most = max(_LEAST, round(_INPUTS * (settings.max_inducing + second)))
+    return CollapsedBound(cells, settings.max_inducing, second, most)
+
+
+_WAYS = {"dual_svgp": _Way(_collapsed),
+         "solve_gp": _Way(_collapsed, "bound (8) of SOLVE-GP", first=True, orthogonal=True),
+         "wiski": _Way(lambda settings, cells: LatticeEvidence(cells, settings.grid_density)),
+         "exact": _Way(lambda settings, cells: ExactEvidence(cells)),
+         **{name: _Way(_collapsed) for name in ("sor", "dtc", "fitc", "fic", "pitc", "pic")}}
+FITTED = tuple(_WAYS)
+
+
+def _second(settings: MapSettings) -> int:
+    """Inducing inputs of SOLVE-GP's second kind."""
+    return settings.max_orthogonal if _WAYS[settings.model].orthogonal else 0
+
+
 def check_fits(settings: MapSettings) -> None:
     """ValueError where there is no offline fit with these settings: another model, a lever arm, nothing to learn."""
     if settings.model not in FITTED:
@@ -92,13 +124,7 @@ def theta_told(theta: Theta, told: dict[str, float], scale: float) -> Theta:
 
 def objective_of(settings: MapSettings, cells: StoredCells) -> Objective:
     """What θ of a model with a Gaussian likelihood is fitted by."""
-    if settings.model == "exact":
-        return ExactEvidence(cells)
-    if settings.model == "wiski":
-        return LatticeEvidence(cells, settings.grid_density)
-    second = settings.max_orthogonal if settings.model == "solve_gp" else 0
-    most = max(_LEAST, round(_INPUTS * (settings.max_inducing + second)))
-    return CollapsedBound(cells, settings.max_inducing, second, most)
+    return _WAYS[settings.model].objective(settings, cells)
 
 
 def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Samples], *, slope=None, most: int = 60,
@@ -126,11 +152,13 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
         return _by_minibatches(settings, start, learner, cells, joined(parts), most, tolerance, told)
 
     found, steps, count, notes = start, [], 0, []
-    if settings.model == "solve_gp":
+    way = _WAYS[settings.model]
+    if way.first:
         trained = train(_empty(settings, start, cells), joined(parts), most, tolerance,
-                        lambda value: told("bound (8) of SOLVE-GP", value))
+                        lambda value: told(way.bound, value))
         found, count = replace(trained.theta, bias_stddev=start.bias_stddev), trained.epochs
-        steps.append(f"{count} epochs of minibatches on bound (8), {trained.before:.1f} to {trained.after:.1f} nats")
+        steps.append(f"{count} epochs of minibatches on the {way.bound}, {trained.before:.1f} to "
+                     f"{trained.after:.1f} nats")
         notes += _left_open(trained.open_share)
 
     objective, converged = objective_of(settings, cells), False
@@ -161,9 +189,8 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
 
 
 def _empty(settings: MapSettings, theta: Theta, cells: StoredCells) -> SolveGP:
-    second = settings.max_orthogonal if settings.model == "solve_gp" else 0
     theta = replace(theta, bias_stddev=0.0)  # passes' constants are in bound (9)
-    return SolveGP(theta, max_inducing=settings.max_inducing, max_orthogonal=second, memory_size=0,
+    return SolveGP(theta, max_inducing=settings.max_inducing, max_orthogonal=_second(settings), memory_size=0,
                    tolerance=tolerance_at(theta, cells), scale=settings.field_scale, seed=settings.seed,
                    likelihood=make_likelihood(settings))
 
@@ -177,7 +204,7 @@ def _left_open(share: float) -> list[str]:
 
 def _by_minibatches(settings: MapSettings, start: Theta, learner: HyperLearner, cells: StoredCells, data: Samples,
                     most: int, tolerance: float, told: Callable[[str, float], None]) -> Fit:
-    name = "bound (8) of SOLVE-GP" if settings.model == "solve_gp" else "evidence lower bound of SVGP"
+    name = _WAYS[settings.model].bound
     trained = train(_empty(settings, start, cells), data, most, tolerance, lambda value: told(name, value))
     learner.settle(trained.theta, _curvature(learner, trained.theta, cells))
     return Fit(name, trained.before, trained.after, None, None, start, trained.theta, len(cells), 1, trained.epochs,

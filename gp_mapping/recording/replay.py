@@ -99,20 +99,21 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
 
 
 def samples_of(plans: list[BagPlan], intake: Intake, label: str,
-               together: int = _TOGETHER) -> Iterator[tuple[bool, Samples]]:
-    """(begins a new pass, samples) of bags in the order given, with a progress bar on stderr.
+               together: int = _TOGETHER, shown: bool = True) -> Iterator[tuple[bool, Samples]]:
+    """(begins a new pass, samples) of bags in the order given, with a progress bar on stderr where it is shown.
 
     together: messages that are read at once; the samples do not depend on it.
     """
-    total = sum(plan.count for plan in plans)
-    with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3) as bar:
+    total, seen = sum(plan.count for plan in plans), 0
+    with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3, disable=not shown) as bar:
         for plan in plans:
             stored = read_raw(plan.path, list(plan.roles))
-            while chunk := list(islice(stored, together if bar.n else min(together, _FIRST))):
+            while chunk := list(islice(stored, together if seen else min(together, _FIRST))):
                 yield from _samples(intake, plan, chunk)
+                seen += len(chunk)
                 bar.update(len(chunk))
         yield from intake.batches(finish=True)
-        bar.update(total - bar.n)
+        bar.update(total - seen)
 
 
 def _samples(intake: Intake, plan: BagPlan, chunk: list[RawMessage]) -> Iterator[tuple[bool, Samples]]:

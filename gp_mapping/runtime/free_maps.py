@@ -92,7 +92,8 @@ def _read(message, radius: float, before: FreeSpace | None, prepare: bool = Fals
 class GroundAside:
     """A Ground that is made anew beside the map's thread, while the one before still answers.
 
-    aside: False makes it at once, whatever that costs.
+    A small one (a free-space map of up to `_AT_ONCE` cells) is made at once: it costs less than a robot drives in it.
+    aside: False makes every one at once, whatever that costs.
     """
 
     def __init__(self, aside: bool = False):

@@ -12,6 +12,8 @@ _KEPT = 101  # intervals that the period is the median of
 _LEAST = 10  # intervals before anything is said
 _EVERY = 20  # messages between two looks at the period
 _STEADY = 0.8  # share of the intervals within half a period of it, in a steady stream
+_FILLED = 0.5  # share of the time that they fill, before a shorter period than ever is believed: bursts have pauses
+_BURST = 0.05  # s, and so long at least
 _GAP = 1.6  # periods: what is longer is a gap
 _PATIENCE = 5.0  # periods of a slow stream that are no silence
 _LEAP = 1.0  # s; stamps that leap by more, to and fro, are of two clocks
@@ -92,8 +94,10 @@ class StreamWatch:
     def _measure(self) -> None:
         if len(self._intervals) >= _LEAST:
             middle = median(self._intervals)
-            near = sum(0.5 * middle <= each <= 1.5 * middle for each in self._intervals)
-            steady = near >= _STEADY * len(self._intervals)
+            near = [each for each in self._intervals if 0.5 * middle <= each <= 1.5 * middle]
+            known = self.usual is not None and middle > 0.5 * self.usual
+            steady = len(near) >= _STEADY * len(self._intervals) \
+                and (known or sum(near) >= max(_FILLED * sum(self._intervals), _BURST))
             self.period = middle if steady else None
             if steady:
                 self.usual = middle if self.usual is None else min(self.usual, middle)

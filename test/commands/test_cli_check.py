@@ -50,6 +50,24 @@ def test_against_another_bag(bags, tmp_path):
     assert printed["changes_in_test"] == [] and printed["gross_errors"] == 0
 
 
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_sensor_that_reads_otherwise_on_each_drive_is_named(bags, tmp_path, biased):
+    """Two drives of one place, the second 3 µT higher: mount, warm-up or drift."""
+    other = bags / "b"
+    if biased:
+        other = tmp_path / "higher"
+        write_drive(other, lanes(0.2), 2000.0, seed=1, spoil=lambda i, v, p: (v * (1.0 + 3e-6 / np.linalg.norm(v)), p))
+    done = gp_mapping("check", bags / "a", other, "--output", tmp_path / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    first, second = (bias["mean"] for bias in printed["biases"])
+    told = [m["text"] for m in printed["mend"] if "mount, warm-up or drift" in m["text"]]
+    assert bool(told) == biased and abs(second - first - (3.0 if biased else 0.0)) < 0.3
+    assert ("without_bias" in printed["refits"]) == biased
+    if biased:
+        assert f"pass 2 {second:+.2f} ± " in told[0]
+
+
 @pytest.mark.parametrize("model", ["dual_svgp", "wiski"])
 def test_a_lone_bag_is_split_and_says_so(bags, tmp_path, model):
     done = gp_mapping("check", bags / "a", "--output", tmp_path / "out", "--no-refits", "--set", f"model={model}")

@@ -195,7 +195,8 @@ def _taken(stamps, gate=None) -> tuple[list, int]:
         out += [one.stamp for one in taken]
         strays += lost
     assert len(out) + strays + gate.holding == len(stamps)
-    return out + [one.stamp for one in gate.finish()], strays
+    rest, lost = gate.finish()
+    return out + [one.stamp for one in rest], strays + lost
 
 
 def test_one_stray_stamp_costs_itself_wherever_it_points():

@@ -96,6 +96,35 @@ def test_a_survey_makes_its_ground_beside_the_maps_thread(mapped):
     assert inside.all()
 
 
+def mapped_line(**settings) -> MapSession:
+    session = MapSession(MapSettings(max_inducing=60, learn_hyperparameters=False, **settings))
+    t = torch.linspace(0, 1, 100, dtype=torch.float64)
+    session.ingest(Samples(torch.stack([1 + 2 * t, 1 + 0 * t], 1), 45e-6 + 5e-6 * torch.sin(6 * t), stamp=10 * t))
+    session.flush()
+    return session
+
+
+def test_in_a_small_room_the_first_question_has_its_answer():
+    """Handed over to a thread, the ground would come a plan too late each time that it is made anew."""
+    session = mapped_line(resolution=0.2)
+    room = occupancy(np.zeros((80, 80)), frame="odom")
+    suggest = Suggester(NodeSettings(suggestion_count=2), FreeMaps(aside=True))
+    assert len(suggest(session, session.render(), (2.0, 1.0), room, "odom")) == 2 and not suggest.news
+
+
+def test_what_a_suggestion_lacked_is_news_when_it_is_there():
+    """Without a map the ground is made beside; a robot that stands changes nothing, and has to be asked for again."""
+    session = mapped_line(resolution=0.2)
+    grid = session.render()
+    suggest = Suggester(NodeSettings(suggestion_count=2), FreeMaps(aside=True))
+    assert len(suggest(session, grid, (2.0, 1.0), None, "odom")) == 0 and "looked at" in suggest.note
+    end = time.monotonic() + 30.0
+    while not suggest.news:
+        assert time.monotonic() < end, "made, or not, and nobody is told"
+        time.sleep(0.005)
+    assert len(suggest(session, grid, (2.0, 1.0), None, "odom")) > 0 and not suggest.news
+
+
 @pytest.mark.parametrize("kind", ["gain_per_metre", "variance"])
 def test_a_suggestion_on_a_large_map_costs_no_more_than_on_a_small_one(kind):
     """From the arrival of the map to the places in it, and on through another map and a drive."""

@@ -64,16 +64,20 @@ def parameter_file(folder: Path, **parameters) -> Path:
 
 
 class NodeProcess:
-    """`python -m MODULE --ros-args --params-file …` with its log in a file; always ended at the end of the block."""
+    """`python -m MODULE --ros-args --params-file …` with its log in a file; always ended at the end of the block.
 
-    def __init__(self, folder: Path, module: str = "gp_mapping.ros.mapping_node", arguments=(), **parameters):
+    start: what starts it; subprocess.Popen where its very start and end are the question.
+    """
+
+    def __init__(self, folder: Path, module: str = "gp_mapping.ros.mapping_node", arguments=(), start=warm.Popen,
+                 **parameters):
         self.log_path = folder / f"{module.rsplit('.', 1)[-1]}.log"
         command = [sys.executable, "-m", module, "--ros-args"]
         if parameters:
             parameters.setdefault("autosave_period", 0.0)  # no files but those that a test asks for
             command += ["--params-file", str(parameter_file(folder, **parameters))]
         with self.log_path.open("w") as log:
-            self.process = warm.Popen([*command, *arguments], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            self.process = start([*command, *arguments], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
 
     @property
     def log(self) -> str:

@@ -1,6 +1,7 @@
 """mapping_node as a process of its own, over real DDS: what goes in, what comes out, how it ends."""
 
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -209,11 +210,13 @@ def test_a_checkpoint_that_cannot_be_used_ends_the_start(tmp_path):
 
 
 def test_sigint_saves_and_the_next_node_goes_on_from_it(tmp_path):
+    """The first one begins and ends as a shell starts it, libraries and interpreter included."""
     from gp_mapping.mapping.session import MapSession
     from gp_mapping.store.checkpoint import load_checkpoint
 
     folder = tmp_path / "saved"
-    with NodeProcess(tmp_path, **QUICK, save_on_exit=True, save_directory=str(folder)) as node, Peer() as peer:
+    with NodeProcess(tmp_path, start=subprocess.Popen, **QUICK, save_on_exit=True,
+                     save_directory=str(folder)) as node, Peer() as peer:
         peer.wait_for_node()
         peer.drive(0.0, 3.0, speed=4.0)
         peer.spin(0.3)

@@ -49,6 +49,14 @@ def test_a_whole_stream_lacks_nothing_also_with_jitter_pauses_and_loops():
     assert watched(event_driven).lost == 0 and watched(event_driven).period is None
 
 
+@pytest.mark.parametrize("before", [0, 300])
+def test_a_sensor_that_sends_in_bursts_lacks_nothing(before):
+    """Fifty values within a millisecond, twenty times a second: a driver that empties its buffer."""
+    bursts = [1e9 + 0.05 * before + 0.05 * i + 2e-5 * k for i in range(100) for k in range(50)]
+    watch = watched([*steady(before, 0.05), *bursts])
+    assert watch.missing == 0 and watch.period is None
+
+
 def test_what_was_overwritten_while_the_node_stood_is_counted():
     """Ten seconds of 100 Hz; the middleware kept the last 200."""
     stamps = [*(1e9 + i * 0.01 for i in range(500)), *(1e9 + i * 0.01 for i in range(1300, 1500))]

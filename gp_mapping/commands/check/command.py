@@ -18,6 +18,7 @@ from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
 from gp_mapping.commands.check.picture import draw_check
 from gp_mapping.commands.check.text import text_of
+from gp_mapping.commands.fleet.arguments import add_workers, many
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", default="check", metavar="DIR", help="for report.json and check.png "
                         "(default: %(default)s)")
     add_test_arguments(parser)
+    add_workers(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
 
 
@@ -99,6 +101,10 @@ def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[
 def run(args: argparse.Namespace) -> int:
     """Map, test, calibrate, refit, report."""
     parameters = Parameters.build(parameters_of(args))
+    if many(args):
+        from gp_mapping.commands.fleet.check import run as run_fleet
+
+        return run_fleet(args, parameters)
     output = folder_to_write(args.output)
     made = assess(args.bags, args.against, parameters, topics_of(args), tries=not args.no_refits)
     written = _write(output, made.result, made.draw())

@@ -94,10 +94,12 @@ class ExactPosterior(InnerSnapshot):
     def biases(self) -> list[PassBias]:
         """Of every pass, SI."""
         of = self.pass_number[self.pass_number >= 0].unique().tolist()
-        said = [(number, self._bias(number)) for number in of]
-        return [PassBias(number, mean * self.scaling.scale,
-                         variance.clamp_min(0.0).sqrt().expand(len(mean)) * self.scaling.scale)
-                for number, (mean, variance, _) in said]
+        if not of:
+            return []
+        told, scale = [self._bias(number) for number in of], self.scaling.scale
+        half, prior = torch.stack([half for _, _, half in told]), self.theta.bias_stddev**2
+        covariance = prior * torch.eye(len(half), dtype=half.dtype, device=half.device) - half @ half.mT
+        return PassBias.of(of, torch.stack([mean for mean, _, _ in told]) * scale, covariance * scale**2)
 
     def mean(self, x: Tensor) -> Tensor:
         """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""

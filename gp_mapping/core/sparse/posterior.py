@@ -120,10 +120,13 @@ class Posterior(InnerSnapshot):
 
     def biases(self) -> list[PassBias]:
         """Of each open pass, SI."""
-        told = [] if self.passes is None else [(number, self._bias(number)) for number in self.passes.numbers]
-        scale = self.scaling.scale
-        return [PassBias(number, mean * scale, variance.sqrt().expand(len(mean)) * scale)
-                for number, (mean, variance, _) in told]
+        if self.passes is None or not len(self.passes):
+            return []
+        told = [self._bias(number) for number in self.passes.numbers]
+        half, scale = torch.stack([half for _, _, half in told]), self.scaling.scale
+        covariance = self.passes.left(self.theta.bias_stddev**2).diag() + half @ half.mT
+        return PassBias.of(self.passes.numbers, torch.stack([mean for mean, _, _ in told]) * scale,
+                           covariance * scale**2)
 
     def mean(self, x: Tensor) -> Tensor:
         """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""

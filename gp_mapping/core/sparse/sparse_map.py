@@ -156,7 +156,7 @@ class SparseMap(ObservingMap):
         self.rest_empty = self.rest_empty and other.rest_empty and not fell
         self.rest_own_noise = self.rest_own_noise and other.rest_own_noise
         self.samples += other.samples
-        self._close_passes()
+        self.close_passes()
         self.changed()
 
     def notes(self) -> list[str]:
@@ -166,7 +166,7 @@ class SparseMap(ObservingMap):
         return [f"the constants of {self.closed_passes} passes are not told apart any more, and their samples are not "
                 "remembered one by one; raise max_biases where that is too early"]
 
-    def _close_passes(self) -> None:
+    def close_passes(self) -> None:
         """Keep to the bound of passes whose constants are told apart, where there is one."""
 
     def duplicate(self) -> SparseMap:

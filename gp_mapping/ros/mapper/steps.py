@@ -6,12 +6,13 @@ a queue) it looks at and never sleeps on. The same work can be done at once, whe
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any
+
+from gp_mapping.runtime.aside import Aside
 
 __all__ = ["StepRunner", "Steps", "aside", "at_once"]
 
@@ -21,19 +22,11 @@ PERIOD = 0.005  # s between two steps
 
 def aside(function: Callable, *arguments) -> Steps:
     """function(*arguments) in a thread of its own; its result, or what it raises, by `yield from`."""
-    future: Future = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function(*arguments))
-        except BaseException as error:  # whoever waits for it gets the reason, whatever it is
-            future.set_exception(error)
-
-    # a daemon: a disk that never answers does not keep the process from ending
-    threading.Thread(target=run, name=getattr(function, "__name__", "aside"), daemon=True).start()
-    while not future.done():
+    job = Aside(getattr(function, "__name__", "aside"))
+    job.start(lambda: function(*arguments))
+    while job.running:
         yield
-    return future.result()
+    return job.fetch()
 
 
 def at_once(steps: Steps) -> Any:

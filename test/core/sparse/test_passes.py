@@ -88,6 +88,22 @@ def test_a_constant_of_each_pass_is_the_dense_gp_with_that_kernel_term(model):
     assert float(told[1.0].stddev) < BIAS * UT
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_known_of_the_differences_between_passes_is_the_dense_gp_s(model):
+    """The field's level is in every constant and in no difference: these are known far better."""
+    x, y, of = passes()
+    shared = BIAS**2 * (of[:, None] == of[None])
+    gram = covariance(x, x, **THETA) + THETA["constant"] ** 2 + shared + NOISE**2 * np.eye(len(x))
+    cross = BIAS**2 * (of[:, None] == np.arange(3.0))
+    joint = BIAS**2 * np.eye(3) - cross.T @ np.linalg.solve(gram, cross)
+    apart = np.eye(3) - 1.0 / 3.0
+    expected = np.diag(apart @ joint @ apart) ** 0.5
+    told = mapped(model, x, y, of).biases()
+    assert np.abs(np.array([float(b.stddev_apart) for b in told]) / UT - expected).max() < 1e-6
+    assert np.abs(np.array([float(b.stddev) for b in told]) / UT - np.diag(joint) ** 0.5).max() < 1e-6
+    assert all(float(b.stddev_apart) < 0.5 * float(b.stddev) for b in told)
+
+
 def test_passes_beyond_the_bound_are_integrated_out_and_change_nothing():
     x, y, of = passes(80, 12)
     field = mapped("dual_svgp", x, y, of, max_biases=2)

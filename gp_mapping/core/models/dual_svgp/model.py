@@ -123,7 +123,7 @@ class DualSVGP(SendableMap):
             self.rest_empty = False
         if bool((batch.noise > 0).any()):
             self.rest_own_noise = False
-        self._close_passes()
+        self.close_passes()
         self.samples += len(batch.x)
         self.learn_bias(len(batch.x))
         if self.learner is not None:
@@ -141,7 +141,7 @@ class DualSVGP(SendableMap):
         self.outdate()
         return self.memory.offer(values, white, self.leverage, arrivals)
 
-    def _close_passes(self) -> None:
+    def close_passes(self) -> None:
         """Of more than max_biases passes, close those of which the fewest samples are remembered, the oldest first.
 
         A closed pass keeps its say, with its unknown constant integrated out; its samples leave the memory, since none

@@ -35,7 +35,7 @@ from gp_mapping.core.models.tiled import state as states
 from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
-from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
+from gp_mapping.core.models.tiled.layout import FULL, Key, Layout, key_of, name_of, side_for
 from gp_mapping.core.models.tiled.sending import carry_tiles, learned_by, move_tiles, slim_state, unreadable_tiles
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
@@ -48,12 +48,11 @@ from gp_mapping.core.types import Prediction, Samples, UpdateReport
 __all__ = ["TiledMap"]
 
 _HOME: Key = (0, 0)
-_FULL = 0.9  # share of a budget from which a tile that has left its square takes no more ground
 _SEEDS = 100  # samples of a neighbour that a new tile takes in with one update
 _LARGEST_FIRST = 1.25  # sides of a tile that the ground of one map may have in any case
 _ALONE = 3.0  # lengthscales beyond its samples in which a map says more than its prior
 _NAMED = 10  # tiles that are named one by one when they are lost
-_LEAST_SIDE, _OWN_STEPS = 5.0, 0.5  # lengthscales; share of learning steps in the tile where the robot is
+_OWN_STEPS = 0.5  # share of learning steps in the tile where the robot is
 HALO, BLEND = 1.5, 1.0  # lengthscales
 
 
@@ -161,8 +160,8 @@ class TiledMap(Revertible, FieldMap):
         extent = max(b - a for a, b in zip(self.low, self.high))
         if extent <= _LARGEST_FIRST * self.side * first.theta.lengthscale:
             return False
-        return (len(first.inducing_inputs()) >= _FULL * first.max_inducing
-                or len(first.remembered_places()) >= _FULL * first.memory_size)
+        return (len(first.inducing_inputs()) >= FULL * first.max_inducing
+                or len(first.remembered_places()) >= FULL * first.memory_size)
 
     def settle(self) -> None:
         """The plane is laid out in tiles, and the first map is split, or becomes the first of them."""
@@ -172,8 +171,7 @@ class TiledMap(Revertible, FieldMap):
         # as many inputs as this ground took, the others take; a tile with its halo is to hold them within its budget
         squares = torch.cat([first.remembered_places(), first.inducing_inputs()]).div(length).floor().unique(dim=0)
         density = len(first.inducing_inputs()) / max(1, len(squares))
-        side = math.sqrt(_FULL * first.max_inducing / max(density, 1e-9)) - 2.0 * HALO
-        side = min(self.side, max(_LEAST_SIDE, side)) * length
+        side = side_for(density, first.max_inducing, HALO, self.side) * length
         self.learner, first.learner = first.learner, None
         self.own_epoch += first.epoch
         self.changes = Changes(self.own_epoch)

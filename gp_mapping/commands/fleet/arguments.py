@@ -1,0 +1,64 @@
+"""What commands over many bags take, and the engine that is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gp_mapping.errors import UsageError
+
+__all__ = ["add_workers", "at_work", "many"]
+
+_CELLS = 1000  # of each bag, in a map of its own
+_FEWEST = 50
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """--workers, --scheduler, --calibration-cells."""
+    group = parser.add_argument_group("many bags side by side", "Each bag by itself, then all of them as one map. "
+                                      "A bag that cannot be mapped is named and left out; the exit code is 0 where at "
+                                      "least one was mapped, and 2 where none was.")
+    group.add_argument("--workers", type=int, metavar="N", help="so many processes of this machine; more than one need "
+                       "pip install 'gp_mapping[fleet]'")
+    group.add_argument("--scheduler", metavar="ADDRESS", help="a Dask cluster that is there, as tcp://host:8786; its "
+                       "workers see the bags under the same paths")
+    group.add_argument("--calibration-cells", type=int, default=_CELLS, metavar="N", help="cells of each bag from "
+                       f"which its robot is calibrated, and hyper-parameters are learned (default: {_CELLS})")
+
+
+def many(args: argparse.Namespace) -> bool:
+    """Whether bags go side by side."""
+    return args.workers is not None or args.scheduler is not None
+
+
+@contextmanager
+def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
+    """The engine, said on stderr, and the folder in which cells are kept meanwhile (None: elsewhere).
+
+    UsageError where options do not go together, or Dask is not here.
+    """
+    from gp_mapping.fleet.engine import connected
+
+    if args.workers is not None and args.scheduler is not None:
+        raise UsageError("--workers starts processes here, and --scheduler uses those that are there; give one of them")
+    if args.calibration_cells < _FEWEST:
+        raise UsageError(f"--calibration-cells is {args.calibration_cells}, expected {_FEWEST} or more")
+    twice = next((bag for i, bag in enumerate(args.bags) if bag in args.bags[:i]), None)
+    if twice is not None:
+        raise UsageError(f"{twice} is given twice; its measurements would count twice")
+    with connected(args.workers, args.scheduler) as engine:
+        print(f"fleet: {len(args.bags)} bag{'s' * (len(args.bags) > 1)}, {engine.about}", file=sys.stderr, flush=True)
+        if args.scheduler is not None:
+            yield engine, None
+            return
+        keep = output / f".cells.{os.getpid()}.partial"
+        keep.mkdir(parents=True, exist_ok=True)
+        try:
+            yield engine, keep
+        finally:
+            shutil.rmtree(keep, ignore_errors=True)

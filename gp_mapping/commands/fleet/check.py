@@ -1,0 +1,90 @@
+"""`gp-mapping check BAG… --workers N`: the table of a fleet, and which robot to mend first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+
+from gp_mapping.commands.fleet.arguments import at_work
+from gp_mapping.commands.fleet.map import about_fleet, said, warnings_of
+from gp_mapping.commands.output import folder_to_write
+from gp_mapping.errors import UsageError
+from gp_mapping.fleet.cells import counted
+from gp_mapping.fleet.engine import Engine
+from gp_mapping.fleet.mapping import Bags, FleetMap, agreed_by, check_fleet, compared, map_bags, read_bags
+from gp_mapping.fleet.table import FIGURES, row_of, to_mend, usual_of
+from gp_mapping.settings.build import Parameters
+from gp_mapping.store.atomic import write_atomic
+from gp_mapping.store.picture import unit_text
+
+__all__ = ["run", "table_of", "text_of"]
+
+_SHOWN = 10  # things to mend that are said one by one
+
+
+def run(args: argparse.Namespace, parameters: Parameters) -> int:
+    """Read, map, compare, judge, report."""
+    check_fleet(parameters.map)
+    if args.against:
+        raise UsageError("--against tests one map on other bags; among many bags each is compared with the map of all "
+                         "others: leave --against out, or --workers and --scheduler")
+    output = folder_to_write(args.output)
+    topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
+    with at_work(args, output) as (engine, keep):
+        bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
+        said(bags)
+        made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
+        table = table_of(engine, bags, made)
+        about = engine.about
+    result = table | {"fleet": about_fleet(bags, made.agreed, about), "warnings": warnings_of(bags),
+                      "hyperparameters": made.session.map.hyperparameters(), "dropped": counted(bags.tolds, "dropped"),
+                      "bags": [str(b) for b in args.bags]}
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        write_atomic(output / "report.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+    print(json.dumps(result, allow_nan=False) if args.json else
+          "\n".join([*text_of(result), f"written: {output / 'report.json'}"]))
+    return 0
+
+
+def table_of(engine: Engine, bags: Bags, made: FleetMap) -> dict:
+    """Rows of all robots, the usual values, and what to mend; those that failed first."""
+    settings = made.session.settings
+    unit, scale = unit_text(settings.field_unit), settings.field_scale
+    noise = math.sqrt(made.session.noise_variance)
+    rows = [row_of(told, robot, found, scale)
+            for told, robot, found in zip(bags.tolds, bags.robots, compared(engine, bags, made, noise))]
+    mend = [{"bag": bag, "figure": "failed", "value": None, "usual": None, "far": None, "text": why}
+            for bag, why in bags.failed.items()]
+    return {"unit": unit, "table": rows, "usual": usual_of(rows), "mend": mend + to_mend(rows, unit)}
+
+
+def text_of(result: dict) -> list[str]:
+    """Lines of the table, with units, and what to mend first."""
+    unit, rows = result["unit"], result["table"]
+    units = {figure.name: unit if figure.unit == "field" else figure.unit for figure in FIGURES}
+    width = max(len(row["bag"]) for row in rows)
+    flagged = {(one["bag"], one["figure"]) for one in result["mend"]}
+    lines = [f"{'':{width}}  cells" + "".join(f"{figure.head:>10}" for figure in FIGURES),
+             f"{'':{width}}       " + "".join(f"{units[figure.name]:>10}" for figure in FIGURES)]
+
+    def cells(row: dict, name: str) -> str:
+        parts = []
+        for figure in FIGURES:
+            value = row[figure.name]
+            mark = "*" if (name, figure.name) in flagged else " "
+            parts.append(f"{'–' if value is None else format(value, figure.digits):>9}{mark}")
+        return "".join(parts)
+
+    lines += [f"{row['bag']:{width}} {row['cells']:6d}{cells(row, row['bag'])}".rstrip() for row in rows]
+    lines.append(f"{'usual':{width}}       {cells(result['usual'], '')}".rstrip())
+    if not result["mend"]:
+        return [*lines, f"no robot of these {len(rows)} lies far from the others"]
+    lines.append("mend first:")
+    lines += [f"  {one['text']}" if one["figure"] == "failed" else f"  {one['bag']}: {one['text']}"
+              for one in result["mend"][:_SHOWN]]
+    more = len(result["mend"]) - _SHOWN
+    return lines + ([f"  and {more} more in report.json"] if more > 0 else [])

@@ -1,0 +1,260 @@
+"""One bag as cells: what a session would put into its map, without a map, so at the speed of reading."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path as FilePath
+
+import torch
+from torch import Tensor
+
+from gp_mapping.analysis.refits import whole
+from gp_mapping.analysis.sensor_faults import sensor_faults
+from gp_mapping.core.types import FARTHEST, Samples
+from gp_mapping.errors import UserError, one_line
+from gp_mapping.intake import Intake
+from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.mapping.bias_numbers import BiasNumbers
+from gp_mapping.mapping.cells import CellAverager, RawRows
+from gp_mapping.mapping.first_values import FirstValues
+from gp_mapping.mapping.motion.attitude import HeadingTrack
+from gp_mapping.mapping.motion.path import Path
+from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.settings.build import Parameters
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.archive import read_state, write_state
+from gp_mapping.store.picture import unit_text
+
+__all__ = ["BagCells", "CellMaker", "Job", "Told", "cells_of", "read_bag", "told_of"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One bag of a fleet. number: its place among them.  topics: as of plan_bags.
+
+    keep: folder in which its cells are kept once they are made, for whoever needs them after a worker has died; '' for
+    none.
+    """
+
+    number: int
+    bag: str
+    parameters: Parameters
+    topics: dict[str, str | None]
+    keep: str = ""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is said of a bag, in plain numbers. failed: why it cannot be used; '' where it can.
+
+    dead: that its sensor is, in a sentence.  middle: medians of place (2,) m and value (C,), SI.
+    """
+
+    bag: str
+    failed: str = ""
+    samples: int = 0
+    cells: int = 0
+    passes: int = 0
+    received: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    dropped_measurements: int = 0
+    warnings: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    dead: str = ""
+    about: dict = field(default_factory=dict)
+    gross: int = 0
+    refused: int = 0
+    path_length: float = 0.0
+    newest_stamp: float | None = None
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    middle: tuple[list[float], list[float]] = ((), ())
+
+
+@dataclass(frozen=True)
+class BagCells:
+    """cells: all of them, None where there are none.  path: of the robot.  told: of it."""
+
+    told: Told
+    cells: Samples | None = None
+    path: dict | None = None
+
+
+class CellMaker:
+    """Raw samples to the cells that a MapSession with these settings hands to its map; what is refused is counted.
+
+    Not among what it does: weakening a cell that contradicts the map, since there is none.
+    """
+
+    def __init__(self, settings: MapSettings):
+        self.settings, self.cells = settings, CellAverager(settings.cell_length, settings.cell_duration,
+                                                           settings.robust)
+        self._first, self._track = FirstValues(settings), HeadingTrack(settings.axle_distance)
+        self._bias, self._open, self._opening = BiasNumbers(settings.bias_time), False, None
+        self.path, self.made = Path(settings.cell_length), []
+        self.raw_count = self.refused = self.passes = 0
+
+    @property
+    def gross(self) -> int:
+        """Raw samples that were left out as gross errors."""
+        return self.cells.gross + self._first.gross
+
+    def ingest(self, samples: Samples) -> None:
+        """Raw samples of one pass."""
+        n = len(samples)
+        stamps = [0.02 * (self.raw_count + k) for k in range(n)] if samples.stamp is None else samples.stamp.tolist()
+        rows = RawRows(samples.x.tolist(), samples.y.tolist(), stamps,
+                       *([None] * n if column is None else column.tolist() for column in
+                         (samples.sensor_variance, samples.heading, samples.position_variance)))
+        begin = 0
+        for i in range(n + 1):
+            if i == n or not self._credible(rows, i):
+                self._take(rows, begin, i)
+                self.refused, begin = self.refused + (i < n), i + 1
+
+    def _credible(self, rows: RawRows, i: int) -> bool:
+        return self._first.credible(rows.y[i]) and max(map(abs, rows.x[i])) <= FARTHEST
+
+    def _take(self, rows: RawRows, i: int, stop: int) -> None:
+        if i >= stop:
+            return
+        if not self._open:
+            self._open, self.passes = True, self.passes + 1
+            self.path.lift()
+            self._track.lift()
+        part = slice(i, stop)
+        rows.heading[part], _ = self._track.steps(rows.x[part], rows.stamp[part], rows.heading[part])
+        self.path.extend(rows.x[part])
+        self.raw_count += stop - i
+        while i < stop:
+            over, reach = self.cells.until(rows, i, stop)
+            self.cells.take(rows, i, over, reach)
+            if over < stop:
+                self._admit(self.cells.flush())
+                self.cells.take(rows, over, over + 1, 0.0)
+            i = over + 1
+
+    def flush(self) -> None:
+        """The open cell is over."""
+        self._admit(self.cells.flush())
+
+    def break_pass(self) -> None:
+        """What comes now does not go on from the last sample."""
+        self.flush()
+        self._first.drop_held()
+        self._open = False
+
+    def _admit(self, cell: Samples | None) -> None:
+        if cell is None:
+            return
+        if self.settings.has_biases:
+            cell = self._bias.numbered(cell, self.passes)
+        if not self._first.opening:
+            self.made += self._first.admit(cell, True)
+            return
+        self._opening = self._first.first(cell)
+        if not self._first.opening:
+            self.made, self._opening = [self._opening], None
+
+    def all(self) -> Samples | None:
+        """Every cell as one batch, with all columns; None where there is none."""
+        parts = ([] if self._opening is None else [self._opening]) + self.made
+        if not parts:
+            return None
+        have = {f.name for f in fields(Samples) if any(getattr(p, f.name) is not None for p in parts)}
+        return Samples.concatenate([replace(p, **{name: _absent(p, name) for name in have
+                                                  if getattr(p, name) is None}) for p in parts])
+
+
+def _absent(cells: Samples, name: str) -> Tensor:
+    """What a column that some cells have means in those that have it not."""
+    n = len(cells)
+    if name in ("velocity", "heading"):
+        return cells.x.new_zeros((n, 2))
+    return cells.x.new_full((n,), {"count": 1.0, "pass_number": -1.0}.get(name, 0.0))
+
+
+def read_bag(job: Job) -> BagCells:
+    """All cells of a bag; a bag that cannot be read, or holds nothing that can be used, says so and stops nobody."""
+    kept = FilePath(job.keep) / f"{job.number}.cells" if job.keep else None
+    if kept is not None and kept.is_file():
+        return _unpacked(read_state(kept))
+    try:
+        made = _read(job)
+    except UserError as error:
+        return BagCells(Told(job.bag, failed=one_line(error)))
+    except Exception as error:  # one bag, whatever is in it, does not cost the others
+        return BagCells(Told(job.bag, failed=f"{type(error).__name__}: {one_line(error, 300)}"))
+    if kept is not None:
+        write_state(kept, _packed(made), lasting=False)
+    return made
+
+
+def _read(job: Job) -> BagCells:
+    settings, scale = job.parameters.map, job.parameters.map.field_scale
+    intake, maker, parts = Intake(job.parameters.intake), CellMaker(settings), []
+    plans = plan_bags([job.bag], job.parameters.intake, job.topics)
+
+    def heard():
+        for new_pass, samples in samples_of(plans, intake, "", shown=False):
+            parts.append((new_pass, samples))
+            yield new_pass, samples
+
+    for _ in pour(heard(), maker, intake.drops):
+        pass
+    pour_rest(maker, intake.drops)
+    cells = maker.all()
+    if cells is None:
+        why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
+        return BagCells(Told(job.bag, failed=f"{job.bag}: no measurement could be used: {why}"))
+
+    faults = sensor_faults(whole(parts), scale, unit_text(settings.field_unit))
+    low, high = maker.path.bounds()
+    told = Told(job.bag, "", maker.raw_count, len(cells), maker.passes, dict(intake.received),
+                dict(intake.drops.as_dict()), intake.drops.measurements, list(intake.warnings),
+                [fault.text for fault in faults], next((fault.text for fault in faults if fault.dead), ""),
+                dict(intake.about), maker.gross, maker.refused, maker.path.length,
+                None if cells.stamp is None else float(cells.stamp.max()), list(low), list(high),
+                (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()))
+    return BagCells(told, cells, maker.path.state_dict())
+
+
+def told_of(made: BagCells) -> Told:
+    """The little that the one who asks needs to see."""
+    return made.told
+
+
+def cells_of(made: BagCells) -> Samples:
+    """The cells alone."""
+    assert made.cells is not None, "a bag that failed goes no further"
+    return made.cells
+
+
+def _packed(made: BagCells) -> dict:
+    told = {f.name: getattr(made.told, f.name) for f in fields(Told)} | {"middle": list(map(list, made.told.middle))}
+    cells = None if made.cells is None else {f.name: getattr(made.cells, f.name) for f in fields(Samples)}
+    return {"told": told, "cells": cells, "path": made.path}
+
+
+def _unpacked(state: dict) -> BagCells:
+    told = Told(**state["told"] | {"middle": tuple(state["told"]["middle"])})
+    return BagCells(told, None if state["cells"] is None else Samples(**state["cells"]), state["path"])
+
+
+def counted(tolds: list[Told], name: str) -> dict[str, int]:
+    """A dict of counts of all bags together."""
+    total: Counter[str] = Counter()
+    for told in tolds:
+        total.update(getattr(told, name))
+    return dict(total)
+
+
+def bounds_of(tolds: list[Told]) -> tuple[list[float], list[float]]:
+    """Of all paths, m."""
+    return [min(t.low[k] for t in tolds) for k in (0, 1)], [max(t.high[k] for t in tolds) for k in (0, 1)]
+
+
+def medians(columns: list[list[float]]) -> Tensor:
+    """Of each column."""
+    return torch.tensor(columns, dtype=torch.float64).median(0).values

@@ -1,0 +1,217 @@
+"""Where the steps of a fleet run: in this process, or on the workers of a Dask cluster.
+
+A step is a function without side effects, so one that is lost with its worker is done again, and nothing changes. Sums
+are formed in a fixed binary tree: the same numbers in the same order, whatever the number of workers.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from typing import Any
+
+from tqdm import tqdm
+
+from gp_mapping.errors import UsageError, one_line
+
+__all__ = ["Cluster", "Engine", "Here", "Lost", "connected"]
+
+_DEATHS = 10  # workers that may die over one step before it is taken for what kills them
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # matrices of a few hundred rows: one thread
+_MISSING = ("the Python package 'distributed' is not installed, and bags go to several workers by it; write: pip "
+            "install 'gp_mapping[fleet]', or --workers 1, which needs no workers beside this process")
+
+
+class Lost(Exception):
+    """A step that could not be done anywhere; the text is one line."""
+
+
+class Engine(ABC):
+    """Steps in, handles out. A handle may be an argument of a later step; a result is asked for by `results`.
+
+    about: one line for a person, of where the steps run.
+    """
+
+    about = ""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    @abstractmethod
+    def step(self, name: str, call: Callable, *arguments) -> Any:
+        """A handle of call(*arguments). name: of what it does, a word."""
+
+    @abstractmethod
+    def finished(self, handles: list) -> Iterator[int]:
+        """The places of handles in the order in which they are done, or have failed."""
+
+    @abstractmethod
+    def result(self, handle) -> Any:
+        """What the step gave. Whatever it raised; Lost where its workers died."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Nothing more comes."""
+
+    def each(self, name: str, call: Callable, *columns: Iterable) -> list:
+        """A handle of call(*row) for each row of the columns."""
+        return [self.step(name, call, *row) for row in zip(*columns, strict=True)]
+
+    def tree(self, name: str, join: Callable, handles: list) -> Any:
+        """A handle of all of them joined, in pairs: of n steps ⌈log₂ n⌉ follow one another."""
+        while len(handles) > 1:
+            pairs = [self.step(name, join, a, b) for a, b in zip(handles[::2], handles[1::2])]
+            handles = pairs + (handles[-1:] if len(handles) % 2 else [])
+        return handles[0]
+
+    def results(self, handles: list, label: str = "") -> Iterator[Any]:
+        """Each result in turn, one of them here at a time; label: of a progress bar on stderr, '' for none."""
+        if label:
+            with tqdm(total=len(handles), desc=label, file=sys.stderr, mininterval=0.3) as bar:
+                for _ in self.finished(handles):
+                    bar.update(1)
+        for handle in handles:
+            yield self.result(handle)
+
+
+class Here(Engine):
+    """In this process, one after the other."""
+
+    about = "1 worker: this process"
+
+    def step(self, name: str, call: Callable, *arguments) -> Any:
+        return _Kept(call, *[a.value if isinstance(a, _Kept) else a for a in arguments])
+
+    def finished(self, handles: list) -> Iterator[int]:
+        for i, handle in enumerate(handles):
+            self.result(handle)
+            yield i
+
+    def result(self, handle) -> Any:
+        return handle.value
+
+    def close(self) -> None:
+        return
+
+
+class _Kept:
+    """The value of a step that is asked for when it is needed first."""
+
+    def __init__(self, call: Callable, *arguments):
+        self._call, self._arguments = call, arguments
+
+    @functools.cached_property
+    def value(self) -> Any:
+        value, self._arguments = self._call(*self._arguments), ()
+        return value
+
+
+class Cluster(Engine):
+    """On a Dask cluster, through a distributed.Client; `close` ends both where they were made here.
+
+    Args:
+        client: connected.
+        about: as of an Engine.
+        closing: called at the end.
+    """
+
+    def __init__(self, client, about: str, closing: Callable[[], None]):
+        super().__init__()
+        self.client, self.about, self._closing = client, about, closing
+        self._run = f"{os.getpid()}-{id(self):x}"
+
+    def step(self, name: str, call: Callable, *arguments) -> Any:
+        key = f"{name}-{self._run}-{next(self._numbers)}"
+        return self.client.submit(call, *arguments, key=key, pure=True)
+
+    def finished(self, handles: list) -> Iterator[int]:
+        from distributed import as_completed
+
+        places: dict[str, list[int]] = {}
+        for i, handle in enumerate(handles):
+            places.setdefault(handle.key, []).append(i)
+        for handle in as_completed(list({h.key: h for h in handles}.values()), loop=self.client.loop):
+            yield from places[handle.key]
+
+    def result(self, handle) -> Any:
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return handle.result()
+        except KilledWorker as error:
+            raise Lost(f"{_DEATHS} workers died over it, as where memory does not suffice ({one_line(error, 200)})"
+                       ) from error
+
+    def close(self) -> None:
+        self._closing()
+
+
+def connected(workers: int | None, scheduler: str | None = None) -> Engine:
+    """The engine that is asked for.
+
+    Args:
+        workers: processes on this machine, of one thread each; one is this process. None with a scheduler.
+        scheduler: address of a Dask scheduler that is there, as tcp://host:8786.
+
+    Raises:
+        UsageError: Dask is not installed; nobody answers at the address.
+    """
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers is {workers}, expected 1 or more")
+    if workers == 1:
+        return Here()
+    if importlib.util.find_spec("distributed") is None:
+        raise UsageError(_MISSING)
+    return _local(workers) if scheduler is None else _there(scheduler)
+
+
+def _there(scheduler: str) -> Cluster:
+    """A cluster that somebody else has started."""
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout=10, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise UsageError(f"--scheduler {scheduler}: no Dask scheduler answers there ({one_line(error, 300)}); expected "
+                         "an address as tcp://host:8786") from error
+    threads = sum(client.nthreads().values())
+    return Cluster(client, f"{threads} workers of {scheduler}, dashboard {client.dashboard_link}", client.close)
+
+
+def _local(workers: int) -> Cluster:
+    """Processes of this machine."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a worker that is started again is no news
+    folder, bokeh = tempfile.mkdtemp(prefix="gp_mapping_fleet."), importlib.util.find_spec("bokeh")
+    environment = dict.fromkeys(_THREADS, "1")
+    source = os.pathsep.join(filter(None, [p for p in sys.path if p]))
+    with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS,
+                          "distributed.nanny.environ": environment}):
+        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
+                               dashboard_address="127.0.0.1:0" if bokeh else None, local_directory=folder,
+                               silence_logs=logging.CRITICAL, env={**environment, "PYTHONPATH": source})
+        client = Client(cluster, set_as_default=False)
+
+    def close() -> None:
+        client.close()
+        cluster.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    seen = f"dashboard {cluster.dashboard_link}" if bokeh else "no dashboard (it needs bokeh: pip install bokeh)"
+    return Cluster(client, f"{workers} workers, {seen}", close)

@@ -1,0 +1,213 @@
+"""The steps of a fleet's map in their order: bags, θ, ground, inducing inputs, sums, tiles. One barrier between each.
+
+    bag        cells, robot                         one step each a bag
+    all        θ, origin, centre, tiles             here, from a few numbers of each bag
+    bag, tile  candidates for z; sites at θ and z   summed as a tree over the bags of a tile
+    tile       s_b, the map's state                 fetched one at a time, and put into a file
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from gp_mapping.core.models.tiled.layout import name_of
+from gp_mapping.core.stored import StoredState
+from gp_mapping.errors import UsageError, named
+from gp_mapping.fleet import sums, tiles
+from gp_mapping.fleet.agreed import Agreed, agree
+from gp_mapping.fleet.cells import Job, Told, bounds_of, read_bag, told_of
+from gp_mapping.fleet.engine import Engine, Lost
+from gp_mapping.fleet.ground import laid_out
+from gp_mapping.fleet.others import Judged, beside, joined_beside, judged
+from gp_mapping.fleet.robot import Robot, calibrate, joined_paths, joined_scores, robot_of, scores_of
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.build import Parameters
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.sessions import odometry_frame_of
+from gp_mapping.store.tile_room import TileRoom
+
+__all__ = ["CALIBRATION_CELLS", "Bags", "FleetMap", "agreed_by", "check_fleet", "compared", "map_bags", "read_bags"]
+
+CALIBRATION_CELLS = 1000  # of each bag, in a map of its own
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Bags that were read.
+
+    jobs, tolds, robots: of those that can be mapped, in the order given, with handles of their cells and calibrations.
+    failed: of the others, why not.  frame: of the poses of all.
+    """
+
+    jobs: list[Job]
+    tolds: list[Told]
+    robots: list[Robot]
+    cells: list
+    calibrated: list
+    failed: dict[str, str]
+    about: dict
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class FleetMap:
+    """session: of all bags.  agreed: by them.  sums: of each tile, handles of its z, the share of all, and which bags.
+    """
+
+    session: MapSession
+    agreed: Agreed
+    sums: dict[sums.Tile, tuple]
+
+
+def check_fleet(settings: MapSettings) -> None:
+    """UsageError where maps of these settings cannot be summed."""
+    if settings.model != "dual_svgp" or settings.likelihood != "gaussian":
+        raise UsageError(f"model {settings.model} with likelihood {settings.likelihood} is not mapped bag by bag; "
+                         "write --set model=dual_svgp --set likelihood=gaussian, or leave --workers and --scheduler "
+                         "out")
+    if settings.forgetting_time > 0:
+        raise UsageError("forgetting_time: bags that are mapped side by side have no order in time; write --set "
+                         "forgetting_time=0, or leave --workers and --scheduler out")
+    if not settings.cells:
+        raise UsageError("cells: bags are mapped side by side from cells; write --set cells=true, or leave --workers "
+                         "and --scheduler out")
+
+
+def read_bags(engine: Engine, bags: list[str], parameters: Parameters, topics: dict, keep: Path | None = None,
+              most: int = CALIBRATION_CELLS) -> Bags:
+    """Cells and calibration of each bag; UsageError where not one of them can be used.
+
+    Args:
+        engine: where that is done.
+        bags: paths, as the workers see them.
+        parameters, topics: of all.
+        keep: folder on this machine in which cells are kept while the run lasts, so that a step that is done again
+            finds them; None where workers are on other machines.
+        most: cells that calibrate a bag.
+    """
+    jobs = [Job(i, str(bag), parameters, topics, "" if keep is None else str(keep)) for i, bag in enumerate(bags)]
+    cells = engine.each("cells", read_bag, jobs)
+    calibrated = engine.each("robot", calibrate, jobs, [most] * len(jobs))
+    tolds = _outcomes(engine, engine.each("told", told_of, cells), "read", lambda i, why: Told(jobs[i].bag, why))
+    robots = _outcomes(engine, engine.each("known", robot_of, calibrated), "calibrate", lambda i, why: Robot(why))
+
+    failed = {t.bag: t.failed or t.dead or r.failed for t, r in zip(tolds, robots) if t.failed or t.dead or r.failed}
+    good = [i for i, job in enumerate(jobs) if job.bag not in failed]
+    frame = Counter(str(tolds[i].about.get("frame") or "") for i in good).most_common(1)[0][0] if good else ""
+    for i in good:
+        its = str(tolds[i].about.get("frame") or "")
+        if its != frame:
+            failed[jobs[i].bag] = (f"{jobs[i].bag}: poses are in frame {named(its)}, those of most bags in "
+                                   f"{named(frame)}; map it by itself, or name the frame with odometry_frame")
+    channels = Counter(len(tolds[i].middle[1]) for i in good if jobs[i].bag not in failed).most_common(1)
+    good = [i for i in good if jobs[i].bag not in failed and len(tolds[i].middle[1]) == channels[0][0]]
+    if not good:
+        first = next(iter(failed.values()), "none was given")
+        raise UsageError(f"none of {len(jobs)} bags can be mapped; the first: {first}")
+    about, warnings = dict(tolds[good[0]].about), []
+    if odometry_frame_of(about) and len(good) > 1:
+        warnings.append(f"{named(odometry_frame_of(about))} is the frame of an odometry: its origin is where a robot "
+                        "was started; the bags fit together where all were started at one place")
+    return Bags(*([column[i] for i in good] for column in (jobs, tolds, robots, cells, calibrated)), failed, about,
+                warnings)
+
+
+def _outcomes(engine: Engine, handles: list, label: str, lost: Callable) -> list:
+    """Results; of a step whose workers died, what `lost` makes of that."""
+    out, results = [], engine.results(handles, label)
+    for i in range(len(handles)):
+        try:
+            out.append(next(results))
+        except Lost as error:
+            out.append(lost(i, str(error)))
+            results = engine.results(handles[i + 1:])
+    return out
+
+
+def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, folder: Path | None = None
+             ) -> FleetMap:
+    """The map of all bags at agreed θ.
+
+    Args:
+        engine: where that is done.
+        bags: that were read.
+        agreed: by them.
+        settings: as a person gave them.
+        folder: in which tiles are while nobody needs them; the system's temporary one if None.
+    """
+    count = range(len(bags.jobs))
+    own = [(bags.cells[i], bags.jobs[i].number, bags.robots[i], agreed) for i in count]
+    layout, known = _ground(engine, bags, agreed, own)
+    all_tiles = sorted({key for cores, _, _ in known for key in cores})
+    found: dict[sums.Tile, tuple] = {}
+    spreads = []
+    for key in all_tiles:
+        tile = sums.Tile(key, layout)
+        which = [i for i in count if key in known[i][1]]
+        z = engine.tree("inputs", partial(sums.joined_inputs, agreed=agreed),
+                        [engine.step("candidates", sums.candidates, tile, *own[i]) for i in which])
+        shares = [engine.step("sites", sums.share_of, tile, z, *own[i]) for i in which]
+        total = engine.tree("sum", partial(sums.joined_shares, most=settings.memory_size), shares)
+        found[tile] = z, total, which
+        spreads.append(engine.step("bias", tiles.bias_of, total, z, agreed))
+
+    told = [s for s in engine.results(spreads, "sum") if s is not None]
+    spread = max(told, key=lambda s: s.determined, default=None)
+    room, states = TileRoom(folder), {}
+    made = [engine.step("tile", tiles.finished, tile, total, z, agreed, spread)
+            for tile, (z, total, _) in found.items()]
+    for tile, state in zip(found, engine.results(made, "draw up")):
+        if layout is None:
+            states[tile.key] = state
+            continue
+        states[tile.key] = StoredState(name_of(tile.key), tiles.tile_state(state))
+        room.put(states[tile.key])
+
+    path = engine.tree("paths", partial(joined_paths, step=settings.cell_length),
+                       engine.each("path", _path_of, bags.cells))
+    scores = engine.tree("scores", joined_scores, engine.each("score", scores_of, bags.calibrated))
+    session = tiles.session_of(settings, agreed, states, list(found), bags.tolds, engine.result(path),
+                               engine.result(scores), bags.about, room)
+    if spread is not None:
+        agreed = replace(agreed, theta=replace(agreed.theta, bias_stddev=spread.stddev))
+    return FleetMap(session, agreed, found)
+
+
+def agreed_by(bags: Bags, settings: MapSettings) -> Agreed:
+    """θ of all, from what each has learned."""
+    return agree(settings, bags.tolds, bags.robots)
+
+
+def _path_of(made) -> dict:
+    return made.path
+
+
+def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
+    """The layout, and of each bag the tiles and squares that it touches."""
+    length = agreed.theta.lengthscale
+    squares = engine.tree("ground", sums.joined_ground, [engine.step("squares", sums.touched, *one, None, length)
+                                                         for one in own])
+    low, high = bounds_of(bags.tolds)
+    layout = laid_out(agreed, bags.robots, low, high, len(engine.result(squares)[2]))
+    handles = [engine.step("touched", sums.touched, *one, layout, length) for one in own]
+    return layout, [(cores, around, torch.empty(0)) for cores, around, _ in engine.results(handles)]
+
+
+def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[Judged | None]:
+    """Each robot beside the map of all others; None where these know too few of its places.
+
+    noise: standard deviation of a measurement, SI.
+    """
+    agreed, centre = made.agreed, float(made.agreed.centre[0])
+    handles = []
+    for i, (job, robot) in enumerate(zip(bags.jobs, bags.robots)):
+        parts = [engine.step("others", beside, tile, z, total, bags.cells[i], job.number, robot, agreed)
+                 for tile, (z, total, which) in made.sums.items() if i in which]
+        handles.append(engine.step("judged", judged, engine.tree("beside", joined_beside, parts), centre, noise))
+    return list(engine.results(handles, "compare"))

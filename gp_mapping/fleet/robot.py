@@ -1,0 +1,154 @@
+"""What the first cells of a bag tell of its robot and of the field's hyper-parameters, by a map of their own.
+
+A time offset, a lever arm and what turns with the robot are the robot's; lengthscale, signal and noise are the field's,
+and every bag knows something of them: the Fisher information of its cells, by which they are agreed on (agreed.py).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.analysis.calibration import calibration_report
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.registry import start_of
+from gp_mapping.errors import UserError, one_line
+from gp_mapping.fleet.cells import Job
+from gp_mapping.intake import Intake
+from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.mapping.scoring.predictive_noise import PredictiveNoise
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.offline.ascend import information
+from gp_mapping.offline.fit import theta_told
+from gp_mapping.offline.stored_cells import StoredCells
+from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.settings.mapping import AUTOMATIC
+
+__all__ = ["Robot", "Scores", "calibrate", "joined_paths", "joined_scores", "robot_of", "scores_of"]
+
+
+@dataclass(frozen=True)
+class Robot:
+    """Of one bag.
+
+    failed: why there is none; '' where there is.
+    theta: hyper-parameters that were learned, in inner units; information (P, P): what the cells know of its vector.
+    starts: what the first cells told, by name of setting, SI.
+    body: (2, C) SI, what is added where the robot looks along x, along y of the map; zeros where nothing is learned.
+    offset, offset_stddev: s, of the calibration; offset_seen: it differs from 0.  turning: amplitude of body, SI.
+    noise: predictive, SI.  weakened: cells that contradicted the map.
+    density: inducing inputs for a square of a lengthscale.
+    """
+
+    failed: str = ""
+    theta: Theta | None = None
+    information: Tensor | None = None
+    starts: dict[str, float] | None = None
+    body: Tensor | None = None
+    learned: bool = False
+    offset: float = 0.0
+    offset_stddev: float = math.inf
+    offset_seen: bool = False
+    turning: float = 0.0
+    noise: float = 0.0
+    weakened: int = 0
+    density: float = 0.0
+    cells: int = 0
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One-step-ahead scores of some bags. white: variance of a raw sample; averaged: what of it is left in a cell."""
+
+    noise: PredictiveNoise
+    local: LocalScale
+    white: float
+    averaged: float
+
+
+def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
+    """What the first `most` cells of a bag tell; a bag of which they cannot be mapped says so and stops nobody."""
+    try:
+        return _calibrated(job, most)
+    except UserError as error:
+        return Robot(failed=one_line(error)), None
+    except Exception as error:  # one bag, whatever is in it, does not cost the others
+        return Robot(failed=f"{type(error).__name__}: {one_line(error, 300)}"), None
+
+
+def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
+    intake, session = Intake(job.parameters.intake), MapSession(job.parameters.map)
+    session.taken = []
+    plans = plan_bags([job.bag], job.parameters.intake, job.topics)
+    for _ in pour(samples_of(plans, intake, "", shown=False), session, intake.drops):
+        if session.cell_count >= most:
+            break
+    pour_rest(session, intake.drops)
+    if not session.map.started:
+        return Robot(failed=f"{job.bag}: its measurements make no map"), None
+
+    started, told = session.started_settings, session.map.hyperparameters()
+    first, learner = start_of(started)
+    theta = theta_told(first, told, started.field_scale)
+    known = torch.zeros((len(theta.vector()),) * 2, dtype=torch.float64)
+    if learner is not None:
+        known = information(learner, theta, StoredCells.of(session.taken, started.field_scale, theta))
+    offset, spread, seen, turning = 0.0, math.inf, False, 0.0
+    try:
+        found = calibration_report(session.map, session.noise_variance)
+        offset, spread, seen, turning = found.offset, found.offset_stddev, found.offset_seen, found.turning
+    except (RuntimeError, ValueError, ArithmeticError):  # too few samples are remembered: nothing is known of it
+        pass
+    squares = session.memory.div(theta.lengthscale).floor().unique(dim=0)
+    robot = Robot("", theta, known, {name: getattr(started, name) for name in AUTOMATIC}, _body(session),
+                  learner is not None, offset, spread, seen, turning, math.sqrt(session.noise_variance),
+                  session.scores.weakened, len(session.inducing) / max(1, len(squares)), session.cell_count)
+    scores = session.scores
+    return robot, Scores(scores.noise, scores.local, scores.white, scores.white_averaged)
+
+
+def _body(session: MapSession) -> Tensor:
+    """(2, C): what the map adds at one place where the robot looks along x, and along y."""
+    place, still = session.path[-1:], torch.zeros((1, 2), dtype=torch.float64)
+    if session.settings.heading_stddev <= 0 or not session.settings.learn_hyperparameters:
+        return torch.zeros((2, session.map.channels), dtype=torch.float64)
+    plain = session.map.predict(place).mean
+    axes = torch.eye(2, dtype=torch.float64)
+    return torch.cat([session.map.predict(place, still, axis[None]).mean - plain for axis in axes]).cpu()
+
+
+def robot_of(made: tuple[Robot, Scores | None]) -> Robot:
+    """The little that the one who asks needs to see."""
+    return made[0]
+
+
+def scores_of(made: tuple[Robot, Scores | None]) -> Scores:
+    """Those of a bag that has not failed."""
+    assert made[1] is not None, "a bag that failed goes no further"
+    return made[1]
+
+
+def joined_scores(one: Scores, other: Scores) -> Scores:
+    """Both together, in bounded memory; neither is changed."""
+    noise, local = PredictiveNoise(one.noise.window), LocalScale(one.local.width)
+    counts = len(one.noise), len(other.noise)
+    for part in (one, other):
+        noise.join(part.noise)
+        local.join(part.local)
+    share = counts[0] / sum(counts) if sum(counts) else 0.5
+    return Scores(noise, local, share * one.white + (1 - share) * other.white,
+                  share * one.averaged + (1 - share) * other.averaged)
+
+
+def joined_paths(one: dict, other: dict, step: float) -> dict:
+    """States of two paths as one, as of two robots."""
+    first, second = Path(step), Path(step)
+    first.load_state_dict(one)
+    second.load_state_dict(other)
+    first.join(second)
+    return first.state_dict()

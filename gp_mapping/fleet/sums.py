@@ -1,0 +1,136 @@
+"""What bags say of one tile, at agreed θ and z: sites that add up, a sample of cells to remember, and the choice of z.
+
+Every function here is pure: it changes none of its arguments, and gives the same for the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.models.dual_svgp.assembled import part_of
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.tiled.layout import Key, Layout
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sparse.basis import greedy_inputs
+from gp_mapping.core.sparse.sites import Sites
+from gp_mapping.core.types import Samples
+from gp_mapping.fleet.agreed import Agreed, prepared
+from gp_mapping.fleet.cells import BagCells, cells_of
+from gp_mapping.fleet.robot import Robot
+
+__all__ = ["Share", "Tile", "candidates", "cells_in", "joined_ground", "joined_inputs", "joined_shares",
+           "scaling_of", "share_of", "touched", "without"]
+
+_LOOKED_AT = 4000  # cells of a bag from which its candidates are chosen
+_OPEN = 0.01  # share of a cell's noise that inducing inputs may leave open
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of the fleet's map. layout: None where it is all there is."""
+
+    key: Key
+    layout: Layout | None
+
+    def takes(self, x: Tensor) -> Tensor:
+        """Which samples at x (N, 2) it knows: (N,)."""
+        return torch.ones(len(x), dtype=torch.bool) if self.layout is None else self.layout.takes(self.key, x)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What some bags say of a tile.
+
+    sites: in the basis of its z.  count: cells in them.  newest_pass: the largest number of a pass.
+    kept: some of the cells, with keys (k,) drawn at random: those with the largest of all.
+    """
+
+    sites: Sites
+    count: int
+    newest_pass: float
+    kept: Samples
+    keys: Tensor
+
+
+def scaling_of(agreed: Agreed) -> Scaling:
+    """Of every tile."""
+    return Scaling(agreed.origin, agreed.centre, agreed.settings.field_scale)
+
+
+def cells_in(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Samples:
+    """A bag's cells that a tile knows, as `prepared`."""
+    cells = prepared(cells_of(made), number, robot, agreed)
+    return cells[tile.takes(cells.x)]
+
+
+def touched(made: BagCells, number: int, robot: Robot, agreed: Agreed, layout: Layout | None, squares: float
+            ) -> tuple[list[Key], list[Key], Tensor]:
+    """Tiles whose cores hold cells of a bag, tiles that know some, and squares (K, 2) of that side (m) that it is in.
+    """
+    x = prepared(cells_of(made), number, robot, agreed).x
+    ground = x.div(squares).floor().unique(dim=0)
+    if layout is None:
+        return [(0, 0)], [(0, 0)], ground
+    cores = [key for key, _ in layout.keys(x)]
+    around = sorted({near for key in cores for near in layout.near(key)})
+    return sorted(cores), [key for key in around if bool(layout.takes(key, x).any())], ground
+
+
+def joined_ground(one: tuple, other: tuple) -> tuple:
+    """What two bags touch together, as `touched`."""
+    return (sorted({*one[0], *other[0]}), sorted({*one[1], *other[1]}),
+            torch.cat([one[2], other[2]]).unique(dim=0))
+
+
+def _chosen(places: Tensor, agreed: Agreed) -> Tensor:
+    """Inducing inputs among places (N, 2), inner: by pivoted Cholesky, within the budget. (M, 2)"""
+    theta, settings = agreed.theta, agreed.settings
+    tolerance = max(settings.inducing_tolerance * theta.signal_stddev**2, _OPEN * theta.noise_stddev**2)
+    return places[greedy_inputs(theta.kernel(), places, tolerance, settings.max_inducing)]
+
+
+@torch.no_grad()
+def candidates(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Tensor:
+    """What a bag alone would take for a tile's inducing inputs: (M, 2), inner."""
+    cells = cells_in(tile, made, number, robot, agreed)
+    cells = cells[:: max(1, len(cells) // _LOOKED_AT)]
+    places = agreed.theta.place(scaling_of(agreed).inner_x(cells.x), cells.velocity, cells.heading)
+    return _chosen(places, agreed)
+
+
+@torch.no_grad()
+def joined_inputs(one: Tensor, other: Tensor, agreed: Agreed) -> Tensor:
+    """Of the inducing inputs that two sets of bags would take, those of both."""
+    return _chosen(torch.cat([one, other]), agreed)
+
+
+def share_of(tile: Tile, z: Tensor, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Share:
+    """What a bag says of a tile."""
+    cells = cells_in(tile, made, number, robot, agreed)
+    part: DualSVGP = part_of(agreed.theta, z, scaling_of(agreed), cells)
+    drawn = torch.Generator().manual_seed((agreed.settings.seed * 1_000_003 + number) % 2**31)
+    keys = torch.rand(len(cells), dtype=torch.float64, generator=drawn)
+    best = keys.topk(min(len(keys), agreed.settings.memory_size)).indices.sort().values
+    return Share(part.sites, len(cells), part.newest_pass, cells[best], keys[best])
+
+
+def joined_shares(one: Share, other: Share, most: int) -> Share:
+    """What two sets of bags say of a tile together. most: cells that are kept."""
+    sites = one.sites.clone()
+    sites.merge(other.sites)
+    keys, kept = torch.cat([one.keys, other.keys]), Samples.concatenate([one.kept, other.kept])
+    best = keys.topk(min(len(keys), most)).indices.sort().values
+    return Share(sites, one.count + other.count, max(one.newest_pass, other.newest_pass), kept[best], keys[best])
+
+
+def without(total: Share, own: Share) -> Share:
+    """What the others say of a tile: all but one bag's share. Of it nothing is kept."""
+    sites, minus = total.sites.clone(), own.sites.clone()
+    minus.scale(-1.0)
+    sites.merge(minus)
+    mine = set(own.sites.passes.numbers)
+    sites.passes = sites.passes.only(set(sites.passes.numbers) - mine)
+    return replace(total, sites=sites, count=total.count - own.count, kept=total.kept[:0], keys=total.keys[:0])

@@ -1,0 +1,122 @@
+"""Sums of all bags to a map that goes on as any other: tiles one by one, then the session around them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.bias import BiasSpread
+from gp_mapping.core.models.dual_svgp.assembled import assemble, part_of
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.tiled.layout import Key, name_of
+from gp_mapping.core.registry import build_map, start_of
+from gp_mapping.core.stored import Room, StoredState
+from gp_mapping.fleet.agreed import Agreed
+from gp_mapping.fleet.cells import Told, bounds_of
+from gp_mapping.fleet.robot import Scores
+from gp_mapping.fleet.sums import Share, Tile, scaling_of
+from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
+
+__all__ = ["bias_of", "finished", "map_of", "session_of", "tile_state"]
+
+
+def map_of(share: Share, z: Tensor, agreed: Agreed, bias_stddev: float | None = None, alone: bool = False) -> DualSVGP:
+    """The map of a tile.
+
+    Args:
+        share: of all bags.
+        z: inducing inputs, inner.
+        agreed: by all bags.
+        bias_stddev: of the constants of passes, inner; θ's if None.
+        alone: whether it is all there is, and learns on by itself.
+    """
+    theta = agreed.theta if bias_stddev is None else replace(agreed.theta, bias_stddev=bias_stddev)
+    model = build_map(replace(agreed.settings, tiles=False), centre=agreed.centre)
+    model.learner = agreed.learner() if alone else None
+    remembering = part_of(theta, z, scaling_of(agreed), share.kept, len(share.kept))
+    assemble(model, theta, z, scaling_of(agreed), share.sites, share.count, remembering.memory, share.newest_pass)
+    return model
+
+
+def bias_of(share: Share, z: Tensor, agreed: Agreed) -> BiasSpread | None:
+    """How much the constants of passes differ, as one tile tells; None where it has fewer than two passes."""
+    settings = agreed.settings
+    if not settings.learns_bias or len(share.sites.passes) < 2:
+        return None
+    start = start_of(settings)[0].bias_stddev
+    bare = replace(share, kept=share.kept[:0], keys=share.keys[:0])
+    evidence = map_of(bare, z, replace(agreed, settings=replace(settings, max_biases=1000))).posterior.bias_evidence()
+    return None if evidence is None else evidence.spread(start)
+
+
+def finished(tile: Tile, share: Share, z: Tensor, agreed: Agreed, spread: BiasSpread | None) -> dict:
+    """A tile as its file has it."""
+    model = map_of(share, z, agreed, None if spread is None else spread.stddev, tile.layout is None)
+    model.bias_spread = spread
+    return model.state_dict()
+
+
+def tile_state(state: dict) -> dict:
+    """Of a tile among others."""
+    return {"map": state, "forgot": 0.0, "seeds": []}
+
+
+def session_of(settings: MapSettings, agreed: Agreed, states: dict[Key, StoredState | dict], tiles: list[Tile],
+               tolds: list[Told], path: dict, scores: Scores, about: dict, room: Room | None) -> MapSession:
+    """The session of all bags, which maps on from there.
+
+    Args:
+        settings: as a person gave them.
+        agreed: by all bags.
+        states: of the tiles; of one that is all there is, the map's.
+        tiles: of these.
+        tolds, path, scores, about: of all bags.
+        room: where tiles are that nobody needs.
+    """
+    session = MapSession(settings, room)
+    low, high = bounds_of(tolds)
+    cells, passes = sum(t.cells for t in tolds), sum(t.passes for t in tolds)
+    stamps = [t.newest_stamp for t in tolds if t.newest_stamp is not None]
+    start = {"resolved": {name: getattr(agreed.settings, name) for name in AUTOMATIC},
+             "centre": agreed.centre.tolist(), "count": cells, "next": cells, "open": False, "cells": []}
+    state = session.state_dict()
+    generator = torch.Generator().manual_seed(settings.seed).get_state()
+    if tiles[0].layout is None:
+        whole = states[tiles[0].key] | {"ground": {"low": low, "high": high, "generator": generator}}
+    else:
+        whole = _tiled(agreed, states, tiles, low, high, cells, generator)
+    state |= {"map": whole, "start": start, "path": path, "about": about, "channels": len(agreed.centre),
+              "cells": state["cells"] | {"gross": sum(t.gross for t in tolds)},
+              "first_values": state["first_values"] | {"seen": cells},
+              "raw_count": sum(t.samples for t in tolds), "cell_count": cells, "passes": passes, "revision": cells,
+              "refused": sum(t.refused for t in tolds), "last_stamp": max(stamps, default=None)}
+    new = MapSession.from_state_dict(state, room)
+    theirs = OneStepAhead(agreed.settings)
+    theirs.noise, theirs.local, theirs.white, theirs.white_averaged = (scores.noise, scores.local, scores.white,
+                                                                       scores.averaged)
+    new.scores.join(theirs, new.map)
+    number = max(new.map.newest_pass, -1.0)
+    new.bias_numbers.load_state_dict({"number": number, "began": []})
+    return new
+
+
+def _tiled(agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], high: list[float], cells: int,
+           generator: Tensor) -> dict:
+    """A map of several tiles, as its checkpoint has it: one of them at hand."""
+    learner, current = agreed.learner(), tiles[0].key
+    shelf = {name_of(key): state for key, state in states.items() if key != current}
+    return {"model": "tiled", "layout": tiles[0].layout.state_dict(), "shelf": shelf,
+            "tiles": {name_of(current): {"state": states[current], "touched": 0}}, "current": list(current),
+            "low": low, "high": high, "generator": generator, "tiles_lost": 0, "side": agreed.settings.map_tile_side,
+            "former": None, "learner": None if learner is None else learner.state_dict(), "samples": cells, "turn": 0,
+            "forgot": 0.0, "opened": len(tiles), "loads": 0, "merged_without": 0,
+            "newest_pass": max(float(state.get()["map"]["newest_pass"]) for state in states.values())}
+
+
+def described(agreed: Agreed, names: list[str]) -> dict:
+    """θ and how it came about, plain."""
+    return {"theta": asdict(agreed.theta), "silent": [names[i] for i in agreed.silent]}

@@ -1,0 +1,224 @@
+"""Many bags as one map: what one process would have made of all cells, whoever does it and whoever dies over it."""
+
+import importlib.util
+import json
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import torch
+from fleet_bags import HELD, parameters, write_fleet
+from small_drive import field, lanes, write_drive
+
+from gp_mapping import cli
+from gp_mapping.core.types import Samples
+from gp_mapping.fleet.cells import CellMaker
+from gp_mapping.fleet.engine import Here, connected
+from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
+from gp_mapping.intake import Intake
+from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.recording.replay import plan_bags, samples_of
+
+needs_dask = pytest.mark.skipif(importlib.util.find_spec("distributed") is None,
+                                reason="distributed is not installed (pip install 'gp_mapping[fleet]')")
+TILED = HELD | {"lengthscale": 0.3, "max_inducing": 60, "map_tile_side": 5.0}
+
+
+@pytest.fixture(scope="module")
+def bags(tmp_path_factory):
+    return write_fleet(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with connected(2, None) as engine:
+        yield engine
+
+
+def fleet_map(engine, bags, settings, keep=None):
+    given = parameters(**settings)
+    read = read_bags(engine, bags, given, {}, keep)
+    return map_bags(engine, read, agreed_by(read, given.map), given.map)
+
+
+def streamed(bag, settings, pool):
+    """A bag poured into a session or a CellMaker."""
+    given = parameters(**settings)
+    intake = Intake(given.intake)
+    for _ in pour(samples_of(plan_bags([bag], given.intake, {}), intake, "", shown=False), pool, intake.drops):
+        pass
+    pour_rest(pool, intake.drops)
+    return pool
+
+
+def cells_of_sessions(bags, settings):
+    """Every cell that sessions of one process take, one for each robot: its sensor's white noise is its own."""
+    cells = []
+    for bag in bags:
+        session = MapSession(parameters(**settings).map)
+        session.taken = []
+        cells += streamed(bag, settings, session).taken
+    return Samples.concatenate(cells)
+
+
+def matern52(a, b, length, spread):
+    r = np.sqrt(5.0) * np.linalg.norm(a[:, None] - b[None], axis=2) / length
+    return spread**2 * (1.0 + r + r * r / 3.0) * np.exp(-r)
+
+
+def by_formula(cells, z, centre, x, length):
+    """Mean and standard deviation of Titsias' posterior at x, SI → µT, in NumPy, from all cells at once."""
+    spread, noise, constant = 8.0, 0.3, 30.0
+    u, v = (np.vstack([matern52(z, p, length, spread), np.zeros((1, len(p)))]) for p in (cells.x.numpy(), x))
+    u[-1], v[-1] = constant**2, constant**2
+    prior = np.zeros((len(z) + 1,) * 2)
+    prior[:-1, :-1], prior[-1, -1] = matern52(z, z, length, spread), constant**2
+    beta = 1.0 / (noise**2 + cells.sensor_variance.numpy() * 1e12 / cells.count.numpy())
+    lower = np.linalg.cholesky(prior)
+    a, b = np.linalg.solve(lower, u), np.linalg.solve(lower, v)
+    d = np.eye(len(prior)) + (a * beta) @ a.T
+    y = (cells.y.numpy()[:, 0] - centre) * 1e6
+    mean = b.T @ np.linalg.solve(d, (a * beta) @ y)
+    variance = spread**2 + constant**2 - (b * b).sum(0) + (b * np.linalg.solve(d, b)).sum(0)
+    return mean + centre * 1e6, np.sqrt(variance)
+
+
+def assert_equal_to_formula(model, cells, x, length=0.7):
+    z, centre = model.inducing_inputs().numpy(), float(model.centre[0])
+    mean, stddev = by_formula(cells, z, centre, x.numpy(), length)
+    told = model.predict(x)
+    assert np.abs(told.mean[:, 0].numpy() * 1e6 - mean).max() < 1e-6 * stddev.min()
+    assert np.abs(told.stddev[:, 0].numpy() * 1e6 / stddev - 1.0).max() < 1e-6
+
+
+def same(one, other):
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if torch.is_tensor(one):
+        return torch.equal(one, other)
+    return one == other or (hasattr(one, "get") and same(one.get(), other.get()))
+
+
+def assert_bit_equal(one, other):
+    a, b = one.session.state_dict(), other.session.state_dict()
+    assert a.keys() == b.keys() and [name for name in a if not same(a[name], b[name])] == []
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_cells_are_those_of_a_session(tmp_path, robust):
+    def spoil(i, vector, place):
+        return (vector * 40.0, place) if i in (7, 150) else (vector, place + np.array([30.0 * (i > 250), 0.0, 0.0]))
+
+    write_drive(tmp_path / "bag", lanes(count=3), spoil=spoil)
+    settings = HELD | {"robust": robust, "learn_bias": True, "learn_noise": True}
+    mine = streamed(tmp_path / "bag", settings, CellMaker(parameters(**settings).map)).all()
+    its = cells_of_sessions([tmp_path / "bag"], settings)
+    assert len(mine) == len(its) > 50
+    for name in ("x", "y", "stamp", "count", "sensor_variance", "velocity", "pass_number"):
+        assert torch.equal(getattr(mine, name), getattr(its, name)), name
+
+
+def test_one_tile_is_the_formula_of_all_cells(bags):
+    made = fleet_map(Here(), bags, HELD)
+    cells = cells_of_sessions(bags, HELD)
+    x = torch.from_numpy(np.random.default_rng(0).uniform([-0.3, -0.3], [2.3, 1.7], (50, 2)))
+    assert made.session.report()["tiles"] == 1 and made.session.cell_count == len(cells)
+    assert_equal_to_formula(made.session.map.home, cells, x)
+    truth = field(*made.session.path.numpy().T)
+    assert np.abs(made.session.predict(made.session.path).mean[:, 0].numpy() - truth).max() < 0.5e-6
+
+
+def test_every_tile_is_the_formula_of_its_cells_and_a_session_goes_on(bags, tmp_path):
+    made = fleet_map(Here(), bags, TILED)
+    cells, tiled = cells_of_sessions(bags, TILED), made.session.map
+    keys = [tile.key for tile in made.sums]
+    assert len(keys) > 1 and sorted([*tiled.tiles, *tiled.shelf.keys()]) == keys
+    for key in keys:
+        tile, which = tiled.present([key]) and tiled.tiles[key].map, tiled.layout.takes(key, cells.x)
+        low, high = tiled.layout.core(key)
+        x = torch.from_numpy(np.random.default_rng(1).uniform(low, high, (20, 2)))
+        assert tile.samples == int(which.sum())
+        assert_equal_to_formula(tile, cells[which], x, 0.3)
+
+    write_drive(tmp_path / "later", lanes(0.1, 3), 9000.0, seed=9)
+    before = made.session.cell_count
+    streamed(tmp_path / "later", TILED, made.session)
+    assert made.session.cell_count > before + 50 and made.session.report()["refused_samples"] == 0
+    truth = field(*made.session.path.numpy().T)
+    assert np.abs(made.session.predict(made.session.path).mean[:, 0].numpy() - truth).max() < 0.5e-6
+
+
+@pytest.fixture(scope="module")
+def learned(bags):
+    """The map of one process, everything learned."""
+    return fleet_map(Here(), bags, {})
+
+
+@needs_dask
+def test_workers_make_the_same_map(bags, cluster, learned):
+    assert_bit_equal(fleet_map(cluster, bags, {}), learned)
+
+
+@needs_dask
+def test_workers_make_the_same_tiles(bags, cluster):
+    assert_bit_equal(fleet_map(cluster, bags, TILED), fleet_map(Here(), bags, TILED))
+
+
+@needs_dask
+def test_a_worker_that_is_killed_changes_nothing(bags, cluster, learned, tmp_path):
+    pids = cluster.client.run(os.getpid)
+    first, second = (threading.Timer(after, os.kill, (pid, signal.SIGKILL))
+                     for after, pid in zip((0.2, 1.0), pids.values()))  # busy with a bag, and with another, or its end
+    first.start()
+    second.start()
+    made = fleet_map(cluster, bags, {}, tmp_path)
+    first.join()
+    second.join()
+    assert set(pids.values()).isdisjoint(cluster.client.run(os.getpid).values())
+    assert_bit_equal(made, learned)
+
+
+def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):
+    (tmp_path / "no_bag.mcap").write_text("not a bag")
+    damaged = tmp_path / "damaged.mcap"
+    good = next(p for p in os.scandir(bags[0]) if p.name.endswith(".mcap"))
+    with open(good.path, "rb") as file:
+        damaged.write_bytes(file.read()[:20000])
+    write_drive(tmp_path / "dead", lanes(count=3), 5000.0, spoil=lambda i, v, p: (np.array([3e-5, 0.0, 4e-5]), p))
+    broken = [str(tmp_path / name) for name in ("no_bag.mcap", "damaged.mcap", "dead", "nowhere")]
+    words = [word for name, value in HELD.items() for word in ("--set", f"{name}={str(value).lower()}")]
+    out = tmp_path / "out"
+    assert cli.main(["map", *bags[:2], *broken, "--output", str(out), "--workers", "1", "--json", *words]) == 0
+    told = capsys.readouterr()
+    result = json.loads(told.out)
+    assert sorted(result["fleet"]["failed"]) == sorted(broken) and result["fleet"]["mapped"] == 2
+    assert all(any(name in line for line in told.err.splitlines() if "left out" in line) for name in broken[:2])
+    assert "the sensor is dead" in result["fleet"]["failed"][broken[2]]
+    assert sorted(p.name for p in out.iterdir() if p.name.startswith(".")) == []
+
+    assert cli.main(["map", *bags[:2], "--output", str(tmp_path / "alone"), "--workers", "1", "--json", *words]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert alone["map"] == result["map"] and alone["samples"] == result["samples"]
+
+    assert cli.main(["map", *broken, "--output", str(tmp_path / "none"), "--workers", "1"]) == 2
+    assert "none of 4 bags can be mapped" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, what", [
+    (["--workers", "2"], "pip install 'gp_mapping[fleet]'"), (["--workers", "0"], "expected 1 or more"),
+    (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], "give one of them"),
+    (["--workers", "1", "--model", "exact"], "model exact"), (["--workers", "1", "--set", "forgetting_time=5.0"],
+                                                             "forgetting_time"),
+    (["--workers", "1", "--resume", "map.gpm"], "--resume")])
+def test_what_cannot_be_is_said_in_one_line(bags, tmp_path, capsys, monkeypatch, words, what):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec",
+                        lambda name, *more: None if name == "distributed" else found(name, *more))
+    assert cli.main(["map", *bags, "--output", str(tmp_path / "out"), *words]) == 2
+    told = capsys.readouterr()
+    assert what in told.err and len(told.err.splitlines()) == 1 and told.out == ""
