@@ -25,12 +25,13 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "anytime": "the anytime family: live, and time and predictive efficiency of its stochastic fit",
          "fits": "leave one trial out: the streamed map beside `gp-mapping fit`",
          "scale": "large areas: surveys and roads in tiles and in one map, error, time and memory",
+         "slow_updates": "single updates along a drive, and what the slow ones do",
          "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes",
          "exploration": "where to go next: planners and baselines closed loop, into docs/exploration.md",
          "reading": "a bag read and its samples averaged, beside version 0.1.0",
          "mutants": "small faults in the code, by a seed: which of them the mirrored tests notice",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
-APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "fits", "reading",
+APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "slow_updates", "fits", "reading",
          "mutants", "faults", "biases")  # for pages of their own
 
 

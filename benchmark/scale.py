@@ -20,7 +20,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.tile_room import TileRoom
 
-__all__ = ["TABLES", "run"]
+__all__ = ["TABLES", "lawnmower", "path_of", "run"]
 
 TABLES = ("survey", "road")
 LENGTHSCALE, SPREAD, MEAN, NOISE, RATE = 0.6, 10.0, 45e-6, 0.3e-6, 50.0  # m, µT, T, T, Hz
@@ -30,7 +30,7 @@ _COLUMNS = [("", ""), ("tiles", "d"), ("RMSE µT", ".2f"), ("near the path", ".2
             ("worst ms", ".0f"), ("more memory, MB", ".0f")]
 
 
-def _path(corners: list[tuple[float, float]], speed: float) -> Tensor:
+def path_of(corners: list[tuple[float, float]], speed: float) -> Tensor:
     """(N, 2) positions at the sensor's rate from corner to corner."""
     legs = []
     for a, b in zip(torch.tensor(corners[:-1]).double(), torch.tensor(corners[1:]).double()):
@@ -39,7 +39,7 @@ def _path(corners: list[tuple[float, float]], speed: float) -> Tensor:
     return torch.cat(legs)
 
 
-def _lawnmower(width: float, height: float) -> list[tuple[float, float]]:
+def lawnmower(width: float, height: float) -> list[tuple[float, float]]:
     """Corners of lanes along x."""
     corners = []
     for lane in range(round(height / LANE) + 1):
@@ -108,7 +108,7 @@ def survey(quick: bool) -> tuple[Table, list[Goal]]:
             if area > 100.0 and "tiles" in settings:
                 continue  # it is spoiled at 100 m² already
             print(f"scale: survey of {area:g} m², {name}", file=sys.stderr, flush=True)
-            drive = _Drive(_path(_lawnmower(width, height), 0.5), field, 1, **settings)
+            drive = _Drive(path_of(lawnmower(width, height), 0.5), field, 1, **settings)
             corner = torch.tensor([width, height], dtype=torch.float64)
             row = drive.row(f"{area:g} m², {name}", corner * torch.rand(3000, 2, dtype=torch.float64,
                                                                        generator=drive.generator))
@@ -128,7 +128,7 @@ def road(quick: bool) -> tuple[Table, list[Goal]]:
             if length > 200.0 and "tiles" in settings:
                 continue
             print(f"scale: road of {length:g} m, {name}", file=sys.stderr, flush=True)
-            path = _path([(0.0, 0.0), (length * 0.8, length * 0.6)], 5.0)
+            path = path_of([(0.0, 0.0), (length * 0.8, length * 0.6)], 5.0)
             drive = _Drive(path, field, 2, **settings)
             row = drive.row(f"{length:g} m, {name}", path[::7])
             table.add(*row)

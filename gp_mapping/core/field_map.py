@@ -229,6 +229,13 @@ class FieldMap(ABC):
         """Anytime work (hyper-parameters); at most about budget_s seconds. True: there is more to do."""
         return False
 
+    def in_slices(self, on: bool) -> None:  # noqa: B027 a map need not
+        """Whether work that takes much longer than an update may be spread over the updates to come.
+
+        The map is then what it would be, only some updates later. Off: what is under way is finished. By default
+        nothing is spread.
+        """
+
     @property
     def learning_steps(self) -> int | None:
         """Steps that hyper-parameters have taken; None where none are learned."""
@@ -246,7 +253,7 @@ class FieldMap(ABC):
         """θ, and how well it is known; None where a map has no such thing to agree on."""
         return None
 
-    def carry_to(self, theta) -> bool:
+    def agree_on(self, theta) -> bool:
         """Go over to a team's θ (core.hyper.theta.Theta); False, and the map as it was, where that cannot be."""
         return False
 

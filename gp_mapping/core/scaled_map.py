@@ -197,7 +197,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def _step(self) -> None:
         self.learner.step(self.learning_data(), self.generator)
-        if self.learner.left(self.theta) and self.adopt(self.learner.theta):
+        if self.learner.left(self.theta) and self.carry_to(self.learner.theta):
             self._adopted()
 
     def learn_bias(self, fresh: int) -> None:
@@ -242,11 +242,15 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         known = self.learner.metric.clone() if self.learner is not None else torch.zeros((len(theta.vector()),) * 2)
         return Learned(theta, known.double())
 
-    def carry_to(self, theta) -> bool:
+    def agree_on(self, theta) -> bool:
         own = self.theta
         robot = {name: getattr(own, name) for name in ("time_offset", "lever_arm_along", "lever_arm_across")}
         wanted = replace(theta, **robot)
         return wanted == own or self.adopt(wanted)
+
+    def carry_to(self, theta: Theta) -> bool:
+        """As adopt, or where the map does large work in slices its first slice; whether the map is at θ."""
+        return self.adopt(theta)
 
     def _adopted(self) -> None:
         """θ was taken over from the learner."""

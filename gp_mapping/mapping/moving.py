@@ -32,6 +32,7 @@ def moved(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
         ValueError: its model, or what it measures, cannot be turned exactly.
     """
     session.break_pass()
+    session.finish_starts()
     turn, shift = rotation(yaw), torch.tensor([x, y], dtype=torch.float64)
     if not math.isfinite(x + y + yaw):
         raise ValueError(f"a transform of ({x}, {y}) m and {yaw} rad")

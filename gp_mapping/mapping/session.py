@@ -17,6 +17,7 @@ from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
+from gp_mapping.mapping.again import Again
 from gp_mapping.mapping.bias_numbers import BiasNumbers
 from gp_mapping.mapping.cells import CellAverager, RawRows
 from gp_mapping.mapping.drawing.grid import FieldGrid
@@ -36,6 +37,8 @@ __all__ = ["MapSession"]
 _RAW_BATCH = 25  # without cells: raw samples in one update
 _REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
 _LOOK_AGAIN = 200  # revisions of a map that nobody draws
+_COUNTS = ("revision", "raw_count", "cell_count", "passes", "left_out", "refused")
+_NEWEST = ("last_stamp", "pass_open", "pass_samples", "channels")
 _FORGOTTEN = 1e-12  # share of what was known that is left when all of it is forgotten
 
 
@@ -55,8 +58,9 @@ class MapSession:
     def clear(self) -> None:
         """Forget everything; the settings stay."""
         s = self.settings
-        self.map = build_map(s, self._room)
+        self.map = self._new_map(s)
         self._start = Start(s)
+        self._again: Again | None = None  # the map that is being made again with other starts
         self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust)
         self._first, self._blank = FirstValues(s), None  # the state of the map before it has seen anything
         self.scores = OneStepAhead(s)
@@ -220,7 +224,7 @@ class MapSession:
         except _REFUSALS:
             if self._first.opening:  # too few yet to tell which of them is wild
                 return
-            self._start.keep(self._update(first))
+            self._start.keep(self._update(self.map, first))
         self._pass_samples += len(batch)
         self.taken = None if self.taken is None else [first]
         self.cell_count = self.last_report.samples if self.last_report else 0
@@ -235,7 +239,7 @@ class MapSession:
         s, before = self.settings, None
         self._blank = self._blank or self.map.state_dict()
         if self._start.open_with(first):
-            self.map = self._started_map()
+            self.map = self._new_map(self._start.resolved, self._start.centre)
             self.scores.begin_again(self._start.resolved)
             self._first.note_signal(self._start.resolved.signal_stddev)
         else:
@@ -243,8 +247,7 @@ class MapSession:
         parts = [first]
         if s.forgetting_time > 0 and first.stamp is not None:  # each has its age; of one alone the median is itself
             parts = [first[i] for i in range(len(first))]
-            centre = {"centre": first.y.median(0).values} if s.metric else {}
-            self.map = build_map(self._start.resolved, self._room, **centre)
+            self.map = self._new_map(self._start.resolved, first.y.median(0).values if s.metric else None)
         for part in parts:
             before = self._fade(self.map, before, part)
             self.last_report = self.map.update(part)
@@ -257,73 +260,79 @@ class MapSession:
 
     def _absorb(self, batch: Samples) -> None:
         if self._start.add(batch):
-            self._make_again()
-            return
+            self._again = Again(self._new_map(*self._start.found), self._start.rough)
         self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         if self._scoring:
             self.scores.score(batch.velocity[-1], self.map, self._bias.number)
-        self._forget(batch)
+        self._last_stamp = self._fade(self.map, self._last_stamp, batch)
         if self._scoring:
             # the newest metres, of this pass, saw the field as it is now
             recent = min(self._pass_samples, round(self.settings.score_distance / self.settings.cell_length))
             self.scores.watch(batch, self._path.length, self.map, recent)
-        taken = self._update(self.scores.weaken(batch, self.map))
+        taken = self._update(self.map, self.scores.weaken(batch, self.map))
         self._start.keep(taken)
         used = sum(map(len, taken))
-        if not used:
-            return
-        if self.taken is not None:
-            self.taken += taken
-        self._pass_samples += used
-        self.cell_count += used
-        self.renderer.touch(batch.x, self.last_report.samples)
-        if self._scoring:
+        if used:
+            if self.taken is not None:
+                self.taken += taken
+            self._pass_samples += used
+            self.cell_count += used
+            self.renderer.touch(batch.x, self.last_report.samples)
+            self.revision += 1
+        self._go_on_again()
+        if used and self._scoring:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
-        self.revision += 1
 
-    def _make_again(self) -> None:
-        """The starts are found anew: the map is made of the first cells again, with these starts from the beginning.
+    def _feed(self, field: FieldMap, before: float | None, batch: Samples) -> tuple[list[Samples], float | None]:
+        """A first cell once more, into another map."""
+        stamp = self._fade(field, before, batch)
+        return self._update(field, batch), stamp
+
+    def _go_on_again(self) -> None:
+        """Some cells more for the map with the new starts; when it has seen what this one has, it takes its place.
 
         Scores of what a rough start said are left out: they tell of that start, not of the map.
         """
-        start = self._start
-        self.map = self._started_map()
-        if start.rough:
-            self.scores = OneStepAhead(start.resolved)
+        again = self._again
+        if again is None or not again.go_on(self._start.cells, self._feed):
+            return
+        self._again = None
+        self._start.done(again.taken)
+        self.map, self._last_stamp = again.map, again.last_stamp
+        if again.rough:
+            self.scores = OneStepAhead(self._start.resolved)
+            self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         else:
-            self.scores.begin_again(start.resolved)
-        self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
+            self.scores.begin_again(self._start.resolved)
         self.renderer = Renderer(self.settings)
-
-        self._last_stamp, newest, taken = None, start.cells[-1], []
-        for batch in start.cells:
-            self._forget(batch)
-            taken += self._update(batch)
-        start.cells, self.cell_count = taken, sum(map(len, taken))
-        self.taken = None if self.taken is None else list(taken)
-        start.done()
-
-        self._pass_samples += len(newest)
-        if self.map.started and self._scoring:
-            self.scores.keep(self._path.length, self.map, newest.x[-1:])
+        self.cell_count = sum(map(len, again.taken))
+        self.taken = None if self.taken is None else list(again.taken)
         self.revision += 1
 
-    def _started_map(self) -> FieldMap:
-        """An empty map with the starts that the first cells told."""
-        centre = {} if self._start.centre is None else {"centre": self._start.centre}
-        return build_map(self._start.resolved, self._room, **centre)
+    def finish_starts(self) -> None:
+        """The map that is being made again with other starts takes the place of this one now."""
+        while self._again is not None:
+            self._go_on_again()
 
-    def _update(self, batch: Samples) -> list[Samples]:
+    def _new_map(self, settings: MapSettings, centre=None) -> FieldMap:
+        """An empty map that spreads what takes long over the cells to come. centre: (C,) SI, where it is known."""
+        new = build_map(settings, self._room, **({} if centre is None else {"centre": centre}))
+        new.in_slices(True)
+        return new
+
+    def _update(self, field: FieldMap, batch: Samples) -> list[Samples]:
         """The map takes the batch in, and learns; the parts that it took. Of a batch that it refuses, halves."""
         try:
-            self.last_report = self.map.update(batch)
+            report = field.update(batch)
         except (MapFullError, *_REFUSALS) as error:
             if len(batch) > 1 and not isinstance(error, MapFullError):
                 half = len(batch) // 2
-                return self._update(batch[:half]) + self._update(batch[half:])
+                return self._update(field, batch[:half]) + self._update(field, batch[half:])
             self._lose(batch, error)
             return []
-        while self.map.refine(math.inf):
+        if field is self.map:
+            self.last_report = report
+        while field.refine(math.inf):
             pass
         return [batch]
 
@@ -336,12 +345,8 @@ class MapSession:
         self.raw_count -= count
         self._refuse(count, one_line(error))
 
-    def _forget(self, batch: Samples) -> None:
-        """What was known fades with the time since the last cell, whatever lay between: a pause, a pass, a file."""
-        self._last_stamp = self._fade(self.map, self._last_stamp, batch)
-
     def _fade(self, field: FieldMap, before: float | None, batch: Samples) -> float | None:
-        """Let a map forget for the time from `before` (s) to the batch; the stamp to count on from."""
+        """Let a map forget for the time from `before` (s) to the batch, whatever lay between; when that was."""
         tau, stamp = self.settings.forgetting_time, self._stamp_of(batch)
         if tau > 0 and stamp is not None and before is not None and stamp > before:
             field.forget(max(math.exp(-(stamp - before) / tau), _FORGOTTEN))
@@ -384,11 +389,12 @@ class MapSession:
             if each.opening:
                 raise ValueError(f"a map of {each.cell_count} cells has hardly begun and cannot be merged; map its "
                                  "recording with the other's instead")
+            each.finish_starts()
         self.map.merge(other.map)
         self._start.close()
         self.scores.join(other.scores, self.map)
         self._path.join(other.trace)
-        for name in ("raw_count", "cell_count", "passes", "left_out", "refused"):
+        for name in _COUNTS[1:]:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._bias.join(other.bias_numbers)
         stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]
@@ -551,14 +557,11 @@ class MapSession:
         return {"settings": asdict(self.settings), "about": dict(self.about),
                 "map": self.map.state_dict(), "cells": self.cells.state_dict(),
                 "first_values": self._first.state_dict(), "scores": self.scores.state_dict(),
-                "path": self._path.state_dict(),
-                "start": self._start.state_dict(), "bias": self._bias.state_dict(),
+                "path": self._path.state_dict(), "start": self._start.state_dict(),
+                "again": None if self._again is None else self._again.state_dict(), "bias": self._bias.state_dict(),
                 "track": self._track.state_dict(),
                 "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
-                "last_stamp": self._last_stamp, "revision": self.revision, "raw_count": self.raw_count,
-                "cell_count": self.cell_count, "left_out": self.left_out, "refused": self.refused,
-                "passes": self.passes,
-                "pass_open": self._pass_open, "pass_samples": self._pass_samples, "channels": self._channels}
+                **{n: getattr(self, f"_{n}") for n in _NEWEST}, **{n: getattr(self, n) for n in _COUNTS}}
 
     @staticmethod
     def from_state_dict(state: dict, room: Room | None = None, **overrides) -> "MapSession":
@@ -571,8 +574,10 @@ class MapSession:
             session._blank = session.map.state_dict()
             if "start" in state:  # else of a version that knew no automatic starts
                 session._start.load_state_dict(state["start"])
-                session.map = build_map(session._start.resolved, room)
+                session.map = session._new_map(session._start.resolved)
                 session.scores = OneStepAhead(session._start.resolved)
+            if state.get("again") is not None:
+                session._again = Again.restored(state["again"], session._new_map(*session._start.found))
             session.map.load_state_dict(state["map"])
             session.cells.load_state_dict(state["cells"])
             session.scores.load_state_dict(state["scores"], session.map)
@@ -581,13 +586,9 @@ class MapSession:
                 session._bias.load_state_dict(state["bias"])
             session._track.load_state_dict(state["track"])
             session._raw = [Samples(**s) for s in state["raw"]]
-            for name in ("last_stamp", "pass_open", "pass_samples", "channels"):
-                setattr(session, f"_{name}", state[name])
-            for name in ("revision", "raw_count", "cell_count", "passes"):
-                setattr(session, name, state[name])
+            session.__dict__ |= {f"_{n}": state[n] for n in _NEWEST}
+            session.__dict__ |= {n: state.get(n, 0) for n in _COUNTS}  # 0: maps saved before it was counted
             session.about = dict(state.get("about", {}))  # maps saved before they knew where they are: empty
-            for name in ("left_out", "refused"):
-                setattr(session, name, state.get(name, 0))  # maps saved before it was counted
             if "first_values" in state:  # in older maps the first cell has decided
                 session._first.load_state_dict(state["first_values"])
             else:

@@ -74,7 +74,7 @@ def test_a_slim_state_that_does_not_fit_leaves_the_map_as_it_was():
 @pytest.mark.parametrize("model", MODELS)
 def test_a_map_goes_over_to_the_teams_theta(model):
     field, there = built(model), built(model, lengthscale=0.6, signal_stddev=12 * UT)
-    assert field.carry_to(there.learned().theta)
+    assert field.agree_on(there.learned().theta)
     assert field.hyperparameters()["lengthscale"] == pytest.approx(0.6)
     if model != "sor":  # whose variance is of its inducing inputs, which differ
         alike(field, there, 0.3)
@@ -90,8 +90,8 @@ def test_a_robots_delay_and_noise_stay_its_own():
     late.update(type(batch)(batch.x, batch.y, velocity=torch.from_numpy(velocity)))
     right = create_map("dual_svgp", **(SETTINGS | {"noise_stddev": 3 * UT}))
     right.update(samples(x, y))
-    assert late.carry_to(built("dual_svgp", lengthscale=0.55).learned().theta)
-    assert right.carry_to(built("dual_svgp", lengthscale=0.55).learned().theta)
+    assert late.agree_on(built("dual_svgp", lengthscale=0.55).learned().theta)
+    assert right.agree_on(built("dual_svgp", lengthscale=0.55).learned().theta)
     alike(late, right, 0.02)
     assert late.hyperparameters()["time_offset"] == 0.0
 

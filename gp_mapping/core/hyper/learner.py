@@ -80,13 +80,14 @@ class HyperLearner:
         """Whether a map at theta should take the learned θ over, which costs it a rebuild of its factors.
 
         Not for a change that is too small for a rebuild (largest_change of Theta.distance while steps are long, a fifth
-        of it later), nor within one standard deviation of what is known, ΔᵀΛΔ ≤ 1: there the one is as good as the
-        other. Where little is known Δ may be large, but not more than FARTHEST of largest_change.
+        of it later), nor where all that is known of them together tells the two apart by less than a nat,
+        ½ ΔᵀΛΔ ≤ 1: there the one is as good as the other. Where little is known Δ may be large, but not more than
+        FARTHEST of largest_change.
         """
         longest = float(self.forgetting[torch.tensor(self.free)].max()) if any(self.free) else 0.0
         change = self.theta.distance(theta) / self.largest_change
         move = self.vector - theta.vector()
-        known = bool(move @ self.metric @ move > 1.0) or change > self.FARTHEST
+        known = bool(0.5 * move @ self.metric @ move > 1.0) or change > self.FARTHEST
         return known and change > max(0.2, min(1.0, 5.0 * longest))
 
     def schedule(self, samples: int) -> None:

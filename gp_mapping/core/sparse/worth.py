@@ -13,13 +13,14 @@ Where w ≪ 1 the posterior of that direction is its prior, with the input or wi
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.linalg import solve_lower
 
-__all__ = ["bits_of", "dispensable", "ratio_of"]
+__all__ = ["Sparing", "bits_of", "nothing_spare", "ratio_of"]
 
 
 def ratio_of(bits: float) -> float:
@@ -32,45 +33,79 @@ def bits_of(ratio: float) -> float:
     return 0.5 * math.log2(1.0 + ratio)
 
 
-def dispensable(factor: Tensor, excess: Tensor, least: float, keep: int = 1,
-                down_to: int | None = None) -> tuple[Tensor, float]:
-    """Take away inputs one by one, the least worth first; what the others are worth grows as they go.
+def nothing_spare(factor: Tensor, excess: Tensor, least: float, most: int) -> bool:
+    """Whether each input is worth `least`, and they are no more than `most`. factor, excess: as of Sparing.of."""
+    inverse = _inverse(factor)
+    worth = (inverse * (excess @ inverse)).sum(0) / inverse.square().sum(0)
+    return len(factor) <= most and bool((worth >= least).all())
+
+
+def _inverse(factor: Tensor) -> Tensor:
+    eye = torch.eye(len(factor), dtype=torch.float64, device=factor.device)
+    return solve_lower(factor.double(), eye)
+
+
+@dataclass
+class Sparing:
+    """Inputs taken away one by one, the least worth first; what the others are worth grows as they go.
 
     Taking j away puts its mean given the others in its place: with b = −(K⁻¹)_·j / (K⁻¹)_jj, b_j = 0,
     Λ ← Λ + bΛ_j·  + Λ_·j bᵀ + Λ_jj bbᵀ and K⁻¹ ← K⁻¹ − (K⁻¹)_·j (K⁻¹)_j· / (K⁻¹)_jj.
 
-    Args:
-        factor: L = chol K (M, M).
-        excess: D − I of the inducing rows (M, M), whitened: L⁻¹GL⁻ᵀ.
-        least: inputs below this w go.
-        keep: so many stay in any case.
-        down_to: go on beyond `least` until so many are left.
-
-    Returns:
-        Indices of those that stay, in order, and the largest w that went (0 where none did).
+    Attributes:
+        prior, told: K⁻¹ and Λ (M, M) of those that are left, rows of the others 0.
+        alive: (M,) bool.
+        worst: the largest w that went, 0 where none did.
     """
-    size = len(factor)
-    inverse = solve_lower(factor.double(), torch.eye(size, dtype=torch.float64, device=factor.device))
-    prior = inverse.mT @ inverse
-    told = inverse.mT @ excess @ inverse
-    alive = torch.ones(size, dtype=torch.bool, device=factor.device)
-    left, worst = size, 0.0
 
-    while left > keep:
-        worth = (told.diagonal() / prior.diagonal()).masked_fill(~alive, math.inf)
-        j = int(worth.argmin())
-        value = float(worth[j])
-        if value >= least and (down_to is None or left <= down_to):
-            break
+    prior: Tensor
+    told: Tensor
+    alive: Tensor
+    worst: float = 0.0
 
-        column, row, own = prior[:, j].clone(), told[:, j].clone(), float(told[j, j])
-        mean = column / -column[j]
-        mean[j] = 0.0
-        prior.addr_(column, column, alpha=-1.0 / float(column[j]))
-        told.addr_(mean, row + own * mean).addr_(row, mean)
-        for matrix in (prior, told):
-            matrix[j, :] = matrix[:, j] = 0.0
-        prior[j, j] = 1.0
-        alive[j] = False
-        left, worst = left - 1, max(worst, value)
-    return alive.nonzero()[:, 0], worst
+    @classmethod
+    def of(cls, factor: Tensor, excess: Tensor) -> Sparing:
+        """None has gone yet. factor: L = chol K (M, M); excess: D − I of the inducing rows, whitened, L⁻¹GL⁻ᵀ."""
+        inverse = _inverse(factor)
+        alive = torch.ones(len(factor), dtype=torch.bool, device=factor.device)
+        return cls(inverse.mT @ inverse, inverse.mT @ excess @ inverse, alive)
+
+    @property
+    def left(self) -> int:
+        """How many there are still."""
+        return int(self.alive.sum())
+
+    def go_on(self, least: float, down_to: int | None, most: int | None = None) -> bool:
+        """Take away those below `least`, and others until `down_to` are left, one stays; `most` of them.
+
+        Whether no more are to go.
+        """
+        prior, told, left, gone = self.prior, self.told, self.left, 0
+        while left > 1:
+            if most is not None and gone >= most:
+                return False
+            worth = (told.diagonal() / prior.diagonal()).masked_fill(~self.alive, math.inf)
+            j = int(worth.argmin())
+            value = float(worth[j])
+            if value >= least and (down_to is None or left <= down_to):
+                break
+
+            column, row, own = prior[:, j].clone(), told[:, j].clone(), float(told[j, j])
+            mean = column / -column[j]
+            mean[j] = 0.0
+            prior.addr_(column, column, alpha=-1.0 / float(column[j]))
+            told.addmm_(torch.stack([mean, row], 1), torch.stack([row + own * mean, mean]))
+            for matrix in (prior, told):
+                matrix[j, :] = matrix[:, j] = 0.0
+            prior[j, j] = 1.0
+            self.alive[j] = False
+            left, gone, self.worst = left - 1, gone + 1, max(self.worst, value)
+        return True
+
+    def state_dict(self) -> dict:
+        return {"prior": self.prior.clone(), "told": self.told.clone(), "alive": self.alive.clone(),
+                "worst": self.worst}
+
+    @classmethod
+    def from_state_dict(cls, state: dict, device) -> Sparing:
+        return cls(*(state[name].to(device) for name in ("prior", "told", "alive")), float(state["worst"]))

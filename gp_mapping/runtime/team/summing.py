@@ -193,7 +193,7 @@ def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
     if len(sessions) > 1 and len(learned) == len(sessions):
         theta = agreed(learned)
         for member, session in zip(out.used, sessions):
-            if not session.map.carry_to(theta):
+            if not session.map.agree_on(theta):
                 out.notes.append(f"{member.name}'s map cannot be carried to the team's hyper-parameters; it is merged "
                                  "with its own")
 

@@ -45,7 +45,7 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
     start = state["start"] | {"cells": [], "open": False}
     out = {name: value for name, value in state.items() if name not in ("cells", "raw", "track", "settings")}
     out |= {"settings": asdict(session.started_settings), "scores": scores, "first_values": first, "start": start,
-            "pass_open": False, "map": session.map.slimmed(state["map"])}
+            "again": None, "pass_open": False, "map": session.map.slimmed(state["map"])}
     return Totals(session.about[MAP_ID], session.revision, out, key)
 
 

@@ -240,7 +240,7 @@ def test_a_far_start_is_forgotten():
 
 
 def test_theta_is_taken_over_beyond_what_is_known_of_it():
-    """ΔᵀΛΔ against 1; without knowledge (Λ small) only a change of five times what may be small."""
+    """½ ΔᵀΛΔ against a nat; without knowledge (Λ small) only a change of five times what may be small."""
     usual = Theta(lengthscale=1.0, signal_stddev=5.0, noise_stddev=0.5, constant_stddev=30.0)
     learner = HyperLearner(usual, usual, adopt_change=0.1)
     learner.turns += 1000.0  # steps are short by now: a fifth of 0.1 is no longer too small a change
@@ -252,7 +252,7 @@ def test_theta_is_taken_over_beyond_what_is_known_of_it():
         learner.metric = torch.diag(torch.full((len(learner.vector),), known, dtype=torch.float64))
         return learner.left(usual)
 
-    for change, known, taken in ((0.05, 500.0, True), (0.05, 300.0, False),  # 1.12 and .87 standard deviations
-                                 (-0.05, 500.0, True), (0.015, 1e9, False),  # well known, but not worth a rebuild
+    for change, known, taken in ((0.05, 900.0, True), (0.05, 700.0, False),  # 1.12 and .87 nat
+                                 (-0.05, 900.0, True), (0.015, 1e9, False),  # well known, but not worth a rebuild
                                  (0.3, 0.0, False), (0.55, 0.0, True)):
         assert moved(change, known) == taken, (change, known)

@@ -7,7 +7,7 @@ import torch
 
 from gp_mapping import create_map
 from gp_mapping.core.kernels import make_kernel
-from gp_mapping.core.sparse.worth import bits_of, dispensable, ratio_of
+from gp_mapping.core.sparse.worth import Sparing, bits_of, nothing_spare, ratio_of
 from gp_mapping.core.types import Samples
 
 UT = 1e-6
@@ -69,11 +69,16 @@ def test_what_goes_is_what_brute_force_takes_away():
         left.pop(worth.index(min(worth)))
     assert 2 < len(left) < 12
 
-    stay, worst = dispensable(factor, (white * beta) @ white.mT, least)
-    assert stay.tolist() == left
-    assert worst == pytest.approx(gone, rel=1e-8)
-    assert len(dispensable(factor, (white * beta) @ white.mT, 0.0, down_to=5)[0]) == 5
-    assert len(dispensable(factor, (white * beta) @ white.mT, 1e99, keep=3)[0]) == 3
+    excess = (white * beta) @ white.mT
+    sparing = Sparing.of(factor, excess)
+    while not sparing.go_on(least, None, most=2):  # as it may be cut into steps
+        assert torch.equal(sparing.alive, Sparing.from_state_dict(sparing.state_dict(), "cpu").alive)
+    assert sparing.alive.nonzero()[:, 0].tolist() == left and sparing.left == len(left)
+    assert sparing.worst == pytest.approx(gone, rel=1e-8)
+    few = Sparing.of(factor, excess)
+    assert few.go_on(0.0, 5) and few.left == 5
+    assert not nothing_spare(factor, excess, least, 12) and not nothing_spare(factor, excess, 0.0, 11)
+    assert nothing_spare(factor, excess, 0.0, 12)
 
 
 def test_a_bit_is_a_ratio():

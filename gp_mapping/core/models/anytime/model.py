@@ -63,6 +63,8 @@ class AnytimeMap(DualSVGP):
             # an inducing input at a fantasy would raise SoR's variance there, which is 0 far from every z
             self.fantasy_tolerance = float("inf")
 
+    may_slice = False  # its sites hold what the basis does not reach, and are made of all samples together
+
     @property
     def capabilities(self) -> frozenset[str]:
         return super().capabilities - {LIKELIHOODS}

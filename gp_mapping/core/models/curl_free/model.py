@@ -161,8 +161,8 @@ class CurlFree(ScaledMap):
     def slimmed(self, state: dict) -> dict:
         return self.rows.slimmed(state)
 
-    def carry_to(self, theta) -> bool:
-        return self.rows.carry_to(theta)
+    def agree_on(self, theta) -> bool:
+        return self.rows.agree_on(theta)
 
     def state_dict(self) -> dict:
         """That of the rows, and the units that they are in."""

@@ -6,12 +6,10 @@
              all samples are remembered
     thin     inputs that later ones made dispensable go: a robot's newest place always looks new
     adopt    θ moved, or z are thinned: the memory is taken out, the rest is carried by its pseudo-data, the memory is
-             put back with fresh features (sparse_map.py)
+             put back with fresh features (sparse_map.py); at once or in slices (rebuild.py)
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -23,16 +21,15 @@ from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
 from gp_mapping.core.models.dual_svgp.sending import SendableMap
-from gp_mapping.core.models.dual_svgp.share import Carried, Share
+from gp_mapping.core.models.dual_svgp.share import Share
 from gp_mapping.core.scaled_map import Standardised
-from gp_mapping.core.sparse.basis import Basis, greedy_inputs
+from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.sites import Sites
-from gp_mapping.core.sparse.worth import bits_of, dispensable, ratio_of
+from gp_mapping.core.sparse.worth import ratio_of
 from gp_mapping.core.types import UpdateReport
-from gp_mapping.errors import NumericalError
 
 __all__ = ["DualSVGP"]
 
@@ -128,6 +125,8 @@ class DualSVGP(SendableMap):
         self.learn_bias(len(batch.x))
         if self.learner is not None:
             self.learner.schedule(len(batch.x))
+        if self.rebuild is not None:
+            self.rebuild.note("absorb", batch)
         removed += self._thin()
         return self.report(len(batch.x), added, removed, removed > 0)
 
@@ -195,6 +194,11 @@ class DualSVGP(SendableMap):
         return ratio_of(max(self.information, self.floor)) if self.information > 0 else 0.0
 
     @property
+    def worth_decides(self) -> bool:
+        """Whether an input must tell something, beside leaving enough open."""
+        return self.information > 0
+
+    @property
     def least_residual(self) -> float:
         """Least residual variance at an inducing input, inner units."""
         return max(self.tolerance * self.theta.signal_stddev**2, 0.0 if self.information > 0 else self.floor)
@@ -209,7 +213,7 @@ class DualSVGP(SendableMap):
     def grow(self, x: Tensor, heading: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, int, int]:
         """As _grow, of samples whose a(x) (R, N) and β (N,) are known; where the budget is full, room is made."""
         removed = 0
-        if len(self.basis) == self.max_inducing and self._wanted(x, white, precision):
+        if self.rebuild is None and len(self.basis) == self.max_inducing and self._wanted(x, white, precision):
             removed = self._move()
             white = self.basis.white(x, heading) if removed else white
         white, added = self.append(x, white, precision)
@@ -246,11 +250,7 @@ class DualSVGP(SendableMap):
         From then on only samples pay that are worth twice as much as what was given up.
         """
         before = len(self.basis)
-        if not self.adopt(self.theta, before - max(1, before // 20)):
-            return 0
-        self.moves += 1
-        if self.information <= 0:
-            self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
+        self.begin_rebuild(self.theta, before - max(1, before // 20), full=True)
         return before - len(self.basis)
 
     def _thin(self) -> int:
@@ -258,7 +258,8 @@ class DualSVGP(SendableMap):
         if self.fixed is not None or not self.worth or len(self.basis) < self.thinned + max(16, self.thinned // 6):
             return 0
         before = len(self.basis)
-        return before - len(self.basis) if self.adopt(self.theta) else 0
+        self.carry_to(self.theta)
+        return before - len(self.basis)
 
     def _with_memory(self, x: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Places, features and β of x and of the memory behind it."""
@@ -343,20 +344,6 @@ class DualSVGP(SendableMap):
         return self._outer_places(None if self.basis is None else self.basis.z)
 
     # --- another θ, other inducing inputs -------------------------------------------------------------------------
-    def adopt(self, theta: Theta, budget: int | None = None) -> bool:
-        """Carry the map to θ, z chosen again within the budget; False, the map as it was, if that does not factor."""
-        try:
-            carried = self._to_theta(theta, budget or self.max_inducing)
-        except NumericalError:
-            if self.learner is not None:
-                self.learner.rejected += 1
-            return False
-        self.basis, self.sites = carried.basis, carried.sites
-        carried.share.write(self.memory)
-        self.theta, self.floor, self.thinned = theta, carried.floor, len(self.basis)
-        self.changed()
-        return True
-
     def share_at(self, theta: Theta, basis: Basis, white: Tensor) -> Share:
         """The memory's share of the sites at θ, in a basis where its features are `white`."""
         memory = self.memory
@@ -386,78 +373,10 @@ class DualSVGP(SendableMap):
     def _adopted(self) -> None:
         refresh(self, self.likelihood.refreshed)
 
-    def _basis_at(self, theta: Theta, budget: int) -> tuple[Basis, Tensor]:
-        """Inducing inputs for θ, and the memory's features there: the old ones, and what the memory wants beside them.
-        """
-        old, places, heading = self.basis.z, self.memory_places(theta), self.memory.heading
-        empty = self.new_basis(theta, old.shape[1])
-        if self.fixed is not None:
-            basis = Basis.at(old, empty)
-            return basis, basis.white(places, heading)
-        tolerance = self.tolerance * theta.signal_stddev**2
-        worth = ratio_of(self.information)
-        if len(old) < budget:
-            basis = Basis.at(old, empty)
-            # the lengthscale grew: some are needed no more
-            if len(old) and float(basis.L.diagonal().min()) ** 2 < tolerance / 4:
-                basis = Basis.at(old[sorted(greedy_inputs(empty.kernel, old, tolerance / 4, len(old)))], empty)
-            white, precision = basis.white(places, heading), None
-            if worth:
-                precision = self.remembered_precision(theta)
-            for start in range(0, len(places), _CHUNK):
-                among = slice(start, min(start + _CHUNK, len(places)))
-                white = torch.cat([white, basis.grow(places, white, among, tolerance, budget - len(basis), precision,
-                                                     worth)])
-            if worth or len(basis) < budget:
-                return basis, white
-        elif worth:  # the least worth go when the sites are there
-            basis = Basis.at(old, empty)
-            return basis, basis.white(places, heading)
-        # too little budget for this tolerance: the best choice from old inputs and memory alike
-        step = max(1, len(places) // (2 * _CHUNK))
-        pool = torch.cat([old, places[::step]])
-        basis = Basis.at(pool[greedy_inputs(empty.kernel, pool, tolerance / 4, budget)], empty)
-        return basis, basis.white(places, heading)
-
-    def _at_theta(self, theta: Theta, basis: Basis, white: Tensor) -> Carried:
-        """The model's parts at θ in that basis, where the memory's features are `white`."""
-        capacity = basis.features + self.max_inducing
-        if self.rest_empty:
-            sites = Sites(basis.size, self.sites.channels, capacity, self.device)
-        else:
-            rest = self.rest()
-            if self.rest_own_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
-                rest.scale(self.theta.noise_stddev**2 / theta.noise_stddev**2)
-            sites = rest.project(basis.transfer_from(self.basis.z, self.basis.L, self.theta), capacity)
-        share = self.share_at(theta, basis, white)
-        share.add_to(sites)
-        return Carried(basis, sites, share)
-
-    def _to_theta(self, theta: Theta, budget: int) -> Carried:
-        """The model's parts at θ, without inducing inputs that are not worth theirs, and at most `budget` of them.
-
-        Raises NumericalError where they do not factor; the model itself is not touched.
-        """
-        basis, white = self._basis_at(theta, budget)
-        carried = self._at_theta(theta, basis, white)
-        if self.fixed is None and self.information > 0:
-            features = basis.features
-            told, _ = carried.sites.integrated(theta.bias_stddev**2)
-            excess = told[features:, features:] - torch.eye(len(basis), dtype=torch.float64,
-                                                                               device=self.device)
-            stay, worst = dispensable(basis.L, excess, ratio_of(self.information), down_to=budget)
-            if len(stay) < len(basis):
-                basis = Basis.at(basis.z[stay], self.new_basis(theta, basis.z.shape[1]))
-                white = basis.white(self.memory_places(theta), self.memory.heading)
-                floor = carried.floor if len(stay) < budget else bits_of(2.0 * worst)
-                carried = replace(self._at_theta(theta, basis, white), floor=floor)
-        cholesky(carried.sites.integrated(theta.bias_stddev**2)[0])
-        return carried
-
     # --- what the operations of sparse_map.py ask -----------------------------------------------------------------
-    def stand_in(self, store: Sites, sign: float) -> None:
-        memory = self.memory
-        store.add(memory.white(self.basis.size), sign * memory.beta, sign * memory.lam, memory.pass_number)
+    def stand_in(self, store: Sites, sign: float, among: slice = slice(None)) -> None:
+        memory, white = self.memory, self.memory.white(self.basis.size)[:, among]
+        store.add(white, sign * memory.beta[among], sign * memory.lam[among], memory.pass_number[among])
 
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
         """Of the rest, the pseudo-data on u near x: Λ ← SΛS, S_jj ∈ {0, 1}; whitened, that is T = LᵀSL⁻ᵀ.
@@ -582,13 +501,13 @@ class DualSVGP(SendableMap):
         return new
 
     def _saved_parts(self) -> dict:
-        parts = super()._saved_parts() | {"fixed": self.fixed, "basis": None}
+        parts = super()._saved_parts() | {"fixed": self.fixed, "basis": None} | self.saved_rebuild()
         if self.basis is not None:
             parts |= {"basis": {"z": self.basis.z.clone(), "L": self.basis.L.clone()}, "sites": self.sites.state_dict()}
         return parts
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
-        parts |= super()._loaded_parts(state, parts) | {"basis": None}
+        parts |= super()._loaded_parts(state, parts) | {"basis": None, "rebuild": self.restored_rebuild(state)}
         if state["basis"] is None:
             return parts
         z, factor = (state["basis"][name].to(self.device) for name in ("z", "L"))

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.dual_svgp.rebuilding import Rebuilding
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.memory import UNRANKED
 from gp_mapping.core.sparse.sites import Sites
-from gp_mapping.core.sparse.sparse_map import SparseMap
 
 __all__ = ["SendableMap"]
 
 _SLIM = "slim"  # marks such a state
 
 
-class SendableMap(SparseMap):
+class SendableMap(Rebuilding):
     """Base of the maps on inducing inputs."""
 
     sums_follow = True  # whether the sums are those of the memory's samples, each by itself
@@ -32,7 +32,7 @@ class SendableMap(SparseMap):
         """A state without features and factor; without sums, too, where all samples are remembered."""
         if not self.sums_follow or state.get("basis") is None:
             return state
-        out = {name: value for name, value in state.items() if name not in (*self.budgets, "generator")}
+        out = {name: value for name, value in state.items() if name not in (*self.budgets, "generator", "rebuild")}
         memory = {name: value for name, value in state["memory"].items()
                   if name not in ("white", "capacity", "rows", "draw", "key")}
         sites = {"channels": state["sites"]["linear"].shape[1] - 1}
@@ -94,6 +94,7 @@ class SendableMap(SparseMap):
         self._check_turn()
         if self.scaling is None:
             return
+        self.finish()
         turn, shift = turn.to(self.device), shift.to(self.device)
         self.fixed = None if self.fixed is None else self.fixed @ turn.mT.cpu() + shift.cpu()
         scaling, memory, names = self.scaling, self.memory, self.theta.feature_names()
@@ -131,12 +132,13 @@ class SendableMap(SparseMap):
                              "shifted, not turned")
 
     @torch.no_grad()
-    def carry_to(self, theta: Theta) -> bool:
+    def agree_on(self, theta: Theta) -> bool:
         """Places and noise stay those of this robot's θ; the field is carried to the other's.
 
         Each remembered sample lies from now on where the sensor was, and has the noise that it was taken in with: what
         another robot's stamps and passes are like is not said of it.
         """
+        self.finish()
         if self.memory is None:
             self.theta = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
             return True

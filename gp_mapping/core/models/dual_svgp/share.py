@@ -24,6 +24,11 @@ class Share:
     def add_to(self, sites: Sites) -> None:
         sites.add(self.white, self.columns["beta"], self.columns["lam"], self.of)
 
+    def part(self, which: slice) -> Share:
+        """The share of some of the samples."""
+        columns = {name: column[which] for name, column in self.columns.items()}
+        return Share(self.white[:, which], columns, None if self.of is None else self.of[which])
+
     def write(self, memory: Memory) -> None:
         """The memory keeps it, to take it out again."""
         memory.keep_columns(features=True)

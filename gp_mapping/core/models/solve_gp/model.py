@@ -17,6 +17,7 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.dual_svgp.share import Carried
 from gp_mapping.core.models.solve_gp.mean import solve_blocks
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
@@ -149,11 +150,9 @@ class SolveGP(DualSVGP):
             self._rest = _REST if self.solve_steps < 0 else max(0, self._rest - 1)
         return report
 
-    def adopt(self, theta: Theta, budget: int | None = None) -> bool:
-        adopted = super().adopt(theta, budget)
-        if adopted:
-            self._start = None  # of another basis
-        return adopted
+    def take(self, theta: Theta, carried: Carried, full: bool) -> None:
+        super().take(theta, carried, full)
+        self._start = None  # of another basis
 
     def fantasize(self, x: Tensor) -> SolveGP:
         """A copy conditioned on its own mean at x (K, D), which stays exactly: iterations begin, and end, there."""

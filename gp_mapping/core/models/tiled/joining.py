@@ -52,8 +52,7 @@ def merge_tiles(model, other) -> None:
 
 def _give(model, key: Key, source: DualSVGP, indices: Tensor, renumber: float) -> None:
     tile = model.tiles[key]
-    while tile.seeds:
-        tile.sow()
+    tile.sow_all()
     for part in indices.split(_TOGETHER):
         if len(part):
             seed = source.excerpt(part, tile.map.theta)

@@ -73,6 +73,7 @@ class TiledMap(Revertible, FieldMap):
                  shelf: Shelf | None = None, seed: int = 0):
         self.make, self.side, self.most = make, side, max(most, 9)
         self.shelf = Shelf() if shelf is None else shelf
+        self.sliced = False  # whether tiles are carried to another θ slice by slice
         self.layout: Layout | None = None  # None: the first tile is everything
         self.former: DualSVGP | None = None  # the one map, while it is being split
         self.tiles: dict[Key, Tile] = {_HOME: Tile(make(None))}
@@ -110,6 +111,8 @@ class TiledMap(Revertible, FieldMap):
         for key, _ in self.layout.keys(batch.x):  # from the shelf now: it takes part in no transaction
             for near in self.present(self.layout.near(key)):
                 self.tiles[near].touched = self.turn
+        if self.sliced:
+            self._go_on()
         with transaction(self), ExitStack() as stack:
             if self.former is not None:
                 self.former.update(batch)
@@ -136,6 +139,31 @@ class TiledMap(Revertible, FieldMap):
                 self.learner.schedule(len(batch))
         self.put_away()
         return self._report(len(batch), reports)
+
+    def in_slices(self, on: bool) -> None:
+        self.sliced = on
+        for one in {id(m): m for m in (self.home, *(tile.map for tile in self.tiles.values()))}.values():
+            self.owned(one)
+
+    def owned(self, one: DualSVGP) -> DualSVGP:
+        """A tile's map, which from now on goes on with large work when this one says so."""
+        one.in_slices(self.sliced, driven=self.layout is not None)
+        return one
+
+    def _go_on(self) -> None:
+        """One slice for all tiles together: of the map that is being split, of where the robot is, of another tile."""
+        if self.former is not None and Tile(self.former).go_on(self.learner):
+            return
+        newest = sorted(self.tiles, key=lambda k: (k != self.current, -self.tiles[k].touched, k))
+        under_way = [k for k in newest if self.tiles[k].map.rebuild is not None]
+        needed = [k for k in newest if self.tiles[k].touched == self.turn]
+        for key in under_way[:1] or needed:
+            tile = self.tiles[key]
+            before = tile.map.epoch
+            if tile.go_on(self.learner):
+                if tile.map.epoch > before:
+                    self.note_change(key)
+                return
 
     def _report(self, used: int, reports: list[UpdateReport]) -> UpdateReport:
         maps = [tile.map for tile in self.tiles.values()]
@@ -175,6 +203,7 @@ class TiledMap(Revertible, FieldMap):
         self.learner, first.learner = first.learner, None
         self.own_epoch += first.epoch
         self.changes = Changes(self.own_epoch)
+        first.driven = True
         if not first.rest_empty:  # what is not remembered knows no place: the whole ground is one core
             self.layout = Layout(tuple(low), tuple(high), side, HALO * length, BLEND * length)
             return
@@ -202,8 +231,7 @@ class TiledMap(Revertible, FieldMap):
     def drain(self) -> None:
         """All that waits, at once."""
         for _, tile in sorted(self.tiles.items()):
-            while tile.seeds:
-                tile.sow()
+            tile.sow_all()
         self.former = None
 
     def exists(self, key: Key) -> bool:
@@ -216,7 +244,7 @@ class TiledMap(Revertible, FieldMap):
 
     def open_tile(self, key: Key) -> None:
         """A new tile at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
-        new = Tile(self.make(self.centre), touched=self.turn)
+        new = Tile(self.owned(self.make(self.centre)), touched=self.turn)
         new.map.theta, new.map.learner, new.map.bias_spread = self.home.theta, None, self.home.bias_spread
         if self.former is not None:
             sources = [(self.former, self.former.remembered_places(), None)]
@@ -274,7 +302,9 @@ class TiledMap(Revertible, FieldMap):
         held = set(self.layout.near(self.current))
         order = sorted((t.touched, k) for k, t in self.tiles.items() if k not in held and not t.seeds)
         for _, key in order[: len(self.tiles) - self.most]:
-            self.shelf.put(key, self.tiles.pop(key).stored(name_of(key)))
+            tile = self.tiles.pop(key)
+            tile.rest()
+            self.shelf.put(key, tile.stored(name_of(key)))
 
     def refine(self, budget_s: float = math.inf) -> bool:
         """Steps of hyper-parameters that are pending: half of them where the robot is, half in any tile in memory."""
@@ -289,7 +319,7 @@ class TiledMap(Revertible, FieldMap):
         if self.former is None and where >= _OWN_STEPS:
             data = self.tiles[beside[int(which * len(beside))]].map
         self.learner.step(data.learning_data(), self.generator)
-        if self.learner.left(self.home.theta):
+        if not self.sliced and self.learner.left(self.home.theta):
             with transaction(self.home):
                 if self.home.adopt(self.learner.theta):
                     self.note_change(self.current)
@@ -544,7 +574,7 @@ class TiledMap(Revertible, FieldMap):
     def learned(self) -> Learned | None:
         return learned_by(self)
 
-    def carry_to(self, theta: Theta) -> bool:
+    def agree_on(self, theta: Theta) -> bool:
         return carry_tiles(self, theta)
 
     def state_dict(self) -> dict:
@@ -561,4 +591,4 @@ class TiledMap(Revertible, FieldMap):
         new = self.make(None)
         new.learner = None
         new.load_state_dict(state)
-        return new
+        return self.owned(new)

@@ -32,13 +32,13 @@ def learned_by(model) -> Learned | None:
 def carry_tiles(model, theta: Theta) -> bool:
     """Every tile to θ; False where one of them does not factor there. It learns no more."""
     if model.layout is None:
-        return model.home.carry_to(theta)
+        return model.home.agree_on(theta)
     model.drain()
     model.learner = None
     moved = True
     for key in sorted([*model.tiles, *model.shelf.keys()]):
         for there in model.present([key]):
-            moved = model.tiles[there].map.carry_to(theta) and moved
+            moved = model.tiles[there].map.agree_on(theta) and moved
             model.tiles[there].map.learner = None
         model.put_away()
     model.note_change()

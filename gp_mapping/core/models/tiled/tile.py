@@ -26,13 +26,19 @@ class Tile(Revertible):
         self._stored: tuple[StoredState, tuple] | None = None  # the newest state, and of when it is
 
     def sow(self) -> None:
-        """Take in one slice of what the neighbours remembered."""
-        if not self.seeds:
+        """Take in one slice of what the neighbours remembered; not while the map is being carried to another θ."""
+        if not self.seeds or self.map.rebuild is not None:
             return
         seed, self.seeds = self.seeds[0], self.seeds[1:]
         if seed.theta != self.map.theta:
             seed = seed.excerpt(torch.arange(seed.samples, device=seed.device), self.map.theta)
         self.map.merge_own(seed)
+
+    def sow_all(self) -> None:
+        """Take in all of it, now."""
+        self.map.finish()
+        while self.seeds:
+            self.sow()
 
     def catch_up(self, forgot: float, learner: HyperLearner | None) -> None:
         """What was forgotten, and learned, since the tile was needed last."""
@@ -40,10 +46,24 @@ class Tile(Revertible):
             self.map.forget(math.exp(forgot - self.forgot))
             self.forgot = forgot
         if learner is not None and learner.left(self.map.theta):
-            if self.map.started:
-                self.map.adopt(learner.theta)
-            else:
+            if not self.map.started:
                 self.map.theta = learner.theta
+            elif not self.map.sliced:
+                self.map.adopt(learner.theta)
+
+    def go_on(self, learner: HyperLearner | None) -> bool:
+        """A slice of what the map is being carried to, or of carrying it to what was learned; False: nothing to do."""
+        if self.map.rebuild is not None:
+            self.map.go_on()
+            return True
+        if learner is None or self.seeds or not self.map.started or not learner.left(self.map.theta):
+            return False
+        self.map.carry_to(learner.theta)
+        return True
+
+    def rest(self) -> None:
+        """Nobody needs it for now: what is under way is given up, and begins again when somebody does."""
+        self.map.rebuild = None
 
     def stored(self, name: str) -> StoredState:
         """Its state now: the same object as long as nothing has changed, so that nobody writes it twice."""
@@ -60,4 +80,5 @@ class Tile(Revertible):
 
     def _moment(self) -> tuple:
         """Differs wherever the state does: each change of a map adds samples, moves its epoch or its θ."""
-        return self.map.epoch, self.map.samples, self.map.theta, self.forgot, len(self.seeds)
+        under_way = None if self.map.rebuild is None else self.map.rebuild.moment
+        return self.map.epoch, self.map.samples, self.map.theta, self.forgot, len(self.seeds), under_way

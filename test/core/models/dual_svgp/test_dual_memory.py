@@ -9,7 +9,7 @@ import torch
 from core_data import SETTINGS, THETA, UT, close, drive, feed, in_ut, lattice, samples, titsias_by_qr
 from map_contract import same_state
 
-import gp_mapping.core.models.dual_svgp.model as dual_svgp
+import gp_mapping.core.models.dual_svgp.rebuild as dual_svgp
 from gp_mapping import create_map
 from gp_mapping.errors import NumericalError
 

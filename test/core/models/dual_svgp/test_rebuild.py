@@ -1,0 +1,201 @@
+"""Another θ, or other inducing inputs, slice by slice: what the map becomes is what it would be had it been at once."""
+
+import copy
+import math
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+import gp_mapping.core.models.dual_svgp.rebuild as rebuilds
+from gp_mapping import Samples, create_map
+from gp_mapping.core.models.dual_svgp.rebuild import SLICE, Rebuild
+from gp_mapping.errors import NumericalError
+
+UT = 1e-6
+GIVEN = {"lengthscale": 0.5, "signal_stddev": 10 * UT, "noise_stddev": 0.4 * UT, "heading_stddev": 0.0,
+         "learn_hyperparameters": False, "learn_time_offset": False, "centre": [45 * UT]}
+
+
+def samples(count, seed=0, side=4.0):
+    g = torch.Generator().manual_seed(seed)
+    x = side * torch.rand(count, 2, generator=g, dtype=torch.float64)
+    w = torch.randn(100, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64) / 0.5
+    y = 45 * UT + UT * torch.sin(x @ w.mT).sum(1, keepdim=True)
+    return Samples(x, y + 0.4 * UT * torch.randn(count, 1, generator=g, dtype=torch.float64))
+
+
+def built(count=500, model="dual_svgp", **settings):
+    field = create_map(model, **(GIVEN | {"max_inducing": 300, "memory_size": 600} | settings))
+    data = samples(count)
+    for start in range(0, count, 10):
+        field.update(data[start: start + 10])
+    return field
+
+
+def same(a, b, tolerance=0.0):
+    x = samples(200, seed=9).x
+    p, q = a.predict(x), b.predict(x)
+    worst = float(((p.mean - q.mean) / q.stddev).abs().max()), float((p.stddev / q.stddev - 1).abs().max())
+    assert max(worst) <= tolerance, worst
+    assert torch.equal(a.inducing_inputs(), b.inducing_inputs())
+    assert torch.equal(a.memory.x, b.memory.x) and a.samples == b.samples
+
+
+def go_through(field, data, between=None):
+    """One batch at a time until the rebuild is over; how many it took."""
+    for i in range(len(data)):
+        if field.rebuild is None:
+            return i
+        field.update(data[i: i + 1])
+        if between is not None:
+            field = between(field)
+    raise AssertionError(f"still under way after {len(data)} updates: {field.rebuild.todo[:1]}")
+
+
+@pytest.fixture
+def small_slices(monkeypatch):
+    """A hundredth of a slice, so that a map of a test takes as many as a large one."""
+    monkeypatch.setattr("gp_mapping.core.models.dual_svgp.rebuild.SLICE", 2e-3 * SLICE)
+    monkeypatch.setattr("gp_mapping.core.models.dual_svgp.rebuilding.SLICE", 2e-3 * SLICE)
+
+
+@pytest.mark.parametrize(("model", "settings"), [("dual_svgp", {}), ("dual_svgp", {"memory_size": 150}),
+                                                 ("dual_svgp", {"max_inducing": 120}), ("solve_gp", {}),
+                                                 ("dual_svgp", {"inducing_information": 0.0, "max_inducing": 100})],
+                         ids=["all remembered", "a rest", "a full budget", "solve_gp", "by residual"])
+def test_in_slices_is_at_once_bit_for_bit(small_slices, model, settings):
+    once, sliced = (built(model=model, **settings) for _ in range(2))
+    theta, more = replace(once.theta, lengthscale=0.55, signal_stddev=11.0, noise_stddev=0.5), samples(200, seed=1)
+    sliced.in_slices(True)
+    assert sliced.carry_to(theta) is False and sliced.theta != theta, "a slice is not all of it"
+    count = go_through(sliced, more)
+    assert count > 3 and sliced.theta == theta
+    assert once.adopt(theta)
+    for i in range(count):
+        once.update(more[i: i + 1])
+    same(sliced, once, 1e-9)
+    sliced.in_slices(False)
+    for field in (once, sliced):  # and goes on as that one does
+        field.update(more[count:])
+    same(sliced, once, 1e-9)
+
+
+def test_meanwhile_the_map_answers_as_it_was(small_slices):
+    plain, sliced = built(), built()
+    sliced.in_slices(True)
+    sliced.carry_to(replace(plain.theta, lengthscale=0.6))
+    more = samples(3, seed=1)
+    for i in range(3):
+        plain.update(more[i: i + 1])
+        sliced.update(more[i: i + 1])
+        assert sliced.rebuild is not None
+        same(sliced, plain)
+
+
+def test_a_full_budget_gives_room_in_slices(small_slices):
+    once, sliced = (built(count=150, max_inducing=100) for _ in range(2))
+    sliced.in_slices(True)
+    more, moved = samples(400, seed=3), []
+    for i in range(len(more)):
+        sliced.update(more[i: i + 1])
+        moved.append(sliced.moves)
+        assert len(sliced.basis) <= 100
+    assert moved[-1] >= 1, "the budget was never full"
+    for i in range(len(more)):
+        once.update(more[i: i + 1])
+    x = samples(300, seed=9).x
+    a, b = sliced.predict(x), once.predict(x)
+    assert float(((a.mean - b.mean) / b.stddev).square().mean().sqrt()) < 0.5
+    assert abs(float((a.stddev / b.stddev).median()) - 1) < 0.05
+
+
+@pytest.mark.parametrize("after", [1, 4, 8, 14])
+def test_saved_on_the_way_it_goes_on_exactly(small_slices, after):
+    one = built(memory_size=200)
+    one.in_slices(True)
+    one.carry_to(replace(one.theta, lengthscale=0.55))
+    more = samples(200, seed=1)
+    for i in range(after):
+        one.update(more[i: i + 1])
+    assert one.rebuild is not None
+    other = create_map("dual_svgp", **(GIVEN | {"max_inducing": 300, "memory_size": 200}))
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    other.in_slices(True)
+    copied = copy.deepcopy(one)
+    for i in range(after, 100):
+        for field in (one, other, copied):
+            field.update(more[i: i + 1])
+        assert (one.rebuild is None) == (other.rebuild is None)
+    assert one.rebuild is None
+    same(other, one)
+    same(copied, one)
+
+
+def test_forgetting_and_refused_samples_on_the_way(small_slices):
+    once, sliced = built(), built()
+    theta, more = replace(once.theta, lengthscale=0.45), samples(200, seed=1)
+    sliced.in_slices(True)
+    sliced.carry_to(theta)
+    once.adopt(theta)
+    wrong = Samples(torch.tensor([[1.0, 1.0]]).double(), torch.tensor([[1e15]]).double())
+    for i in range(100):
+        for field in (once, sliced):
+            field.forget(0.995)
+            with pytest.raises(NumericalError):
+                field.update(wrong)
+            field.update(more[i: i + 1])
+    assert sliced.rebuild is None
+    same(sliced, once, 1e-9)
+
+
+def test_what_cannot_wait_finishes_it_first(small_slices):
+    for act in (lambda f: f.forget_near(torch.tensor([[2.0, 2.0]]).double(), 0.5, 0), lambda f: f.merge(built(50)),
+                lambda f: f.in_slices(False)):
+        once, sliced = built(), built()
+        theta = replace(once.theta, lengthscale=0.55)
+        sliced.in_slices(True)
+        sliced.carry_to(theta)
+        once.adopt(theta)
+        for field in (once, sliced):
+            act(field)
+        assert sliced.rebuild is None and sliced.theta == theta
+        same(sliced, once, 1e-9)
+
+
+def test_one_that_does_not_factor_leaves_the_map_as_it_was(small_slices, monkeypatch):
+    plain, sliced = built(), built()
+    sliced.in_slices(True)
+    sliced.carry_to(replace(plain.theta, lengthscale=0.6))
+
+    def fails(matrix, rungs=6):
+        raise NumericalError("does not factor")
+
+    monkeypatch.setattr(rebuilds, "cholesky", fails)
+    more = samples(200, seed=1)
+    count = go_through(sliced, more)
+    for i in range(count):
+        plain.update(more[i: i + 1])
+    same(sliced, plain)
+
+
+def test_no_slice_does_much_more_than_its_share():
+    """Counted in operations, at the default budget and a full memory; and beside the floor in processor time."""
+    field = built(count=2600, max_inducing=400, memory_size=2000)
+    assert len(field.basis) > 250 and not field.rest_empty
+    rebuild = Rebuild(field, replace(field.theta, lengthscale=0.52), 400)
+    factor = torch.linalg.cholesky(torch.eye(400, dtype=torch.float64) + 0.5)
+    right = torch.randn(400, 100, dtype=torch.float64)
+    spent, seconds, floors = [], [], []
+    while rebuild.todo:
+        begin = time.thread_time()
+        spent.append(rebuild.advance(SLICE))
+        middle = time.thread_time()
+        white = torch.linalg.solve_triangular(factor, right, upper=False)
+        white @ white.mT
+        seconds.append(middle - begin)
+        floors.append(time.thread_time() - middle)
+    assert len(spent) > 3 and max(spent) < 2 * SLICE, [f"{s:.2g}" for s in spent]
+    assert max(seconds) < 60 * sorted(floors)[len(floors) // 2], (max(seconds), floors)
+    assert math.isfinite(sum(spent))

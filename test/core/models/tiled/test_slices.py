@@ -1,0 +1,125 @@
+"""A drive through many tiles with everything learned: no update does much, and the map is as good."""
+
+import math
+
+import pytest
+import torch
+
+import gp_mapping.core.models.dual_svgp.rebuild as rebuilds
+import gp_mapping.core.models.dual_svgp.rebuilding as rebuilding
+from gp_mapping import Samples
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+
+UT = 1e-6
+SMALL = {"max_inducing": 100, "memory_size": 400, "map_tile_side": 5.0, "tiles_in_memory": 9}
+FEW = 4e6  # operations of a slice: a hundredth, as a small budget takes a hundredth of a large one's
+
+
+def field_at(x):
+    g = torch.Generator().manual_seed(5)
+    w = torch.randn(200, 2, generator=g).double() / 0.25
+    phase = 2 * math.pi * torch.rand(200, generator=g).double()
+    return 45 * UT + UT * torch.cos(x @ w.mT + phase).sum(1, keepdim=True)
+
+
+def samples():
+    rows = []
+    for i, y in enumerate(torch.arange(0.0, 5.7, 0.35).double()):
+        xs = torch.arange(0.0, 9.0, 0.05).double()
+        rows.append(torch.stack([xs if i % 2 == 0 else 9.0 - xs, y.expand(len(xs))], 1))
+    x = torch.cat(rows)
+    g = torch.Generator().manual_seed(1)
+    return Samples(x, field_at(x) + 0.3 * UT * torch.randn(len(x), 1, generator=g).double(),
+                   stamp=1.0 + 0.1 * torch.arange(len(x)).double())
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Operations of rebuilds since it was cleared, and the largest of a single step."""
+    told = {"spent": 0.0, "step": 0.0, "begun": 0}
+    plain, freeze = rebuilds.Rebuild.advance, rebuilds.Rebuild.freeze
+
+    def advance(self, operations):
+        total = 0.0
+        while self.todo and total < operations:
+            step = plain(self, 1e-9)  # one step
+            told["step"], total = max(told["step"], step), total + max(step, 1e-9)
+        told["spent"] += total
+        return total
+
+    def frozen(self):
+        told["begun"] += 1
+        freeze(self)
+
+    monkeypatch.setattr(rebuilds.Rebuild, "advance", advance)
+    monkeypatch.setattr(rebuilds.Rebuild, "freeze", frozen)
+    return told
+
+
+def drive(slice_, monkeypatch, counted):
+    """The session at the end, and what each call spent; half way it is saved and read again."""
+    for module in (rebuilds, rebuilding):
+        monkeypatch.setattr(module, "SLICE", slice_)
+    data, spent = samples(), []
+    session = MapSession(MapSettings(**SMALL))
+    for i in range(len(data)):
+        counted["spent"] = 0.0
+        session.ingest(data[i: i + 1])
+        if session.cell_count > 150:  # before, the map is made again of its first cells
+            spent.append(counted["spent"])
+    return session, spent
+
+
+def test_a_drive_that_learns_opens_and_closes_tiles_in_slices(monkeypatch, counted):
+    sliced, spent = drive(FEW, monkeypatch, counted)
+    begun = counted["begun"]
+    told = sliced.report()
+    assert told["tiles"] >= 12 and told["tiles_loaded"] > 0 and begun > 20, (told["tiles"], begun)
+    # one slice a cell, two where one ends and another begins, each with its last step
+    assert max(spent) <= 2 * (FEW + counted["step"]) + 1, (max(spent), counted["step"])
+
+    counted["begun"] = 0
+    once, at_once = drive(math.inf, monkeypatch, counted)
+    assert counted["begun"] == 0 and max(at_once) > 2 * max(spent), (max(at_once), max(spent))
+    sliced.map.in_slices(False)
+    x = samples().x[::7] + 0.1
+    a, b, truth = sliced.predict(x), once.predict(x), field_at(x)
+    rms = [float((p.mean - truth).square().mean().sqrt()) for p in (a, b)]
+    assert rms[0] < 1.05 * rms[1], rms
+    honest = [float(((p.mean - truth) / p.stddev).square().mean().sqrt()) for p in (a, b)]
+    assert honest[0] < 1.1 * honest[1], honest
+    assert abs(float((a.stddev / b.stddev).median()) - 1.0) < 0.1
+
+
+def test_saved_on_the_way_a_session_goes_on_exactly(monkeypatch):
+    """Where a tile is being carried, and where the first cells are being taken in again."""
+    for module in (rebuilds, rebuilding):
+        monkeypatch.setattr(module, "SLICE", FEW)
+    data, x = samples(), samples().x[::50] + 0.1
+    one, other, kinds = MapSession(MapSettings(**SMALL)), None, set()
+    for i in range(1400):
+        one.ingest(data[i: i + 1])
+        if other is not None:
+            other.ingest(data[i: i + 1])
+        state = None
+        if i % 10 == 0 and len(kinds) < 2:
+            state = one.state_dict()
+            under_way = "rebuild" if "'rebuild'" in str(keys(state["map"])) else ""
+            kind = under_way if state["again"] is None else "again"
+            if kind and kind not in kinds:
+                kinds.add(kind)
+                other = MapSession.from_state_dict(state)
+        elif other is not None and i % 300 == 0:
+            a, b = one.predict(x), other.predict(x)
+            assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance), (i, kinds)
+    assert kinds == {"again", "rebuild"}
+
+
+def keys(state):
+    """Names in a state, nested, also in those of tiles."""
+    if hasattr(state, "get") and not isinstance(state, dict):
+        state = state.get()
+    if isinstance(state, dict):
+        return [(name, keys(part)) for name, part in state.items()]
+    return [keys(part) for part in state] if isinstance(state, list | tuple) else None
