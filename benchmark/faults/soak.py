@@ -25,7 +25,8 @@ def run(quick: bool) -> list[Row]:
     """One day (twenty minutes where quick), as fast as the node takes it."""
     hours, looks = (HOURS, []) if not quick else (1.0 / 3.0, [])
     with tempfile.TemporaryDirectory() as folder:
-        with LiveMapper(Path(folder), max_inducing=200, pass_gap=5.0, max_pose_gap=3.0, autosave_period=60.0) as mapper:
+        with LiveMapper(Path(folder), max_inducing=200, pass_gap=5.0, max_pose_gap=3.0, autosave_period=60.0,
+                         max_wait=7200.0) as mapper:
             sent, at = 0, 0.0
             while at < hours * 3600.0:
                 before = mapper.process.processor_seconds()

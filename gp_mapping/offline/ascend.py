@@ -82,7 +82,7 @@ def ascend(objective: Objective, learner: HyperLearner, theta: Theta, fisher: Te
 
     def loss(u: np.ndarray) -> float:
         vector = at(u)
-        if bool((vector < learner.low).any()) or bool((vector > learner.high).any()):
+        if not learner.allows(vector):
             return _NOWHERE
         try:
             value = objective.value(theta.with_vector(vector)) + learner.log_prior(vector)

@@ -9,6 +9,8 @@ longer within what is known of them (`HyperLearner.left`), since that costs it a
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -51,6 +53,7 @@ class HyperLearner:
     LAST = 0.02
     FARTHEST = 5.0  # times largest_change: beyond it the map's θ is another one, whatever is known of the new one
     DEGREES = 4.0
+    QUIETEST = 1e-5  # of σ/s: D then has a condition of 1e10 n, which float64 still solves to n · 1e-6 of what it is
     LONGEST = (0.5, 0.5, 0.5, 0.3, 0.05, 0.03, 0.03)  # of one step: beyond, the quadratic is not to be trusted
 
     def __init__(self, theta: Theta, prior: Theta, prior_sd=(1.0, 2.0, 3.0, 1.0, 0.2, 0.05, 0.05),
@@ -69,12 +72,18 @@ class HyperLearner:
         centre, start = prior.vector(), theta.vector()
         self.low = torch.minimum(centre - 6 * self.prior_sd, start)
         self.high = torch.maximum(centre + 6 * self.prior_sd, start)
+        self.quietest = min(2.0 * math.log(self.QUIETEST), float(start[2] - start[1]))  # of log σ²/s²
         self.steps, self.pending, self.rejected = 0, 0.0, 0
 
     @property
     def forgetting(self) -> Tensor:
         """γ of the next step: (P,)."""
         return (3.0 / (self.turns + 6.0)).clamp_min(self.LAST)
+
+    def allows(self, vector: Tensor) -> bool:
+        """Whether it lies within the limits."""
+        return not bool((vector < self.low).any() or (vector > self.high).any()
+                        or vector[2] < vector[1] + self.quietest)
 
     def left(self, theta: Theta) -> bool:
         """Whether a map at theta should take the learned θ over, which costs it a rebuild of its factors.
@@ -198,6 +207,7 @@ class HyperLearner:
         longest = torch.tensor(self.LONGEST, dtype=torch.float64)
         move = move / (move / longest).abs().max().clamp_min(1.0)
         self.vector = torch.minimum(torch.maximum(self.vector - move, self.low), self.high)
+        self.vector[2] = torch.maximum(self.vector[2], self.vector[1] + self.quietest)
         self.theta = self.theta.with_vector(self.vector)
         return True
 
