@@ -183,6 +183,13 @@ def test_a_worker_that_is_killed_changes_nothing(bags, cluster, learned, tmp_pat
     assert_bit_equal(made, learned)
 
 
+def test_what_is_kept_of_a_bag_is_what_was_made(bags, tmp_path):
+    """A step that is done again reads it: another bag's path then does no harm."""
+    made = fleet_map(Here(), bags[:2], {}, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0.cells", "0.robot", "1.cells", "1.robot"]
+    assert_bit_equal(fleet_map(Here(), ["nowhere", "not there"], {}, tmp_path), made)
+
+
 def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):
     (tmp_path / "no_bag.mcap").write_text("not a bag")
     damaged = tmp_path / "damaged.mcap"
