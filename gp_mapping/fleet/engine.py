@@ -94,7 +94,7 @@ class Here(Engine):
     about = "1 worker: this process"
 
     def step(self, name: str, call: Callable, *arguments) -> Any:
-        return _Kept(call, *[a.value if isinstance(a, _Kept) else a for a in arguments])
+        return _Kept(call, *arguments)
 
     def finished(self, handles: list) -> Iterator[int]:
         for i, handle in enumerate(handles):
@@ -116,8 +116,8 @@ class _Kept:
 
     @functools.cached_property
     def value(self) -> Any:
-        value, self._arguments = self._call(*self._arguments), ()
-        return value
+        given, self._arguments = self._arguments, ()
+        return self._call(*(a.value if isinstance(a, _Kept) else a for a in given))
 
 
 class Cluster(Engine):
