@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gp_mapping.commands.datum import datum_of
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
@@ -30,19 +31,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=_FORMATS, default="map_server",
                         help="map_server: yaml and pgm for each block; geotiff: one file, map.tif (needs rasterio)")
     parser.add_argument("--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)")
-    parser.add_argument("--datum", metavar="LAT,LON,HEADING", help="where the map's origin lies, in degrees, and the "
-                        "direction of its x axis in rad from east (geotiff); without it coordinates are the map's")
+    parser.add_argument("--datum", metavar="LAT,LON,HEADING_or_BAG", help="where the map's origin lies, in degrees, "
+                        "and the direction of its x axis in rad from east (geotiff), or a bag with NavSatFix beside "
+                        "the map's poses, which tells it; without it coordinates are the map's")
+    parser.add_argument("--fix-topic", metavar="NAME", help="of NavSatFix in that bag (default: the only one)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Load, draw block by block, say where."""
     checkpoint, output = checkpoint_in(args.map), folder_to_write(args.output)
-    datum = None if args.datum is None else Datum.parse(args.datum)
-    if datum is not None and args.format != "geotiff":
+    if args.datum is not None and args.format != "geotiff":
         raise UsageError("--datum has a meaning for --format geotiff only; map_server's files are in the map's frame")
     session = open_session(checkpoint, **({} if args.resolution is None else {"resolution": args.resolution}))
     if session.report()["cells"] == 0:
         raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
+    datum, whence = (None, "") if args.datum is None else datum_of(args.datum, session.about, args.fix_topic)
+    if whence:
+        print(whence)
     try:
         output.mkdir(parents=True, exist_ok=True)
         with blaming(checkpoint):
