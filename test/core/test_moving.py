@@ -57,7 +57,7 @@ def alike(one, other, turn, tolerance: float = 1e-6, vector: bool = False):
 
 @pytest.mark.parametrize("memory_size", [2000, 40])
 @pytest.mark.parametrize("settings", [{}, HEADING, BIASES | HEADING, {"long_share": 0.3}], ids=str)
-@pytest.mark.parametrize("model", ["dual_svgp", "solve_gp", "dtc", "fitc"])
+@pytest.mark.parametrize("model", ["dual_svgp", "solve_gp", "dtc", "fitc", "exact"])
 def test_turned_it_is_the_map_of_the_turned_data(model, settings, memory_size):
     turn, batch = turn_of(0.7), drive()
     z = torch.cartesian_prod(*2 * [torch.arange(-0.2, 3.4, 0.35, dtype=torch.float64)])
