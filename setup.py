@@ -34,6 +34,7 @@ setup(
         "console_scripts": [
             "gp-mapping = gp_mapping.cli:main",
             "mapping_node = gp_mapping.ros.mapping_node:main",
+            "fusion_node = gp_mapping.ros.fusion_node:main",
             "simulator_node = gp_mapping.ros.simulator_node:main",
             "explorer_node = gp_mapping.ros.explorer_node:main",
             "bag_player_node = gp_mapping.ros.bag_player_node:main",

@@ -25,6 +25,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "anytime": "the anytime family: live, and time and predictive efficiency of its stochastic fit",
          "fits": "leave one trial out: the streamed map beside `gp-mapping fit`",
          "scale": "large areas: surveys and roads in tiles and in one map, error, time and memory",
+         "fleet": "many bags as one map: one worker, two, and workers that are killed",
          "slow_updates": "single updates along a drive, and what the slow ones do",
          "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes",
          "exploration": "where to go next: planners and baselines closed loop, into docs/exploration.md",
@@ -32,7 +33,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "mutants": "small faults in the code, by a seed: which of them the mirrored tests notice",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
 APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "slow_updates", "fits", "reading",
-         "mutants", "faults", "biases")  # for pages of their own
+         "mutants", "faults", "biases", "fleet")  # for pages of their own
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,8 +48,11 @@ def parser() -> argparse.ArgumentParser:
     new.add_argument("--only", metavar="NAMES", help="by commas: these rows of models, these tables of a part "
                      "that is not in all")
     new.add_argument("--what", metavar="PARTS", help="models: of protocol,leave_one_out,mammographic,cost")
-    new.add_argument("--sample", type=int, metavar="N", help="mutants: so many faults (300)")
-    new.add_argument("--seed", type=int, metavar="N", help="mutants: by which they are drawn (0)")
+    new.add_argument("--sample", type=int, metavar="N", help="mutants: so many faults (300); fleet: so many "
+                     "measurements of a bag (50 000)")
+    new.add_argument("--bags", type=int, metavar="N", help="fleet: so many (8)")
+    new.add_argument("--period", type=float, metavar="S", help="fleet: s between two kills of a worker (10)")
+    new.add_argument("--seed", type=int, metavar="N", help="mutants, fleet: by which they are drawn (0)")
     new.add_argument("--full", action="store_true", help="models: leave one out for the slow ones, too")
     new.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
     return new
@@ -84,7 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
         where, start, busy = environment(args.quick), time.perf_counter(), time.process_time()
         module = importlib.import_module(f"benchmark.{name}")
         try:
-            drawn = {k: v for k, v in (("sample", args.sample), ("seed", args.seed)) if v is not None}
+            drawn = {k: v for k, v in (("sample", args.sample), ("bags", args.bags), ("period", args.period),
+                                                ("seed", args.seed)) if v is not None}
             part = module.run(args.quick, where, *_only(module, args.only), **drawn)
         except ValueError as error:
             print(f"{name}: {error}", file=sys.stderr)

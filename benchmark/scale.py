@@ -22,7 +22,7 @@ from gp_mapping.store.tile_room import TileRoom
 
 __all__ = ["TABLES", "lawnmower", "path_of", "run"]
 
-TABLES = ("survey", "road")
+TABLES = ("survey", "road", "long")
 LENGTHSCALE, SPREAD, MEAN, NOISE, RATE = 0.6, 10.0, 45e-6, 0.3e-6, 50.0  # m, µT, T, T, Hz
 LANE, WIDTH = 0.4, 20.0  # m
 _COLUMNS = [("", ""), ("tiles", "d"), ("RMSE µT", ".2f"), ("near the path", ".2f"), ("oldest tenth", ".2f"),
@@ -51,10 +51,11 @@ def lawnmower(width: float, height: float) -> list[tuple[float, float]]:
 class _Drive:
     """A session fed with a path; numbers of it afterwards."""
 
-    def __init__(self, path: Tensor, field: RandomField, seed: int, **settings):
+    def __init__(self, path: Tensor, field: RandomField, seed: int, mark: int = 10**9, **settings):
         self.path, self.field, self.generator = path, field, torch.Generator().manual_seed(seed)
         before = resident_bytes()
         self.session, self.cells, self.seconds = MapSession(MapSettings(**settings), TileRoom()), [], []
+        self.memory: list[int] = []  # resident bytes after each `mark` samples
         values = self.truth(path) + NOISE * self._noise(len(path))
         stamps = 1.0 + torch.arange(len(path), dtype=torch.float64) / RATE
         for start in range(0, len(path), 10):  # at most about one cell
@@ -63,6 +64,8 @@ class _Drive:
             self.session.ingest(Samples(path[part], values[part], stamp=stamps[part]))
             self.seconds.append(time.process_time() - begin)
             self.cells.append(self.session.cell_count)
+            if start % mark == 0:
+                self.memory.append(resident_bytes())
         self.session.flush()
         self.megabytes = (resident_bytes() - before) / 1e6
 
@@ -138,11 +141,36 @@ def road(quick: bool) -> tuple[Table, list[Goal]]:
     return table, goals
 
 
+def long(quick: bool) -> tuple[Table, list[Goal]]:
+    """One pass of a long straight road at 5 m/s, kilometre by kilometre: whether anything grows."""
+    length, piece = (40.0, 10.0) if quick else (10_000.0, 1000.0)
+    table = Table("A long road at 5 m/s, everything learned, tiles that are far away on disk",
+                  [("", ""), ("tiles", "d"), ("cells", "d"), ("ms a cell", ".2f"), ("99.9 % of calls, ms", ".0f"),
+                   ("resident, MB", ".0f")])
+    print(f"scale: road of {length:g} m, by {piece:g} m", file=sys.stderr, flush=True)
+    samples = round(piece / 5.0 * RATE)
+    path = path_of([(0.0, 0.0), (length * 0.8, length * 0.6)], 5.0)
+    drive = _Drive(path, RandomField(4, LENGTHSCALE, 1000), 2, mark=samples, **_ways(quick)["in tiles"])
+    calls, each = samples // 10, []
+    for k in range(round(length / piece)):
+        part = drive.seconds[k * calls: (k + 1) * calls]
+        last, first = drive.cells[min((k + 1) * calls, len(drive.cells)) - 1], drive.cells[k * calls]
+        each.append(1e3 * sum(part) / max(1, last - first))
+        table.add(f"to {(k + 1) * piece:g} m", None, last, each[-1],
+                  1e3 * sorted(part)[min(len(part) - 1, int(0.999 * len(part)))],
+                  drive.memory[min(k + 1, len(drive.memory) - 1)] / 1e6)
+    table.rows[-1][1] = drive.session.report().get("tiles", 1)
+    half = len(each) // 2
+    late, early = (sum(part) / len(part) for part in (each[half:], each[1:half] or each[:half]))
+    return table, [] if quick else [Goal("10 km of road: time a cell, last half to kilometres 2 to 5", late / early,
+                                         high=1.05)]
+
+
 def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     """Those of the tables."""
     tables, goals = [], []
     for name in only:
-        table, reached = {"survey": survey, "road": road}[name](quick)
+        table, reached = {"survey": survey, "road": road, "long": long}[name](quick)
         tables.append(table)
         goals += reached
     return Part("scale", goals, tables, where)

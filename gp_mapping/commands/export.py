@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
+from gp_mapping.commands.datum import datum_of
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.atlas import blocks, ground, overview
 from gp_mapping.mapping.drawing.blocks import block_indices
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import Limits, field_limits
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.export import export_map_server
@@ -17,10 +20,10 @@ from gp_mapping.store.geotiff import Datum, export_geotiff
 from gp_mapping.store.picture import quantity
 from gp_mapping.store.trial import blaming
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["BLOCK_CELLS", "add_arguments", "run", "write_blocks"]
 
 _FORMATS = ("map_server", "geotiff")
-_CELLS = 512  # along a side of a block
+BLOCK_CELLS = 512  # along a side of a block
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,19 +33,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=_FORMATS, default="map_server",
                         help="map_server: yaml and pgm for each block; geotiff: one file, map.tif (needs rasterio)")
     parser.add_argument("--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)")
-    parser.add_argument("--datum", metavar="LAT,LON,HEADING", help="where the map's origin lies, in degrees, and the "
-                        "direction of its x axis in rad from east (geotiff); without it coordinates are the map's")
+    parser.add_argument("--datum", metavar="LAT,LON,HEADING_or_BAG", help="where the map's origin lies, in degrees, "
+                        "and the direction of its x axis in rad from east (geotiff), or a bag with NavSatFix beside "
+                        "the map's poses, which tells it; without it coordinates are the map's")
+    parser.add_argument("--fix-topic", metavar="NAME", help="of NavSatFix in that bag (default: the only one)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Load, draw block by block, say where."""
     checkpoint, output = checkpoint_in(args.map), folder_to_write(args.output)
-    datum = None if args.datum is None else Datum.parse(args.datum)
-    if datum is not None and args.format != "geotiff":
+    if args.datum is not None and args.format != "geotiff":
         raise UsageError("--datum has a meaning for --format geotiff only; map_server's files are in the map's frame")
     session = open_session(checkpoint, **({} if args.resolution is None else {"resolution": args.resolution}))
     if session.report()["cells"] == 0:
         raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
+    datum, whence = (None, "") if args.datum is None else datum_of(args.datum, session.about, args.fix_topic)
+    if whence:
+        print(whence)
     try:
         output.mkdir(parents=True, exist_ok=True)
         with blaming(checkpoint):
@@ -56,22 +63,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _map_server(session: MapSession, output: Path) -> str:
-    """All blocks have the colours of the overview."""
+    count = write_blocks(session, blocks(session, BLOCK_CELLS), output)
+    side = BLOCK_CELLS * session.settings.resolution
+    return f"{count} blocks of {side:g} m with cells of {session.settings.resolution:g} m in {output}"
+
+
+def write_blocks(session: MapSession, drawn: Iterable[tuple[tuple[int, int], FieldGrid]], output: Path) -> int:
+    """Blocks of a map as yaml and pgm, in the colours of its overview; how many."""
     whole = overview(session) or session.render()
     ends = field_limits(whole) or Limits(0.0, 1.0, 0.0, 1.0)
     shown, count = quantity(session.settings), 0
-    for (i, j), grid in blocks(session, _CELLS):
+    for (i, j), grid in drawn:
         for name, values, limits, what in (("mean", grid.mean, ends[:2], "mean"),
                                            ("stddev", grid.stddev, ends[2:], "standard deviation")):
             export_map_server(output / f"{name}_{i}_{j}", values, grid, limits, f"{what} of the {shown}")
         count += 1
-    side = _CELLS * session.settings.resolution
-    return f"{count} blocks of {side:g} m with cells of {session.settings.resolution:g} m in {output}"
+    return count
 
 
 def _geotiff(session: MapSession, output: Path, datum: Datum | None) -> str:
     s = session.settings
-    indices = block_indices(ground(session), _CELLS * s.resolution, s.margin)
-    count = export_geotiff(output / "map.tif", blocks(session, _CELLS), indices, _CELLS, s.resolution, datum,
+    indices = block_indices(ground(session), BLOCK_CELLS * s.resolution, s.margin)
+    count = export_geotiff(output / "map.tif", blocks(session, BLOCK_CELLS), indices, BLOCK_CELLS, s.resolution, datum,
                            quantity(s))
-    return f"{output / 'map.tif'}: {count} blocks of {_CELLS * s.resolution:g} m with cells of {s.resolution:g} m"
+    return f"{output / 'map.tif'}: {count} blocks of {BLOCK_CELLS * s.resolution:g} m with cells of {s.resolution:g} m"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
 from gp_mapping.mapping.fullness import spoiled
+from gp_mapping.mapping.moving import moved
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
@@ -20,6 +23,7 @@ from gp_mapping.store.trial import blaming
 
 __all__ = ["add_arguments", "run"]
 
+_LATE = 0.01  # s by which delays of two sensors differ before each counts for itself
 _SHOWN = (("lengthscale", "m"), ("signal_stddev", ""), ("noise_stddev", ""), ("time_offset", "s"))
 
 
@@ -28,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("maps", nargs="+", metavar="DIR_or_checkpoint",
                         help="two or more: folders that `gp-mapping map` or a node wrote, or map.gpm files")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder for the map, its exports and the report")
+    parser.add_argument("--transform", action="append", default=[], metavar="MAP=x,y,yaw",
+                        help="where the origin of a map's frame lies in that of the others (metres, radians), for one "
+                        "that is in another frame; MAP as it stands among the maps")
     parser.add_argument("--allow-frame-change", action="store_true",
                         help="the maps' frames are the same place, whatever their names say")
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
@@ -41,14 +48,21 @@ def run(args: argparse.Namespace) -> int:
     twice = next((p for i, p in enumerate(paths) if p.resolve() in [q.resolve() for q in paths[:i]]), None)
     if twice is not None:
         raise UsageError(f"{twice} is given twice; its measurements would count twice")
+    transforms = _transforms(args.transform, args.maps)
     sessions = [open_session(path) for path in paths]
     _check_copies(paths)
     _check_quantities(paths, sessions)
-    warnings = _frames(paths, sessions, args.allow_frame_change)
+    still = [i for i in range(len(paths)) if i not in transforms]
+    warnings = _frames([paths[i] for i in still], [sessions[i] for i in still], args.allow_frame_change)
+    for i, transform in transforms.items():
+        with blaming(paths[i]):
+            sessions[i] = _moved(paths[i], sessions[i], transform, sessions[still[0]])
 
     # the map that has learned from most cells keeps its hyper-parameters, the others are carried to these
     order = sorted(range(len(paths)), key=lambda i: -sessions[i].cell_count)
+    ids = sorted({each for session in sessions for each in map_ids(session.about)})
     first, rows = sessions[order[0]], [_row(path, session) for path, session in zip(paths, sessions)]
+    warnings += _own_delays(paths, sessions, order)
     for i in order[1:]:
         with blaming(paths[i]):
             try:
@@ -58,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
         for name, value in sessions[i].about.items():  # what the one does not say, the other may
             if not first.about.get(name):
                 first.about[name] = value
+    first.about.pop(MAP_ID, None)
+    first.about[MADE_OF] = ids
     with blaming(paths[order[0]]):
         report = first.report()
         thin = spoiled(report)
@@ -79,6 +95,51 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _transforms(given: list[str], maps: list[str]) -> dict[int, tuple[float, float, float]]:
+    """Number of a map -> x, y, yaw; UsageError for one that is none, and where no map is left whose frame counts."""
+    out: dict[int, tuple[float, float, float]] = {}
+    for text in given:
+        name, _, numbers = text.rpartition("=")
+        named_so = [i for i, each in enumerate(maps) if name in (each, each.rstrip("/"), Path(each).name)]
+        try:
+            x, y, yaw = map(float, numbers.replace(",", " ").split())
+        except ValueError:
+            x = y = yaw = math.nan
+        if not math.isfinite(x + y + yaw) or not name:
+            raise UsageError(f"--transform {text}: expected a map and x, y and yaw, for example {Path(maps[-1]).name}="
+                             "1.5,-2.0,0.79 (metres, radians)")
+        if len(named_so) != 1:
+            raise UsageError(f"--transform {text}: {name!r} is {'none' if not named_so else 'more than one'} of the "
+                             f"maps; expected one of {', '.join(maps)}")
+        out[named_so[0]] = (x, y, yaw)
+    if len(out) == len(maps):
+        raise UsageError("--transform is given for every map; the frame of one of them has to stay")
+    return out
+
+
+def _moved(path: Path, session: MapSession, transform: tuple[float, float, float], into: MapSession) -> MapSession:
+    """The map in the frame of the others; UsageError where its model cannot be turned."""
+    try:
+        session = moved(session, *transform)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
+    session.about["frame"] = into.about.get("frame") or ""
+    return session
+
+
+def _own_delays(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:
+    """Where sensors' delays differ, the others' samples go to where their own says that they were; what is said."""
+    told, first = [], sessions[order[0]]
+    delays = [float(session.map.hyperparameters().get("time_offset") or 0.0) for session in sessions]
+    learned = first.map.learned()
+    for i in order[1:]:
+        if learned is not None and abs(delays[i] - delays[order[0]]) > _LATE and sessions[i].map.agree_on(
+                learned.theta):
+            told.append(f"the sensor of {paths[i]} is {delays[i]:.3g} s late, and that of {paths[order[0]]} "
+                        f"{delays[order[0]]:.3g} s: each is put right by its own")
+    return told
+
+
 def _row(path: Path, session: MapSession) -> dict:
     report = session.report()
     return {"file": str(path), "frame": session.about.get("frame"), "samples": report["samples"],
@@ -92,8 +153,8 @@ def _frames(paths: list[Path], sessions: list[MapSession], any_frame: bool) -> l
     other = next((i for i in known if frames[i] != frames[known[0]]), None)
     if other is not None and not any_frame:
         raise UsageError(f"{paths[other]} is in frame {named(frames[other])} and {paths[known[0]]} in "
-                         f"{named(frames[known[0]])}; where both are one place, add --allow-frame-change, else map the "
-                         "recordings with poses of one frame")
+                         f"{named(frames[known[0]])}; where both are one place, add --allow-frame-change, else say "
+                         f"where the one lies in the other: --transform {Path(paths[other]).parent.name}=x,y,yaw")
     warnings = [f"{path} does not say in which frame it is" for path, frame in zip(paths, frames) if not frame]
     moving = next((s.about for s in sessions if odometry_frame_of(s.about)), None)
     if moving:

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
 __all__ = ["LEARNS", "LIKELIHOODS", "VECTOR", "CalibrationData", "FieldMap", "PassBias", "Planned", "Snapshot"]
@@ -240,6 +241,22 @@ class FieldMap(ABC):
         """Steps that hyper-parameters have taken; None where none are learned."""
         return None
 
+    def slimmed(self, state: dict) -> dict:
+        """A state of such a map, or of a part of it, in fewer bytes; load_state_dict takes it, to rounding the same."""
+        return state
+
+    def unreadable(self) -> list[str]:
+        """What of it lies elsewhere and cannot be read, in sentences."""
+        return []
+
+    def learned(self) -> Learned | None:
+        """θ, and how well it is known; None where a map has no such thing to agree on."""
+        return None
+
+    def agree_on(self, theta) -> bool:
+        """Go over to a team's θ (core.hyper.theta.Theta); False, and the map as it was, where that cannot be."""
+        return False
+
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
         """Forget what was known near some places; by default nothing: a map that cannot do it keeps what it knew.
 
@@ -252,6 +269,10 @@ class FieldMap(ABC):
             How many samples went.
         """
         return 0
+
+    def move(self, turn: Tensor, shift: Tensor) -> None:
+        """Go over to the frame X' = turn X + shift, (2, 2) and (2,) m; ValueError where that cannot be done exactly."""
+        raise ValueError(f"a {type(self).__name__} cannot be moved; map the recording with poses of the other frame")
 
     def prior(self) -> Prediction:
         """What the map says far from every sample: mean, variance (1, C), noise_variance (C,)."""

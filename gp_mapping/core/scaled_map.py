@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap, PassBias
+from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.loop import learn
@@ -224,6 +225,28 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     def adopt(self, theta: Theta) -> bool:
         """Carry the map to θ; False, and the map as it was, where that cannot be."""
         raise TypeError(f"a {type(self).__name__} has the hyper-parameters that it was made with")
+
+    def move(self, turn: Tensor, shift: Tensor) -> None:
+        """Places count from an origin, which is all that a shift moves; a model that can be turned says how."""
+        if not torch.equal(turn, torch.eye(2, dtype=torch.float64)):
+            raise ValueError(f"a map of model {self.name} can be shifted, not turned; map the recording with poses of "
+                             "the other frame")
+        if self.scaling is not None:
+            origin = self.scaling.origin.clone()
+            origin[:2] += shift.to(origin)
+            self.scaling = replace(self.scaling, origin=origin)
+            self.changed()
+
+    def learned(self) -> Learned | None:
+        theta = self.theta if self.learner is None else self.learner.theta
+        known = self.learner.metric.clone() if self.learner is not None else torch.zeros((len(theta.vector()),) * 2)
+        return Learned(theta, known.double())
+
+    def agree_on(self, theta) -> bool:
+        own = self.theta
+        robot = {name: getattr(own, name) for name in ("time_offset", "lever_arm_along", "lever_arm_across")}
+        wanted = replace(theta, **robot)
+        return wanted == own or self.adopt(wanted)
 
     def carry_to(self, theta: Theta) -> bool:
         """As adopt, or where the map does large work in slices its first slice; whether the map is at θ."""

@@ -7,7 +7,8 @@ and every bag knows something of them: the Fisher information of its cells, by w
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path as FilePath
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ from gp_mapping.offline.fit import theta_told
 from gp_mapping.offline.stored_cells import StoredCells
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.mapping import AUTOMATIC
+from gp_mapping.store.archive import read_state, write_state
 
 __all__ = ["Robot", "Scores", "calibrate", "joined_paths", "joined_scores", "robot_of", "scores_of"]
 
@@ -73,12 +75,32 @@ class Scores:
 
 def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
     """What the first `most` cells of a bag tell; a bag of which they cannot be mapped says so and stops nobody."""
+    kept = FilePath(job.keep) / f"{job.number}.robot" if job.keep else None
+    if kept is not None and kept.is_file():
+        return _unpacked(read_state(kept))
     try:
-        return _calibrated(job, most)
+        made = _calibrated(job, most)
     except UserError as error:
         return Robot(failed=one_line(error)), None
     except Exception as error:  # one bag, whatever is in it, does not cost the others
         return Robot(failed=f"{type(error).__name__}: {one_line(error, 300)}"), None
+    if kept is not None and made[1] is not None:
+        write_state(kept, _packed(*made), lasting=False)
+    return made
+
+
+def _packed(robot: Robot, scores: Scores) -> dict:
+    told = {f.name: getattr(robot, f.name) for f in fields(Robot)} | {"theta": asdict(robot.theta)}
+    return {"robot": told, "noise": scores.noise.state_dict(), "window": scores.noise.window,
+            "local": scores.local.state_dict(), "white": scores.white, "averaged": scores.averaged}
+
+
+def _unpacked(state: dict) -> tuple[Robot, Scores]:
+    robot = Robot(**state["robot"] | {"theta": Theta(**state["robot"]["theta"])})
+    noise, local = PredictiveNoise(int(state["window"])), LocalScale(1.0)
+    noise.load_state_dict(state["noise"])
+    local.load_state_dict(state["local"])
+    return robot, Scores(noise, local, state["white"], state["averaged"])
 
 
 def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:

@@ -32,6 +32,7 @@ from gp_mapping.ros.mapper.queries import PointQueries
 from gp_mapping.ros.mapper.services import MapServices
 from gp_mapping.ros.mapper.steps import Steps, aside, at_once
 from gp_mapping.ros.mapper.survey_port import SurveyPort
+from gp_mapping.ros.mapper.team_port import TeamPort, others_of
 from gp_mapping.ros.tools.process import Stopper, spin
 from gp_mapping.ros.wire import qos
 from gp_mapping.ros.wire.diagnostics import to_array
@@ -42,6 +43,7 @@ from gp_mapping.runtime.health import ERROR, WARN, Health
 from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.suggester import Suggester
 from gp_mapping.runtime.survey import Survey
+from gp_mapping.runtime.team.team import Team
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
@@ -59,8 +61,10 @@ class MappingNode(ManagedNode):
     find_message: ROS type name -> its class, or None where it is not installed.
     """
 
+    default_name, listens = "mapping", True  # whether it has sensors of its own
+
     def __init__(self, find_message: Callable[[str], type | None] = message_class, **options):
-        super().__init__("mapping", automatically_declare_parameters_from_overrides=True, **options)
+        super().__init__(self.default_name, automatically_declare_parameters_from_overrides=True, **options)
         self._started_at = time.time()  # not a ROS clock: it tells this process from the one before
         self.parameters = params.NodeParameters(self, self._apply_change)
         self.map_settings, self.intake_settings, self.wanted = MapSettings(), IntakeSettings(), Wanted(MapSettings())
@@ -104,7 +108,7 @@ class MappingNode(ManagedNode):
         self._read_parameters()
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
-                             reliable=self.settings.reliable_inputs, find=self._find_message)
+                             reliable=self.settings.reliable_inputs, find=self._find_message, listens=self.listens)
         session, path = yield from aside(self._first_session)
         if path is not None:
             self.tell_strangers(path)
@@ -127,10 +131,13 @@ class MappingNode(ManagedNode):
         self._made.callback(self.worker.stop, abandon=True)
         self.worker.start()
         log = self.get_logger()
+        self.team = Team(self.worker, lambda: self.settings, lambda: self.map_settings,
+                         self.get_fully_qualified_name(), others_of(self), self._frame_of_own,
+                         self.intake_settings.quantity if self.listens else "", on_error=log.warning)
         self.files = FileThread(self.settings.service_queue_size)
         self._made.callback(self.files.close, 1.0)
         self.saver = Saver(self.worker, self.files, lambda: self.settings, self.get_fully_qualified_name(),
-                           on_saved=log.info, on_error=log.error)
+                           on_saved=log.info, on_error=log.error, shown=not self.listens)
         if path:
             self.saver.mark_saved(self.worker.key, path)
         self.publishers_ = MapPublishers(self, self.map_settings, self._find_message)
@@ -190,9 +197,14 @@ class MappingNode(ManagedNode):
         self.survey_port = SurveyPort(self, self.survey)
         self._running.callback(self.survey_port.destroy)
         self._running.callback(self.destroy_timer, self.create_timer(0.5, self.survey_port.tick, clock=self._steady))
+        if self.team.sending or self.team.merging:
+            port = TeamPort(self, self.team)
+            self._running.callback(port.destroy)
+            self._running.callback(self.destroy_timer, self.create_timer(0.1, port.tick, clock=self._steady))
         self._tick_timer = self.create_timer(1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady)
         self._running.callback(self.destroy_timer, self._tick_timer)
-        self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for {self.inputs.describe()}")
+        self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for "
+                               + (self.inputs.describe() or f"the maps of {', '.join(self.team.sources) or 'nobody'}"))
 
     def deactivating(self) -> Steps:
         """Listen and publish no more; the map stays, and what was delivered and queued goes into it."""
@@ -293,7 +305,10 @@ class MappingNode(ManagedNode):
 
     @property
     def frame(self) -> str:
-        """Frame of the map: map_frame, or that of the odometry."""
+        """Frame of the map: map_frame, or that of the odometry, or, without one, of the other robots."""
+        return self._frame_of_own() or self.team.frame
+
+    def _frame_of_own(self) -> str:
         return self.settings.map_frame or self.worker.frame
 
     def tell_strangers(self, path: Path) -> None:
@@ -326,7 +341,8 @@ class MappingNode(ManagedNode):
         areas = self._health.areas(now=now, status=status, watches=self.inputs.watches,
                                    paused=self.paused or not self.active, notes=notes, limits=self.publishers_.limits,
                                    published=self.publishers_.published, stamp_age=age, queue=self.worker.queued,
-                                   facts=self._facts(), survey=self.survey.told())
+                                   facts=self._facts(), survey=self.survey.told(),
+                                   team=self.team.told(now) if self.team.sending or self.team.merging else None)
         self._tell_obstacles()
         self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
 
@@ -363,14 +379,14 @@ def _named_frame(intake: IntakeSettings) -> str:
     return intake.odometry_frame.lstrip("/") or ("map" if intake.pose_source == "tf" else "")
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, kind: type[MappingNode] = MappingNode) -> int:
     """Console script: 0 after SIGINT or SIGTERM, 1 where the map was not saved, 2 for wrong parameters or files."""
     stopper = Stopper()
     try:
         rclpy.init(args=arguments, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
-        node = MappingNode()
+        node = kind()
     except (ValueError, RuntimeError) as error:  # RuntimeError: rcl about a parameter file
-        print(f"mapping_node: {error}", file=sys.stderr)
+        print(f"{kind.default_name}_node: {error}", file=sys.stderr)
         rclpy.try_shutdown()
         return 2
     node.hurry = lambda: stopper.count > 1

@@ -92,17 +92,18 @@ class Health:
         self._started: float | None = None
 
     def areas(self, *, now, status, watches, paused, notes, limits, published, stamp_age, queue,
-              facts: dict | None = None, survey=None) -> list[Area]:
+              facts: dict | None = None, survey=None, team=None) -> list[Area]:
         """now: monotonic s.  status: worker.Status.  watches: InputWatch list.  notes: (level, text) from the node.
 
         limits: outbound.Limits or None.
+        team: numbers and sentences about other robots' maps, or None.
         survey: runtime.survey.SurveyState or None.  facts: more values of the map, by name.
         stamp_age: node clock − newest measurement stamp in s, or None.
         """
         self._started = now if self._started is None else self._started
         return [self._input(now, status, watches, paused, notes, stamp_age),
                 self._map(status, limits, published, facts or {}), self._timing(now, status, queue),
-                *([] if survey is None else [_survey(survey)])]
+                *([] if survey is None else [_survey(survey)]), *([] if team is None else [_team(*team)])]
 
     def _input(self, now, status, watches, paused, notes, stamp_age) -> Area:
         area = Area("input")
@@ -231,6 +232,14 @@ class Health:
         if age > max(2.0, self.silence_warning):
             area.warn(f"the map has been busy for {age:.1f} s without an answer")
         return area
+
+
+def _team(values: dict, notes: list[str]) -> Area:
+    """What goes out, and comes in, of each robot's map."""
+    area = Area("team", values=dict(values))
+    for text in notes:
+        area.warn(text)
+    return area
 
 
 def _survey(state) -> Area:

@@ -24,10 +24,13 @@ class Saver:
 
     settings: callable, the NodeSettings now.  node_name: fully qualified.
     on_saved, on_error: called with a text for the log, in any thread.
+    shown: save what is shown, the map of several robots, and not this robot's own.
     problem: why the newest autosave was not written, '' where it was.
     """
 
-    def __init__(self, worker, files: FileThread, settings, node_name: str, on_saved=print, on_error=print):
+    def __init__(self, worker, files: FileThread, settings, node_name: str, on_saved=print, on_error=print,
+                 shown: bool = False):
+        self._ask = worker.ask if shown else worker.call
         self._worker, self._files, self._settings = worker, files, settings
         self._node_name, self._on_saved, self._on_error = node_name, on_saved, on_error
         self._planned: dict[Path, Future] = {}  # saves that have not begun: all who ask now share them
@@ -76,7 +79,7 @@ class Saver:
 
     def _snapshot(self, flush: bool):
         worker = self._worker
-        return worker.call(lambda session: worker.timed("snapshot", take_snapshot, session, worker.key, flush)).result()
+        return self._ask(lambda session: worker.timed("snapshot", take_snapshot, session, worker.key, flush)).result()
 
     def _about(self, folder: Path) -> dict:
         written = datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -50,10 +50,12 @@ class MapWorker:
         self._stopping = self._abandon = self._ended = False  # ended: the thread takes nothing any more
         self._counts: Counter = Counter()
         self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)  # of measurements: stamp, monotonic time
-        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "plan", "snapshot")}
+        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "plan", "snapshot",
+                                                     "totals")}
         self._last_error = ("", 0.0)
         self._position: tuple[float, float] | None = None  # of the newest sample, m
         self._free = None
+        self._team = None  # a session of several robots' maps, which is shown in place of this one's
         self._wholes: deque[WholeMap] = deque()
         self._whole: WholeMap | None = None  # the newest of them
         self.session_number = 0  # which session this is: a loaded map is another one
@@ -120,10 +122,32 @@ class MapWorker:
         self._wake.set()
         return future
 
+    def ask(self, function) -> Future:
+        """As call, of the session that is shown: the team's where there is one. Nothing of it is to be changed."""
+        return self.call(lambda _: function(self._shown))
+
+    def show(self, session, touched=()) -> Future:
+        """From now on show that session of several robots' maps, which nobody else touches; None: this robot's own.
+
+        touched: places (K, 2) m along which it is another map than what was shown; the rest of the drawing goes on.
+        """
+        def put(_):
+            if session is not None and self._team is not None:
+                session.renderer = self._team.renderer
+                for places in touched:
+                    session.renderer.touch(places, session.cell_count)
+            self._team = session
+        return self.call(put)
+
+    @property
+    def _shown(self):
+        """The session that is drawn, asked and planned with."""
+        return self._session if self._team is None else self._team
+
     def replace_session(self, session) -> Future:
         """Go on with that session, which nobody else touches from now on; the Future's result is its number."""
         def put(_):
-            self._session, self.results = session, None
+            self._session, self.results, self._team = session, None, None
             self.session_number += 1
             self._expect_frame()
             return self.session_number
@@ -133,6 +157,7 @@ class MapWorker:
         """Empty the map, and forget which frames it was in."""
         def empty(session):
             session.clear()
+            self._team = None
             self._intake.forget_frames()
         return self.call(empty)
 
@@ -234,7 +259,7 @@ class MapWorker:
 
     def _drawable_revision(self) -> int:
         """Revision of the map; 0 while it holds nothing that could be drawn."""
-        return self._session.revision if self._session.cell_count else 0
+        return self._shown.revision if self._shown.cell_count else 0
 
     def _guard(self, stage: str, function, *arguments) -> None:
         """Run it; an exception is counted under its stage and logged, the same one every 5 s at most."""
@@ -310,7 +335,7 @@ class MapWorker:
         self.call(lambda _: self._draw(set(wanted), None)).result()
 
     def _draw(self, wanted: set[str], budget: int | None) -> None:
-        start, session = time.monotonic(), self._session
+        start, session = time.monotonic(), self._shown
         if not session.cell_count:
             return  # cleared since it was asked for
         grid = session.render(budget)
@@ -334,15 +359,15 @@ class MapWorker:
     def _draw_whole(self, finish: bool = False) -> None:
         """A slice of the oldest drawing that somebody waits for; finish: all of all of them."""
         while finish and self._wholes:
-            self._wholes.popleft().finish(self._session)
-        if self._wholes and self._wholes[0].go_on(self._session):
+            self._wholes.popleft().finish(self._shown)
+        if self._wholes and self._wholes[0].go_on(self._shown):
             self._wholes.popleft()
 
     def _plan(self) -> None:
         """A slice of planning, where there is something to plan."""
         start, self._planning = time.monotonic(), False
         try:
-            self._planning = self._survey.step(self._session, self._position, self._free, self.frame,
+            self._planning = self._survey.step(self._shown, self._position, self._free, self.frame,
                                                self._intake.last_stamp)
         except Exception:
             self._survey.drop()

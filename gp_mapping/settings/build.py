@@ -53,6 +53,7 @@ class Parameters:
         Raises:
             ParameterFileError: with a line for each thing that is wrong.
         """
+        values = {name: _text(value, KNOWN[name].default) for name, value in values.items()}
         groups = [build_groups(values, {"": kind}) for kind in SETTINGS]
         problems = [text for _, wrong in groups for text in wrong]
         if problems:
@@ -77,6 +78,12 @@ def _number(value, default):
         except ValueError:
             return value
     return value
+
+
+def _text(value, default):
+    """A list of names, as [robot1, robot2], is a text of names separated by commas."""
+    named = isinstance(default, str) and isinstance(value, list | tuple) and all(isinstance(n, str) for n in value)
+    return ",".join(value) if named else value
 
 
 def parse_assignment(text: str) -> tuple[str, object]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.settings.plan import PlanSettings, home_of
+from gp_mapping.settings.team import TeamSettings, robots_of, transforms_of
 
 __all__ = ["LIVE_PARAMETERS", "NodeSettings", "check_map_name"]
 
@@ -22,7 +23,7 @@ def check_map_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class NodeSettings(PlanSettings):
+class NodeSettings(PlanSettings, TeamSettings):
     """Rates, queues, frames and files of mapping_node. Raises ValueError for a wrong type, range or choice."""
 
     autostart: bool = setting(True, "configure and activate at the start; false leaves that to a lifecycle manager "
@@ -79,6 +80,8 @@ class NodeSettings(PlanSettings):
         check_settings(self)
         check_map_name(self.map_name)
         home_of(self.plan_home)
+        robots_of(self.merge_from)
+        transforms_of(self.merge_transforms)
 
 
 LIVE_PARAMETERS = frozenset(f.name for f in fields(NodeSettings) if f.metadata["live"])

@@ -65,4 +65,5 @@ class PlanSettings:
     plan_least_gain: float = setting(0.0, "a survey ends where the best plan would take less than this share of the "
                                      "area's variance; 0: no such end", "1", 0.0, 1.0, live=True)
     other_plans: str = setting("", "topics with the plans of other robots (nav_msgs/Path), separated by commas: what "
-                               "they will measure is not measured twice; read when the node is activated")
+                               "they will measure is not measured twice; empty: those of merge_from; read when the "
+                               "node is activated")

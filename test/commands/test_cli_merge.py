@@ -59,6 +59,43 @@ def test_the_sum_is_the_map_of_both_bags(folder, capsys):
     assert (folder / "sum" / "map.png").is_file() and report["hyperparameters_of"] in printed
 
 
+def test_a_map_of_another_frame_is_carried_into_the_first(folder, capsys):
+    """As if its poses had been in that frame all along."""
+    yaw, shift = 2.2, np.array([30.0, -12.0])
+    turn = np.array([[np.cos(yaw), -np.sin(yaw)], [np.sin(yaw), np.cos(yaw)]])
+
+    def elsewhere(i, vector, place):
+        return vector, np.append(turn.T @ (place[:2] - shift), 0.0)
+
+    write_drive(folder / "b_elsewhere", lanes(0.9, count=3), 2000.0, seed=1, spoil=elsewhere)
+    there = mapped(folder, "of_b_elsewhere", folder / "b_elsewhere")
+    assert cli.main(["merge", str(folder / "of_a"), str(folder / "of_b"), "--output", str(folder / "here")]) == 0
+    assert cli.main(["merge", str(folder / "of_a"), str(there), "--transform", f"{there.name}=30,-12,2.2",
+                     "--output", str(folder / "carried")]) == 0
+    carried, here = opened(folder / "carried"), opened(folder / "here")
+    places = torch.from_numpy(np.random.default_rng(0).uniform([-0.3, -0.3], [2.3, 2.0], (200, 2)))
+    p, q = carried.predict(places), here.predict(places)
+    assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 0.02
+    assert float((p.stddev / q.stddev - 1).abs().max()) < 0.02
+    assert carried.report()["path_length"] == pytest.approx(here.report()["path_length"], rel=0.01)
+    assert np.abs(carried.path.numpy().min(0) - here.path.numpy().min(0)).max() < 0.2
+
+    capsys.readouterr()
+    for transform, words in (("nowhere=1,2,3", "is none of the maps"), (f"{there.name}=1,2", "expected a map and x"),
+                             (f"{there.name}=1,2,nan", "expected a map and x"), ("1,2,3", "expected a map and x")):
+        assert cli.main(["merge", str(folder / "of_a"), str(there), "--transform", transform, "--output",
+                         str(folder / "none")]) == 2
+        error = capsys.readouterr().err
+        assert words in error and len(error.strip().splitlines()) == 1 and not (folder / "none").exists()
+
+
+def test_delays_that_differ_are_said_and_settled(folder, capsys):
+    late = mapped(folder, "late", folder / "b", settings=[*SETTINGS, "--set", "time_offset=0.2"])
+    capsys.readouterr()
+    assert cli.main(["merge", str(folder / "of_a"), str(late), "--output", str(folder / "settled")]) == 0
+    assert "0.2 s late" in capsys.readouterr().out
+
+
 def test_the_sum_of_exact_maps_is_exact(folder):
     """But for the weights of the second bag's cells: the white noise in them is told from the cells before."""
     exact = [*SETTINGS, "--set", "model=exact"]
@@ -98,7 +135,7 @@ def test_with_everything_learned_the_sum_knows_both_places(folder, capsys):
     (["of_a", "warm"], "field_unit"),
     (["of_a", "exact"], "model"),
     (["of_a", "nowhere"], "nowhere"),
-    (["of_a", "elsewhere"], "add --allow-frame-change"),
+    (["of_a", "elsewhere"], "add --allow-frame-change"), (["of_a", "elsewhere"], "--transform elsewhere=x,y,yaw"),
     (["nameless", "of_a", "elsewhere"], "add --allow-frame-change"),
     (["of_a", "axis"], "only maps of one quantity"),
 ])

@@ -84,6 +84,12 @@ class Feed:
                                limits=(0.0, 1.0, 0.0, 1.0)) if self.number else None
 
 
+    def window(self, low, high):
+        self.asked = low, high
+        return SimpleNamespace(number=7, frame="odom", columns=lattice(4, 3, origin=low),
+                               limits=(0.0, 1.0, 0.0, 1.0)) if self.number else None
+
+
 @pytest.fixture
 def served():
     """A feed, and ask(path, host=…, method=…) -> status, headers, body."""
@@ -127,6 +133,19 @@ def test_answers(served):
     assert ask("/api/map", method="HEAD")[2] == b""
     assert feed.touched == 5
     assert ask("/../../etc/passwd")[0] == 404 and ask("/api/status", method="POST")[0] == 501
+
+
+def test_a_part_of_the_map_is_asked_for_by_its_corners(served):
+    feed, ask, _ = served
+    assert ask("/api/window?low=1,2&high=3,4.5")[0] == 204, "not answered yet"
+    feed.number = 4
+    status, _, body = ask("/api/window?low=-1,2&high=3,4.5")
+    header, mean, _ = decode(body)
+    assert status == 200 and feed.asked == ((-1.0, 2.0), (3.0, 4.5)) and mean.shape == (3, 4)
+    assert header["origin"] == pytest.approx([-1.0, 2.0], abs=1e-6)
+    for query in ("", "?low=1,2", "?low=1,2&high=a,b", "?low=3,2&high=1,4", "?low=1,2&high=nan,4", "?low=1&high=2",
+                  "?low=1,2&high=1e9,1e9", "?low=1,2,3&high=4,5,6"):
+        assert ask(f"/api/window{query}")[0] == 400, query
 
 
 @pytest.mark.parametrize("host, code", [("127.0.0.1:8765", 200), ("[::1]:8765", 200), ("localhost", 200),

@@ -15,10 +15,12 @@ from small_drive import field, lanes, write_drive
 from gp_mapping import cli
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet.cells import CellMaker
+from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import Here, connected
 from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
 from gp_mapping.intake import Intake
 from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.mapping.atlas import blocks
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 
@@ -170,6 +172,29 @@ def test_workers_make_the_same_tiles(bags, cluster):
 
 
 @needs_dask
+def test_blocks_drawn_by_workers_are_those_of_the_session(bags, cluster):
+    made = fleet_map(cluster, bags, TILED)
+    mine, its = dict(fleet_blocks(cluster, made, 20)), dict(blocks(made.session, 20))
+    assert list(mine) == list(its) and len(its) > 4 and len(made.sums) > 1
+    for index, grid in its.items():
+        assert torch.equal(torch.as_tensor(mine[index].known), torch.as_tensor(grid.known))
+        for name in ("mean", "stddev"):
+            assert np.allclose(getattr(mine[index], name), getattr(grid, name), rtol=0, atol=1e-12, equal_nan=True)
+
+
+@needs_dask
+def test_a_cluster_that_is_there(bags, cluster, tmp_path, capsys):
+    words = [word for name, value in HELD.items() for word in ("--set", f"{name}={str(value).lower()}")]
+    address, result = cluster.client.scheduler.address, {}
+    for name, how in (("there", ["--scheduler", address, "--blocks"]), ("here", ["--workers", "1"])):
+        assert cli.main(["map", *bags, "--output", str(tmp_path / name), *how, "--json", *words]) == 0
+        result[name] = json.loads(capsys.readouterr().out)
+    assert result["there"]["map"] == result["here"]["map"] and address in result["there"]["fleet"]["engine"]
+    assert len(list((tmp_path / "there" / "blocks").glob("mean_*.pgm"))) == result["there"]["fleet"]["blocks"] > 0
+    assert cluster.client.run(os.getpid), "who uses a cluster does not end it"
+
+
+@needs_dask
 def test_a_worker_that_is_killed_changes_nothing(bags, cluster, learned, tmp_path):
     pids = cluster.client.run(os.getpid)
     first, second = (threading.Timer(after, os.kill, (pid, signal.SIGKILL))
@@ -181,6 +206,13 @@ def test_a_worker_that_is_killed_changes_nothing(bags, cluster, learned, tmp_pat
     second.join()
     assert set(pids.values()).isdisjoint(cluster.client.run(os.getpid).values())
     assert_bit_equal(made, learned)
+
+
+def test_what_is_kept_of_a_bag_is_what_was_made(bags, tmp_path):
+    """A step that is done again reads it: another bag's path then does no harm."""
+    made = fleet_map(Here(), bags[:2], {}, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0.cells", "0.robot", "1.cells", "1.robot"]
+    assert_bit_equal(fleet_map(Here(), ["nowhere", "not there"], {}, tmp_path), made)
 
 
 def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):

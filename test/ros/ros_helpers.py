@@ -119,7 +119,7 @@ class Peer:
 
     def _on_diagnostics(self, array: DiagnosticArray) -> None:
         for status in array.status:
-            if status.name.endswith(("mapping: input", "mapping: map", "mapping: timing")):
+            if status.name.endswith(("mapping: input", "mapping: map", "mapping: timing", "mapping: team")):
                 self.statuses += 1
                 self.messages.append(status.message)
                 self.values.update({v.key: v.value for v in status.values})

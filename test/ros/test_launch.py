@@ -42,7 +42,7 @@ EVERYWHERE = {"params", "model", "autostart", "rviz", "magnetic_field_topic", "o
 EXPECTED = {"mapping": {"namespace", "use_sim_time"}, "replay": {"bag", "rate", "loop", "namespace"},
             "demo": {"namespace", "speed", "seed", "frame_prefix"},
             "explore": {"simulate", "drive", "budget", "budget_time", "home", "kind", "speed", "cmd_vel_topic"},
-            "robots": {"robots", "simulate", "use_sim_time"}}
+            "robots": {"robots", "simulate", "use_sim_time", "team", "merge_transforms"}}
 SHARED = ROOT / "gp_mapping" / "ros" / "tools" / "launching.py"
 
 
@@ -171,6 +171,22 @@ def test_two_robots_from_one_launch_do_not_mix(tmp_path):
         assert peer.node.count_publishers("/mapping/mean") == 0
         run.interrupt()
         assert "rviz2 is not installed" not in run.output or "gp-mapping view --namespace fleet/b" in run.output
+
+
+def test_a_team_of_simulated_robots_shows_one_map(tmp_path):
+    """One command: the base station's map has what both have driven."""
+    params = parameter_file(tmp_path, **QUICK, tiles_period=0.5, tiles_round=3.0, merge_period=0.5)
+    with Launch(tmp_path, "robots", "simulate:=true", "team:=true", f"params:={params}") as run, Peer() as peer:
+        shown = {name: peer.listen(OccupancyGrid, f"/{name}/mean")
+                 for name in ("robot1/mapping", "robot2/mapping", "fusion")}
+
+        def height(name):
+            rows = (grid_array(shown[name][-1]) > 0).any(1).nonzero()[0] if shown[name] else []
+            return (rows[-1] - rows[0]) * 0.1 if len(rows) else 0.0
+
+        # each drives a strip of 2 m of its own
+        peer.until(lambda: min(map(height, shown)) > 2.2, 90, "no map of both")
+        run.interrupt()
 
 
 def test_sensor_pose_and_model_arguments_reach_the_node(tmp_path):

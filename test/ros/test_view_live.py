@@ -283,3 +283,41 @@ def test_other_machines_see_it_only_after_a_warning():
         os.kill(view.process.pid, signal.SIGINT)
         _, said = view.process.communicate(timeout=10)
         assert view.process.returncode == 0 and "no password" in said and f"ssh -N -L {port}:" in said
+
+
+def test_the_view_loads_ground_that_is_not_drawn_any_more(tmp_path):
+    """`window: 1` draws a square about the robot; what lies behind it is asked for when it is looked at."""
+    with NodeProcess(tmp_path, **QUICK, window=1.0) as node, Peer() as peer, View() as view:
+        peer.wait_for_node()
+        peer.until(lambda: status(view.address)["overlay"] >= 0, what="no answer")
+        field = peer.listen(PointCloud2, "/mapping/field")
+        peer.drive(0.0, 64.0, speed=8.0)  # 16 lanes: 4.8 m
+        peer.until(lambda: (status(view.address)["map"] or {}).get("number"), what="no map in the viewer")
+        peer.settle()
+
+        def driven():
+            return json.loads(fetch(view.address, "api/overlay"))["path"]
+        peer.until(lambda: len(driven()) > 20, what="no path")
+        path, drawn = driven(), cloud_array(field[-1])
+        behind = np.array([p for p in path if np.abs(drawn[:, :2] - p).max(1).min() > 0.2])
+        assert len(behind) > 20, (drawn[:, :2].min(0), drawn[:, :2].max(0), path[-3:])
+
+        x, y = behind[len(behind) // 2]
+        question = f"api/window?low={x - 0.4},{y - 0.4}&high={x + 0.4},{y + 0.4}"
+        peer.until(lambda: fetch(view.address, question), what="no answer of the mapper")
+        header, mean, stddev = decode(fetch(view.address, question))
+        assert header["frame"] == "odom" and header["resolution"] == pytest.approx(0.05, rel=0.01)
+        row, column = (int((at - first) / header["resolution"]) for at, first in
+                       ((y, header["origin"][1]), (x, header["origin"][0])))
+        assert 30e-6 < mean[row, column] < 60e-6 and 0 < stddev[row, column] < 3e-6
+        assert node.process.poll() is None
+
+        with browser_or_skip() as browser:
+            browser.open(view.address)
+            browser.until(lambda: browser.script("return Boolean(shown.image && shown.path.length)"), "no map")
+            browser.script(f"view.fitted = false; view.x = {x}; view.y = {y}; view.scale = 400; redraw();")
+            there = f"return shown.part && cellAt(shown.part, {x}, {y})"
+            browser.until(lambda: (browser.script(there) or -1) >= 0, "the page has not loaded what it shows")
+            told = browser.script(f"return valueAt(shown.part, 'mean', cellAt(shown.part, {x}, {y}))")
+            assert told == pytest.approx(mean[row, column], abs=3e-7)
+            assert browser.console() == []

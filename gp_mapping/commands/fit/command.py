@@ -16,6 +16,7 @@ import numpy as np
 from gp_mapping.commands.fit.fitting import Refitted, refitted
 from gp_mapping.commands.fit.progress import Progress
 from gp_mapping.commands.fit.text import summary
+from gp_mapping.commands.fleet.arguments import add_workers, many
 from gp_mapping.commands.map import add_run_arguments, parameters_of, reasons, scored, written
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.errors import UsageError
@@ -36,6 +37,7 @@ _TOLERANCE = 0.05
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_run_arguments(parser)
+    add_workers(parser)
     parser.add_argument("--iterations", type=int, default=_ITERATIONS, metavar="N",
                         help=f"at most so many iterations, or epochs, of each step (default: {_ITERATIONS})")
     parser.add_argument("--tolerance", type=float, default=_TOLERANCE, metavar="NATS",
@@ -55,6 +57,10 @@ def run(args: argparse.Namespace) -> int:
         check_fits(parameters.map)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if many(args):
+        from gp_mapping.commands.fleet.fit import run as run_fleet
+
+        return run_fleet(args, parameters, output)
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))
 

@@ -13,6 +13,7 @@ from gp_mapping.analysis.components import learned
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.refits import fit
 from gp_mapping.commands.check.command import add_test_arguments, assess, calibrates, parameters_of, topics_of
+from gp_mapping.commands.fleet.arguments import add_workers, many
 from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.report.html import page
 from gp_mapping.commands.report.picture import as_png, draw_run
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "or ~/save, or one map.gpm")
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="default: %(default)s")
     add_test_arguments(parser)
+    add_workers(parser)
     parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
     parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: the name of the source)")
 
@@ -52,12 +54,18 @@ def run(args: argparse.Namespace) -> int:
     if saved and len(args.source) > 1:
         raise UsageError(f"{saved[0]} is a saved map; give it alone, or give bags only")
     values = parameters_of(args)
+    if saved and many(args):
+        raise UsageError(f"{saved[0]} is a saved map, not many bags; leave --workers and --scheduler out")
     if saved and (values or args.against):
         raise UsageError(f"{saved[0]} is a saved map, to which --params, --set and --against come too late; give the "
                          "bags instead")
     if saved:
         with blaming(saved[0]):
             text = _page(args, _of_saved(Path(saved[0])))
+    elif many(args):
+        from gp_mapping.commands.fleet.report import facts_of
+
+        text = _page(args, facts_of(args, Parameters.build(values), topics_of(args), output))
     else:
         text = _page(args, _of_bags(args, Parameters.build(values)))
     try:

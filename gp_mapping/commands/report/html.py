@@ -8,6 +8,7 @@ from dataclasses import fields
 from html import escape
 
 from gp_mapping.commands.report.style import STYLE
+from gp_mapping.fleet.table import FIGURES, Figure
 from gp_mapping.intake import DropReason
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
@@ -28,7 +29,8 @@ _UNITS = {"lengthscale": "m", "time_offset": "s", "lever_arm_along": "m", "lever
 
 def page(facts: dict, figures: dict[str, bytes]) -> str:
     """The page. facts: of report.run.  figures: name -> PNG; `map` always, `quality` where something was tested."""
-    sections = [("Map", _map(facts, figures)), ("How far to trust it", _trust(facts, figures)),
+    sections = [("Map", _map(facts, figures)), ("The fleet", _fleet(facts)),
+                ("How far to trust it", _trust(facts, figures)),
                 ("What to mend first", _mend(facts)), ("What the map has learned of the robot", _robot(facts)),
                 ("Hyper-parameters", _hyper(facts)), ("Measurements that were left out", _drops(facts)),
                 ("Changes of the field", _changes(facts)), ("Settings", _settings(facts))]
@@ -100,8 +102,37 @@ def _map(facts: dict, figures: dict[str, bytes]) -> str:
     return text + f"<p>{escape(words)}</p>"
 
 
+def _fleet(facts: dict) -> str:
+    """Each robot's figures, where there are many."""
+    if "fleet" not in facts:
+        return ""
+    rows, unit = facts["fleet"]["table"], facts["unit"]
+    marked = {(one["bag"], one["figure"]) for one in facts["fleet"]["mend"]}
+
+    def text(row: dict, name: str, figure: Figure) -> str:
+        value = row[figure.name]
+        return "–" if value is None else f"{value:{figure.digits}}" + " *" * ((name, figure.name) in marked)
+
+    head = ["robot", "cells", *(f"{f.head} ({unit if f.unit == 'field' else f.unit})" if f.unit else f.head
+                                for f in FIGURES)]
+    shown = [[row["bag"], row["cells"], *(text(row, row["bag"], f) for f in FIGURES)] for row in rows]
+    shown.append(["usual", "", *(text(facts["fleet"]["usual"], "", f) for f in FIGURES)])
+    return _table(head, shown) + ("<p>Gain, bias and scatter are of a robot beside the map of all others. An asterisk: "
+                                  "far from the fleet's median by a robust rule, and by more than matters.</p>")
+
+
+def _beside(facts: dict) -> str:
+    """How far the map of all others foretold each robot's cells."""
+    rows = [[row["bag"], row["compared_cells"], *("–" if row[name] is None else f"{row[name]:.3f}"
+                                                  for name in ("rmse", "inside"))] for row in facts["fleet"]["table"]]
+    return ("<p>Each robot's cells beside the map of all others, which has not seen them, where that knows the field."
+            "</p>" + _table(["robot", "n", f"RMSE ({facts['unit']})", "in 95 %"], rows))
+
+
 def _trust(facts: dict, figures: dict[str, bytes]) -> str:
     test, unit = facts["test"], facts["unit"]
+    if "fleet" in facts:
+        return _beside(facts)
     if not test or not test["n"]:
         return ("<p>Nothing was tested: a saved map has no measurements any more. <code>gp-mapping report BAG</code> "
                 "with the recording itself tests, too.</p>")

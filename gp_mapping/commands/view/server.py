@@ -11,6 +11,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from gp_mapping.commands.view.map_image import encode_map
 
@@ -19,6 +20,7 @@ __all__ = ["HEADER", "LOOPBACK", "TOTAL", "ViewServer"]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PAGE = {"/": ("index.html", "text/html"), "/view.js": ("view.js", "text/javascript"),
          "/draw.js": ("draw.js", "text/javascript"), "/view.css": ("view.css", "text/css")}
+_FARTHEST = 1e7  # m
 _AT_ONCE = 16  # requests
 HEADER, TOTAL = 3.0, 60.0  # s for sending a request, and for all of it
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
@@ -28,10 +30,11 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "R
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serves a feed: an object with touch(), status(), overlay() and map(), as ros.view_feed.LiveFeed.
+    """Serves a feed: an object with touch(), status(), overlay(), map() and window(), as ros.view_feed.LiveFeed.
 
     GET / is the page; /api/status and /api/overlay are JSON; /api/map is what view_map.encode_map writes, 204 before
-    the first map. A request has HEADER s to be sent and TOTAL s in all, however busily it trickles; where all places
+    the first map; /api/window?low=X,Y&high=X,Y the same of what is known between two corners (m), 204 while the mapper
+    has not answered. A request has HEADER s to be sent and TOTAL s in all, however busily it trickles; where all places
     are taken, the one that has been sending its request for longest gives way.
     """
 
@@ -104,6 +107,17 @@ class ViewServer(ThreadingHTTPServer):
             return self._encoded[1]
 
 
+def _corners(query: str) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """Lower and upper corner from low=X,Y&high=X,Y; None where they are none."""
+    given = parse_qs(query)
+    try:
+        low, high = (tuple(map(float, given[name][0].split(","))) for name in ("low", "high"))
+    except (KeyError, ValueError):
+        return None
+    good = len(low) == len(high) == 2 and all(abs(v) <= _FARTHEST for v in (*low, *high))
+    return (low, high) if good and all(a < b for a, b in zip(low, high)) else None
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: ViewServer
     timeout = 10.0
@@ -126,15 +140,26 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/api/overlay":
             self._json(feed.overlay())
         elif path == "/api/map":
-            data = self.server.encoded_map()
-            if data is None:
-                self._send(HTTPStatus.NO_CONTENT, b"", "application/octet-stream")
-            else:
-                self._send(HTTPStatus.OK, data, "application/octet-stream", "gzip")
+            self._map(self.server.encoded_map())
+        elif path == "/api/window":
+            corners = _corners(self.path.partition("?")[2])
+            if corners is None:
+                text = b"expected low=X,Y&high=X,Y in metres\n"
+                self._send(HTTPStatus.BAD_REQUEST, text, "text/plain; charset=utf-8")
+                return
+            made = feed.window(*corners)
+            self._map(None if made is None else
+                      gzip.compress(encode_map(made.number, made.columns, made.limits, made.frame), 1))
         else:
             self._send(HTTPStatus.NOT_FOUND, b"no such page\n", "text/plain; charset=utf-8")
 
     do_HEAD = do_GET
+
+    def _map(self, data: bytes | None) -> None:
+        if data is None:
+            self._send(HTTPStatus.NO_CONTENT, b"", "application/octet-stream")
+        else:
+            self._send(HTTPStatus.OK, data, "application/octet-stream", "gzip")
 
     def _meant_for_us(self) -> bool:
         """A page elsewhere whose name is made to point here (DNS rebinding) must not read a local map."""

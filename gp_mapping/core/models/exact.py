@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -220,6 +220,23 @@ class ExactGP(ScaledMap):
         self.theta = theta
         self.changed()
         return True
+
+    @torch.no_grad()
+    def move(self, turn: Tensor, shift: Tensor) -> None:
+        """Samples go along; ValueError for a kernel that knows directions."""
+        if torch.equal(turn, torch.eye(2, dtype=torch.float64)):
+            return super().move(turn, shift)
+        if self.theta.anisotropy != 1.0 or (self.scaling is not None and (len(self.scaling.origin) != 2
+                                                                         or len(self.scaling.centre) != 1)):
+            raise ValueError("an exact map with an anisotropic kernel, or of more than one number at a place of the "
+                             "plane, can be shifted, not turned")
+        if self.scaling is None:
+            return None
+        turn = turn.to(self.device)
+        self.scaling = replace(self.scaling, origin=turn @ self.scaling.origin + shift.to(self.device))
+        self.data = self.data | {name: self.data[name] @ turn.mT for name in ("x", "velocity", "heading")}
+        self.changed()
+        return None
 
     def fantasize(self, x: Tensor) -> ExactGP:
         """A copy with its own mean at x (K, D) as data."""

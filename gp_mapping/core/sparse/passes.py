@@ -90,6 +90,10 @@ class PassSums:
         """In another basis, g ← T g. transfer: T (R', R)."""
         return replace(self, white=self.white @ transfer.mT)
 
+    def turn(self, rows: Tensor, columns: Tensor) -> PassSums:
+        """As Sites.turn: g ← Q g, l ← P l."""
+        return replace(self, white=self.white @ rows.mT, linear=self.linear @ columns.mT)
+
     def scale(self, factor: float) -> PassSums:
         return replace(self, white=self.white * factor, precision=self.precision * factor, linear=self.linear * factor)
 

@@ -143,6 +143,14 @@ class Sites(Revertible):
         new.passes = self.passes.project(transfer)
         return new
 
+    def turn(self, rows: Tensor, columns: Tensor) -> None:
+        """In orthogonal features Q a, of targets P λ: D ← Q D Qᵀ, r ← Q r Pᵀ. rows: Q (R, R).  columns: P (C, C)."""
+        self._keep()
+        self.precision.copy_(rows @ self.precision @ rows.mT)
+        self._r[: self.size] = rows @ self._r[: self.size]
+        self.linear.copy_(self.linear @ columns.mT)
+        self.passes = self.passes.turn(rows, columns)
+
     def merge(self, other: Sites) -> None:
         """Add another map's sites in the same basis."""
         self._keep()

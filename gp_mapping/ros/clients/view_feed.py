@@ -19,6 +19,7 @@ from sensor_msgs.msg import PointCloud2
 from visualization_msgs.msg import MarkerArray
 
 from gp_mapping.ros.clients.map_watcher import cloud_columns
+from gp_mapping.ros.clients.window_asker import WindowAsker
 from gp_mapping.ros.wire.outbound import nice_limits
 from gp_mapping.ros.wire.qos import LATCHED, sensor_data
 
@@ -63,6 +64,7 @@ class LiveFeed:
         self._node = Node("gp_mapping_view", namespace=node.rpartition("/")[0] or "/", context=self._context)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
+        self._windows = WindowAsker(self._node, node)
         self._odometry, self._subscriptions = odometry, []
         self._asked = self._heard = self._looked = float("-inf")
         self._cloud: tuple[int, float, PointCloud2, float] | None = None  # number, when it came, when it was sent
@@ -106,6 +108,7 @@ class LiveFeed:
             for subscription in self._subscriptions:
                 self._node.destroy_subscription(subscription)
             self._subscriptions = []
+        self._windows.attend()
         if now - self._looked > 2.0:
             self._looked = now
             self._elsewhere = [] if now - self._heard < _SILENT else self._mappers()
@@ -169,6 +172,22 @@ class LiveFeed:
             limits = (*nice_limits(mean.min(), mean.max()), *nice_limits(0.0, stddev.max()))
         self._map = LiveMap(cloud[0], cloud[2].header.frame_id, columns, tuple(map(float, limits)))
         return self._map
+
+    def window(self, low: tuple[float, float], high: tuple[float, float]) -> LiveMap | None:
+        """What the mapper knows between two corners (m), wherever it draws now; None: not answered yet, ask again."""
+        drawn, path = self.map(), self._points.get("path", [])
+        if drawn is None or not path:
+            return None
+        told = self._windows.window(low, high, np.array(path), self._reach(), drawn.frame)
+        return None if told is None else LiveMap(told.number, drawn.frame, told.columns, drawn.limits)
+
+    def _reach(self) -> float:
+        """How far from its path the mapper knows anything, m: a lengthscale, as its diagnostics say it."""
+        try:
+            reach = float(self._statuses.get("map", {}).get("values", {}).get("hyperparameters.lengthscale", "nan"))
+        except ValueError:
+            return 0.5
+        return min(max(reach, 0.1), 10.0) if math.isfinite(reach) else 0.5
 
     def overlay(self) -> dict:
         """Path and inducing inputs, (x, y) in metres."""

@@ -84,12 +84,13 @@ class MapEnding:
     def _keep(self) -> int:
         """Save the map if asked, once; say what is lost where it is not on any disk."""
         node, log = self._node, self._node.get_logger()
-        report = node.worker.status.report
+        # a base station has no map of its own: what it shows is all there is
+        report = node.worker.status.report if node.listens else node.worker.ask(lambda shown: shown.report()).result()
         if not report["cells"]:
             if node.settings.save_on_exit:
                 log.info("nothing was measured, so nothing is saved")
             return 0
-        if node.saver.is_saved():
+        if node.listens and node.saver.is_saved():
             log.info(f"the map is saved already: {node.saver.newest_path}")
             return 0
         size = (f"{report['samples']} measurements, {report['cells']} cells, {report['path_length']:.1f} m of path")

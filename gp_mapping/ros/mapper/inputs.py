@@ -52,17 +52,17 @@ class _Gate(MutuallyExclusiveCallbackGroup):
 class Inputs:
     """All inputs of an intake with these settings.
 
-    on_message: callable(port, message).  find: type name -> class or None.
+    on_message: callable(port, message).  find: type name -> class or None.  listens: False: there are none.
     Raises ParameterError where the messages of an input are not installed.
     """
 
     def __init__(self, node, settings: IntakeSettings, on_message, *, depth: int, reliable: bool,
-                 find: Callable[[str], type | None] = message_class):
+                 find: Callable[[str], type | None] = message_class, listens: bool = True):
         self._node, self._on_message, self._find = node, on_message, find
         self._group = _Gate()
         self._looked = time.monotonic()  # when the executor has last come by here
         self.ports: list[InputPort] = []
-        for wanted in inputs_of(settings):
+        for wanted in inputs_of(settings) if listens else ():
             classes = {name: found for name in wanted.messages if (found := find(name)) is not None}
             if not classes:
                 raise ParameterError(_absent(wanted, settings))

@@ -151,7 +151,7 @@ class PointQueries:
                             "origin: their mean and stddev are NaN; ask in metres, in the map's frame")
         header = Header(stamp=message.header.stamp, frame_id=frame)
         self._asked.append(header)
-        future = self._worker.call(lambda session: answer_points(session, positions))
+        future = self._worker.ask(lambda session: answer_points(session, positions))
         future.add_done_callback(lambda done: self._done(header, done))
 
     def _done(self, header: Header, future) -> None:

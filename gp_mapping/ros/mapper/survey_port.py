@@ -18,9 +18,11 @@ from gp_mapping.errors import named
 from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.planning.worth.surface import variance_reduction_surface
 from gp_mapping.ros.mapper.late_services import Later, LateServices
+from gp_mapping.ros.mapper.team_port import others_of
 from gp_mapping.ros.wire import plans
 from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.runtime.survey import Survey
+from gp_mapping.settings.team import transforms_of
 
 __all__ = ["SurveyPort"]
 
@@ -45,8 +47,8 @@ class SurveyPort:
         self._subscribe(PolygonStamped, "~/region", partial(self._on_polygon, survey.set_region))
         self._subscribe(PolygonStamped, "~/keep_out", partial(self._on_polygon, survey.set_keep_out))
         self._subscribe(PoseStamped, "~/unreachable", self._on_unreachable)
-        for topic in filter(None, (part.strip() for part in node.settings.other_plans.split(","))):
-            self._subscribe(Path, topic, partial(self._on_other, topic), LATCHED)
+        for topic, moved in _plan_topics(node):
+            self._subscribe(Path, topic, partial(self._on_other, topic, moved), LATCHED)
 
         self._services = LateServices(node, node.settings.service_queue_size,
                                       lambda n: node.worker.count("service_busy", n))
@@ -90,9 +92,12 @@ class SurveyPort:
         self._node.get_logger().info(f"({x:.2f}, {y:.2f}) m was not reached: goals near it are left out for "
                                      f"{self._node.settings.plan_retry:g} s")
 
-    def _on_other(self, topic: str, message: Path) -> None:
+    def _on_other(self, topic: str, moved: tuple[float, float, float] | None, message: Path) -> None:
         line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)
-        if message.header.frame_id.lstrip("/") not in ("", self._node.frame.lstrip("/")):
+        if moved is not None and on_earth(line).all():
+            x, y, yaw = moved
+            line = line @ np.array([[np.cos(yaw), np.sin(yaw)], [-np.sin(yaw), np.cos(yaw)]]) + (x, y)
+        if moved is None and message.header.frame_id.lstrip("/") not in ("", self._node.frame.lstrip("/")):
             self._node.get_logger().warning(f"{topic} is in frame {named(message.header.frame_id)} and the map in "
                                             f"{self._node.frame!r}: it is not used", throttle_duration_sec=10.0)
         elif not on_earth(line).all():
@@ -143,7 +148,7 @@ class SurveyPort:
         survey.wanted = self.plan.get_subscription_count() > 0
         if survey.gain is not None and survey.gain is not self._drawn and self._gain.get_subscription_count():
             self._drawn = survey.gain
-            self._node.worker.call(self._draw_gain).add_done_callback(self._publish_gain)
+            self._node.worker.ask(self._draw_gain).add_done_callback(self._publish_gain)
 
     def next_pose(self) -> PoseStamped | None:
         """For ~/suggestion while a plan is driven."""
@@ -180,6 +185,18 @@ class SurveyPort:
         message.info.origin.orientation.w = 1.0
         message.data = array("b", cells.tobytes())
         self._gain.publish(message)
+
+
+def _plan_topics(node) -> list[tuple[str, tuple[float, float, float] | None]]:
+    """Topics with other robots' plans, each with where its frame lies, None where it is the map's.
+
+    Those of other_plans; without it those of the robots whose maps are merged.
+    """
+    s = node.settings
+    named = [part.strip() for part in s.other_plans.split(",") if part.strip()]
+    moved = transforms_of(s.merge_transforms)
+    return [(topic, None) for topic in named] or [(f"/{robot}/mapping/plan", moved.get(robot))
+                                                  for robot in others_of(node)]
 
 
 def _refuse_trigger(response, error: BaseException) -> None:

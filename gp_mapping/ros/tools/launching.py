@@ -164,7 +164,8 @@ def _fail(message: str, code: int) -> None:
 
 
 def mapping_actions(context, share: Path, *, use_sim_time: bool, extra: dict | None = None,
-                    namespace: str | None = None, required: bool = False, frame: str = "") -> list:
+                    namespace: str | None = None, required: bool = False, frame: str = "",
+                    executable: str = "mapping_node") -> list:
     """mapping_node and, if asked, RViz, from the launch arguments.
 
     Args:
@@ -175,10 +176,12 @@ def mapping_actions(context, share: Path, *, use_sim_time: bool, extra: dict | N
         namespace: in place of the argument of that name.
         required: a mapper that fails, and is not started again, ends the launch.
         frame: of the map, for RViz, where the launch file knows it and the arguments do not say it.
+        executable: mapping_node or fusion_node.
     """
     namespace = value(context, "namespace") if namespace is None else namespace
     again = {"respawn": True, "respawn_delay": 2.0} if flag(context, "respawn") else {}
-    mapper = our_node("mapping_node", name="mapping", namespace=namespace, remappings=_remappings(context),
+    mapper = our_node(executable, name=executable.removesuffix("_node"), namespace=namespace,
+                      remappings=_remappings(context),
                       parameters=[*_files(context, share), {"use_sim_time": use_sim_time}, *_settings(context),
                                   *([{"resume": True}] if again else []), *([extra] if extra else [])], **again)
     made = ends_the_launch(mapper, "the mapper") if required and not again else [mapper]

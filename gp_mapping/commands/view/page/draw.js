@@ -94,10 +94,10 @@ function draw(canvas, view, scene) {
   const g = canvas.getContext("2d");
   g.scale(ratio, ratio);
   const px = (x) => width / 2 + (x - view.x) * view.scale, py = (y) => height / 2 - (y - view.y) * view.scale;
-  if (scene.image) {
-    const { map } = scene, top = map.origin[1] + map.height * map.resolution;
+  for (const [map, image] of scene.pictures.filter((each) => each[1])) {
+    const top = map.origin[1] + map.height * map.resolution;
     g.imageSmoothingEnabled = false;
-    g.drawImage(scene.image, px(map.origin[0]), py(top), map.width * map.resolution * view.scale,
+    g.drawImage(image, px(map.origin[0]), py(top), map.width * map.resolution * view.scale,
       map.height * map.resolution * view.scale);
   }
   g.lineWidth = 1.2;

@@ -5,7 +5,8 @@ const PERIOD = 1000;  // ms between two questions
 const PATIENCE = 5000;  // ms for an answer
 const AREAS = ["input", "map", "survey", "timing"];
 const $ = (id) => document.getElementById(id);
-const shown = { name: "mean", map: null, image: null, number: 0, overlays: 0, path: [], inducing: [], status: null };
+const shown = { name: "mean", map: null, image: null, part: null, partImage: null,
+  number: 0, overlays: 0, path: [], inducing: [], status: null };
 const view = { x: 0, y: 0, scale: 50, fitted: true };
 let pointer = null;
 
@@ -32,6 +33,7 @@ async function poll() {
         const points = await (await ask("api/overlay")).json();
         Object.assign(shown, { overlays: points.number, path: points.path, inducing: points.inducing });
       }
+      await load();
       report();
     } catch (error) {
       console.warn(error);
@@ -40,6 +42,26 @@ async function poll() {
     redraw();
   }
   setTimeout(poll, PERIOD);
+}
+
+// Ground that was driven over, is on the screen and not on the map that is drawn now: it is asked for.
+async function load() {
+  const { map, path } = shown, canvas = $("map");
+  if (!map || !map.width || !canvas.clientWidth) return;
+  const half = [canvas.clientWidth, canvas.clientHeight].map((pixels) => pixels / 2 / view.scale);
+  // on a lattice of quarter screens, a power of two wide: a small move asks for the same again, which is at hand
+  const step = 2 ** Math.ceil(Math.log2(Math.max(...half) / 2));
+  const low = [view.x, view.y].map((at, k) => Math.floor((at - half[k]) / step) * step);
+  const high = [view.x, view.y].map((at, k) => Math.ceil((at + half[k]) / step) * step);
+  const beyond = ([x, y]) => x > low[0] && x < high[0] && y > low[1] && y < high[1] && cellAt(map, x, y) < 0;
+  if (!path.some(beyond)) {
+    shown.part = shown.partImage = null;
+    return;
+  }
+  const answer = await ask(`api/window?low=${low}&high=${high}`);
+  if (answer.status !== 200) return;  // the mapper has not answered yet: with the next round
+  shown.part = decodeMap(await answer.arrayBuffer());
+  shown.partImage = shown.part.width ? paint(shown.part, shown.name) : null;
 }
 
 // ---- numbers -----------------------------------------------------------------------------------------------------
@@ -161,6 +183,7 @@ function facts(status) {
   if (shown.map && shown.map.width) {
     add("drawn cell", `${number(shown.map.resolution, 3)} m` + (shown.map.every > 1 ? `, ${shown.map.every} of the map's` : ""));
   }
+  if (shown.part && shown.part.width) add("cell beyond it", `${number(shown.part.resolution, 3)} m`);
   if (status.map) add("map drawn", `${number(status.map.age, 2)} s ago`);
   return out;
 }
@@ -190,6 +213,7 @@ function survey() {
 
 function repaint() {
   shown.image = shown.map && shown.map.width ? paint(shown.map, shown.name) : null;
+  shown.partImage = shown.part && shown.part.width ? paint(shown.part, shown.name) : null;
   for (const name of ["mean", "stddev"]) $(`show-${name}`).setAttribute("aria-pressed", String(name === shown.name));
 }
 
@@ -220,7 +244,7 @@ function redraw() {
   if (view.fitted) fit();
   const { status } = shown, last = shown.path[shown.path.length - 1];
   const robot = status && (status.robot || (last ? { x: last[0], y: last[1] } : null));
-  draw($("map"), view, { map: shown.map, image: shown.image, dark: shown.name === "stddev", robot,
+  draw($("map"), view, { pictures: [[shown.part, shown.partImage], [shown.map, shown.image]], dark: shown.name === "stddev", robot,
     path: $("show-path").checked ? shown.path : [], inducing: $("show-inducing").checked ? shown.inducing : [],
     suggestions: status && $("show-suggestions").checked ? status.suggestions : [],
     plan: status && $("show-plan").checked ? status.plan : [] });
@@ -239,10 +263,12 @@ function readout() {
     $("readout").textContent = "";
     return;
   }
-  const [x, y] = place(pointer), at = cellAt(shown.map, x, y);
-  const mean = at < 0 ? null : valueAt(shown.map, "mean", at), { scale, text } = unit();
+  const [x, y] = place(pointer), { scale, text } = unit();
+  const known = (map) => map && map.width && cellAt(map, x, y) >= 0 && valueAt(map, "mean", cellAt(map, x, y)) !== null;
+  const from = [shown.map, shown.part].find(known), at = from ? cellAt(from, x, y) : -1;
+  const mean = from ? valueAt(from, "mean", at) : null;
   $("readout").textContent = `(${x.toFixed(2)}, ${y.toFixed(2)}) m: ` + (mean === null ? "unknown"
-    : `${number(mean / scale)} ± ${number(valueAt(shown.map, "stddev", at) / scale, 2)} ${text}`);
+    : `${number(mean / scale)} ± ${number(valueAt(from, "stddev", at) / scale, 2)} ${text}`);
 }
 
 // ---- hands -------------------------------------------------------------------------------------------------------

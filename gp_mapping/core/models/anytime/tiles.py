@@ -29,6 +29,7 @@ class TileMap(AnytimeMap):
     """
 
     memory_kind = BlockMemory
+    sums_follow = False  # blocks are more than their samples
     fitting = (*AnytimeMap.fitting, "tile_side", "tile_samples")
     counted = (*AnytimeMap.counted, "closed")
 

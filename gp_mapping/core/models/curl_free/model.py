@@ -50,6 +50,8 @@ class CurlFree(ScaledMap):
         self.rows = _Rows(theta, device=device, **others)
         self.rows.theta.kernel()  # refuses a kernel without a potential, now and not at the first sample
 
+    name = "curl_free"
+
     # --- what a mapper looks at -----------------------------------------------------------------------------------
     theta = property(lambda self: self.rows.theta)
     learner = property(lambda self: self.rows.learner)
@@ -155,6 +157,12 @@ class CurlFree(ScaledMap):
         rows.scaling = Scaling(torch.cat([offset, offset.new_zeros(1)]), rows.scaling.centre, 1.0)
         self.rows.merge(rows)
         self.scaling = scaling
+
+    def slimmed(self, state: dict) -> dict:
+        return self.rows.slimmed(state)
+
+    def agree_on(self, theta) -> bool:
+        return self.rows.agree_on(theta)
 
     def state_dict(self) -> dict:
         """That of the rows, and the units that they are in."""

@@ -20,7 +20,7 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
-from gp_mapping.core.models.dual_svgp.rebuilding import Rebuilding
+from gp_mapping.core.models.dual_svgp.sending import SendableMap
 from gp_mapping.core.models.dual_svgp.share import Share
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
@@ -38,7 +38,7 @@ _SLICE = 25  # samples of another map that come in together
 _SURE = 1e300  # β of an input that pays whatever it tells
 
 
-class DualSVGP(Rebuilding):
+class DualSVGP(SendableMap):
     """Online sparse GP with bounded cost: O(M² (M + N)) a batch of N, O(M² + M·memory) numbers kept.
 
     Args:
@@ -65,8 +65,8 @@ class DualSVGP(Rebuilding):
 
     name = "dual_svgp"
     memory_kind = Memory
-    fitting = (*Rebuilding.fitting, "max_inducing", "tolerance", "information")
-    counted = (*Rebuilding.counted, "floor", "thinned", "moves", "closed_passes")
+    fitting = (*SendableMap.fitting, "max_inducing", "tolerance", "information")
+    counted = (*SendableMap.counted, "floor", "thinned", "moves", "closed_passes")
     fantasy_tolerance = 1e-6  # share of s² that makes the residual at a fantasy an inducing input
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,

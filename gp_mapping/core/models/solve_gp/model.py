@@ -53,6 +53,7 @@ class SolveGP(DualSVGP):
 
     name = "solve_gp"
     fitting = (*DualSVGP.fitting, "first", "orthogonal_covariance")
+    budgets = (*DualSVGP.budgets, "first")
 
     def __init__(self, theta: Theta, *, max_inducing: int = 400, max_orthogonal: int = 400, inducing_inputs=None,
                  orthogonal_inputs=None, orthogonal_covariance: bool = True, solve_tolerance: float = 1e-3,

@@ -27,13 +27,16 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData, FieldMap, PassBias, Snapshot
+from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.loop import learn
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import state as states
 from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
 from gp_mapping.core.models.tiled.layout import FULL, Key, Layout, key_of, name_of, side_for
+from gp_mapping.core.models.tiled.sending import carry_tiles, learned_by, move_tiles, slim_state, unreadable_tiles
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
@@ -109,7 +112,7 @@ class TiledMap(Revertible, FieldMap):
             for near in self.present(self.layout.near(key)):
                 self.tiles[near].touched = self.turn
         if self.sliced:
-            self._go_on()
+            self._go_on(batch.x)
         with transaction(self), ExitStack() as stack:
             if self.former is not None:
                 self.former.update(batch)
@@ -147,14 +150,14 @@ class TiledMap(Revertible, FieldMap):
         one.in_slices(self.sliced, driven=self.layout is not None)
         return one
 
-    def _go_on(self) -> None:
-        """One slice for all tiles together: of the map that is being split, of where the robot is, of another tile."""
+    def _go_on(self, x: Tensor) -> None:
+        """One slice for all tiles together: of the map that is being split, what is under way, one that knows x."""
         if self.former is not None and Tile(self.former).go_on(self.learner):
             return
         newest = sorted(self.tiles, key=lambda k: (k != self.current, -self.tiles[k].touched, k))
         under_way = [k for k in newest if self.tiles[k].map.rebuild is not None]
-        needed = [k for k in newest if self.tiles[k].touched == self.turn]
-        for key in under_way[:1] or needed:
+        knowing = set(self.knowing(x))
+        for key in under_way[:1] or [k for k in newest if k in knowing]:
             tile = self.tiles[key]
             before = tile.map.epoch
             if tile.go_on(self.learner):
@@ -558,6 +561,21 @@ class TiledMap(Revertible, FieldMap):
         if not self.started:
             raise ValueError("a map of several tiles cannot be merged into an empty one; load it in its place")
         merge_tiles(self, other)
+
+    def slimmed(self, state: dict) -> dict:
+        return slim_state(self, state)
+
+    def move(self, turn: Tensor, shift: Tensor) -> None:
+        move_tiles(self, turn, shift)
+
+    def unreadable(self) -> list[str]:
+        return unreadable_tiles(self)
+
+    def learned(self) -> Learned | None:
+        return learned_by(self)
+
+    def agree_on(self, theta: Theta) -> bool:
+        return carry_tiles(self, theta)
 
     def state_dict(self) -> dict:
         """Everything needed for exact resume; while there is one map, its own state and where it was."""

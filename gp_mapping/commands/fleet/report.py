@@ -1,0 +1,53 @@
+"""`gp-mapping report BAG… --workers N`: the page of a fleet's map, with the table of its robots."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from gp_mapping.commands.fleet.arguments import at_work
+from gp_mapping.commands.fleet.check import table_of
+from gp_mapping.commands.fleet.map import about_fleet, said, warnings_of
+from gp_mapping.errors import UsageError, one_line
+from gp_mapping.fleet.cells import counted
+from gp_mapping.fleet.mapping import agreed_by, check_fleet, map_bags, read_bags
+from gp_mapping.settings.build import Parameters
+
+__all__ = ["facts_of"]
+
+
+def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, output: Path) -> dict:
+    """What the page tells: the map of all bags, and each robot beside the map of all others."""
+    check_fleet(parameters.map)
+    args.bags = args.source
+    if args.against:
+        raise UsageError("--against tests one map on other bags; among many bags each is compared with the map of all "
+                         "others: leave --against out, or --workers and --scheduler")
+    with at_work(args, output.parent) as (engine, keep):
+        bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
+        said(bags)
+        made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
+        table = table_of(engine, bags, made)
+        about = about_fleet(bags, made.agreed, engine.about)
+    names = {bag: one_line(Path(bag).resolve().name) for bag in map(str, args.bags)}  # the page goes to others
+    for one in [*table["table"], *table["mend"]]:
+        one["bag"] = names[one["bag"]]
+
+    def without_folders(text: str) -> str:
+        for bag, name in sorted(names.items(), key=lambda item: -len(item[0])):
+            text = text.replace(bag, name)
+        return text
+
+    report = made.session.report()
+    plain = [about["agreed"] + "; time offset, lever arm and what turns with a robot are each robot's own"]
+    if about["without_a_say"]:
+        plain.append(without_folders("without a say in that, being far from the others: "
+                                     + ", ".join(about["without_a_say"])))
+    return {"session": made.session, "figures": {}, "fleet": table, "part": False, "test": None, "refits": {},
+            "how": None, "plain": plain, "dropped": counted(bags.tolds, "dropped"),
+            "mend": [without_folders(one["text"]) if one["figure"] == "failed" else f"{one['bag']}: {one['text']}"
+                     for one in table["mend"]],
+            "explained": [without_folders(text) for text in warnings_of(bags)], "changes": [], "changes_in_test": [],
+            "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
+            "settings": asdict(made.session.settings) | asdict(parameters.intake)}

@@ -1,0 +1,158 @@
+"""A sparse map for others: its state without what follows from the rest, at a team's θ, and in another frame.
+
+A state without features, factor and random generators is an eighth as large. While every sample is remembered the sums
+follow from the samples, and are left out, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.dual_svgp.rebuilding import Rebuilding
+from gp_mapping.core.sparse.basis import Basis
+from gp_mapping.core.sparse.memory import UNRANKED
+from gp_mapping.core.sparse.sites import Sites
+
+__all__ = ["SendableMap"]
+
+_SLIM = "slim"  # marks such a state
+
+
+class SendableMap(Rebuilding):
+    """Base of the maps on inducing inputs."""
+
+    sums_follow = True  # whether the sums are those of the memory's samples, each by itself
+    budgets: tuple[str, ...] = ("max_inducing", "memory_size")  # of whoever loads a slim state its own count
+
+    def slimmed(self, state: dict) -> dict:
+        """A state without features and factor; without sums, too, where all samples are remembered."""
+        if not self.sums_follow or state.get("basis") is None:
+            return state
+        out = {name: value for name, value in state.items() if name not in (*self.budgets, "generator", "rebuild")}
+        memory = {name: value for name, value in state["memory"].items()
+                  if name not in ("white", "capacity", "rows", "draw", "key")}
+        sites = {"channels": state["sites"]["linear"].shape[1] - 1}
+        if not state["rest_empty"]:
+            precision = state["sites"]["precision"]
+            lower = torch.tril_indices(*precision.shape)
+            sites |= {"lower": precision[lower[0], lower[1]], "linear": state["sites"]["linear"],
+                      "passes": state["sites"]["passes"]}
+        return out | {_SLIM: True, "memory": memory, "sites": sites, "basis": {"z": state["basis"]["z"]}}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continue where `state_dict` was taken; from a slim state to rounding, with this map's own budgets."""
+        if isinstance(state, dict) and _SLIM in state:
+            try:
+                state = self._whole(state)
+            except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
+                raise ValueError(f"not a state of a {self.name} map: {type(error).__name__}: {error}") from error
+        super().load_state_dict(state)
+
+    def _whole(self, state: dict) -> dict:
+        """A slim state with all that was left out."""
+        theta = type(self.theta)(**state["theta"])
+        z, columns = state["basis"]["z"].to(self.device), {
+            name: value.to(self.device) if torch.is_tensor(value) else value for name, value in state["memory"].items()}
+        basis = Basis.at(z, self.new_basis(theta, z.shape[1]))
+        rows = basis.features + max(self.max_inducing, len(z))
+
+        count = len(columns["x"])
+        white = basis.white(theta.place(columns["x"], columns["velocity"], columns["heading"]), columns["heading"])
+        generator = torch.Generator().manual_seed(count)
+        draw = torch.rand(count, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(self.device)
+        memory = columns | {"white": white.mT, "capacity": max(self.memory_size, count), "rows": rows, "draw": draw,
+                            "key": torch.full_like(draw, UNRANKED)}
+
+        told = state["sites"]
+        sites = Sites(basis.size, int(told["channels"]), rows, self.device)
+        if "lower" in told:
+            lower = torch.tril_indices(basis.size, basis.size)
+            full = torch.zeros((basis.size, basis.size), dtype=torch.float64, device=self.device)
+            full[lower[0], lower[1]] = told["lower"].to(self.device)
+            packed = {"precision": full + full.tril(-1).mT, "linear": told["linear"], "capacity": rows,
+                      "passes": told["passes"]}
+        else:
+            sites.add(white, columns["beta"], columns["lam"], columns["pass_number"])
+            packed = sites.state_dict()
+        return state | {"memory": memory, "sites": packed, "basis": {"z": z, "L": basis.L.clone()},
+                        "generator": generator.get_state()} | {name: getattr(self, name) for name in self.budgets}
+
+    @torch.no_grad()
+    def move(self, turn: Tensor, shift: Tensor) -> None:
+        """Inducing inputs, samples and sums go along: k depends on distances alone, the heading's features turn.
+
+        ValueError for a kernel that knows directions, for blocks of tiles, and for numbers that are no vector's.
+        """
+        if torch.equal(turn, torch.eye(2, dtype=torch.float64)):
+            super().move(turn, shift)
+            self.fixed = None if self.fixed is None else self.fixed + shift
+            return
+        self._check_turn()
+        if self.scaling is None:
+            return
+        self.finish()
+        turn, shift = turn.to(self.device), shift.to(self.device)
+        self.fixed = None if self.fixed is None else self.fixed @ turn.mT.cpu() + shift.cpu()
+        scaling, memory, names = self.scaling, self.memory, self.theta.feature_names()
+        vector = self.sites.channels == 3
+        centre = scaling.centre.clone()
+        if vector:
+            centre[:2] = turn @ centre[:2]
+        self.scaling = replace(scaling, origin=turn @ scaling.origin + shift, centre=centre)
+
+        rows = torch.eye(self.sites.size, dtype=torch.float64, device=self.device)
+        if ("heading_stddev", 0) in names:
+            first = names.index(("heading_stddev", 0))
+            rows[first: first + 2, first: first + 2] = turn
+        columns = torch.eye(self.sites.channels, dtype=torch.float64, device=self.device)
+        if vector:
+            columns[:2, :2] = turn
+        self.sites.turn(rows, columns)
+        self.basis.z = self.basis.z @ turn.mT
+        memory.set_white(rows @ memory.white(len(rows)))
+        for name in ("x", "velocity", "heading"):
+            getattr(memory, name).copy_(getattr(memory, name) @ turn.mT)
+        for name in ("y", "lam"):
+            getattr(memory, name).copy_(getattr(memory, name) @ columns.mT)
+        self.changed()
+
+    def _check_turn(self) -> None:
+        """ValueError where the map cannot be turned exactly."""
+        if self.theta.anisotropy != 1.0:
+            raise ValueError("a map with an anisotropic kernel can be shifted, not turned")
+        if not self.sums_follow:
+            raise ValueError(f"a map of model {self.name} can be shifted, not turned: its blocks are squares")
+        if self.scaling is not None and (len(self.scaling.origin) != 2 or self.sites.channels not in (1, 3)
+                                         or (self.sites.channels == 3 and not self.likelihood.conjugate)):
+            raise ValueError(f"a map of {self.sites.channels} numbers in {len(self.scaling.origin)} dimensions can be "
+                             "shifted, not turned")
+
+    @torch.no_grad()
+    def agree_on(self, theta: Theta) -> bool:
+        """Places and noise stay those of this robot's θ; the field is carried to the other's.
+
+        Each remembered sample lies from now on where the sensor was, and has the noise that it was taken in with: what
+        another robot's stamps and passes are like is not said of it.
+        """
+        self.finish()
+        if self.memory is None:
+            self.theta = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
+            return True
+        memory, own = self.memory, self.theta
+        memory.noise.copy_(self.noise(memory.noise, torch.zeros_like(memory.noise), own, memory.x))
+        memory.x.copy_(self.memory_places(own))
+        memory.velocity.zero_()
+        self.rest_own_noise = False
+
+        placed = replace(own, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
+        wanted = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
+        if replace(placed, noise_stddev=wanted.noise_stddev, bias_stddev=wanted.bias_stddev) == wanted:
+            self.theta = wanted  # neither is in a feature
+            self.changed()
+            return True
+        self.theta = placed
+        return self.adopt(wanted)

@@ -1,0 +1,78 @@
+"""A map of tiles for others: the states of its tiles in few bytes, and all of them at the θ of a team."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.agreed import Learned
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.tiled.visits import TileLost
+
+__all__ = ["carry_tiles", "learned_by", "move_tiles", "slim_state", "unreadable_tiles"]
+
+
+def slim_state(model, state: dict) -> dict:
+    """The state of the map, or of one of its tiles, in fewer bytes."""
+    if "seeds" in state:
+        return state | {"map": model.home.slimmed(state["map"]),
+                        "seeds": [model.home.slimmed(seed) for seed in state["seeds"]]}
+    return model.home.slimmed(state) if "basis" in state else state
+
+
+def learned_by(model) -> Learned | None:
+    """Once there are several tiles one learner is all of theirs."""
+    if model.learner is None:
+        return model.home.learned()
+    return Learned(model.learner.theta, model.learner.metric.clone())
+
+
+def carry_tiles(model, theta: Theta) -> bool:
+    """Every tile to θ; False where one of them does not factor there. It learns no more."""
+    if model.layout is None:
+        return model.home.agree_on(theta)
+    model.drain()
+    model.learner = None
+    moved = True
+    for key in sorted([*model.tiles, *model.shelf.keys()]):
+        for there in model.present([key]):
+            moved = model.tiles[there].map.agree_on(theta) and moved
+            model.tiles[there].map.learner = None
+        model.put_away()
+    model.note_change()
+    return moved
+
+
+def move_tiles(model, turn: Tensor, shift: Tensor) -> None:
+    """To the frame X' = turn X + shift; ValueError for several tiles that would not stay squares along the axes."""
+    if model.layout is None:
+        model.home.move(turn, shift)
+    elif not torch.equal(turn, torch.eye(2, dtype=torch.float64)):
+        raise ValueError("a map of several tiles can be shifted, not turned: its tiles lie along the axes of its frame")
+    else:
+        model.drain()
+        for key in sorted([*model.tiles, *model.shelf.keys()]):
+            for there in model.present([key]):
+                model.tiles[there].map.move(turn, shift)
+            model.put_away()
+        low, high = (tuple((torch.tensor(v, dtype=torch.float64) + shift).tolist())
+                     for v in (model.layout.low, model.layout.high))
+        model.layout = replace(model.layout, low=low, high=high)
+    if model.low[0] <= model.high[0]:
+        corners = torch.tensor([[x, y] for x in (model.low[0], model.high[0]) for y in (model.low[1], model.high[1])],
+                               dtype=torch.float64) @ turn.mT + shift
+        model.low, model.high = corners.amin(0).tolist(), corners.amax(0).tolist()
+    model.note_change()
+
+
+def unreadable_tiles(model) -> list[str]:
+    """Tiles that were lost, and those on the shelf that are none."""
+    out = list(model.lost.values())
+    for key in model.shelf.keys():
+        try:
+            model.visits.made(key, model.shelf.peek(key), model.forgot)
+        except TileLost as lost:
+            out.append(lost.why)
+    return out

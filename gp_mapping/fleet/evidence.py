@@ -1,0 +1,149 @@
+"""θ of a fleet from all cells at once: the sum of what each bag's objective says of it, raised on the workers.
+
+    max_v  Σ_b F_b(θ(v)) + log p(v)
+
+F_b is what `gp-mapping fit` raises for one recording, of bag b's cells at the agreed time offsets (offline/fit.py). A
+value is a step for each bag, summed as a tree; the ascent itself, of a few numbers, is made here.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.registry import start_of
+from gp_mapping.errors import NumericalError
+from gp_mapping.fleet.agreed import Agreed, prepared
+from gp_mapping.fleet.cells import BagCells, cells_of
+from gp_mapping.fleet.engine import Engine
+from gp_mapping.fleet.mapping import Bags
+from gp_mapping.fleet.robot import Robot
+from gp_mapping.offline.ascend import ascend, information
+from gp_mapping.offline.fit import objective_of
+from gp_mapping.offline.objectives import Objective
+from gp_mapping.offline.stored_cells import StoredCells
+
+__all__ = ["Raised", "raised"]
+
+_ROUNDS = 3  # of choosing inducing inputs, and θ with them held
+_NOWHERE = -float("inf")
+
+
+@dataclass(frozen=True)
+class Raised:
+    """agreed: at the θ that was found.  before, after: the objective, nats.  objective: what it is, for a person.
+
+    iterations: of L-BFGS.  converged: it stopped by itself.
+    """
+
+    agreed: Agreed
+    objective: str
+    before: float
+    after: float
+    iterations: int
+    converged: bool
+
+
+class _Sum(Objective):
+    """The objectives of all bags together, each where its cells are."""
+
+    def __init__(self, engine: Engine, bags: list, name: str):
+        self.engine, self.bags, self.name, self.blocks, self._renewed = engine, bags, name, [], bags
+
+    def renew(self, theta: Theta) -> None:
+        self._renewed = [self.engine.step("renew", _renewed, one, theta) for one in self.bags]
+
+    def of_block(self, number: int, theta: Theta) -> Tensor:
+        return torch.tensor(self.engine.result(self.engine.step("value", _value, self._renewed[number], theta)))
+
+    def value(self, theta: Theta) -> float:
+        parts = [self.engine.step("value", _value, one, theta) for one in self._renewed]
+        value = self.engine.result(self.engine.tree("nats", _added, parts))
+        if value == _NOWHERE:
+            raise NumericalError("an objective cannot be computed at this θ")
+        return value
+
+
+def raised(engine: Engine, bags: Bags, agreed: Agreed, most: int, tolerance: float,
+           told: Callable[[str, float], None]) -> Raised:
+    """From the agreed θ on.
+
+    Args:
+        engine: where the cells are.
+        bags: that were read.
+        agreed: where to begin.
+        most: iterations of each round.
+        tolerance: nats; a round is over where an iteration gains less.
+        told: called after each iteration with what is raised and its value, nats.
+    """
+    own = [(made, job.number, robot, agreed) for made, job, robot in zip(bags.cells, bags.jobs, bags.robots)]
+    stored = [engine.step("stored", _stored, *one) for one in own]
+    objectives = [engine.step("objective", _objective, one, agreed) for one in stored]
+    learner = start_of(agreed.settings)[1]
+    assert learner is not None, "who asks has seen to it"
+
+    name = engine.result(engine.step("name", _name_of, objectives[0]))
+    total, theta, count, converged = _Sum(engine, objectives, name), agreed.theta, 0, False
+    total.renew(theta)
+    before = after = total.value(theta)
+    best = theta
+    for _ in range(_ROUNDS):
+        total.renew(theta)
+        first = total.value(theta)
+        found = ascend(total, learner, theta, _information(engine, stored, agreed, theta), most, tolerance,
+                       lambda value: told(name, value))
+        theta, count, converged = found.theta, count + found.iterations, found.converged
+        total.renew(theta)
+        value = total.value(theta)
+        if value > after:
+            best, after = theta, value
+        if found.value - first < 1.0 or found.iterations >= most:
+            break
+    return Raised(agreed.at(best, _information(engine, stored, agreed, best)), name, before, after, count, converged)
+
+
+def _information(engine: Engine, stored: list, agreed: Agreed, theta: Theta) -> Tensor:
+    """Fisher information of all cells about θ."""
+    parts = [engine.step("information", _known, one, agreed, theta) for one in stored]
+    return engine.result(engine.tree("informations", _added, parts))
+
+
+def _stored(made: BagCells, number: int, robot: Robot, agreed: Agreed) -> StoredCells:
+    return StoredCells.of([prepared(cells_of(made), number, robot, agreed)], agreed.settings.field_scale, agreed.theta)
+
+
+def _objective(stored: StoredCells, agreed: Agreed) -> Objective:
+    return objective_of(agreed.settings, stored)
+
+
+def _name_of(objective: Objective) -> str:
+    return objective.name
+
+
+def _known(stored: StoredCells, agreed: Agreed, theta: Theta) -> Tensor:
+    learner = start_of(agreed.settings)[1]
+    assert learner is not None, "who asks has seen to it"
+    return information(learner, theta, stored)
+
+
+def _added(one, other):
+    return one + other
+
+
+@torch.no_grad()
+def _renewed(objective: Objective, theta: Theta) -> Objective:
+    new = copy.copy(objective)
+    new.renew(theta)
+    return new
+
+
+def _value(objective: Objective, theta: Theta) -> float:
+    try:
+        return objective.value(theta)
+    except (NumericalError, ArithmeticError, torch.linalg.LinAlgError):
+        return _NOWHERE

@@ -1,0 +1,79 @@
+"""A map in another frame: X' = R(yaw) X + (x, y), what it knows carried along.
+
+The map itself moves as its model says. With it go the path and what scores said of places; scores of samples to come
+begin anew, since what they are held against was in the old frame.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.mapping.tables import rows_of
+
+__all__ = ["moved", "rotation"]
+
+
+def rotation(yaw: float) -> Tensor:
+    """R(yaw): (2, 2)."""
+    c, s = math.cos(yaw), math.sin(yaw)
+    return torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
+
+
+@torch.no_grad()
+def moved(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
+    """The same map where the origin of its frame lies at (x, y) m, turned by yaw (rad). The session is used up.
+
+    Raises:
+        ValueError: its model, or what it measures, cannot be turned exactly.
+    """
+    session.break_pass()
+    session.finish_starts()
+    turn, shift = rotation(yaw), torch.tensor([x, y], dtype=torch.float64)
+    if not math.isfinite(x + y + yaw):
+        raise ValueError(f"a transform of ({x}, {y}) m and {yaw} rad")
+    if (x, y, yaw) == (0.0, 0.0, 0.0):
+        return session
+    session.map.move(turn, shift)
+    state = session.state_dict()
+
+    scores = state["scores"] | {"snapshots": [], "picked": [], "last": None, "changes": []}
+    young = MapSession(session.settings).state_dict()
+    scores["detector"] = young["scores"]["detector"]
+    local = scores["local"]
+    scores["local"] = local | {"bins": _moved_bins(local["bins"], float(local["width"]), turn, shift)}
+    path = _moved_path(session, turn, shift)
+    return MapSession.from_state_dict(state | {
+        "scores": scores, "path": path.state_dict(), "track": young["track"],
+        "first_values": state["first_values"] | {"first": [], "held": []}, "start": state["start"] | {"cells": []}})
+
+
+def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:
+    """Its points in the new frame, with its length."""
+    old = session.trace
+    points, starts = old.points() @ turn.mT + shift, old.starts().tolist()
+    new = Path(old.step)
+    begun = 0
+    for i in range(1, len(points) + 1):
+        if i == len(points) or starts[i]:
+            new.lift()
+            if begun < i:
+                new.extend(points[begun:i].tolist())
+            begun = i
+    new.length = old.length
+    return new
+
+
+def _moved_bins(table, width: float, turn: Tensor, shift: Tensor) -> list[list[float]]:
+    """Scores by places (LocalScale: W, Z, Σ W x, Σ W y), each where its mean place lies now."""
+    out: dict[tuple[int, int], list[float]] = {}
+    for _, (weight, score, *sums) in rows_of(table):
+        place = turn @ (torch.tensor(sums, dtype=torch.float64) / weight) + shift
+        key = math.floor(float(place[0]) / width), math.floor(float(place[1]) / width)
+        fresh = [weight, score, *(weight * place).tolist()]
+        out[key] = [a + b for a, b in zip(out.get(key, [0.0] * 4), fresh)]
+    return [[*map(float, key), *row] for key, row in out.items()]

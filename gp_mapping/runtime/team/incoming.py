@@ -1,0 +1,224 @@
+"""What has come from one robot: the newest totals of each of its maps, whatever is lost, repeated or out of order.
+
+Totals replace totals of the same map, part by part, where their number is larger; nothing else changes anything. So
+what is held depends on which messages have come, and not on how often or in which order. A map whose robot has begun
+another in its place (a clear, a load) goes; one whose robot was started anew stays beside the new one, since none of
+its measurements is in that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+
+from gp_mapping.core.stored import StoredState
+from gp_mapping.errors import one_line
+from gp_mapping.runtime.team.totals import HEAD
+from gp_mapping.store.message import MessageError, decode, names_of_parts, with_parts
+
+__all__ = ["Given", "Holdings", "Source"]
+
+_MOST = 64_000_000  # bytes of one message
+_MAPS = 8  # of one robot
+_GONE = 256  # ids of maps that are not taken any more
+_NAMES = 100_000  # tiles of one map
+_LONGEST = 100  # characters of a name
+
+
+@dataclass
+class _Part:
+    number: int
+    state: dict
+    size: int
+
+
+@dataclass
+class _Map:
+    """parts: the newest of each name.  ready: those of the newest head for which all were there.  good: the newest of
+    these that were used."""
+
+    parts: dict[str, _Part] = field(default_factory=dict)
+    ready: dict[str, _Part] = field(default_factory=dict)
+    good: dict[str, _Part] = field(default_factory=dict)
+    arrived: float = 0.0
+
+
+class Holdings:
+    """Bytes that are kept of all robots together. most: at most."""
+
+    def __init__(self, most: float):
+        self.most, self.used = most, 0
+
+
+class Source:
+    """One robot's totals.
+
+    name: as merge_from says it.  holdings: shared by all.  Counted: `received` messages, of these `repeated` ones that
+    told nothing new, and `dropped` ones by reason. In a sentence: `noise`, what was wrong with the newest message;
+    `problem`, why its newest totals are not in the sum.
+    news: grows when something has come that changes the sum.
+    """
+
+    def __init__(self, name: str, holdings: Holdings):
+        self.name, self._holdings = name, holdings
+        self._maps: OrderedDict[str, _Map] = OrderedDict()
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self.received = self.repeated = self.bytes = self.news = 0
+        self.dropped: Counter = Counter()
+        self.noise = self.problem = ""
+        self.newest: float | None = None  # monotonic s of the last message that was taken
+
+    def accept(self, data: bytes, now: float) -> bool:
+        """One message; whether it was taken. What is wrong with it is counted, and said in `problem`."""
+        self.received, self.bytes = self.received + 1, self.bytes + len(data)
+        try:
+            about, state = decode(data, _MOST)
+            self._take(_Address.of(about), state, len(data), now)
+        except MessageError as error:
+            self.dropped[error.reason] += 1
+            self.noise = f"a message of {self.name} is dropped: {one_line(error, 300)}"
+            return False
+        self.noise = ""
+        return True
+
+    def refuse(self, reason: str, text: str) -> None:
+        """Its totals cannot be added, for a reason in a word and in a sentence."""
+        self.dropped[reason] += 1
+        self.problem = text
+
+    def _take(self, address: _Address, state: dict, size: int, now: float) -> None:
+        for other in address.instead:
+            self._give_up(other)
+        if address.map in self._gone:
+            self.repeated += 1
+            return
+        held = self._maps.get(address.map)
+        before = held.parts.get(address.part) if held is not None else None
+        if before is not None and before.number >= address.number:
+            self.repeated += 1
+            self.newest = now
+            return
+        more = size - (before.size if before is not None else 0)
+        if self._holdings.used + more > 1e6 * self._holdings.most:
+            raise MessageError("memory_full", f"{self._holdings.used / 1e6:.0f} MB of other robots' totals are kept "
+                               "already; raise merge_memory")
+        if address.part == HEAD and not isinstance(state.get("map"), dict):
+            raise MessageError("malformed", "a head without a map")
+
+        if held is None:
+            held = self._maps[address.map] = _Map()
+        if before is None and len(held.parts) >= _NAMES:
+            raise MessageError("malformed", f"more than {_NAMES} tiles")
+        held.parts[address.part] = _Part(address.number, state, size)
+        held.arrived = self.newest = now
+        self._holdings.used += more
+        self._settle(held)
+        while len(self._maps) > _MAPS:
+            oldest = min((name for name in self._maps if name != address.map), key=lambda m: self._maps[m].arrived)
+            self._drop(oldest)
+            self.refuse("too_many_maps", f"{self.name} has sent more than {_MAPS} maps; the oldest is left out")
+
+    def _settle(self, held: _Map) -> None:
+        """Where the newest head has all of its tiles, they are what counts."""
+        head = held.parts.get(HEAD)
+        if head is None:
+            return
+        names = names_of_parts(head.state)
+        if names <= held.parts.keys():
+            ready = {name: held.parts[name] for name in (HEAD, *sorted(names))}
+            if {n: p.number for n, p in ready.items()} != {n: p.number for n, p in held.ready.items()}:
+                held.ready, self.news = ready, self.news + 1
+
+    def _give_up(self, map_id: str) -> None:
+        if map_id not in self._gone:
+            self._gone[map_id] = None
+            while len(self._gone) > _GONE:
+                self._gone.popitem(last=False)
+        if map_id in self._maps:
+            self._drop(map_id)
+
+    def _drop(self, map_id: str) -> None:
+        self._holdings.used -= sum(part.size for part in self._maps.pop(map_id).parts.values())
+        self.news += 1
+
+    def ready(self) -> list[Given]:
+        """Each map that is complete, in the order of their ids."""
+        return [Given(self, map_id, held.ready) for map_id, held in sorted(self._maps.items()) if held.ready]
+
+    def proved(self, given: Given) -> None:
+        """Those totals were added."""
+        held = self._maps.get(given.map_id)
+        if held is not None:
+            held.good, self.problem = given.parts, ""
+
+    def failed(self, given: Given, text: str) -> None:
+        """Those totals cannot be used: what was used before counts again, until others come."""
+        self.refuse("unusable", f"totals of {self.name} are dropped: {one_line(text, 300)}")
+        held = self._maps.get(given.map_id)
+        if held is None:
+            return
+        self.news += 1
+        for name, part in given.parts.items():
+            good = held.good.get(name)
+            if held.parts.get(name) is part and good is not part:
+                self._holdings.used -= part.size
+                del held.parts[name]
+                if good is not None:
+                    held.parts[name] = good
+                    self._holdings.used += good.size
+        held.ready = dict(held.good)
+        if not held.parts:
+            del self._maps[given.map_id]
+
+    def told(self, now: float) -> dict[str, object]:
+        """Plain numbers for diagnostics."""
+        parts = [len(held.ready) for held in self._maps.values() if held.ready]
+        out: dict[str, object] = {"maps": len(parts), "tiles": sum(max(1, n - 1) for n in parts),
+                                  "version": max((held.ready[HEAD].number for held in self._maps.values()
+                                                  if held.ready), default=0),
+                                  "received": self.received, "repeated": self.repeated, "bytes": self.bytes}
+        if self.newest is not None:
+            out["age (s)"] = now - self.newest
+        return out | {f"dropped: {reason}": n for reason, n in sorted(self.dropped.items())}
+
+
+@dataclass(frozen=True)
+class Given:
+    """Totals of one map of a robot, complete: what a sum is made of."""
+
+    source: Source
+    map_id: str
+    parts: dict[str, _Part]
+
+    @property
+    def version(self) -> tuple:
+        """Differs wherever the content does."""
+        return self.source.name, self.map_id, *((name, part.number) for name, part in self.parts.items())
+
+    def state(self) -> dict:
+        """Of a session, tiles in place."""
+        tiles = {name: StoredState(name, part.state) for name, part in self.parts.items() if name != HEAD}
+        return with_parts(self.parts[HEAD].state, tiles)
+
+
+@dataclass(frozen=True)
+class _Address:
+    """Where a message belongs: of which map which part, how new; and which maps that one has taken the place of."""
+
+    map: str
+    part: str
+    number: int
+    instead: tuple[str, ...]
+
+    @staticmethod
+    def of(about: dict) -> _Address:
+        found = [about.get(name) for name in ("map", "part", "number", "instead")]
+        map_id, part, number, instead = found
+        named = all(isinstance(n, str) and 0 < len(n) <= _LONGEST for n in (map_id, part))
+        others = isinstance(instead, list) and len(instead) <= _GONE and all(
+            isinstance(n, str) and 0 < len(n) <= _LONGEST for n in instead)
+        if not named or not others or type(number) is not int or not 0 <= number < 2**62:
+            raise MessageError("malformed", f"it does not say of which map and tile it is ({one_line(about, 100)})")
+        if map_id in instead:
+            raise MessageError("malformed", "a map that takes its own place")
+        return _Address(map_id, part, number, tuple(instead))

@@ -1,0 +1,108 @@
+"""What is to be sent of a map, and when: what has changed first, then all of it round and round, within a bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gp_mapping.core.stored import StoredState
+from gp_mapping.runtime.team.totals import HEAD, Totals, stored_in
+from gp_mapping.store.message import encode
+
+__all__ = ["Outgoing"]
+
+_LEFT = 16  # ids of maps that this one has taken the place of
+_BURST = 1.0  # s of the bandwidth that may be saved up
+
+
+@dataclass
+class _Part:
+    """content: what stands in the message.  number: of when it changed last.  sent: number that went out last."""
+
+    content: StoredState | dict
+    number: int
+    sent: int = -1
+    sent_at: float = float("-inf")
+
+
+class Outgoing:
+    """Parts of the newest totals, and which of them is due.
+
+    A bucket of bytes fills at the bandwidth; a message may go while it is not overdrawn, and is taken out of it as a
+    whole. So over any time T no more is sent than bandwidth · (T + 1 s) and one message.
+
+    source: name that stands in the messages, for who looks at them.
+    """
+
+    def __init__(self, source: str, slimmed=lambda state: state):
+        self._source, self._slimmed = source, slimmed
+        self._map, self._instead = "", []
+        self._parts: dict[str, _Part] = {}
+        self._tokens, self._then = 0.0, None
+        self.messages = self.bytes = 0
+
+    def offer(self, totals: Totals) -> None:
+        """The newest totals of the map; of another map than before, that one is given up."""
+        if totals.map_id != self._map:
+            if self._map:
+                self._instead = [*self._instead, self._map][-_LEFT:]
+            self._map, self._parts = totals.map_id, {}
+        tiles = stored_in(totals.state["map"])
+        for name, stored in tiles.items():
+            held = self._parts.get(name)
+            if held is None or held.content is not stored:
+                self._renew(name, stored, totals.number)
+        for name in self._parts.keys() - tiles.keys() - {HEAD}:
+            del self._parts[name]
+        held = self._parts.get(HEAD)
+        if held is None or held.number < totals.number:
+            self._renew(HEAD, totals.state, totals.number)
+
+    def _renew(self, name: str, content, number: int) -> None:
+        before = self._parts.get(name)
+        self._parts[name] = _Part(content, number, *(() if before is None else (before.sent, before.sent_at)))
+
+    def due(self, now: float, bandwidth: float, period: float, round_time: float) -> str | None:
+        """The part to send now: of those that have changed the one that waits longest, else of all; None: nothing.
+
+        now: monotonic s.  bandwidth: B/s.  period: s between two messages of one part.  round_time: s of a round.
+        """
+        then, self._then = (now if self._then is None else self._then), now
+        self._tokens = min(self._tokens + bandwidth * (now - then), _BURST * bandwidth)
+        if self._tokens < 0.0 or not self._parts:
+            return None
+        changed = [(part.sent_at, name) for name, part in self._parts.items()
+                   if part.sent < part.number and now - part.sent_at >= period]
+        old = [(part.sent_at, name) for name, part in self._parts.items() if now - part.sent_at >= round_time]
+        return min(changed or old, default=(0.0, None))[1]
+
+    def message(self, name: str) -> Callable[[], tuple[bytes, str, int]]:
+        """Makes the bytes of a part, with its name and number, in any thread; it may have to read a file. ValueError.
+        """
+        part, content = self._parts[name], self._parts[name].content
+        number = part.number
+        about = {"source": self._source, "map": self._map, "part": name, "number": number,
+                 "instead": list(self._instead)}
+
+        def made() -> tuple[bytes, str, int]:
+            state = self._slimmed(content.get()) if isinstance(content, StoredState) else content
+            return encode(about, state), name, number
+
+        return made
+
+    def sent(self, data: bytes, name: str, number: int, now: float) -> None:
+        """That message has gone out."""
+        self._tokens -= len(data)
+        self.messages, self.bytes = self.messages + 1, self.bytes + len(data)
+        if name in self._parts:
+            self._parts[name].sent, self._parts[name].sent_at = number, now
+
+    @property
+    def waiting(self) -> int:
+        """Parts that have changed since they were sent."""
+        return sum(part.sent < part.number for part in self._parts.values())
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        return len(self._parts)

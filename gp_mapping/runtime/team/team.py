@@ -1,0 +1,209 @@
+"""A mapper among others: its totals go out, theirs come in, and the sum of all is what it shows. No rclpy.
+
+Three things go on beside the map's own thread, which only takes snapshots: messages are encoded, and sums are made,
+each in a thread of its own, one at a time; what comes in is checked by who hands it on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+
+from gp_mapping.errors import one_line
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.runtime.aside import Aside
+from gp_mapping.runtime.team.incoming import Given, Holdings, Source
+from gp_mapping.runtime.team.outgoing import Outgoing
+from gp_mapping.runtime.team.summing import Member, Sum, summed
+from gp_mapping.runtime.team.totals import Totals, totals_of
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.node import NodeSettings
+from gp_mapping.settings.team import transforms_of
+
+__all__ = ["Team"]
+
+_SHARE = 3.0  # a sum takes no more than a quarter of the time of its thread
+_SAID = 1000  # refusals of which it is remembered that they were counted
+
+
+class Team:
+    """Totals out and in. All of it belongs to the thread that calls tick() and accept().
+
+    Args:
+        worker: MapWorker, whose map it is.
+        settings: the node's, as they are now.
+        map_settings: of the map.
+        name: of this node, as others read it in messages.
+        robots: those to merge, by the names of merge_from.
+        frame: of this map now; '' while it is not known.
+        quantity: what is measured here; '' for anything.
+        on_error: called with a text for the log.
+    """
+
+    def __init__(self, worker, settings: Callable[[], NodeSettings], map_settings: Callable[[], MapSettings],
+                 name: str, robots: list[str], frame: Callable[[], str], quantity: str = "", on_error=print):
+        self._worker, self._settings, self._map_settings = worker, settings, map_settings
+        self._frame, self._quantity, self._on_error = frame, quantity, on_error
+        self._holdings = Holdings(settings().merge_memory)
+        self.sources = {robot: Source(robot, self._holdings) for robot in robots}
+        self.sending = settings().publish_tiles
+        self._outgoing = Outgoing(name, MapSession(map_settings()).map.slimmed)
+        self._encoding, self._summing = Aside("tiles"), Aside("team")
+        self._message: tuple[bytes, str, int] | None = None
+        self._asked: Future | None = None
+        self._totals: Totals | None = None
+        self._asked_at = float("-inf")
+        self._sum, self._of, self._begun, self._sum_at = Sum(), None, 0.0, float("-inf")
+        self._given: dict[tuple, Given] = {}  # of the sum that is being made
+        self._refused: dict[tuple, str] = {}
+        self.sums, self.took = 0, 0.0  # how many; s of the last one
+
+    @property
+    def merging(self) -> bool:
+        """Whether there is anybody to merge."""
+        return bool(self.sources)
+
+    @property
+    def frame(self) -> str:
+        """Of what is shown; '' where nobody has said it."""
+        session = self._sum.session
+        return "" if session is None else str(session.about.get("frame") or "")
+
+    def accept(self, robot: str, data: bytes) -> bool:
+        """A message on that robot's ~/tiles; whether it was taken."""
+        return self.sources[robot].accept(data, time.monotonic())
+
+    # --- now and then ---------------------------------------------------------------------------------------------
+    def tick(self, now: float) -> bytes | None:
+        """Several times a second: what is due is begun; a message that is to be sent now, or None.
+
+        now: monotonic s.
+        """
+        self._take_snapshot(now)
+        if self.merging:
+            self._sum_up(now)
+        return self._next_message(now) if self.sending else None
+
+    def _take_snapshot(self, now: float) -> None:
+        if self._asked is not None and self._asked.done():
+            asked, self._asked = self._asked, None
+            try:
+                self._totals = asked.result()
+            except CancelledError:
+                return
+            except Exception as error:
+                self._on_error(f"the map's totals could not be taken: {error!r}")
+                return
+            if self._totals is not None and self.sending:
+                self._outgoing.offer(self._totals)
+        s = self._settings()
+        period = min(s.tiles_period if self.sending else s.merge_period, s.merge_period if self.merging else 1e9)
+        known = None if self._totals is None else self._totals.key
+        if self._asked is None and now - self._asked_at >= period and self._worker.key != known:
+            self._asked_at = now
+            worker = self._worker
+            self._asked = worker.call(lambda session: worker.timed("totals", totals_of, session, worker.key))
+
+    def _next_message(self, now: float) -> bytes | None:
+        s = self._settings()
+        if self._message is None and not self._encoding.idle:
+            try:
+                self._message = self._encoding.fetch()
+            except Exception as error:  # a tile on a disk that cannot be read, say
+                self._on_error(f"a message of ~/tiles could not be made: {one_line(error, 300)}")
+        if self._message is not None:
+            message, self._message = self._message, None
+            self._outgoing.sent(*message, now)
+            return message[0]
+        if self._encoding.idle:
+            name = self._outgoing.due(now, s.tiles_bandwidth, s.tiles_period, s.tiles_round)
+            if name is not None:
+                self._encoding.start(self._outgoing.message(name))
+        return None
+
+    def _sum_up(self, now: float) -> None:
+        if not self._summing.idle:
+            if self._summing.running:
+                return
+            try:
+                self._take_sum(self._summing.fetch(), now)
+            except Exception as error:
+                self._on_error(f"the robots' maps could not be added: {error!r}")
+            self._sum_at = now
+            return
+        own = self._totals
+        state = (None if own is None else own.key, tuple(source.news for source in self.sources.values()))
+        pause = max(self._settings().merge_period, _SHARE * self.took)
+        if state == self._of or now - self._sum_at < pause:
+            return
+        self._of, self._begun = state, now
+        members = self._members(own)
+        if all(member.own for member in members):
+            if self._sum.session is not None:
+                self._sum = Sum()
+                self._worker.show(None)
+            return
+        arguments = (members, self._map_settings(), self._frame(), self._quantity,
+                     transforms_of(self._settings().merge_transforms), self._sum)
+        self._summing.start(lambda: summed(*arguments))
+
+    def _members(self, own: Totals | None) -> list[Member]:
+        self._given = {g.version: g for source in self.sources.values() for g in source.ready()}
+        members = [Member(g.source.name, g.map_id, g.state, version) for version, g in self._given.items()]
+        if own is not None:
+            members.append(Member("this robot", own.map_id, lambda: own.state, ("", own.map_id, own.key), own=True))
+        return members
+
+    def _take_sum(self, made: Sum, now: float) -> None:
+        """In place of the one before, unless this robot's map has been emptied or replaced meanwhile."""
+        self.took, self.sums = now - self._begun, self.sums + 1
+        for member in made.used:
+            if member.version in self._given:
+                self._given[member.version].source.proved(self._given[member.version])
+        for member, why in made.failed:
+            if member.version in self._given:
+                given = self._given[member.version]
+                given.source.failed(given, why)
+            else:
+                self._on_error(f"this robot's own map could not be added: {why}")
+        for member, reason, text in made.refused:
+            self._refuse(member, reason, text)
+        own, key = self._totals, self._worker.key
+        if own is not None and (key[0] != own.key[0] or key[2] < own.key[2]):
+            self._of = None
+            return
+        self._sum = made
+        self._worker.show(made.session, made.touched)
+
+    def _refuse(self, member: Member, reason: str, text: str) -> None:
+        """Once for each version of a member's totals."""
+        if self._refused.get(member.version) == reason:
+            return
+        self._refused[member.version] = reason
+        while len(self._refused) > _SAID:
+            self._refused.pop(next(iter(self._refused)))
+        if member.version in self._given:
+            self._given[member.version].source.refuse(reason, text)
+        else:
+            self._on_error(text)
+
+    # --- for diagnostics ------------------------------------------------------------------------------------------
+    def told(self, now: float) -> tuple[dict[str, object], list[str]]:
+        """Plain numbers by name, and sentences."""
+        values: dict[str, object] = {}
+        if self.sending:
+            values |= {"sent": self._outgoing.messages, "sent bytes": self._outgoing.bytes,
+                       "parts": self._outgoing.parts, "parts that wait": self._outgoing.waiting}
+        if self.merging:
+            values |= {"robots in the map": len({member.name for member in self._sum.used}), "sums": self.sums,
+                       "last sum took (s)": self.took, "kept of others (MB)": self._holdings.used / 1e6}
+            values |= {f"team {name}": value for name, value in self._sum.theta.items()}
+        notes = list(self._sum.notes)
+        for robot, source in self.sources.items():
+            values |= {f"{robot} {name}": value for name, value in source.told(now).items()}
+            notes += [text for text in (source.noise, source.problem) if text]
+            if source.newest is None:
+                notes.append(f"no totals of {robot} yet: does its mapper run with publish_tiles: true, and can it be "
+                             "heard?")
+        return values, notes

@@ -1,0 +1,165 @@
+"""One state as bytes for a wire, and back, from somebody who may send anything.
+
+    "GPMT" | version, 2 bytes | length of the manifest, 4 bytes | SHA-256 of what follows, 32 bytes | manifest | data
+
+little endian. The manifest is UTF-8 JSON: the nesting, the plain values, and dtype and shape of each tensor; the
+tensors' bytes follow in order, nothing between them. Nothing is compressed, so that what is unpacked is no larger than
+what has come, and nothing can run code. A part that is a StoredState stands in the manifest by its name alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gp_mapping.core.stored import StoredState
+from gp_mapping.errors import one_line
+
+__all__ = ["VERSION", "MessageError", "decode", "encode", "names_of_parts", "with_parts"]
+
+VERSION = 1
+_MAGIC, _HEAD = b"GPMT", struct.Struct("<4sHI32s")
+_TENSOR, _PART = "__tensor__", "__part__"
+_DTYPES = {"f8": torch.float64, "f4": torch.float32, "i8": torch.int64, "i4": torch.int32, "u1": torch.uint8,
+           "b1": torch.bool}
+_KINDS = {kind: name for name, kind in _DTYPES.items()}
+_DEPTH = 50  # nested dicts and lists
+_VALUES = 200_000  # in a manifest
+
+
+class MessageError(ValueError):
+    """Bytes that are no message of this kind; reason: in a word, to be counted; the text is one line."""
+
+    def __init__(self, reason: str, text: str):
+        super().__init__(text)
+        self.reason = reason
+
+
+def encode(about: dict, state: dict) -> bytes:
+    """The bytes of a state.
+
+    Args:
+        about: plain values that say what it is.
+        state: nested dicts (keys are str) and lists of tensors, StoredStates, int, float, str, bool, None.
+
+    Raises:
+        TypeError: any other value.
+    """
+    data: list[bytes] = []
+    tensors: list[list] = []
+
+    def packed(value):
+        if isinstance(value, Tensor):
+            if value.dtype not in _KINDS:
+                raise TypeError(f"a tensor of {value.dtype} cannot be sent")
+            array = np.ascontiguousarray(value.detach().cpu().numpy())
+            data.append(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+            tensors.append([_KINDS[value.dtype], list(value.shape)])
+            return {_TENSOR: len(tensors) - 1}
+        if isinstance(value, StoredState):
+            return {_PART: value.name}
+        if isinstance(value, dict):
+            return {str(key): packed(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [packed(each) for each in value]
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        raise TypeError(f"a {type(value).__name__} cannot be sent")
+
+    tree = packed(state)
+    manifest = json.dumps({"about": about, "tensors": tensors, "state": tree}).encode()
+    body = b"".join([manifest, *data])
+    return _HEAD.pack(_MAGIC, VERSION, len(manifest), hashlib.sha256(body).digest()) + body
+
+
+def decode(data: bytes, most: int) -> tuple[dict, dict]:
+    """(about, state) of a message; a StoredState comes back as {"__part__": name}.
+
+    Args:
+        data: what has come.
+        most: bytes that it may have.
+
+    Raises:
+        MessageError: it is too large, cut off, damaged, of another version or none of ours, or a number in it is NaN.
+    """
+    if len(data) > most:
+        raise MessageError("too_large", f"{len(data)} bytes, at most {most} are taken")
+    if len(data) < _HEAD.size or data[:4] != _MAGIC:
+        raise MessageError("not_tiles", f"{len(data)} bytes that are no totals of a map")
+    _, version, length, digest = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise MessageError("other_version", f"totals of version {version}, this program reads version {VERSION}; use "
+                           "one version on all robots")
+    body = memoryview(data)[_HEAD.size:]
+    if hashlib.sha256(body).digest() != digest:
+        raise MessageError("damaged", "the checksum does not fit: cut off or damaged on the way")
+    try:
+        return _unpacked(body, length)
+    except MessageError:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError, OverflowError, AttributeError) as error:
+        raise MessageError("malformed", f"its content does not fit together ({one_line(error, 200)})") from error
+
+
+def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
+    manifest = json.loads(bytes(body[:length]).decode())
+    tensors, at = [], length
+    if len(manifest["tensors"]) > _VALUES:
+        raise ValueError(f"{len(manifest['tensors'])} tensors")
+    for kind, shape in manifest["tensors"]:
+        if len(shape) > 4 or not all(type(n) is int and 0 <= n <= len(body) for n in shape):
+            raise ValueError(f"a tensor of shape {shape}")
+        size = math.prod(shape) * np.dtype(kind if kind in _DTYPES else "").itemsize
+        if at + size > len(body):
+            raise ValueError("it is shorter than it says")
+        values = np.frombuffer(body[at: at + size], np.dtype(kind).newbyteorder("<")).reshape(shape)
+        if kind in ("f8", "f4") and np.isnan(values).any():
+            raise MessageError("not_a_number", "a number in it is NaN")
+        tensors.append(torch.from_numpy(values.astype(np.dtype(kind), copy=True)))
+        at += size
+    if at != len(body):
+        raise ValueError("it is longer than it says")
+
+    about, left = manifest["about"], _VALUES
+
+    def told(value, depth: int):
+        nonlocal left
+        left -= 1
+        if depth > _DEPTH or left < 0:
+            raise ValueError("more values, or deeper ones, than any map has")
+        if isinstance(value, dict):
+            if _TENSOR in value:
+                return tensors[int(value[_TENSOR])]
+            return {key: told(each, depth + 1) for key, each in value.items()}
+        if isinstance(value, list):
+            return [told(each, depth + 1) for each in value]
+        if isinstance(value, float) and math.isnan(value):
+            raise MessageError("not_a_number", "a number in it is NaN")
+        return value
+
+    state = told(manifest["state"], 0)
+    if not isinstance(about, dict) or not isinstance(state, dict):
+        raise ValueError("it has no map in it")
+    return about, state
+
+
+def names_of_parts(value) -> set[str]:
+    """Which StoredStates a decoded state refers to."""
+    if isinstance(value, dict):
+        return {str(value[_PART])} if _PART in value else {n for each in value.values() for n in names_of_parts(each)}
+    return {n for each in value for n in names_of_parts(each)} if isinstance(value, list) else set()
+
+
+def with_parts(value, parts: dict[str, StoredState]):
+    """A decoded state with its StoredStates in place. KeyError where one is missing."""
+    if isinstance(value, dict):
+        if _PART in value:
+            return parts[str(value[_PART])]
+        return {key: with_parts(each, parts) for key, each in value.items()}
+    return [with_parts(each, parts) for each in value] if isinstance(value, list) else value
