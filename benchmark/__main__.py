@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     new.add_argument("--sample", type=int, metavar="N", help="mutants: so many faults (300); fleet: so many "
                      "measurements of a bag (50 000)")
     new.add_argument("--bags", type=int, metavar="N", help="fleet: so many (8)")
+    new.add_argument("--period", type=float, metavar="S", help="fleet: s between two kills of a worker (10)")
     new.add_argument("--seed", type=int, metavar="N", help="mutants, fleet: by which they are drawn (0)")
     new.add_argument("--full", action="store_true", help="models: leave one out for the slow ones, too")
     new.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
@@ -88,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         where, start, busy = environment(args.quick), time.perf_counter(), time.process_time()
         module = importlib.import_module(f"benchmark.{name}")
         try:
-            drawn = {k: v for k, v in (("sample", args.sample), ("bags", args.bags),
+            drawn = {k: v for k, v in (("sample", args.sample), ("bags", args.bags), ("period", args.period),
                                                 ("seed", args.seed)) if v is not None}
             part = module.run(args.quick, where, *_only(module, args.only), **drawn)
         except ValueError as error:

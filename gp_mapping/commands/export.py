@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 from gp_mapping.commands.datum import datum_of
@@ -11,6 +12,7 @@ from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.atlas import blocks, ground, overview
 from gp_mapping.mapping.drawing.blocks import block_indices
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import Limits, field_limits
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.export import export_map_server
@@ -18,10 +20,10 @@ from gp_mapping.store.geotiff import Datum, export_geotiff
 from gp_mapping.store.picture import quantity
 from gp_mapping.store.trial import blaming
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["BLOCK_CELLS", "add_arguments", "run", "write_blocks"]
 
 _FORMATS = ("map_server", "geotiff")
-_CELLS = 512  # along a side of a block
+BLOCK_CELLS = 512  # along a side of a block
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,22 +63,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _map_server(session: MapSession, output: Path) -> str:
-    """All blocks have the colours of the overview."""
+    count = write_blocks(session, blocks(session, BLOCK_CELLS), output)
+    side = BLOCK_CELLS * session.settings.resolution
+    return f"{count} blocks of {side:g} m with cells of {session.settings.resolution:g} m in {output}"
+
+
+def write_blocks(session: MapSession, drawn: Iterable[tuple[tuple[int, int], FieldGrid]], output: Path) -> int:
+    """Blocks of a map as yaml and pgm, in the colours of its overview; how many."""
     whole = overview(session) or session.render()
     ends = field_limits(whole) or Limits(0.0, 1.0, 0.0, 1.0)
     shown, count = quantity(session.settings), 0
-    for (i, j), grid in blocks(session, _CELLS):
+    for (i, j), grid in drawn:
         for name, values, limits, what in (("mean", grid.mean, ends[:2], "mean"),
                                            ("stddev", grid.stddev, ends[2:], "standard deviation")):
             export_map_server(output / f"{name}_{i}_{j}", values, grid, limits, f"{what} of the {shown}")
         count += 1
-    side = _CELLS * session.settings.resolution
-    return f"{count} blocks of {side:g} m with cells of {session.settings.resolution:g} m in {output}"
+    return count
 
 
 def _geotiff(session: MapSession, output: Path, datum: Datum | None) -> str:
     s = session.settings
-    indices = block_indices(ground(session), _CELLS * s.resolution, s.margin)
-    count = export_geotiff(output / "map.tif", blocks(session, _CELLS), indices, _CELLS, s.resolution, datum,
+    indices = block_indices(ground(session), BLOCK_CELLS * s.resolution, s.margin)
+    count = export_geotiff(output / "map.tif", blocks(session, BLOCK_CELLS), indices, BLOCK_CELLS, s.resolution, datum,
                            quantity(s))
-    return f"{output / 'map.tif'}: {count} blocks of {_CELLS * s.resolution:g} m with cells of {s.resolution:g} m"
+    return f"{output / 'map.tif'}: {count} blocks of {BLOCK_CELLS * s.resolution:g} m with cells of {s.resolution:g} m"

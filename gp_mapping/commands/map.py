@@ -55,7 +55,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_run_arguments(parser)
-    add_workers(parser)
+    add_workers(parser).add_argument("--blocks", action="store_true", help="also draw all of the map at full "
+                                     "resolution, on the workers, as `gp-mapping export` does, into blocks below "
+                                     "--output")
     parser.add_argument("--resume", "--load", metavar="CHECKPOINT", help="go on from this map (map.gpm)")
     parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
 

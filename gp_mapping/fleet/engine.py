@@ -20,7 +20,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from gp_mapping.errors import UsageError, one_line
+from gp_mapping.errors import UsageError, UserError, one_line
 
 __all__ = ["Cluster", "Engine", "Here", "Lost", "connected"]
 
@@ -30,8 +30,8 @@ _MISSING = ("the Python package 'distributed' is not installed, and bags go to s
             "install 'gp_mapping[fleet]', or --workers 1, which needs no workers beside this process")
 
 
-class Lost(Exception):
-    """A step that could not be done anywhere; the text is one line."""
+class Lost(UserError):
+    """A step that could not be done anywhere."""
 
 
 class Engine(ABC):
@@ -94,7 +94,7 @@ class Here(Engine):
     about = "1 worker: this process"
 
     def step(self, name: str, call: Callable, *arguments) -> Any:
-        return _Kept(call, *[a.value if isinstance(a, _Kept) else a for a in arguments])
+        return _Kept(call, *arguments)
 
     def finished(self, handles: list) -> Iterator[int]:
         for i, handle in enumerate(handles):
@@ -116,8 +116,8 @@ class _Kept:
 
     @functools.cached_property
     def value(self) -> Any:
-        value, self._arguments = self._call(*self._arguments), ()
-        return value
+        given, self._arguments = self._arguments, ()
+        return self._call(*(a.value if isinstance(a, _Kept) else a for a in given))
 
 
 class Cluster(Engine):
@@ -148,6 +148,7 @@ class Cluster(Engine):
             yield from places[handle.key]
 
     def result(self, handle) -> Any:
+        from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
         try:
@@ -155,6 +156,8 @@ class Cluster(Engine):
         except KilledWorker as error:
             raise Lost(f"{_DEATHS} workers died over it, as where memory does not suffice ({one_line(error, 200)})"
                        ) from error
+        except CancelledError as error:
+            raise UsageError(f"the workers are gone ({self.about}); begin again where they are there") from error
 
     def close(self) -> None:
         self._closing()
@@ -202,6 +205,7 @@ def _local(workers: int) -> Cluster:
     environment = dict.fromkeys(_THREADS, "1")
     source = os.pathsep.join(filter(None, [p for p in sys.path if p]))
     with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS,
+                          "distributed.worker.profile.enabled": False,  # it looks a hundred times a second
                           "distributed.nanny.environ": environment}):
         cluster = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
                                dashboard_address="127.0.0.1:0" if bokeh else None, local_directory=folder,

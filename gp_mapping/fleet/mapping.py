@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from gp_mapping.core.models.tiled.layout import name_of
+from gp_mapping.core.models.tiled.layout import Key, name_of
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UsageError, named
 from gp_mapping.fleet import sums, tiles
@@ -57,12 +58,15 @@ class Bags:
 
 @dataclass(frozen=True)
 class FleetMap:
-    """session: of all bags.  agreed: by them.  sums: of each tile, handles of its z, the share of all, and which bags.
+    """session: of all bags.  agreed: by them.
+
+    sums: of each tile, handles of its z and of the share of all, and which bags.  states: of each, a handle of its map.
     """
 
     session: MapSession
     agreed: Agreed
     sums: dict[sums.Tile, tuple]
+    states: dict[Key, Any]
 
 
 def check_fleet(settings: MapSettings) -> None:
@@ -176,7 +180,7 @@ def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, 
                                engine.result(scores), bags.about, room)
     if spread is not None:
         agreed = replace(agreed, theta=replace(agreed.theta, bias_stddev=spread.stddev))
-    return FleetMap(session, agreed, found)
+    return FleetMap(session, agreed, found, dict(zip((tile.key for tile in found), made)))
 
 
 def agreed_by(bags: Bags, settings: MapSettings) -> Agreed:

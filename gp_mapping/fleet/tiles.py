@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.models.dual_svgp.assembled import assemble, part_of
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
@@ -21,7 +22,7 @@ from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
-__all__ = ["bias_of", "finished", "map_of", "session_of", "tile_state"]
+__all__ = ["bias_of", "field_of", "finished", "map_of", "session_of", "tile_state"]
 
 
 def map_of(share: Share, z: Tensor, agreed: Agreed, bias_stddev: float | None = None, alone: bool = False) -> DualSVGP:
@@ -84,12 +85,8 @@ def session_of(settings: MapSettings, agreed: Agreed, states: dict[Key, StoredSt
     start = {"resolved": {name: getattr(agreed.settings, name) for name in AUTOMATIC},
              "centre": agreed.centre.tolist(), "count": cells, "next": cells, "open": False, "cells": []}
     state = session.state_dict()
-    generator = torch.Generator().manual_seed(settings.seed).get_state()
-    if tiles[0].layout is None:
-        whole = states[tiles[0].key] | {"ground": {"low": low, "high": high, "generator": generator}}
-    else:
-        whole = _tiled(agreed, states, tiles, low, high, cells, generator)
-    state |= {"map": whole, "start": start, "path": path, "about": about, "channels": len(agreed.centre),
+    state |= {"map": _whole(agreed, states, tiles, low, high, cells), "start": start,
+              "path": path, "about": about, "channels": len(agreed.centre),
               "cells": state["cells"] | {"gross": sum(t.gross for t in tolds)},
               "first_values": state["first_values"] | {"seen": cells},
               "raw_count": sum(t.samples for t in tolds), "cell_count": cells, "passes": passes, "revision": cells,
@@ -104,6 +101,21 @@ def session_of(settings: MapSettings, agreed: Agreed, states: dict[Key, StoredSt
     return new
 
 
+def field_of(agreed: Agreed, states: dict[Key, StoredState | dict], tiles: list[Tile]) -> FieldMap:
+    """The map of some tiles alone; arguments as of session_of."""
+    new = build_map(agreed.settings)
+    new.load_state_dict(_whole(agreed, states, tiles, [0.0, 0.0], [0.0, 0.0], 1))
+    return new
+
+
+def _whole(agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], high: list[float], cells: int) -> dict:
+    """The state of a map of these tiles."""
+    generator = torch.Generator().manual_seed(agreed.settings.seed).get_state()
+    if tiles[0].layout is not None:
+        return _tiled(agreed, states, tiles, low, high, cells, generator)
+    return states[tiles[0].key] | {"ground": {"low": low, "high": high, "generator": generator}}
+
+
 def _tiled(agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], high: list[float], cells: int,
            generator: Tensor) -> dict:
     """A map of several tiles, as its checkpoint has it: one of them at hand."""
@@ -115,8 +127,3 @@ def _tiled(agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], hi
             "former": None, "learner": None if learner is None else learner.state_dict(), "samples": cells, "turn": 0,
             "forgot": 0.0, "opened": len(tiles), "loads": 0, "merged_without": 0,
             "newest_pass": max(float(state.get()["map"]["newest_pass"]) for state in states.values())}
-
-
-def described(agreed: Agreed, names: list[str]) -> dict:
-    """θ and how it came about, plain."""
-    return {"theta": asdict(agreed.theta), "silent": [names[i] for i in agreed.silent]}

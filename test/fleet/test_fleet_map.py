@@ -15,10 +15,12 @@ from small_drive import field, lanes, write_drive
 from gp_mapping import cli
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet.cells import CellMaker
+from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import Here, connected
 from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
 from gp_mapping.intake import Intake
 from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.mapping.atlas import blocks
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 
@@ -156,17 +158,46 @@ def test_every_tile_is_the_formula_of_its_cells_and_a_session_goes_on(bags, tmp_
 @pytest.fixture(scope="module")
 def learned(bags):
     """The map of one process, everything learned."""
-    return fleet_map(Here(), bags, {})
+    return fleet_map(Here(), bags[:3], {})
 
 
 @needs_dask
 def test_workers_make_the_same_map(bags, cluster, learned):
-    assert_bit_equal(fleet_map(cluster, bags, {}), learned)
+    assert_bit_equal(fleet_map(cluster, bags[:3], {}), learned)
+
+
+@pytest.fixture(scope="module")
+def tiled(bags, cluster):
+    """A map of several tiles, made by workers."""
+    return fleet_map(cluster, bags, TILED)
 
 
 @needs_dask
-def test_workers_make_the_same_tiles(bags, cluster):
-    assert_bit_equal(fleet_map(cluster, bags, TILED), fleet_map(Here(), bags, TILED))
+def test_workers_make_the_same_tiles(bags, tiled):
+    assert_bit_equal(tiled, fleet_map(Here(), bags, TILED))
+
+
+@needs_dask
+def test_blocks_drawn_by_workers_are_those_of_the_session(cluster, tiled):
+    made = tiled
+    mine, its = dict(fleet_blocks(cluster, made, 12)), dict(blocks(made.session, 12))
+    assert list(mine) == list(its) and len(its) > 4 and len(made.sums) > 1
+    for index, grid in its.items():
+        assert torch.equal(torch.as_tensor(mine[index].known), torch.as_tensor(grid.known))
+        for name in ("mean", "stddev"):
+            assert np.allclose(getattr(mine[index], name), getattr(grid, name), rtol=0, atol=1e-12, equal_nan=True)
+
+
+@needs_dask
+def test_a_cluster_that_is_there(bags, cluster, tmp_path, capsys):
+    words = [word for name, value in HELD.items() for word in ("--set", f"{name}={str(value).lower()}")]
+    address, result = cluster.client.scheduler.address, {}
+    for name, how in (("there", ["--scheduler", address, "--blocks"]), ("here", ["--workers", "1"])):
+        assert cli.main(["map", *bags, "--output", str(tmp_path / name), *how, "--json", *words]) == 0
+        result[name] = json.loads(capsys.readouterr().out)
+    assert result["there"]["map"] == result["here"]["map"] and address in result["there"]["fleet"]["engine"]
+    assert len(list((tmp_path / "there" / "blocks").glob("mean_*.pgm"))) == result["there"]["fleet"]["blocks"] > 0
+    assert cluster.client.run(os.getpid), "who uses a cluster does not end it"
 
 
 @needs_dask
@@ -176,7 +207,7 @@ def test_a_worker_that_is_killed_changes_nothing(bags, cluster, learned, tmp_pat
                      for after, pid in zip((0.2, 1.0), pids.values()))  # busy with a bag, and with another, or its end
     first.start()
     second.start()
-    made = fleet_map(cluster, bags, {}, tmp_path)
+    made = fleet_map(cluster, bags[:3], {}, tmp_path)
     first.join()
     second.join()
     assert set(pids.values()).isdisjoint(cluster.client.run(os.getpid).values())

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gp_mapping.errors import UsageError
 
@@ -18,8 +19,8 @@ _CELLS = 1000  # of each bag, in a map of its own
 _FEWEST = 50
 
 
-def add_workers(parser: argparse.ArgumentParser) -> None:
-    """--workers, --scheduler, --calibration-cells."""
+def add_workers(parser: argparse.ArgumentParser) -> Any:
+    """--workers, --scheduler, --calibration-cells; their group, for what else a command takes with them."""
     group = parser.add_argument_group("many bags side by side", "Each bag by itself, then all of them as one map. "
                                       "A bag that cannot be mapped is named and left out; the exit code is 0 where at "
                                       "least one was mapped, and 2 where none was.")
@@ -29,6 +30,7 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
                        "workers see the bags under the same paths")
     group.add_argument("--calibration-cells", type=int, default=_CELLS, metavar="N", help="cells of each bag from "
                        f"which its robot is calibrated, and hyper-parameters are learned (default: {_CELLS})")
+    return group
 
 
 def many(args: argparse.Namespace) -> bool:

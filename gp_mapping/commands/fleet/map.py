@@ -6,7 +6,9 @@ import argparse
 import json
 import sys
 import time
+from pathlib import Path
 
+from gp_mapping.commands.export import BLOCK_CELLS, write_blocks
 from gp_mapping.commands.fleet.arguments import at_work
 from gp_mapping.commands.map import about_map, parameters_of, scored, summary, written
 from gp_mapping.commands.output import folder_to_write
@@ -14,7 +16,9 @@ from gp_mapping.commands.saved import check_suggest, next_places
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.cells import counted
-from gp_mapping.fleet.mapping import Bags, agreed_by, check_fleet, map_bags, read_bags
+from gp_mapping.fleet.drawing import fleet_blocks
+from gp_mapping.fleet.engine import Engine
+from gp_mapping.fleet.mapping import Bags, FleetMap, agreed_by, check_fleet, map_bags, read_bags
 from gp_mapping.recording.replay import plan_bags
 
 __all__ = ["about_fleet", "run", "said", "warnings_of"]
@@ -37,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
         said(bags)
         made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map, output)
         about = engine.about
+        count = _blocks(engine, made, output / "blocks") if args.blocks else None
     session = made.session
     result = {"samples": session.raw_count, "dropped": counted(bags.tolds, "dropped"),
               "seconds": time.perf_counter() - started, "rmse_ut": None, "nlpd": None, "coverage": None, "bands": None}
@@ -46,11 +51,20 @@ def run(args: argparse.Namespace) -> int:
     result.update({"received": counted(bags.tolds, "received"),
                    "dropped_measurements": sum(t.dropped_measurements for t in bags.tolds),
                    **about_map(args, parameters, session, suggestions, warnings_of(bags)),
-                   "fleet": about_fleet(bags, made.agreed, about)})
+                   "fleet": about_fleet(bags, made.agreed, about) | {"blocks": count}})
     paths = written(output, session, suggestions, result, started)
     print(json.dumps(result, allow_nan=False) if args.json else
           "\n".join([_first_line(result), summary(result, session, paths)]))
     return 0
+
+
+def _blocks(engine: Engine, made: FleetMap, folder: Path) -> int:
+    """All of the map at full resolution, drawn by the workers; how many blocks."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return write_blocks(made.session, fleet_blocks(engine, made, BLOCK_CELLS), folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror or error})") from error
 
 
 def said(bags: Bags) -> None:

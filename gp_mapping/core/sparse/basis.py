@@ -102,7 +102,7 @@ class Basis:
         """
         room = self.capacity - len(self) if room is None else min(room, self.capacity - len(self))
         residual = self.residual(x[among], white[:, among])
-        wanting = (residual > tolerance).nonzero()[:, 0] + (among.start or 0)
+        wanting = torch.arange(len(x), device=x.device)[among][residual > tolerance]
         if room <= 0 or not len(wanting):
             return white.new_empty((0, len(x)))
         inducing = white[self.features:]

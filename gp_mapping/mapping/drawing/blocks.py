@@ -13,7 +13,7 @@ from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["block_indices", "drawn_blocks"]
+__all__ = ["block_indices", "drawn_block", "drawn_blocks"]
 
 
 def block_indices(ground: np.ndarray, side: float, margin: float) -> list[tuple[int, int]]:
@@ -48,11 +48,17 @@ def drawn_blocks(field: FieldMap, settings: MapSettings, ground: np.ndarray, cel
         revision: of the map.
         local: scales the variance that is shown.
     """
+    for index in block_indices(ground, cells * settings.resolution, settings.margin):
+        grid = drawn_block(index, field, settings, ground, cells, noise_stddev, revision, local)
+        if bool(grid.known.any()):
+            yield index, grid
+
+
+def drawn_block(index: tuple[int, int], field: FieldMap, settings: MapSettings, ground: np.ndarray, cells: int,
+                noise_stddev: float, revision: int, local: LocalScale | None) -> FieldGrid:
+    """One of them: column and row; the others as of drawn_blocks."""
     pitch = settings.resolution
     own = replace(settings, margin=0.0, window=0.0, max_grid_cells=max(cells * cells, 16))
-    for i, j in block_indices(ground, cells * pitch, settings.margin):
-        # half a cell inside: a corner that lies on a line between cells belongs to one block, however it rounds
-        low, high = ([(index * cells + shift) * pitch for index in (i, j)] for shift in (0.5, cells - 0.5))
-        grid = Renderer(own).render(field, (low, high), noise_stddev, revision, None, local, ground=ground)
-        if bool(grid.known.any()):
-            yield (i, j), grid
+    # half a cell inside: a corner that lies on a line between cells belongs to one block, however it rounds
+    low, high = ([(k * cells + shift) * pitch for k in index] for shift in (0.5, cells - 0.5))
+    return Renderer(own).render(field, (low, high), noise_stddev, revision, None, local, ground=ground)

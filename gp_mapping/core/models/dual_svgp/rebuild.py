@@ -30,7 +30,7 @@ __all__ = ["SLICE", "Rebuild"]
 
 SLICE = 4e8  # floating-point operations after which a slice begins no further step: a tenth of a rebuild at M = 400
 _CHUNK = 250  # remembered samples that are carried together
-_CANDIDATES = 125  # and that are looked at together
+_CANDIDATES = 500  # and that are looked at together, each lot spread over all
 _LET_GO = 10  # inputs that go together
 _TENSORS = ("white", "moved")
 _REPLAYED = 3  # batches that a slice takes in again: more than come meanwhile
@@ -109,10 +109,10 @@ class Rebuild:
         return False
 
     # --- steps ----------------------------------------------------------------------------------------------------
-    def _blocks(self, size: int = _CHUNK) -> Iterator[tuple[int, int]]:
-        """Of the remembered samples, so many together."""
+    def _blocks(self) -> Iterator[tuple[int, int]]:
+        """Of the remembered samples, a few together."""
         count = len(self.source.memory)
-        return ((start, min(start + size, count)) for start in range(0, count, size))
+        return ((start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK))
 
     def _at(self, z: Tensor) -> float:
         """A fresh basis on z, in which the memory has no features yet."""
@@ -135,7 +135,8 @@ class Rebuild:
             if len(old) and float(self.basis.L.diagonal().min()) ** 2 < tolerance / 4:
                 needed = sorted(greedy_inputs(self.basis.kernel, old, tolerance / 4, len(old)))
                 spent += self._at(old[needed])
-            ahead += [("grow", *block) for block in self._blocks(_CANDIDATES)] + [("enough",)]
+            lots = -(-len(source.memory) // _CANDIDATES)  # of a full budget no ground is to take all
+            ahead += [("grow", first, lots) for first in range(lots)] + [("enough",)]
         else:
             ahead += [*self._carrying(), ("spare",)]
         self.todo = (*ahead, *self.todo)
@@ -150,16 +151,17 @@ class Rebuild:
         self.white[:, start:stop] = self.basis.white(places, heading)
         return 2.0 * len(self.basis) ** 2 * (stop - start)
 
-    def _grow(self, start: int, stop: int) -> float:
-        """Inducing inputs among some remembered samples."""
+    def _grow(self, first: int, every: int) -> float:
+        """Inducing inputs among some remembered samples: the first-th and each `every`-th after it."""
         source, worth, places = self.source, ratio_of(self.source.information), self.source.memory_places(self.theta)
-        left = self.basis.residual(places[start:stop], self.white[:, start:stop])
+        among = slice(first, len(places), every)
+        left = self.basis.residual(places[among], self.white[:, among])
         wanting = int((left > self._tolerance()).sum())
         if not wanting:
             return 0.0
         precision = source.remembered_precision(self.theta) if worth else None
-        rows = self.basis.grow(places, self.white, slice(start, stop), self._tolerance(),
-                               self.budget - len(self.basis), precision, worth)
+        rows = self.basis.grow(places, self.white, among, self._tolerance(), self.budget - len(self.basis), precision,
+                               worth)
         if len(rows):
             self.white = torch.cat([self.white, rows])
         return 2.0 * wanting * len(places) * (len(self.basis) + 2.0 * len(rows))

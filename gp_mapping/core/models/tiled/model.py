@@ -112,7 +112,7 @@ class TiledMap(Revertible, FieldMap):
             for near in self.present(self.layout.near(key)):
                 self.tiles[near].touched = self.turn
         if self.sliced:
-            self._go_on()
+            self._go_on(batch.x)
         with transaction(self), ExitStack() as stack:
             if self.former is not None:
                 self.former.update(batch)
@@ -150,14 +150,14 @@ class TiledMap(Revertible, FieldMap):
         one.in_slices(self.sliced, driven=self.layout is not None)
         return one
 
-    def _go_on(self) -> None:
-        """One slice for all tiles together: of the map that is being split, of where the robot is, of another tile."""
+    def _go_on(self, x: Tensor) -> None:
+        """One slice for all tiles together: of the map that is being split, what is under way, one that knows x."""
         if self.former is not None and Tile(self.former).go_on(self.learner):
             return
         newest = sorted(self.tiles, key=lambda k: (k != self.current, -self.tiles[k].touched, k))
         under_way = [k for k in newest if self.tiles[k].map.rebuild is not None]
-        needed = [k for k in newest if self.tiles[k].touched == self.turn]
-        for key in under_way[:1] or needed:
+        knowing = set(self.knowing(x))
+        for key in under_way[:1] or [k for k in newest if k in knowing]:
             tile = self.tiles[key]
             before = tile.map.epoch
             if tile.go_on(self.learner):

@@ -196,6 +196,7 @@ def test_no_slice_does_much_more_than_its_share():
         white @ white.mT
         seconds.append(middle - begin)
         floors.append(time.thread_time() - middle)
-    assert len(spent) > 3 and max(spent) < 2 * SLICE, [f"{s:.2g}" for s in spent]
+    # one step at the most beyond it: 500 candidates beside 2000 samples at M = 400, 2 · 500 · 2000 · 400 = 8e8
+    assert len(spent) > 3 and max(spent) < SLICE + 8.1e8, [f"{s:.2g}" for s in spent]
     assert max(seconds) < 60 * sorted(floors)[len(floors) // 2], (max(seconds), floors)
     assert math.isfinite(sum(spent))
