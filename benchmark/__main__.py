@@ -26,6 +26,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "fits": "leave one trial out: the streamed map beside `gp-mapping fit`",
          "scale": "large areas: surveys and roads in tiles and in one map, error, time and memory",
          "fleet": "many bags as one map: one worker, two, and workers that are killed",
+         "teams": "two robots that make one map: the sum beside the map of all data, bytes, cost",
          "slow_updates": "single updates along a drive, and what the slow ones do",
          "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes",
          "exploration": "where to go next: planners and baselines closed loop, into docs/exploration.md",
@@ -33,7 +34,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "mutants": "small faults in the code, by a seed: which of them the mirrored tests notice",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
 APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "slow_updates", "fits", "reading",
-         "mutants", "faults", "biases", "fleet")  # for pages of their own
+         "mutants", "faults", "biases", "fleet", "teams")  # for pages of their own
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,7 +6,8 @@ from gp_mapping.settings.build import Parameters
 
 HELD = {"learn_hyperparameters": False, "learn_time_offset": False, "learn_bias": False, "heading_stddev": 0.0,
         "lengthscale": 0.7, "signal_stddev": 8e-6, "noise_stddev": 3e-7, "constant_stddev": 3e-5, "robust": False,
-        "follow_changes": False, "local_scale": False}
+        "follow_changes": False, "local_scale": False,
+        "resolution": 0.1}
 
 
 def write_fleet(folder, count=4, length=2.0, spoil=None):

@@ -7,12 +7,14 @@ import pytest
 import torch
 from team_scene import CLOSE, QUICK, Mapper, difference, drives, exchange, session_of
 
+from benchmark.robots import Robot, drive, world_of
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.incoming import Holdings, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
 from gp_mapping.runtime.team.summing import Member, summed
 from gp_mapping.runtime.team.totals import totals_of
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.sim.robot import lawnmower
 from gp_mapping.store.message import encode
 
 X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 3.0, (80, 2)))
@@ -23,10 +25,11 @@ def messages_of(session, name="robot1", number=None) -> list[bytes]:
     out = Outgoing(name, session.map.slimmed)
     out.offer(totals_of(session))
     found, now = [], 0.0
-    while (part := out.due(now, 1e12, 1.0, 1e9)) is not None:
+    while (part := out.due(now, 1e9, 1.0, 1e9)) is not None:
         message = out.message(part)()
         found.append(message[0])
         out.sent(*message, now)
+        now += 1.0
     return found
 
 
@@ -136,6 +139,26 @@ def test_delays_that_differ_are_said_and_stay_each_robots_own():
     late = session_of(drives()[1], **(QUICK | {"time_offset": 0.3}))
     made = sum_of(*members_of(source_of(one), source_of(late, name="robot2")))
     assert len(made.notes) == 1 and "0.3 s late" in made.notes[0]
+
+
+def test_maps_of_tiles_go_tile_by_tile():
+    """Each in a message of its own, those on the shelf, too; the sum is as the maps themselves merge."""
+    tiled = QUICK | {"max_inducing": 60, "memory_size": 150, "map_tile_side": 3.0, "lengthscale": 0.3,
+                     "cell_length": 0.2, "tiles_in_memory": 9}
+    world = world_of(3, 9.0, 4.0)
+    one = session_of(drive(Robot(speed=2.0), world, lawnmower(0.4, 0.4, 8.6, 2.0, 0.4), 3), **tiled)
+    two = session_of(drive(Robot(speed=2.0), world, lawnmower(0.4, 1.8, 8.6, 3.6, 0.4), 4, 1001.0), **tiled)
+    assert min(one.report()["tiles"], two.report()["tiles"]) > 9 == one.report()["tiles_in_memory"]
+    source = source_of(one)
+    told = source.told(0.0)
+    assert told["tiles"] == one.report()["tiles"] and told["received"] == told["tiles"] + 1
+    incomplete = Source("robot1", Holdings(100.0))
+    for message in messages_of(one)[:-1]:
+        incomplete.accept(message, 0.0)
+    assert not incomplete.ready(), "a map of which a tile is missing is no map"
+    made = sum_of(*members_of(source, source_of(two, name="robot2")), settings=one.settings)
+    one.merge(two)
+    assert len(made.used) == 2 and max(difference(made.session, one, one.path[::9])) < 1e-3
 
 
 # ---- messages ----------------------------------------------------------------------------------------------------

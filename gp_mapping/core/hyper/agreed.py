@@ -57,10 +57,10 @@ def agreed(parts: Sequence[Learned]) -> Theta:
     mean = torch.linalg.solve(weights.sum(0), torch.einsum("kij,kj->i", weights, vectors))
     low, high = vectors.min(0).values, vectors.max(0).values  # a product of skewed ones may leave what any of them said
     theta = first.with_vector(torch.minimum(torch.maximum(mean, low), high))
-    same = {name: _geometric([getattr(part.theta, name) for part in parts])
-            for name in ("constant_stddev", "bias_stddev")}
+    constant, bias = (_geometric([getattr(part.theta, name) for part in parts])
+                      for name in ("constant_stddev", "bias_stddev"))
     equal = torch.equal(low, high)  # as it was, to the last bit
-    return replace(first if equal else theta, **same)
+    return replace(first if equal else theta, constant_stddev=constant, bias_stddev=bias)
 
 
 def _geometric(values: list[float]) -> float:

@@ -212,8 +212,8 @@ class _Address:
 
     @staticmethod
     def of(about: dict) -> _Address:
-        found = [about.get(name) for name in ("map", "part", "number", "instead")]
-        map_id, part, number, instead = found
+        map_id, part = about.get("map", ""), about.get("part", "")
+        number, instead = about.get("number"), about.get("instead", [])
         named = all(isinstance(n, str) and 0 < len(n) <= _LONGEST for n in (map_id, part))
         others = isinstance(instead, list) and len(instead) <= _GONE and all(
             isinstance(n, str) and 0 < len(n) <= _LONGEST for n in instead)

@@ -36,9 +36,11 @@ class Outgoing:
 
     def __init__(self, source: str, slimmed=lambda state: state):
         self._source, self._slimmed = source, slimmed
-        self._map, self._instead = "", []
+        self._map = ""
+        self._instead: list[str] = []
         self._parts: dict[str, _Part] = {}
-        self._tokens, self._then = 0.0, None
+        self._tokens = 0.0
+        self._then: float | None = None
         self.messages = self.bytes = 0
 
     def offer(self, totals: Totals) -> None:

@@ -54,7 +54,8 @@ class Team:
         self._asked: Future | None = None
         self._totals: Totals | None = None
         self._asked_at = float("-inf")
-        self._sum, self._of, self._begun, self._sum_at = Sum(), None, 0.0, float("-inf")
+        self._sum, self._begun, self._sum_at = Sum(), 0.0, float("-inf")
+        self._of: tuple | None = None  # what the last sum was made of
         self._given: dict[tuple, Given] = {}  # of the sum that is being made
         self._refused: dict[tuple, str] = {}
         self.sums, self.took = 0, 0.0  # how many; s of the last one
