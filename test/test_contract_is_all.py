@@ -9,8 +9,9 @@ from gp_mapping.core.field_map import CalibrationData, FieldMap, Planned, Snapsh
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gp_mapping"
+NAMED = "offline", "fleet"  # objectives and sums of models that they name
 FILES = [p for p in sorted(PACKAGE.rglob("*.py")) if "models" not in p.relative_to(PACKAGE).parts
-         and p.relative_to(PACKAGE).parts[0] not in ("offline", "fleet")]  # what sums and objectives of named models need
+         and p.relative_to(PACKAGE).parts[0] not in NAMED]
 KINDS = {kind.__name__: {name for name in dir(kind) if not name.startswith("_")} | set(getattr(
     kind, "__dataclass_fields__", ())) for kind in (FieldMap, Snapshot, Planned, CalibrationData)}
 PROBES = {"hasattr", "getattr", "isinstance", "issubclass", "type", "vars", "setattr"}

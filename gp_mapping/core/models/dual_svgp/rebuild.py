@@ -12,6 +12,7 @@ a number of floating-point operations, so that the same samples give the same ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 
@@ -30,7 +31,8 @@ __all__ = ["SLICE", "Rebuild"]
 
 SLICE = 4e8  # floating-point operations after which a slice begins no further step: a tenth of a rebuild at M = 400
 _CHUNK = 250  # remembered samples that are carried together
-_CANDIDATES = 500  # and that are looked at together, each lot spread over all
+_LOOK = 2 * SLICE  # operations in which candidates are looked at together: at the default sizes all of them, so that
+#                   the choice is the one that would be made at once
 _LET_GO = 10  # inputs that go together
 _TENSORS = ("white", "moved")
 _REPLAYED = 3  # batches that a slice takes in again: more than come meanwhile
@@ -135,7 +137,8 @@ class Rebuild:
             if len(old) and float(self.basis.L.diagonal().min()) ** 2 < tolerance / 4:
                 needed = sorted(greedy_inputs(self.basis.kernel, old, tolerance / 4, len(old)))
                 spent += self._at(old[needed])
-            lots = -(-len(source.memory) // _CANDIDATES)  # of a full budget no ground is to take all
+            count = len(source.memory)
+            lots = max(1, math.ceil(2.0 * count**2 * self.budget / _LOOK))  # each spread over all the ground
             ahead += [("grow", first, lots) for first in range(lots)] + [("enough",)]
         else:
             ahead += [*self._carrying(), ("spare",)]
