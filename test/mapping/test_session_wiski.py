@@ -45,7 +45,8 @@ def test_neither_cells_nor_live_drawings_wait_for_a_solve():
         grid = session.render(2000)
         assert session.renderer.points_drawn <= 2000
     session.flush()
-    assert len(session.scores.noise) >= 20 and session.scores.fitted is not None
+    # 47 cells: with the 32nd the starts are found anew, and what the rough ones said does not count
+    assert len(session.scores.noise) >= 8 and session.scores.fitted is not None
     assert session.noise_variance > 0.0 and session.report()["noise_stddev"] > 0.0
     for _ in range(60):
         grid = session.render(2000)

@@ -30,12 +30,15 @@ def environment(domain: int, log_dir) -> dict[str, str]:
 
 
 class Process:
-    """`python -m module args`, ended with the with-block whatever happens."""
+    """`python -m module args`, ended with the with-block whatever happens.
 
-    def __init__(self, module: str, *arguments: str, domain: int, log_dir):
+    start: subprocess.Popen loads everything itself, and what it starts does, too: it has the command line of its own.
+    """
+
+    def __init__(self, module: str, *arguments: str, domain: int, log_dir, start=warm.Popen):
         self._out = open(Path(log_dir) / f"{module}.{time.monotonic_ns()}.txt", "w+", encoding="utf-8")
-        self.popen = warm.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=self._out,
-                                      stderr=subprocess.STDOUT, env=environment(domain, log_dir))
+        self.popen = start([sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=self._out,
+                           stderr=subprocess.STDOUT, env=environment(domain, log_dir))
 
     def __enter__(self):
         return self

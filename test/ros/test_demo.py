@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -38,17 +39,17 @@ from gp_mapping.sim.world import DipoleWorld, WorldSettings
 DOMAIN = 22 + os.getpid() % 70
 
 
-def gp_mapping(*arguments, log_dir):
-    return Process("gp_mapping.cli", *arguments, domain=DOMAIN, log_dir=log_dir)
+def gp_mapping(*arguments, log_dir, **how):
+    return Process("gp_mapping.cli", *arguments, domain=DOMAIN, log_dir=log_dir, **how)
 
 
-def demo(tmp_path, *arguments):
+def demo(tmp_path, *arguments, **how):
     folder = str(tmp_path / "demo")
-    return gp_mapping("demo", "--output", folder, "--domain-id", str(DOMAIN), *arguments, log_dir=tmp_path)
+    return gp_mapping("demo", "--output", folder, "--domain-id", str(DOMAIN), *arguments, log_dir=tmp_path, **how)
 
 
 def nodes_of(tmp_path) -> list[int]:
-    """Processes of this demo's nodes: those whose command line or environment names its folder."""
+    """Processes of this demo's nodes, where it was started as a user does: by their command lines and environments."""
     out = []
     for entry in Path("/proc").iterdir():
         try:
@@ -118,7 +119,7 @@ def test_the_map_of_lanes_is_right_and_everything_is_written(tmp_path):
 
 
 def test_a_process_that_dies_ends_it_with_1_and_its_last_lines(tmp_path):
-    with demo(tmp_path) as process:
+    with demo(tmp_path, start=subprocess.Popen) as process:
         log = tmp_path / "demo" / "mapper.log"
         wait_for(lambda: log.exists() and "mapping with model" in log.read_text())
         mapper = [pid for pid in nodes_of(tmp_path) if b"mapping_node" in Path(f"/proc/{pid}/cmdline").read_bytes()]
@@ -130,7 +131,7 @@ def test_a_process_that_dies_ends_it_with_1_and_its_last_lines(tmp_path):
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_however_it_is_stopped_no_process_is_left(tmp_path, number, code):
-    with demo(tmp_path) as process:
+    with demo(tmp_path, start=subprocess.Popen) as process:
         wait_for(lambda: len(nodes_of(tmp_path)) == 2)
         time.sleep(0.5)
         process.popen.send_signal(number)
@@ -140,7 +141,7 @@ def test_however_it_is_stopped_no_process_is_left(tmp_path, number, code):
 
 
 def test_time_out_ends_it_with_1(tmp_path):
-    with demo(tmp_path, "--timeout", "3") as process:
+    with demo(tmp_path, "--timeout", "3", start=subprocess.Popen) as process:
         assert process.wait(30.0) == 1
         assert "time is up" in process.output and not nodes_of(tmp_path)
 
