@@ -239,7 +239,7 @@ class FreeSpace:
         return out
 
     def _closely(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Whether there is room every centimetre between two looks a, b (N, 2), with half of one to spare: (N,) bool."""
+        """Whether there is room every centimetre from look a to look b (N, 2), half of one to spare: (N,) bool."""
         if not len(a):
             return np.zeros(0, dtype=bool)
         count = np.maximum(2, np.ceil(np.hypot(*(b - a).T) / _STEP).astype(int) + 1)
