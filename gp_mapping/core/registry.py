@@ -67,7 +67,8 @@ def _sparse(settings: MapSettings, learner, theta: Theta) -> dict:
     """What every map on inducing inputs takes."""
     return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
             "information": settings.inducing_information,
-            "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
+            "memory_size": settings.memory_size, "memory_rule": settings.memory_rule, "learner": learner,
+            "seed": settings.seed,
             "likelihood": make_likelihood(settings), "max_biases": settings.max_biases,
             "bias_prior": theta.bias_stddev if settings.learns_bias else 0.0,
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}

@@ -93,6 +93,9 @@ class MapSettings:
     tiles_in_memory: int = setting(12, "tiles kept in memory; the others are on the disk and come back when the robot "
                                    "or a question does", "", 9, 100000)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
+    memory_rule: str = setting("uniform", "which samples a full memory keeps, a quarter of it always the newest: any, "
+                               "those of much leverage, the newest, or those far from each other; model wiski: any",
+                               choices=("uniform", "leverage", "newest", "farthest"))
     wiski_form: str = setting("matrix_free", "model wiski: sums on the lattice, solved by conjugate gradients; or the "
                               "published form, with a dense root of rank `max_inducing`, for small areas",
                               choices=("matrix_free", "dense"))
