@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import LONG
+from file_order import LONG
 
 HERE = Path(__file__).parent
 
