@@ -10,6 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.fleet.arguments import many
@@ -72,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
         return run_fleet(args)
     started = time.perf_counter()
     parameters = parameters_of(args)
+    torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     # what is wrong with a bag is said before the work, not after it
     plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))

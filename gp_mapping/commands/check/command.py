@@ -9,6 +9,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from gp_mapping.analysis.advice import Advice, advise
 from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import by_component, learned
@@ -79,6 +81,7 @@ def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[
 def run(args: argparse.Namespace) -> int:
     """Map, test, calibrate, refit, report."""
     parameters = Parameters.build(parameters_of(args))
+    torch.set_num_threads(parameters.node.torch_threads)
     if many(args):
         from gp_mapping.commands.fleet.check import run as run_fleet
 
