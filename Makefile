@@ -1,6 +1,6 @@
 # Needs Python 3.10 or newer, make and PyPI; a sourced ROS 2 installation is used where there is one.
 #   make demo [MODEL=wiski] [ARGS="…"]   a simulated robot maps a magnetic field over ROS 2, with any model
-#   make test [ARGS="…"]   all tests, file by file on JOBS=2 processes; ARGS go to pytest, for example ARGS="test/planning -x"
+#   make test [ARGS="…"]   all tests, file by file on JOBS=2 processes; what fails is run again alone. ARGS go to pytest
 #   make lint              ruff, and mypy on the rooms that pyproject.toml names
 PYTHON ?= python3
 VENV ?= .venv
@@ -19,7 +19,12 @@ demo: environment
 	@$(VENV)/bin/python -m gp_mapping.cli demo $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 test: environment
-	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; code=0; \
+	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS) || code=$$?; \
+	if [ $$code -eq 1 ]; then \
+	    echo "Run again, one at a time: what failed. A fault fails again; what passes now lost its turn on busy cores."; \
+	    code=0; $(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none $(ARGS) || code=$$?; \
+	fi; exit $$code
 
 lint: environment
 	@$(VENV)/bin/python -m ruff check .

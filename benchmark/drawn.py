@@ -12,7 +12,7 @@ from gp_mapping.core.kernels import make_kernel
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 
-__all__ = ["DrawnField", "Scores", "exact_scores", "lanes", "scores"]
+__all__ = ["DrawnField", "ProcessField", "Scores", "exact_scores", "lanes", "scores"]
 
 _EXACT = 1500  # measurements of a drive that the exact GP takes, evenly chosen
 
@@ -39,6 +39,38 @@ class DrawnField:
         """(N, 1) values at x (N, 2) metres."""
         values = self.mean + torch.cos(x @ self.frequency.mT + self.phase) @ self.height[:, None]
         return values if self.least is None else values.clamp_min(self.least)
+
+
+class ProcessField:
+    """A draw of a Matérn-5/2 process whose tail is right: waves at all scales, each with its share of the power.
+
+    The radius r of the spectrum has the distribution F(r) = 1 − (1 + r²ℓ²/5)^(−5/2). Waves drawn from it leave the few
+    per mille beyond 10/ℓ to chance, and data with little noise tell; here every ring in log r has as many waves as
+    another, with heights N(0, F's share of the ring), so that any number of waves is a Gaussian process.
+
+    length: m.  mean, spread: in the unit of the values.
+    """
+
+    def __init__(self, length: float, seed: int, mean: float = 0.0, spread: float = 1.0, rings: int = 80,
+                 waves: int = 25):
+        g = torch.Generator().manual_seed(seed)
+        edges = torch.cat([torch.zeros(1), torch.logspace(-1.0, 2.5, rings)]).double()  # of r ℓ
+        below = 1.0 - (1.0 + edges.square() / 5.0).pow(-2.5)
+        share = torch.cat([below[1:-1], torch.ones(1)]) - below[:-1]
+        inside = torch.rand(rings, waves, dtype=torch.float64, generator=g)
+        low, high = edges[:-1, None], edges[1:, None]
+        radius = (low.square() + inside * (high.square() - low.square())).sqrt() / length
+        turn = torch.rand(rings, 1, dtype=torch.float64, generator=g) + torch.arange(waves) / waves
+        angle = math.pi * turn  # half a turn is all there is
+        self.frequency = torch.stack([radius * angle.cos(), radius * angle.sin()], -1).reshape(-1, 2)
+        self.height = (spread * (share / waves).sqrt()[:, None, None]
+                       * torch.randn(rings, waves, 2, dtype=torch.float64, generator=g)).reshape(-1, 2)
+        self.mean = mean
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, 1) values at x (N, 2) metres."""
+        phase = x @ self.frequency.mT
+        return self.mean + phase.cos() @ self.height[:, :1] + phase.sin() @ self.height[:, 1:]
 
 
 def lanes(width: float, depth: float, lane: float, step: float) -> Tensor:

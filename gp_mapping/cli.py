@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from gp_mapping.commands import COMMANDS
+from gp_mapping.commands import COMMANDS, add_arguments
 from gp_mapping.errors import UsageError, UserError, one_line
 
 __all__ = ["main"]
@@ -42,16 +42,16 @@ def _overview() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="gp-mapping", usage="gp-mapping COMMAND [...]", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Live probabilistic maps of magnetic and other fields.",
-        epilog="commands:\n" + "\n".join(f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items())
+        epilog="commands:\n" + "\n".join(f"  {name:{width}}  {text}" for name, (_, _, text) in COMMANDS.items())
                + "\n\n`gp-mapping COMMAND --help` says more about each.")
     parser.add_argument("command", metavar="COMMAND", help="one of: " + ", ".join(COMMANDS))
     return parser
 
 
-def _arguments(command: str, text: str, module, words: list[str]) -> argparse.Namespace:
+def _arguments(command: str, text: str, words: list[str]) -> argparse.Namespace:
     parser = _Parser(prog=f"gp-mapping {command}", description=text[0].upper() + text[1:] + ".")
     parser.add_argument("--debug", action="store_true", help="show where in the program an error arose")
-    module.add_arguments(parser)
+    add_arguments(command, parser)
     if any("\0" in word for word in words):
         raise UsageError("an argument holds a zero byte, which no name and no number has")
     return parser.parse_args(words)
@@ -96,7 +96,8 @@ def _run(argv: list[str], alone: bool) -> int:
     if argv[0] not in COMMANDS:
         overview.error(f"unknown command {argv[0]!r}; expected one of: {', '.join(COMMANDS)}")
 
-    name, text = COMMANDS[argv[0]]
+    name, _, text = COMMANDS[argv[0]]
+    args = _arguments(argv[0], text, argv[1:])  # --help and a wrong option end here, before anything heavy is loaded
     try:
         with _uninterrupted(alone):
             module = importlib.import_module(f"gp_mapping.commands.{name}")
@@ -106,7 +107,7 @@ def _run(argv: list[str], alone: bool) -> int:
             raise
         raise UsageError(f"the Python package {missing!r} is not installed; README.md says where it comes from (of "
                          "those that apt has not: pip install rosbags)") from error
-    code = module.run(_arguments(argv[0], text, module, argv[1:])) or 0
+    code = module.run(args) or 0
     sys.stdout.flush()  # a full disk or a reader that went away shows here, not when nobody can say it any more
     return code
 

@@ -5,7 +5,6 @@ The lists come from the code: who adds a warning adds its remedy to docs/trouble
 
 import argparse
 import functools
-import importlib
 import re
 from dataclasses import fields
 from itertools import pairwise
@@ -15,7 +14,7 @@ import pytest
 import yaml
 from docs_text import PAGES, ROOT, command_lines, fenced, one_line, slugs, spans, template, warnings_in_code
 
-from gp_mapping.commands import COMMANDS
+from gp_mapping.commands import COMMANDS, add_arguments
 from gp_mapping.intake import DropReason
 from gp_mapping.settings.build import Parameters, parse_assignment
 from gp_mapping.settings.intake import IntakeSettings
@@ -78,9 +77,8 @@ def test_named_files_exist(page):
 
 def parser_of(words: list[str]) -> tuple[argparse.ArgumentParser, str]:
     """The parser that takes the options of a `gp-mapping` line, and the command's name."""
-    module = importlib.import_module(f"gp_mapping.commands.{COMMANDS[words[0]][0]}")
     parser = argparse.ArgumentParser()
-    module.add_arguments(parser)
+    add_arguments(words[0], parser)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction) and len(words) > 1:
             assert words[1] in action.choices, f"{words[1]} is not one of {', '.join(action.choices)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import gp_mapping
+from gp_mapping.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'matplotlib', 'scipy', 'dask', "
@@ -25,6 +26,40 @@ def last_line(code):
                                   "except SystemExit: pass"])
 def test_what_needs_no_torch_does_not_import_it(code):
     assert last_line(code) == "[]"
+
+
+EACH = """
+import gp_mapping.cli, time
+for command in sys.argv[1:]:
+    for words in ([command, "--help"], [command, "--no-such-option", "1", "2"]):
+        try:
+            code = gp_mapping.cli.main(words)
+        except SystemExit as end:
+            code = end.code
+        assert code == (0 if "--help" in words else 2), (words, code)
+        bad = sorted({m.split(".")[0] for m in sys.modules} & {"torch", "numpy", "scipy", "matplotlib", "rosbags"})
+        assert not bad, (words, bad)
+print("spent", time.process_time())
+"""
+
+
+def test_help_and_wrong_options_of_every_command_load_nothing_heavy():
+    """So that all of them together, Python's own start too, take less than torch alone takes to load."""
+    takes = [name for name in COMMANDS if name != "bench"]  # which passes everything on
+    done = subprocess.run([sys.executable, "-c", f"import sys{EACH}", *takes], cwd=ROOT, text=True,
+                          capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("usage: gp-mapping ") == len(takes) and len(takes) >= 14
+    assert done.stderr.count("see gp-mapping ") == len(takes), done.stderr
+
+
+def test_a_commands_help_starts_in_less_than_a_third_of_a_second_of_the_processor():
+    """The least of a few, since what a start costs is more while others use the machine's caches."""
+    code = ("import sys, time, gp_mapping.cli\ntry: gp_mapping.cli.main(['map', '--help'])\n"
+            "finally: print(time.process_time())")
+    spent = [float(subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, timeout=60
+                                  ).stdout.splitlines()[-1]) for _ in range(3)]
+    assert min(spent) < 0.3, spent
 
 
 def test_the_public_names():

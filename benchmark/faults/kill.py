@@ -48,8 +48,8 @@ def driving(tries: int, seed: int = 0) -> Row:
         mapper, at = LiveMapper(Path(folder), autosave_period=PERIOD, resume=True, forked=True), 0.0
         with mapper:
             for _ in range(tries):
-                before = mapper.number("samples")
-                seconds = rng.uniform(2.0, 5.0)
+                at = mapper.until_heard(at)
+                before, seconds = mapper.number("samples"), rng.uniform(2.0, 5.0)
                 sent = mapper.drive(at, seconds, RATE)
                 mapper.kill()
                 at += seconds + 5.0

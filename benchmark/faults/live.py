@@ -94,7 +94,7 @@ class LiveMapper:
     def start(self, **changes) -> None:
         """A node process, which is waited for until it hears both inputs."""
         self.parameters |= changes
-        self.values, self.texts = {}, []
+        self.values, self.texts, before = {}, [], self._listeners()
         module, words = "gp_mapping.ros.mapping_node", ros_arguments(**self.parameters)
         log = self.folder / "mapper.log"
         if self.confined:
@@ -102,10 +102,15 @@ class LiveMapper:
         with warm.everywhere() if self.forked else nullcontext():
             self.process = NodeProcess("mapper", module, words, log, self.environment)
         if self.parameters.get("autostart", True):
-            # one that was killed is still announced for a while, so a subscription alone says little
-            self.until(lambda: "samples" in self.values and self.field.get_subscription_count()
-                       and self.odometry.get_subscription_count(), START)
+            # one that was killed is still announced for a while: what counts is who was not there before
+            self.until(lambda: "samples" in self.values and all(
+                now - then for now, then in zip(self._listeners(), before, strict=True)), START)
             self.spin(1.0)  # the other direction of discovery
+
+    def _listeners(self) -> list[set]:
+        """Who is known to listen to measurements, and to poses."""
+        return [{tuple(found.endpoint_gid) for found in self.node.get_subscriptions_info_by_topic(publisher.topic_name)}
+                for publisher in (self.field, self.odometry)]
 
     def kill(self) -> None:
         """SIGKILL: no last words."""
@@ -193,6 +198,20 @@ class LiveMapper:
             while (left := begin + i / rate / speed - time.monotonic()) > 0:
                 self.executor.spin_once(timeout_sec=left)
         return n
+
+    def until_heard(self, t: float) -> float:
+        """Publish, from t seconds into the drive on, until something has arrived and is in the map; where it stopped.
+
+        DDS may know of a listener some time before what is published reaches it.
+        """
+        end, sent = time.monotonic() + START, 0
+        while not self.received():
+            if time.monotonic() > end:
+                raise RuntimeError(f"nothing of {sent} measurements arrived in {START:g} s")
+            sent += self.drive(t, 0.2)
+            t += 0.2
+        self.settle(sent)
+        return t
 
     def client(self, kind, name: str):
         """A client of a service, ready."""

@@ -1,25 +1,38 @@
 """One module per subcommand of `gp-mapping`, imported only when it is asked for.
 
-Each has `add_arguments(parser)` and `run(args) -> int` (the exit code). What the user got wrong is a UserError:
-one line on stderr and exit code 2, never a traceback; cli.py sees to it, and to everything that nobody expected.
+Each has `run(args) -> int` (the exit code); what it takes stands apart, in `arguments`, which is read without torch.
+What the user got wrong is a UserError: one line on stderr and exit code 2, never a traceback; cli.py sees to it, and
+to everything that nobody expected.
 """
 
-__all__ = ["COMMANDS"]
+import importlib
+from argparse import ArgumentParser
 
-COMMANDS = {  # name -> (module, what it does)
-    "demo": ("demo.command", "a simulated robot maps a magnetic field over real ROS 2, ends with a picture"),
-    "explore": ("explore", "have an area surveyed: the mapper plans, explorer_node drives, the map is saved"),
-    "map": ("map", "draw a map from recorded bags, and test it on others"),
-    "fit": ("fit.command", "hyper-parameters from all of some bags at once, and a map for the robot to start from"),
-    "check": ("check.command", "say how far a map of a recording may be trusted, and what to mend on the robot first"),
-    "play": ("play", "play a bag into running nodes, where `ros2 bag` is absent"),
-    "import": ("import_data", "write a bag from recordings in another format"),
-    "merge": ("merge", "one map of what several robots, or several days, have measured"),
-    "plot": ("plot", "draw a saved map"),
-    "export": ("export", "all of a saved map at full resolution, for map_server or as a GeoTIFF"),
-    "plan": ("plan", "a way to measure next on a saved map: CSV, GeoJSON or a picture"),
-    "calibrate": ("calibrate", "hard and soft iron of a magnetometer, from a bag in which the robot turns"),
-    "report": ("report.command", "a run as one HTML page: maps, how far to trust them, calibration, what was left out"),
-    "view": ("view.command", "the live map in a browser, for people without RViz"),
-    "bench": ("bench", "accuracy and cost tables"),
+__all__ = ["COMMANDS", "add_arguments"]
+
+COMMANDS = {  # name -> (module, file of arguments in which NAME_arguments(parser) is, what it does)
+    "demo": ("demo.command", "robots", "a simulated robot maps a magnetic field over real ROS 2, ends with a picture"),
+    "explore": ("explore", "robots", "have an area surveyed: the mapper plans, explorer_node drives, the map is saved"),
+    "map": ("map", "bags", "draw a map from recorded bags, and test it on others"),
+    "fit": ("fit.command", "bags",
+            "hyper-parameters from all of some bags at once, and a map for the robot to start from"),
+    "check": ("check.command", "bags",
+            "say how far a map of a recording may be trusted, and what to mend on the robot first"),
+    "play": ("play", "robots", "play a bag into running nodes, where `ros2 bag` is absent"),
+    "import": ("import_data", "others", "write a bag from recordings in another format"),
+    "merge": ("merge", "saved", "one map of what several robots, or several days, have measured"),
+    "plot": ("plot", "saved", "draw a saved map"),
+    "export": ("export", "saved", "all of a saved map at full resolution, for map_server or as a GeoTIFF"),
+    "plan": ("plan", "saved", "a way to measure next on a saved map: CSV, GeoJSON or a picture"),
+    "calibrate": ("calibrate", "bags", "hard and soft iron of a magnetometer, from a bag in which the robot turns"),
+    "report": ("report.command", "bags",
+            "a run as one HTML page: maps, how far to trust them, calibration, what was left out"),
+    "view": ("view.command", "robots", "the live map in a browser, for people without RViz"),
+    "bench": ("bench", "others", "accuracy and cost tables"),
 }
+
+
+def add_arguments(command: str, parser: ArgumentParser) -> None:
+    """What a subcommand takes, and what its exit code means."""
+    file = importlib.import_module(f"gp_mapping.commands.arguments.{COMMANDS[command][1]}")
+    getattr(file, f"{command}_arguments")(parser)

@@ -10,12 +10,7 @@ from pathlib import Path
 import gp_mapping
 from gp_mapping.errors import UsageError
 
-__all__ = ["add_arguments", "run"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Everything is passed on."""
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to `python -m benchmark`")
+__all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> int:

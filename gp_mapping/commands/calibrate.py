@@ -14,15 +14,7 @@ from gp_mapping.intake.sensors.iron import Calibration, CalibrationError, calibr
 from gp_mapping.recording.bag import MAGNETIC_FIELD, read_messages
 from gp_mapping.store.atomic import write_atomic
 
-__all__ = ["add_arguments", "run"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("bags", nargs="+", metavar="BAG", help="bags in which the robot turns on the spot, away from "
-                        "steel: two full turns, and about other axes, too, where it can")
-    parser.add_argument("--output", metavar="FILE", help="parameter file to write, for --params (default: stdout)")
-    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several magnetic fields")
+__all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> int:

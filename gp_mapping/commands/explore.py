@@ -8,7 +8,6 @@ import os
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 from gp_mapping.commands.plan import places
 from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments, ros_client
@@ -18,7 +17,7 @@ from gp_mapping.settings.build import Parameters, model_file, read_parameter_fil
 from gp_mapping.settings.plan import home_of
 from gp_mapping.sim.room import WALLS, WAYPOINTS
 
-__all__ = ["ExploreError", "add_arguments", "run"]
+__all__ = ["ExploreError", "run"]
 
 SURVEY = "mapping: survey"  # name in /diagnostics
 STARTING, SAVING = 60.0, 120.0  # s
@@ -26,41 +25,6 @@ STARTING, SAVING = 60.0, 120.0  # s
 
 class ExploreError(RuntimeError):
     """The survey could not be carried through; the text says why."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes, and what its exit code means."""
-    parser.description = (
-        "Starts mapping_node and explorer_node on the topics of a robot, has the area surveyed, and saves the map. "
-        "Nothing is driven unless --drive says so: cmd_vel steers by itself and is for places without people.")
-    parser.epilog = (
-        "Exit code 0 when the survey came to its end and the map is saved; 1 when there was no plan for --patience "
-        "seconds, a process died, time was up or the map could not be saved; 2 for wrong usage; 130 after Ctrl-C. "
-        "However it ends, the robot is told to stand still, and what was mapped is saved.")
-    parser.add_argument("--simulate", action="store_true", help="a simulated robot among walls, which is driven "
-                        "(--drive cmd_vel) in real time, in a ROS_DOMAIN_ID of its own")
-    parser.add_argument("--drive", choices=("none", "cmd_vel", "nav2"), help="who drives (default: none)")
-    parser.add_argument("--budget", type=float, default=0.0, metavar="M", help="metres to drive (default: no limit)")
-    parser.add_argument("--budget-time", type=float, default=0.0, metavar="S", help="seconds (default: no limit)")
-    parser.add_argument("--home", default="start", metavar="PLACE", help="where to end: start, none, or 'X Y' in "
-                        "metres (default: start)")
-    parser.add_argument("--region", default="", metavar="'X Y, X Y, …'", help="corners in metres of the area in the "
-                        "map's frame (default: all that can be reached)")
-    parser.add_argument("--target-stddev", type=float, default=0.0, metavar="SI", help="end where most of the area is "
-                        "known so well (default: no such end)")
-    parser.add_argument("--speed", type=float, default=0.3, metavar="M/S", help="of the robot (default: 0.3)")
-    parser.add_argument("--kind", default="route", metavar="NAME", help="planner (default: route)")
-    parser.add_argument("--model", metavar="NAME", help="the map's model, with what its file in config/models says")
-    parser.add_argument("--params", metavar="FILE", help="a parameter file of mapping_node; options above win over it")
-    parser.add_argument("--remap", nargs="+", default=[], metavar="FROM:=TO", help="topics of the nodes, for example "
-                        "odometry:=/odom magnetic_field:=/imu/mag map:=/map cmd_vel:=/cmd_vel")
-    parser.add_argument("--output", type=Path, default=Path("out/explore"), metavar="DIR",
-                        help="folder for the map and the logs (default: out/explore)")
-    parser.add_argument("--domain-id", type=int, metavar="N", help="ROS_DOMAIN_ID (default: that of the environment)")
-    parser.add_argument("--patience", type=float, default=60.0, metavar="S", help="give up after so long without a "
-                        "plan (default: 60)")
-    parser.add_argument("--timeout", type=float, default=0.0, metavar="S", help="give up after so long (default: "
-                        "never)")
 
 
 def _check(args: argparse.Namespace) -> dict:

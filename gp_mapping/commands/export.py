@@ -20,23 +20,9 @@ from gp_mapping.store.geotiff import Datum, export_geotiff
 from gp_mapping.store.picture import quantity
 from gp_mapping.store.trial import blaming
 
-__all__ = ["BLOCK_CELLS", "add_arguments", "run", "write_blocks"]
+__all__ = ["BLOCK_CELLS", "run", "write_blocks"]
 
-_FORMATS = ("map_server", "geotiff")
 BLOCK_CELLS = 512  # along a side of a block
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm")
-    parser.add_argument("--output", metavar="DIR", default="export", help="folder to write into (default: export)")
-    parser.add_argument("--format", choices=_FORMATS, default="map_server",
-                        help="map_server: yaml and pgm for each block; geotiff: one file, map.tif (needs rasterio)")
-    parser.add_argument("--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)")
-    parser.add_argument("--datum", metavar="LAT,LON,HEADING_or_BAG", help="where the map's origin lies, in degrees, "
-                        "and the direction of its x axis in rad from east (geotiff), or a bag with NavSatFix beside "
-                        "the map's poses, which tells it; without it coordinates are the map's")
-    parser.add_argument("--fix-topic", metavar="NAME", help="of NavSatFix in that bag (default: the only one)")
 
 
 def run(args: argparse.Namespace) -> int:

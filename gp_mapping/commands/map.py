@@ -10,9 +10,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
-from gp_mapping.commands.fleet.arguments import add_workers, many
+from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError, named
@@ -31,35 +32,10 @@ from gp_mapping.store.picture import unit_text
 from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import blaming
 
-__all__ = ["UNITS", "about_map", "add_arguments", "add_run_arguments", "parameters_of", "reasons", "run", "scored",
+__all__ = ["UNITS", "about_map", "parameters_of", "reasons", "run", "scored",
            "summary", "written"]
 
 UNITS = {"lengthscale": "m", "time_offset": "s"}
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `map` and `fit` take alike."""
-    parser.add_argument("bags", nargs="+", metavar="BAG", help="rosbag2 folder, .mcap or .db3; several in this order")
-    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the map, its exports and the report")
-    parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
-    parser.add_argument("--model", metavar="NAME", help="as the parameter `model`")
-    parser.add_argument("--seed", type=int, metavar="N", help="as the parameter `seed`")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
-    parser.add_argument("--test", nargs="+", default=[], metavar="BAG", help="bags to test the finished map on")
-    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
-    parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
-                        "(or poses, as pose_source says)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    add_run_arguments(parser)
-    add_workers(parser).add_argument("--blocks", action="store_true", help="also draw all of the map at full "
-                                     "resolution, on the workers, as `gp-mapping export` does, into blocks below "
-                                     "--output")
-    parser.add_argument("--resume", "--load", metavar="CHECKPOINT", help="go on from this map (map.gpm)")
-    parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
 
 
 def parameters_of(args: argparse.Namespace) -> Parameters:
@@ -97,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
         return run_fleet(args)
     started = time.perf_counter()
     parameters = parameters_of(args)
+    torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     # what is wrong with a bag is said before the work, not after it
     plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))

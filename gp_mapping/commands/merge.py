@@ -21,23 +21,10 @@ from gp_mapping.store.picture import unit_text
 from gp_mapping.store.sessions import odometry_frame_of, quantity_of
 from gp_mapping.store.trial import blaming
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["run"]
 
 _LATE = 0.01  # s by which delays of two sensors differ before each counts for itself
 _SHOWN = (("lengthscale", "m"), ("signal_stddev", ""), ("noise_stddev", ""), ("time_offset", "s"))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("maps", nargs="+", metavar="DIR_or_checkpoint",
-                        help="two or more: folders that `gp-mapping map` or a node wrote, or map.gpm files")
-    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the map, its exports and the report")
-    parser.add_argument("--transform", action="append", default=[], metavar="MAP=x,y,yaw",
-                        help="where the origin of a map's frame lies in that of the others (metres, radians), for one "
-                        "that is in another frame; MAP as it stands among the maps")
-    parser.add_argument("--allow-frame-change", action="store_true",
-                        help="the maps' frames are the same place, whatever their names say")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
 
 
 def run(args: argparse.Namespace) -> int:

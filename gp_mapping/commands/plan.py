@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from gp_mapping.commands.arguments.saved import ROUTES
 from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
@@ -17,24 +18,9 @@ from gp_mapping.planning import Budget, PathValue, Polygon, Problem, SurveyArea,
 from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.store.atomic import write_atomic
 
-__all__ = ["add_arguments", "places", "run"]
+__all__ = ["places", "run"]
 
 _LONGEST = 1e6  # m of a budget, as the node's plan_budget
-_FORMATS = (".csv", ".geojson", ".png", ".pdf", ".svg")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm")
-    parser.add_argument("--region", default="", metavar="'X Y, X Y, …'",
-                        help="corners in metres of the area (default: the hull of the path, grown by --margin)")
-    parser.add_argument("--margin", type=float, default=1.0, metavar="M", help="metres the hull grows (default: 1)")
-    parser.add_argument("--budget", type=float, default=0.0, metavar="M", help="metres to drive (default: 16 at most)")
-    parser.add_argument("--start", default="", metavar="'X Y'", help="where to begin (default: the end of the path)")
-    parser.add_argument("--home", default="", metavar="'X Y'", help="where to end (default: anywhere)")
-    parser.add_argument("--kind", default="route", metavar="NAME", help="planner (default: route)")
-    parser.add_argument("--output", default="route.csv", metavar="FILE",
-                        help=f"what to write, by its ending: {', '.join(_FORMATS)} (default: route.csv)")
 
 
 def places(text: str, option: str) -> list[tuple[float, float]]:
@@ -56,8 +42,8 @@ def places(text: str, option: str) -> list[tuple[float, float]]:
 def run(args: argparse.Namespace) -> int:
     """Plan, write, say what it brings."""
     output = file_to_write(args.output)
-    if output.suffix not in _FORMATS:
-        raise UsageError(f"--output {output}: expected a name that ends in {', '.join(_FORMATS)}")
+    if output.suffix not in ROUTES:
+        raise UsageError(f"--output {output}: expected a name that ends in {', '.join(ROUTES)}")
     if args.kind not in planner_names():
         raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
     for name, most in (("budget", _LONGEST), ("margin", FARTHEST)):

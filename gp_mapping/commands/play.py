@@ -13,24 +13,9 @@ from pathlib import Path
 from gp_mapping.commands.processes import ros_arguments
 from gp_mapping.errors import UsageError
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["run"]
 
 _MOST = 1000.0  # of rate, and s
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.epilog = "Exit code 0 at the end of the bag; 1 where it cannot be read to its end; 3 when nobody subscribed."
-    parser.add_argument("bag", type=Path, metavar="BAG", help="rosbag2 folder, or a .mcap or .db3 file")
-    parser.add_argument("--rate", type=float, default=1.0, metavar="FACTOR", help="speed (default: 1)")
-    parser.add_argument("--loop", action="store_true", help="begin again at the end")
-    parser.add_argument("--no-clock", action="store_true", help="do not publish /clock")
-    parser.add_argument("--topics", nargs="+", default=[], metavar="TOPIC", help="only these")
-    parser.add_argument("--remap", nargs="+", default=[], metavar="OLD:=NEW", help="play topics under other names")
-    parser.add_argument("--wait", type=float, default=0.0, metavar="S",
-                        help="wait at most so long for a subscriber before starting (default: start at once)")
-    parser.add_argument("--wait-for", nargs="+", default=[], metavar="TOPIC", help="with --wait: until each of these "
-                        "has one (default: any topic of the bag)")
 
 
 def run(args: argparse.Namespace) -> int:

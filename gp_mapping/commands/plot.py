@@ -12,17 +12,9 @@ from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.picture import draw_map
 from gp_mapping.store.trial import blaming
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["run"]
 
 _FORMATS = ("png", "pdf", "svg")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm")
-    parser.add_argument("--output", metavar="FILE", help=".png, .pdf or .svg (default: map.png beside the map)")
-    parser.add_argument("--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)")
-    parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
 
 
 def run(args: argparse.Namespace) -> int:

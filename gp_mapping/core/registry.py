@@ -67,7 +67,8 @@ def _sparse(settings: MapSettings, learner, theta: Theta) -> dict:
     """What every map on inducing inputs takes."""
     return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
             "information": settings.inducing_information,
-            "memory_size": settings.memory_size, "learner": learner, "seed": settings.seed,
+            "memory_size": settings.memory_size, "memory_rule": settings.memory_rule, "learner": learner,
+            "seed": settings.seed,
             "likelihood": make_likelihood(settings), "max_biases": settings.max_biases,
             "bias_prior": theta.bias_stddev if settings.learns_bias else 0.0,
             "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
@@ -86,7 +87,8 @@ def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
 
 def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
     theta, learner = start_of(settings)
-    return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner, theta), **extra)
+    return SolveGP(theta, max_orthogonal=settings.max_orthogonal,
+                   orthogonal_covariance=settings.orthogonal_covariance, **_sparse(settings, learner, theta), **extra)
 
 
 def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:

@@ -11,15 +11,11 @@ from torch import Tensor
 
 from gp_mapping.analysis.refits import whole
 from gp_mapping.analysis.sensor_faults import sensor_faults
-from gp_mapping.core.types import FARTHEST, Samples
+from gp_mapping.core.types import Samples
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.intake import Intake
 from gp_mapping.intake.pour import pour, pour_rest
-from gp_mapping.mapping.bias_numbers import BiasNumbers
-from gp_mapping.mapping.cells import CellAverager, RawRows
-from gp_mapping.mapping.first_values import FirstValues
-from gp_mapping.mapping.motion.attitude import HeadingTrack
-from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
@@ -81,81 +77,29 @@ class BagCells:
     path: dict | None = None
 
 
-class CellMaker:
+class CellMaker(Gathering):
     """Raw samples to the cells that a MapSession with these settings hands to its map; what is refused is counted.
 
     Not among what it does: weakening a cell that contradicts the map, since there is none.
     """
 
     def __init__(self, settings: MapSettings):
-        self.settings, self.cells = settings, CellAverager(settings.cell_length, settings.cell_duration,
-                                                           settings.robust)
-        self._first, self._track = FirstValues(settings), HeadingTrack(settings.axle_distance)
-        self._bias, self._open, self._opening = BiasNumbers(settings.bias_time), False, None
-        self.path, self.made = Path(settings.cell_length), []
-        self.raw_count = self.refused = self.passes = 0
-
-    @property
-    def gross(self) -> int:
-        """Raw samples that were left out as gross errors."""
-        return self.cells.gross + self._first.gross
+        super().__init__(settings)
+        self._begin()
+        self._opening: Samples | None = None  # the first cells, while they are still coming
+        self.made: list[Samples] = []
 
     def ingest(self, samples: Samples) -> None:
         """Raw samples of one pass."""
-        n = len(samples)
-        stamps = [0.02 * (self.raw_count + k) for k in range(n)] if samples.stamp is None else samples.stamp.tolist()
-        rows = RawRows(samples.x.tolist(), samples.y.tolist(), stamps,
-                       *([None] * n if column is None else column.tolist() for column in
-                         (samples.sensor_variance, samples.heading, samples.position_variance)))
-        begin = 0
-        for i in range(n + 1):
-            if i == n or not self._credible(rows, i):
-                self._take(rows, begin, i)
-                self.refused, begin = self.refused + (i < n), i + 1
+        self._gather(samples)
 
-    def _credible(self, rows: RawRows, i: int) -> bool:
-        return self._first.credible(rows.y[i]) and max(map(abs, rows.x[i])) <= FARTHEST
+    def _open_with(self, first: Samples, cell: Samples) -> None:
+        self._opening = first
+        if not self.opening:
+            self.made, self._opening = [first], None
 
-    def _take(self, rows: RawRows, i: int, stop: int) -> None:
-        if i >= stop:
-            return
-        if not self._open:
-            self._open, self.passes = True, self.passes + 1
-            self.path.lift()
-            self._track.lift()
-        part = slice(i, stop)
-        rows.heading[part], _ = self._track.steps(rows.x[part], rows.stamp[part], rows.heading[part])
-        self.path.extend(rows.x[part])
-        self.raw_count += stop - i
-        while i < stop:
-            over, reach = self.cells.until(rows, i, stop)
-            self.cells.take(rows, i, over, reach)
-            if over < stop:
-                self._admit(self.cells.flush())
-                self.cells.take(rows, over, over + 1, 0.0)
-            i = over + 1
-
-    def flush(self) -> None:
-        """The open cell is over."""
-        self._admit(self.cells.flush())
-
-    def break_pass(self) -> None:
-        """What comes now does not go on from the last sample."""
-        self.flush()
-        self._first.drop_held()
-        self._open = False
-
-    def _admit(self, cell: Samples | None) -> None:
-        if cell is None:
-            return
-        if self.settings.has_biases:
-            cell = self._bias.numbered(cell, self.passes)
-        if not self._first.opening:
-            self.made += self._first.admit(cell, True)
-            return
-        self._opening = self._first.first(cell)
-        if not self._first.opening:
-            self.made, self._opening = [self._opening], None
+    def _absorb(self, cell: Samples) -> None:
+        self.made.append(cell)
 
     def all(self) -> Samples | None:
         """Every cell as one batch, with all columns; None where there is none."""
@@ -210,14 +154,14 @@ def _read(job: Job) -> BagCells:
         return BagCells(Told(job.bag, failed=f"{job.bag}: no measurement could be used: {why}"))
 
     faults = sensor_faults(whole(parts), scale, unit_text(settings.field_unit))
-    low, high = maker.path.bounds()
+    low, high = maker.trace.bounds()
     told = Told(job.bag, "", maker.raw_count, len(cells), maker.passes, dict(intake.received),
                 dict(intake.drops.as_dict()), intake.drops.measurements, list(intake.warnings),
                 [fault.text for fault in faults], next((fault.text for fault in faults if fault.dead), ""),
-                dict(intake.about), maker.gross, maker.refused, maker.path.length,
+                dict(intake.about), maker.gross, maker.refused, maker.trace.length,
                 None if cells.stamp is None else float(cells.stamp.max()), list(low), list(high),
                 (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()))
-    return BagCells(told, cells, maker.path.state_dict())
+    return BagCells(told, cells, maker.trace.state_dict())
 
 
 def told_of(made: BagCells) -> Told:

@@ -6,16 +6,20 @@ are formed in a fixed binary tree: the same numbers in the same order, whatever 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from multiprocessing import resource_tracker
 from typing import Any
 
 from tqdm import tqdm
@@ -204,18 +208,55 @@ def _local(workers: int) -> Cluster:
     folder, bokeh = tempfile.mkdtemp(prefix="gp_mapping_fleet."), importlib.util.find_spec("bokeh")
     environment = dict.fromkeys(_THREADS, "1")
     source = os.pathsep.join(filter(None, [p for p in sys.path if p]))
-    with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS,
-                          "distributed.worker.profile.enabled": False,  # it looks a hundred times a second
-                          "distributed.nanny.environ": environment}):
-        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
-                               dashboard_address="127.0.0.1:0" if bokeh else None, local_directory=folder,
-                               silence_logs=logging.CRITICAL, env={**environment, "PYTHONPATH": source})
-        client = Client(cluster, set_as_default=False)
-
-    def close() -> None:
-        client.close()
-        cluster.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    ending = contextlib.ExitStack()
+    ending.callback(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        with _whole() as asked, dask.config.set({
+                "distributed.scheduler.allowed-failures": _DEATHS,
+                "distributed.worker.profile.enabled": False,  # it looks a hundred times a second
+                "distributed.nanny.environ": environment, "temporary-directory": folder}):
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
+                                   dashboard_address="127.0.0.1:0" if bokeh else None, local_directory=folder,
+                                   silence_logs=logging.CRITICAL, env={**environment, "PYTHONPATH": source})
+            ending.callback(cluster.close)
+            client = Client(cluster, set_as_default=False)
+            ending.callback(client.close)
+        if asked:
+            _interrupted(asked[0], None)
+    except BaseException:
+        ending.close()
+        raise
+    if threading.current_thread() is threading.main_thread():
+        ending.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupted))
 
     seen = f"dashboard {cluster.dashboard_link}" if bokeh else "no dashboard (it needs bokeh: pip install bokeh)"
-    return Cluster(client, f"{workers} workers, {seen}", close)
+    return Cluster(client, f"{workers} workers, {seen}", ending.close)
+
+
+@contextlib.contextmanager
+def _whole() -> Iterator[list[int]]:
+    """Signals to end that come meanwhile are collected, since half a cluster cannot be closed.
+
+    The workers never hear of a Ctrl-C, which a terminal sends to them as well: whoever began them ends them.
+    """
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    ends = (signal.SIGINT, signal.SIGTERM)
+    before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in ends}
+    resource_tracker.ensure_running()  # begun later, it would take the mask away
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # threads and processes begun now have it, too
+    try:
+        yield asked
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what waited arrives here
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupted(number: int, _) -> None:
+    """The end, in order. SystemExit with the shell's code after SIGTERM."""
+    if number == signal.SIGTERM:
+        raise SystemExit(128 + number)
+    raise KeyboardInterrupt

@@ -27,7 +27,7 @@ def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | Non
     Its resolution is `resolution`, doubled until that is enough; each cell says what the map says at its middle.
     Where nobody has driven, nothing is asked: that ground is unknown.
     """
-    wanted = overview_window(session.settings, session.driven, most)
+    wanted = overview_window(session.settings, session.trace, most)
     if wanted is None:
         return None
     window, low, high = wanted
@@ -39,7 +39,7 @@ def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | Non
 
 def ground(session: MapSession) -> np.ndarray:
     """Boxes (K, 4) m in which there are samples: low x, y, high x, y."""
-    return session.driven.extent.boxes()
+    return session.trace.extent.boxes()
 
 
 def blocks(session: MapSession, cells: int) -> Iterator[tuple[tuple[int, int], FieldGrid]]:

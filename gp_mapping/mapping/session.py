@@ -7,7 +7,7 @@ the same map, live or offline. All learning is done inside `ingest`, a bounded n
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
@@ -15,34 +15,30 @@ from torch import Tensor
 from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
-from gp_mapping.core.types import FARTHEST, Prediction, Samples, UpdateReport
+from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.mapping.again import Again
-from gp_mapping.mapping.bias_numbers import BiasNumbers
-from gp_mapping.mapping.cells import CellAverager, RawRows
+from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.ground import to_draw
 from gp_mapping.mapping.drawing.renderer import Renderer
-from gp_mapping.mapping.first_values import FirstValues
+from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
-from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.notes import nonsense
-from gp_mapping.mapping.raw_batch import joined, one_of
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
 
-_RAW_BATCH = 25  # without cells: raw samples in one update
 _REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
 _LOOK_AGAIN = 200  # revisions of a map that nobody draws
-_COUNTS = ("revision", "raw_count", "cell_count", "passes", "left_out", "refused")
-_NEWEST = ("last_stamp", "pass_open", "pass_samples", "channels")
+_COUNTS = ("revision", "cell_count", "left_out")
+_NEWEST = ("last_stamp", "pass_samples", "channels")
 _FORGOTTEN = 1e-12  # share of what was known that is left when all of it is forgotten
 
 
-class MapSession:
+class MapSession(Gathering):
     """Cells, map, learning, one-step-ahead scores, drawing. Samples are (N, 2) metres, (N, 1) SI, with stamps in s.
 
     room: where parts of the map go that nobody needs now; they stay in memory if None.
@@ -52,32 +48,27 @@ class MapSession:
     taken: list[Samples] | None = None
 
     def __init__(self, settings: MapSettings, room: Room | None = None):
-        self.settings, self.revision, self._room = settings, -1, room
+        super().__init__(settings)
+        self.revision, self._room = -1, room
         self.clear()
 
     def clear(self) -> None:
         """Forget everything; the settings stay."""
         s = self.settings
+        self._begin()
         self.map = self._new_map(s)
         self._start = Start(s)
         self._again: Again | None = None  # the map that is being made again with other starts
-        self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust)
-        self._first, self._blank = FirstValues(s), None  # the state of the map before it has seen anything
+        self._blank: dict | None = None  # the state of the map before it has seen anything
         self.scores = OneStepAhead(s)
         self._pass_samples = 0
         self._channels: int | None = None
         self.renderer = Renderer(s)
-        self._path = Path(s.cell_length)
-        self._track = HeadingTrack(s.axle_distance)
-        self._raw: list[Samples] = []
         self._last_stamp: float | None = None
         self.revision += 1
-        self.raw_count, self.cell_count, self.passes, self.left_out = 0, 0, 0, 0
-        self.refused, self.last_refusal = 0, ""
+        self.cell_count, self.left_out = 0, 0
         self._cut: list[str] = []  # what the last drawing has left out, or would have
         self._looked = -_LOOK_AGAIN  # the revision of which `_cut` is
-        self._pass_open = False
-        self._bias = BiasNumbers(self.settings.bias_time)
         self.about: dict = {}  # where and of what it is: frame, sensor, …, as the intake of its first sample says
         self.last_report: UpdateReport | None = None
 
@@ -97,78 +88,19 @@ class MapSession:
         if not len(samples):
             return None
         self._channels, self.last_report = channels, None
-        n, i = len(samples), 0
-        stamps = [math.nan] * n if samples.stamp is None else samples.stamp.tolist()
-        rows = RawRows(samples.x.tolist(), samples.y.tolist(), stamps,
-                       *([None] * n if column is None else column.tolist() for column in
-                         (samples.sensor_variance, samples.heading, samples.position_variance)))
-        while i < n:
-            i = self._ingest_rows(samples, rows, i)
+        self._gather(samples)
         return self.last_report
 
-    def _ingest_rows(self, samples: Samples, rows: RawRows, i: int) -> int:
-        """Raw samples from number i on, up to the one that closes a cell, or is refused; the number of the next."""
-        n = len(rows.x)
-        if samples.stamp is None:
-            rows.stamp[i:] = [0.02 * float(self.raw_count + k) for k in range(n - i)]
-        if self.settings.cells:
-            over, reach = self.cells.until(rows, i, n)
-        else:
-            over, reach = min(i + _RAW_BATCH - len(self._raw) - 1, n), 0.0
-        stop = min(over + 1, n)  # the one that is over closes the cell, and is seen before that
-        wrong = self._first_wrong(rows, i, stop)
-        refused = wrong < stop
-        if refused:
-            over = stop = wrong
-            _, reach = self.cells.until(rows, i, wrong) if i < wrong else (wrong, reach)
-        self._see(rows, slice(i, stop))
+    def _begin_pass(self) -> None:
+        super()._begin_pass()
+        self._pass_samples = 0
 
-        closed = None
-        if self.settings.cells:
-            self.cells.take(rows, i, over, reach)
-            if over < stop:
-                closed = self.cells.flush()
-                self.cells.take(rows, over, stop, 0.0)
-        else:
-            self._raw += [one_of(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
-            closed = joined(self._raw) if len(self._raw) >= _RAW_BATCH else None
-        if closed is not None:
-            self._raw = []
-            self._admit(closed)
-
-        if refused:
-            x, y = rows.x[wrong], rows.y[wrong]
-            self._refuse(1, f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
-                            "field, or at no place of this earth")
-        return stop + refused
-
-    def _first_wrong(self, rows: RawRows, start: int, stop: int) -> int:
-        """The first of the rows start … stop − 1 that no map can take; stop: all are good."""
-        for k in range(start, stop):
-            if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
-                return k
-        return stop
-
-    def _see(self, rows: RawRows, part: slice) -> None:
-        """What is to be known of raw samples beside their cell: headings, the path, samples that will be scored."""
-        if part.start == part.stop:
-            return
-        if not self._pass_open:
-            self._pass_open, self.passes, self._pass_samples = True, self.passes + 1, 0
-            self._path.lift()
-            self._track.lift()
-        headings, rates = self._track.steps(rows.x[part], rows.stamp[part], rows.heading[part])
-        rows.heading[part] = headings
+    def _look(self, rows: RawRows, part: slice, rates: list[float], lengths: list[float]) -> None:
+        """Vectors are turned back by what their attitude is late, and some samples will be scored."""
         if self.turns:
             late = self.scores.lag.seconds
             rows.y[part] = [turned(y, -rate * late) for y, rate in zip(rows.y[part], rates)]
-        lengths = self._path.extend(rows.x[part])
-        self.raw_count += part.stop - part.start
-        self.scores.pick_rows(rows.x[part], rows.y[part], rows.stamp[part], lengths, headings, rates)
-
-    def _refuse(self, count: int, why: str) -> None:
-        self.refused += count
-        self.last_refusal = why
+        self.scores.pick_rows(rows.x[part], rows.y[part], rows.stamp[part], lengths, rows.heading[part], rates)
 
     @property
     def turns(self) -> bool:
@@ -189,33 +121,16 @@ class MapSession:
             y = [turned(row, -rate * lag) for row, (_, rate) in zip(y.tolist(), steps)]
         return replace(samples, y=y, heading=None if not len(samples) or headings[-1] is None else headings)
 
-    def flush(self) -> None:
-        """Push the open cell, and what else is pending, into the map."""
-        rest = self.cells.flush()
-        if rest is None and self._raw:
-            rest, self._raw = joined(self._raw), []
-        if rest is not None:
-            self._admit(rest)
-
     def break_pass(self) -> None:
         """A gap or a time jump: the open cell is closed, the next sample starts a new pass; the map stays."""
-        self.flush()
-        self._first.drop_held()  # what comes now is elsewhere, or later: it confirms nothing
+        super().break_pass()
         self.scores.break_pass()
-        self._pass_open = False
 
-    def _admit(self, batch: Samples) -> None:
-        """A finished cell: into the map, or first held against those before it (first_values.py)."""
-        if self.settings.has_biases:
-            batch = self._bias.numbered(batch, self.passes)
-        if self._first.opening:
-            return self._open_with(batch)
-        for cell in self._first.admit(batch, self.scores.settled(self.map)):
-            self._absorb(cell)
+    def _settled(self) -> bool:
+        return self.scores.settled(self.map)
 
-    def _open_with(self, batch: Samples) -> None:
+    def _open_with(self, first: Samples, batch: Samples) -> None:
         """The first few cells enter together, with each of them anew, so that none of them decides by itself."""
-        first = self._first.first(batch)
         try:
             self._begin_again(first)
         except MapFullError:
@@ -394,17 +309,12 @@ class MapSession:
         self._start.close()
         self.scores.join(other.scores, self.map)
         self._path.join(other.trace)
-        for name in _COUNTS[1:]:
+        for name in ("raw_count", "cell_count", "passes", "left_out", "refused"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._bias.join(other.bias_numbers)
         stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]
         self._last_stamp = max(stamps, default=None)
         self.renderer, self.revision = Renderer(mine), self.revision + 1
-
-    @property
-    def bias_numbers(self) -> BiasNumbers:
-        """The numbers of passes that have a constant of their own, not to be changed."""
-        return self._bias
 
     @property
     def channels(self) -> int | None:
@@ -415,16 +325,6 @@ class MapSession:
     def started_settings(self) -> MapSettings:
         """The settings, with the starts that the first cells told where they leave them open."""
         return self._start.resolved
-
-    @property
-    def opening(self) -> bool:
-        """Whether the map has so few cells that it is made anew with each."""
-        return self._first.opening
-
-    @property
-    def trace(self) -> Path:
-        """The path driven."""
-        return self._path
 
     @property
     def newest_stamp(self) -> float | None:
@@ -483,11 +383,6 @@ class MapSession:
         bounds, place = self._ground()
         return self.renderer.render(self.map, bounds, noise, self.revision, budget, local, place)
 
-    @property
-    def driven(self) -> Path:
-        """Where the robot has been, not to be changed."""
-        return self._path
-
     def draw_ahead(self, budget: int) -> None:
         """Evaluate so many points of the next drawing, without the cost of making a grid of all that is drawn."""
         noise = math.sqrt(self.noise_variance)
@@ -544,7 +439,7 @@ class MapSession:
         return {"samples": self.raw_count, "cells": self.cell_count, "passes": self.passes,
                 "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
                 "path_length": self._path.length, "scores": len(self.scores.noise),
-                "gross_errors": self.cells.gross + self._first.gross, "weakened_cells": self.scores.weakened,
+                "gross_errors": self.gross, "weakened_cells": self.scores.weakened,
                 "changes": self.scores.change_count, "left_out": self.left_out, "stale_share": self.stale_share,
                 "refused_samples": self.refused, "last_refusal": self.last_refusal,
                 "noise_stddev": math.sqrt(self.noise_variance) if self.map.started else None,
@@ -555,12 +450,8 @@ class MapSession:
     def state_dict(self) -> dict:
         """Everything that an exact resume needs; tensors, numbers, strings and nested dicts and lists of them."""
         return {"settings": asdict(self.settings), "about": dict(self.about),
-                "map": self.map.state_dict(), "cells": self.cells.state_dict(),
-                "first_values": self._first.state_dict(), "scores": self.scores.state_dict(),
-                "path": self._path.state_dict(), "start": self._start.state_dict(),
-                "again": None if self._again is None else self._again.state_dict(), "bias": self._bias.state_dict(),
-                "track": self._track.state_dict(),
-                "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
+                "map": self.map.state_dict(), "scores": self.scores.state_dict(), "start": self._start.state_dict(),
+                "again": None if self._again is None else self._again.state_dict(), **self._gathered(),
                 **{n: getattr(self, f"_{n}") for n in _NEWEST}, **{n: getattr(self, n) for n in _COUNTS}}
 
     @staticmethod
@@ -579,20 +470,11 @@ class MapSession:
             if state.get("again") is not None:
                 session._again = Again.restored(state["again"], session._new_map(*session._start.found))
             session.map.load_state_dict(state["map"])
-            session.cells.load_state_dict(state["cells"])
+            session._load_gathered(state)
             session.scores.load_state_dict(state["scores"], session.map)
-            session._path.load_state_dict(state["path"])
-            if "bias" in state:  # else of a version in which no pass had a constant
-                session._bias.load_state_dict(state["bias"])
-            session._track.load_state_dict(state["track"])
-            session._raw = [Samples(**s) for s in state["raw"]]
             session.__dict__ |= {f"_{n}": state[n] for n in _NEWEST}
             session.__dict__ |= {n: state.get(n, 0) for n in _COUNTS}  # 0: maps saved before it was counted
             session.about = dict(state.get("about", {}))  # maps saved before they knew where they are: empty
-            if "first_values" in state:  # in older maps the first cell has decided
-                session._first.load_state_dict(state["first_values"])
-            else:
-                session._first.seen = session.cell_count
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"not the state of a mapping session: {type(error).__name__}: {error}") from error
         return session

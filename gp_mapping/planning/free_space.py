@@ -171,13 +171,13 @@ class FreeSpace:
         need = max(0.0, self.radius - slack)
         return inside & (self._room(x, need + self.resolution) >= need)
 
-    def _allows(self, x: np.ndarray, margin: float = 0.0) -> np.ndarray:
-        """The same with so many metres to spare."""
+    def _allows(self, x: np.ndarray) -> np.ndarray:
+        """The same of an array."""
         row, column, off = self._cells(x)
         inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
         row, column = np.where(inside, row, 0), np.where(inside, column, 0)
         ok = inside & self.open[row, column]
-        need = self.radius + margin
+        need = self.radius
         if need > 0:  # the place is not the cell's centre: its own distance differs by the way between them at most
             clearance = self.clearance[row, column]
             sure = clearance - off >= need - 1e-9
@@ -192,6 +192,11 @@ class FreeSpace:
         corner = math.sqrt(0.5) * self.resolution
         sure = self.open & (self.clearance - corner >= self.radius + 0.5 * _STEP)
         return ndimage.binary_erosion(sure, np.ones((3, 3)))
+
+    @cached_property
+    def _amid(self) -> np.ndarray:
+        """(H, W) bool: the cell and the eight about it are open."""
+        return ndimage.binary_erosion(self.open, np.ones((3, 3)))
 
     def sees(self, a, b) -> np.ndarray:
         """Whether the robot's centre may go straight from a (N, 2) to b (N, 2), metres: (N,) bool.
@@ -214,18 +219,33 @@ class FreeSpace:
             row, column = np.where(inside, row, 0), np.where(inside, column, 0)
             sure = inside & self._roomy[row, column]
             never = ~(inside & self.open[row, column])
-            blocked = np.bincount(owner, never, len(part)) > 0
-            out[part] = np.bincount(owner, ~sure, len(part)) == 0
-            ask = part[~out[part] & ~blocked]
+            out[part] = np.bincount(owner, never, len(part)) == 0
 
-            # fine: every centimetre, with half of one to spare
-            fine = np.maximum(2, np.ceil(length[ask] / _STEP).astype(int) + 1)
-            for few in _groups(fine):
-                x, owner = along(a[ask[few]], b[ask[few]], fine[few])
-                clear = np.bincount(owner, ~self._allows(x, 0.5 * _STEP), len(few)) == 0
-                clear[clear] = self._crosses_open_cells(a[ask[few]][clear], b[ask[few]][clear])
-                out[ask[few]] = clear
+            # from look to look where one of both is not sure: by the room at the looks, or else every centimetre
+            ask = (owner[1:] == owner[:-1]) & ~(sure[1:] & sure[:-1]) & out[part][owner[1:]]
+            first = np.flatnonzero(ask)
+            if not len(first):
+                continue
+            room = np.full(len(x), np.inf)
+            looks = np.unique(np.concatenate([first, first + 1]))
+            room[looks] = self._room(x[looks], self.radius + step)
+            least = np.minimum(room[first], room[first + 1])
+            clear = least >= self.radius - 1e-9
+            narrow = clear & (least < self.radius + 0.5 * (step + _STEP))
+            clear[narrow] = self._closely(x[first[narrow]], x[first[narrow] + 1])
+            by_border = clear & ~(self._amid[row[first], column[first]] & self._amid[row[first + 1], column[first + 1]])
+            clear[by_border] = self._crosses_open_cells(x[first[by_border]], x[first[by_border] + 1])
+            out[part] &= np.bincount(owner[first], ~clear, len(part)) == 0
         return out
+
+    def _closely(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Whether there is room every centimetre from look a to look b (N, 2), half of one to spare: (N,) bool."""
+        if not len(a):
+            return np.zeros(0, dtype=bool)
+        count = np.maximum(2, np.ceil(np.hypot(*(b - a).T) / _STEP).astype(int) + 1)
+        x, owner = along(a, b, count)
+        need = self.radius + 0.5 * _STEP
+        return np.bincount(owner, self._room(x, need) < need - 1e-9, len(a)) == 0
 
     def _crosses_open_cells(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Whether every cell that a line from a (N, 2) to b (N, 2) cuts is open, were it by a corner: (N,) bool.
@@ -271,7 +291,7 @@ class FreeSpace:
 
     def prepare(self) -> None:
         """Find now, in this thread, what would else be found when it is first asked for: components and borders."""
-        _ = self._labels, self._obstacles, self._roomy
+        _ = self._labels, self._obstacles, self._roomy, self._amid
 
     @cached_property
     def _labels(self) -> np.ndarray:

@@ -139,11 +139,13 @@ class Problem:
     # ---- what a route costs --------------------------------------------------------------------------------------
 
     def prepare(self, routes: Sequence[Sequence[int]]) -> None:
-        """Have the ways between the stops of these routes ready."""
-        pairs = [pair for stops in routes for pair in pairwise(stops)]
-        if self.home is not None:
-            pairs += [(stops[-1], self.home) for stops in routes if stops]
-        self.travel.prepare(pairs)
+        """Have the ways between the stops of these routes ready, and those from the robot to them."""
+        home = () if self.home is None else (self.home,)
+        ends = [(*stops, *home) for stops in routes]
+        self.travel.prepare([pair for stops in ends for pair in pairwise(stops)])
+        first = [to for to in dict.fromkeys(stops[0] for stops in ends if stops) if ("first", to) not in self._known]
+        self._known.update(zip((("first", to) for to in first),
+                               self.travel.legs_from(self.position, self.start, first)))
 
     def drive(self, stops: Sequence[int]) -> Drive | None:
         """The way from the robot through stops (nodes), and home where there is one; None where no way leads."""

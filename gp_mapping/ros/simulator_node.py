@@ -41,7 +41,8 @@ from gp_mapping.sim.world import WorldSettings
 
 __all__ = ["SimulatorNode", "SimulatorSettings", "floor_plan", "main"]
 
-_HOLD = 15.0  # s of wall time that a simulated robot waits for a newer plan
+_HOLD = 15.0  # s of wall time without a word of a planner after which a simulated robot waits no longer for its plan,
+_LONGEST_HOLD = 120.0  # and s for one plan, whatever the planner says
 
 
 @dataclass(frozen=True)
@@ -229,15 +230,19 @@ class SimulatorNode(Node):
     def _awaits_a_plan(self) -> bool:
         """Whether time stands still: planning takes as long as it takes, and the robot would have driven far by then.
 
-        Not longer than _HOLD seconds for one plan: whoever plans may be gone.
+        As long as whoever plans says so, however busy the machine is; where nothing is heard any more, _HOLD seconds.
         """
         f, most = self._follower, self.settings.follow_hold
         if f is None or not most or not f.plans or f.withdrawn or (f.driven < most and not f.done):
             self._held_since = None
             return False
+        now = time.monotonic()
         if self._held_since is None:
-            self._held_since = time.monotonic()
-        return time.monotonic() - self._held_since < _HOLD
+            self._held_since = now
+        held = now - max(self._held_since, f.planner_at) < _HOLD and now - self._held_since < _LONGEST_HOLD
+        if not held:
+            self.get_logger().warning("no newer plan comes: the old one is driven on", throttle_duration_sec=10.0)
+        return held
 
     def _look_for_the_end(self) -> None:
         """A robot that follows plans has come to the end of the last one."""

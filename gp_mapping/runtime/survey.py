@@ -321,9 +321,9 @@ class Survey:
         plan = plan.cut(behind) if behind > 0.0 else plan
         if plan and self.plan and not self._fits(plan):
             if self._along < self.plan.metres - _AT_HOME:
-                self._planned_at = self._along  # it drove farther than was foreseen: the old plan still leads home
-                return
-            plan = self._homeward("the budget is spent")
+                plan = self.plan.cut(self._along)  # it drove farther than was foreseen: the old plan still leads home
+            else:
+                plan = self._homeward("the budget is spent")
         self._planned_at = 0.0 if plan else time.monotonic() + 2.0
         self._along = 0.0
         # a way that comes back to where it began may look undriven at its end: by then it is over all the same

@@ -81,6 +81,8 @@ class MapSettings:
     max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
     max_orthogonal: int = setting(400, "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing", "",
                                   0, 5000)
+    orthogonal_covariance: bool = setting(True, "model solve_gp: the orthogonal part has a covariance of its own; off: "
+                                          "the prior's stands in for it (ODVGP)")
     inducing_information: float = setting(1.0, "what the data tell at least of that which an inducing input alone can "
                                           "express: with less it is not worth its cost; 0: inducing_tolerance alone "
                                           "decides", "bits", 0.0, 20.0)
@@ -93,6 +95,9 @@ class MapSettings:
     tiles_in_memory: int = setting(12, "tiles kept in memory; the others are on the disk and come back when the robot "
                                    "or a question does", "", 9, 100000)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
+    memory_rule: str = setting("uniform", "which samples a full memory keeps, a quarter of it always the newest: any, "
+                               "those of much leverage, the newest, or those far from each other; model wiski: any",
+                               choices=("uniform", "leverage", "newest", "farthest"))
     wiski_form: str = setting("matrix_free", "model wiski: sums on the lattice, solved by conjugate gradients; or the "
                               "published form, with a dense root of rank `max_inducing`, for small areas",
                               choices=("matrix_free", "dense"))

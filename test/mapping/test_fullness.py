@@ -1,5 +1,7 @@
 """A map whose budget does not suffice says so, and what mends it."""
 
+import functools
+
 import torch
 
 from gp_mapping.core.types import Samples
@@ -12,21 +14,22 @@ from gp_mapping.settings.mapping import MapSettings
 UT = 1e-6
 
 
-def drive(**settings):
-    """60 m of lanes over 24 m² of a rough field."""
+@functools.cache
+def reported(max_inducing: int) -> dict:
+    """Of 120 m of ways over 24 m² of a rough field."""
     session = MapSession(MapSettings(lengthscale=0.5, signal_stddev=10 * UT, learn_hyperparameters=False,
-                                     learn_time_offset=False, **settings))
+                                     learn_time_offset=False, max_inducing=max_inducing))
     t = torch.arange(0, 60, 0.02, dtype=torch.float64)
     x = torch.stack([3 + 3 * torch.cos(0.7 * t), 2 + 2 * torch.sin(1.1 * t)], 1)
     y = UT * (45 + 8 * torch.sin(5 * x[:, :1]) * torch.cos(4 * x[:, 1:]))
     noise = 0.2 * UT * torch.randn(len(t), 1, generator=torch.Generator().manual_seed(0)).double()
     session.ingest(Samples(x, y + noise, stamp=t + 1))
     session.flush()
-    return session
+    return session.report()
 
 
 def test_a_budget_that_spoils_the_map_is_said_with_the_setting_that_mends_it():
-    thin, enough = (drive(max_inducing=m).report() for m in (40, 1000))
+    thin, enough = (reported(m) for m in (40, 1000))
     assert thin["budget_full"] > 0 and enough["budget_full"] == 0
     assert thin["prior_left"] > 10 * enough["prior_left"]
     assert enough["inputs_per_square_lengthscale"] > 2.5 > thin["inputs_per_square_lengthscale"]
@@ -35,7 +38,7 @@ def test_a_budget_that_spoils_the_map_is_said_with_the_setting_that_mends_it():
 
 
 def test_diagnostics_say_it():
-    status = Status(made=0.0, report=drive(max_inducing=40).report(), received={}, drops={}, explanations={},
+    status = Status(made=0.0, report=reported(40), received={}, drops={}, explanations={},
                     warnings=[], waiting=0, last_stamp=None, queue=0, counts={})
     areas = Health(5.0).areas(now=0.0, status=status, watches=[], paused=False, notes=[], limits=None, published=0,
                               stamp_age=None, queue=0)

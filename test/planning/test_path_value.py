@@ -52,6 +52,9 @@ def test_after_is_the_value_of_the_map_that_was_conditioned(model):
     assert float((conditioned.C - fantasy.C).abs().max()) < 1e-8 * scale
     assert float((conditioned.S - fantasy.S).abs().max()) < 1e-8 * float(value.S.abs().max())
     assert conditioned.total == pytest.approx(fantasy.total, rel=1e-9)
+    torch.testing.assert_close(value.left(first), conditioned.at(range(len(value))), rtol=1e-7,
+                               atol=1e-10 * float(value.at(first).max()))
+    torch.testing.assert_close(value.left([]), value.at(range(len(value))))
     together = value.gains([first + second])[0]
     torch.testing.assert_close(torch.cat([value.gains([first])[0], conditioned.gains([second])[0]]), together,
                                rtol=1e-8, atol=1e-10 * float(together.sum()))

@@ -107,6 +107,11 @@ def test_ways_prepared_together_are_those_made_alone():
         assert one.metres == pytest.approx(two.metres)
         np.testing.assert_allclose(one.line, two.line)
         np.testing.assert_allclose(travel.visits([one])[1], other.visits([two])[1])
+    here = travel.nodes[7] + 0.03
+    ends = [b for _, b in pairs]
+    for leg, b in zip(travel.legs_from(here, 7, ends), ends):
+        np.testing.assert_allclose(leg.line, other.leg_from(here, 7, b).line)
+    np.testing.assert_array_equal(travel.locate_all(travel.xy + 0.04), [other.locate(x) for x in travel.xy + 0.04])
 
 
 def test_bounds_of_places_and_nodes_hold_and_passages_stay():

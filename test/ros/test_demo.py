@@ -21,10 +21,12 @@ from std_msgs.msg import Header
 
 import gp_mapping.commands.demo.command as demo_command
 from gp_mapping.cli import main
+from gp_mapping.commands import add_arguments
 from gp_mapping.commands.demo.command import _report as report
+from gp_mapping.commands.demo.limits import FULL, NEAR
 from gp_mapping.commands.demo.picture import cells_to_image, draw_comparison
 from gp_mapping.commands.demo.survey import FAST_BUDGET, WALLS, Curve, room, worth
-from gp_mapping.commands.demo.watch import FULL, NEAR, DemoResult, SurveyResult, verdict
+from gp_mapping.commands.demo.watch import DemoResult, SurveyResult, verdict
 from gp_mapping.commands.saved import open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.drawing.grid import FieldGrid
@@ -151,7 +153,7 @@ def test_a_model_brings_its_file_and_params_come_on_top(tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text("/**:\n  ros__parameters:\n    max_exact_samples: 1234\n    publish_rate: 3.0\n")
     parser = argparse.ArgumentParser()
-    demo_command.add_arguments(parser)
+    add_arguments("demo", parser)
     values = demo_command._mapper_parameters(parser.parse_args(["--model", "exact", "--params", str(mine)]))
     assert (values["model"], values["cell_length"]) == ("exact", 0.2)
     assert (values["max_exact_samples"], values["publish_rate"], values["input_queue_depth"]) == (1234, 3.0, 20000)

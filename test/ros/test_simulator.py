@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+import threading
 import time
 from types import SimpleNamespace
 
@@ -11,13 +12,17 @@ import pytest
 
 pytest.importorskip("rclpy")
 
+import rclpy
 from dds_helpers import DEEP, Listener, ros_run, stamp_ns
-from diagnostic_msgs.msg import DiagnosticArray
-from nav_msgs.msg import OccupancyGrid, Odometry
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from geometry_msgs.msg import PoseStamped
+from nav_msgs.msg import OccupancyGrid, Odometry, Path
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import qos_profile_sensor_data
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import MagneticField
 
+from gp_mapping.ros import simulator_node
 from gp_mapping.ros.mapper.descriptors import ParameterError
 from gp_mapping.ros.simulator_node import SimulatorSettings, floor_plan, main, parse_waypoints
 from gp_mapping.ros.tools.playback import declare_groups
@@ -164,3 +169,46 @@ def test_floor_plan_is_free_inside_the_walls():
 def test_waypoints_are_parsed():
     assert parse_waypoints(" 0 0, 1.5 -2 ,") == [[0.0, 0.0], [1.5, -2.0]]
     assert parse_waypoints("") == []
+
+
+def test_time_stands_still_while_a_planner_says_that_it_plans_and_goes_on_when_it_is_gone(monkeypatch):
+    """However busy the machine is, the robot does not drive far along a plan that a newer one should have replaced."""
+    monkeypatch.setattr(simulator_node, "_HOLD", 1.0)
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(DOMAIN))
+    rclpy.init(args=["--ros-args", *(word for value in (
+        "publish_clock:=true", "real_time_factor:=5.0", "follow_plan:=mapping/plan", "follow_hold:=0.5",
+        "waypoints:='0.6 0.6, 1 0.6'") for word in ("-p", value))])
+    node, peer, stop = simulator_node.SimulatorNode(), rclpy.create_node("planner"), threading.Event()
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    plans = peer.create_publisher(Path, "mapping/plan", LATCHED)
+    alive = peer.create_publisher(DiagnosticArray, "/diagnostics", 10)
+    running = DiagnosticArray(status=[DiagnosticStatus(name="mapping: survey",
+                                                       values=[KeyValue(key="phase", value="running")])])
+    plan = Path()
+    plan.header.frame_id = "odom"
+    for x in (0.6, 1.6, 3.2):
+        plan.poses.append(PoseStamped())
+        plan.poses[-1].pose.position.x, plan.poses[-1].pose.position.y = x, 0.6
+    drive = threading.Thread(target=node.run, args=(executor, stop))
+    drive.start()
+    try:
+        plans.publish(plan)
+        seen, end = [], time.monotonic() + 30.0
+        while len(seen) < 25 and time.monotonic() < end:  # 2.5 s: more than twice what it waits for a dead planner
+            alive.publish(running)
+            time.sleep(0.1)
+            if node.simulation.robot.travelled > 0.45:
+                seen.append(node.simulation.robot.travelled)
+        assert len(seen) == 25 and seen[-1] == seen[10] < 0.6
+        end = time.monotonic() + 30.0
+        while node.simulation.robot.travelled < 1.0 and time.monotonic() < end:
+            time.sleep(0.1)
+        assert node.simulation.robot.travelled >= 1.0, "nobody plans any more: the old plan is driven on"
+    finally:
+        stop.set()
+        drive.join()
+        executor.shutdown()
+        node.destroy_node()
+        peer.destroy_node()
+        rclpy.try_shutdown()

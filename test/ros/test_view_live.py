@@ -207,7 +207,7 @@ def test_a_node_that_is_started_again_brings_its_own_unit_and_its_own_map(tmp_pa
             peer.wait_for_node()
             peer.until(lambda: status(view.address)["overlay"] >= 0)
             peer.drive(0.0, 6.0, speed=4.0)
-            peer.until(lambda: status(view.address)["map"], what="no map in the viewer")
+            peer.until(lambda: status(view.address)["map"] and status(view.address)["unit"], what="no map, or no unit")
             found = status(view.address)
             assert (found["unit"], found["scale"], found["map"]["old"]) == ("uT", 1e-6, False)
             node.process.kill()

@@ -122,6 +122,8 @@ def test_a_way_is_counted_with_its_corners_however_seldom_the_survey_is_asked():
 def test_a_planner_that_is_too_slow_does_not_break_the_budget():
     """The robot drives metres while a plan is made: one that it no longer fits is not taken, the old one leads home."""
     robot = Robot(settings(plan_budget=9.0, plan_home="start", plan_slice=0.001, plan_interval=0.5, plan_effort=200))
+    told = []
+    robot.survey.on_plan = told.append
     robot.survey.start()
     robot.think()
     for _ in range(200):
@@ -131,6 +133,7 @@ def test_a_planner_that_is_too_slow_does_not_break_the_budget():
             break
         robot.drive(0.4)
     assert robot.survey.told().phase == "done" and robot.metres < 9.1
+    assert len(told) == robot.survey.told().plans, "every decision is published, were it to go on as before"
     assert math.dist(robot.at, (1.0, 1.0)) < 0.35
 
 

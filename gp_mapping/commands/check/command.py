@@ -9,6 +9,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from gp_mapping.analysis.advice import Advice, advise
 from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import by_component, learned
@@ -18,7 +20,7 @@ from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
 from gp_mapping.commands.check.picture import draw_check
 from gp_mapping.commands.check.text import text_of
-from gp_mapping.commands.fleet.arguments import add_workers, many
+from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
@@ -29,7 +31,7 @@ from gp_mapping.settings.build import Parameters, parse_assignment, read_paramet
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.picture import unit_text
 
-__all__ = ["Assessment", "add_arguments", "add_test_arguments", "assess", "calibrates", "parameters_of", "run",
+__all__ = ["Assessment", "assess", "calibrates", "parameters_of", "run",
            "topics_of"]
 
 
@@ -49,28 +51,6 @@ class Assessment(NamedTuple):
         result = self.result
         return draw_check(self.found, result["test"], self.session.path.numpy(),
                           result["changes"] + result["changes_in_test"], result["unit"], self.title)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("bags", nargs="+", metavar="BAG", help="rosbag2 folder, .mcap or .db3; several in this order")
-    parser.add_argument("--output", default="check", metavar="DIR", help="for report.json and check.png "
-                        "(default: %(default)s)")
-    add_test_arguments(parser)
-    add_workers(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
-
-
-def add_test_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a map and its test take, here and in `gp-mapping report`."""
-    parser.add_argument("--against", nargs="+", default=[], metavar="BAG", help="bags to test on; without it the last "
-                        "30 %% of the bags test and the rest maps")
-    parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
-    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
-    parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
-                        "or poses")
-    parser.add_argument("--no-refits", action="store_true", help="do not map again to say what each correction gains")
 
 
 def parameters_of(args: argparse.Namespace) -> dict:
@@ -101,6 +81,7 @@ def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[
 def run(args: argparse.Namespace) -> int:
     """Map, test, calibrate, refit, report."""
     parameters = Parameters.build(parameters_of(args))
+    torch.set_num_threads(parameters.node.torch_threads)
     if many(args):
         from gp_mapping.commands.fleet.check import run as run_fleet
 

@@ -15,65 +15,21 @@ from pathlib import Path
 import numpy as np
 
 from gp_mapping.commands.demo import survey
-from gp_mapping.commands.demo.watch import (
-    FAST,
-    FULL,
-    NEAR,
-    PLANNED,
-    UT,
-    DemoError,
-    DemoResult,
-    DemoWatch,
-    SurveyResult,
-    verdict,
-)
+from gp_mapping.commands.demo.limits import FAST, FULL, LANES_SPEED, NEAR, PLAN_SPEED, PLANNED
+from gp_mapping.commands.demo.watch import UT, DemoError, DemoResult, DemoWatch, SurveyResult, verdict
 from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments, ros_client
 from gp_mapping.errors import UsageError
 from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
 from gp_mapping.sim.walls import parse_walls
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["run"]
 
-LANES_SPEED, PLAN_SPEED = 8.0, 5.0  # simulated seconds per second
 FAST_ROUTE = {"sim__spacing": 0.5, "sim__crossing_spacing": 0.0}
 LANES_FILE = "lanes.json"
 # At several times real time the node's default of 10 maps a second would cost as many times more than they do live.
 # On a busy machine the mapper may not be served for seconds, so its queues hold the whole drive.
 MAPPER = {"publish_rate": 2.0, "suggestion_rate": 0.2, "input_queue_depth": 20000, "worker_queue_size": 100000}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes, and what its exit code means."""
-    parser.description = (
-        "A simulated robot in a room with magnets under its floor: mapping_node maps the field while the robot "
-        "drives, and plans its way among the walls, so that the map is as good as it can be when the robot is home "
-        "again within its budget. Both run as processes of their own and talk over ROS 2 (DDS), faster than real time "
-        "on /clock. The picture holds the plan against the best lanes of that length, chosen with the walls known.")
-    parser.epilog = (
-        f"Exit code 0 when the map is right within {NEAR} m of the path: RMSE at most {PLANNED.error:.0%} of the "
-        f"field's own standard deviation there ({FULL.error:.0%} with all of --lanes), at least {PLANNED.coverage:.0%} "
-        f"({FULL.coverage:.0%}) of the truth inside the 95% interval, no measurement lost or dropped, and the robot "
-        "home within its budget and never in a wall. 1 when it is not, when a process dies, or on time-out; 130 after "
-        "Ctrl-C.")
-    parser.add_argument("--output", type=Path, default=Path("out/demo"), metavar="DIR",
-                        help="folder for the picture, the map and the logs (default: out/demo)")
-    parser.add_argument("--model", metavar="NAME", help="the map's model, with what its file in config/models says "
-                        "(default: dual_svgp)")
-    parser.add_argument("--params", metavar="FILE", help="a parameter file of mapping_node, on top of the model's")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of world and noise (default: 0)")
-    parser.add_argument("--speed", type=float, metavar="FACTOR", help="simulated seconds per second (default: "
-                        f"{PLAN_SPEED:g}; with --lanes {LANES_SPEED:g})")
-    parser.add_argument("--duration", type=float, default=0.0, metavar="S",
-                        help="drive only so many simulated seconds (default: all of the route)")
-    parser.add_argument("--fast", action="store_true", help="half the route, a rougher map")
-    parser.add_argument("--lanes", action="store_true", help="no plans and no walls: lanes up and down and across")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME:=VALUE", dest="parameters",
-                        help="parameters of simulator_node, for example magnetometer.spike_probability:=0.01")
-    parser.add_argument("--domain-id", type=int, metavar="N",
-                        help="ROS_DOMAIN_ID to use (default: one of its own, so that nothing else listens in)")
-    parser.add_argument("--timeout", type=float, default=600.0, metavar="S",
-                        help="give up after so many seconds (default: 600)")
 
 
 def _check(args: argparse.Namespace) -> None:

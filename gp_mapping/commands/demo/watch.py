@@ -6,24 +6,21 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from gp_mapping.commands.demo.limits import NEAR, Limits
 from gp_mapping.commands.demo.survey import HOME, Curve, truth_of, worth
 from gp_mapping.planning import SurveyArea
 from gp_mapping.sim.evaluation import MapScore, near_path, score_map
 from gp_mapping.sim.world import DipoleWorld
 
-__all__ = ["FAST", "FULL", "NEAR", "PLANNED", "UT", "DemoError", "DemoResult", "DemoWatch", "Limits", "SurveyResult",
-           "verdict"]
+__all__ = ["UT", "DemoError", "DemoResult", "DemoWatch", "SurveyResult", "verdict"]
 
 UT = 1e6  # microtesla in a tesla
-NEAR = 0.3  # m: the map is judged where the robot has been
 STANDSTILL = 20.0  # s without a sample more in the map: what is missing then will not come
 
 DRIVE, INPUT, MAP = "simulator: drive", "mapping: input", "mapping: map"  # names in /diagnostics
-
 SURVEY = "mapping: survey"
 AT_HOME = 0.5  # m
 BEHIND, CATCH_UP = 800, 300  # measurements that wait for the map: more, and time stands still until there are so few
@@ -32,21 +29,6 @@ _AGREE = 0.05  # standard deviations between a live drawing and one that is made
 
 class DemoError(RuntimeError):
     """The demo could not be carried through; the text says why."""
-
-
-class Limits(NamedTuple):
-    """error: largest RMSE near the path as a share of the field's own standard deviation there.
-
-    coverage: smallest share of the truth inside the 95 % interval. Wide, because dipoles are rougher than any
-    stationary prior, errors are correlated, and one drive is one sample.
-    """
-
-    error: float
-    coverage: float
-
-
-FULL, FAST = Limits(0.35, 0.8), Limits(0.5, 0.7)  # lanes 0.4 m apart and crossed; lanes that come by once
-PLANNED = Limits(0.75, 0.6)  # a few of the metres that such lanes take, once
 
 
 @dataclass(frozen=True)

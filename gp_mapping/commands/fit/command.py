@@ -16,8 +16,8 @@ import numpy as np
 from gp_mapping.commands.fit.fitting import Refitted, refitted
 from gp_mapping.commands.fit.progress import Progress
 from gp_mapping.commands.fit.text import summary
-from gp_mapping.commands.fleet.arguments import add_workers, many
-from gp_mapping.commands.map import add_run_arguments, parameters_of, reasons, scored, written
+from gp_mapping.commands.fleet.arguments import many
+from gp_mapping.commands.map import parameters_of, reasons, scored, written
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
@@ -28,20 +28,9 @@ from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.sessions import new_session
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["run"]
 
-_ITERATIONS, _LARGEST = 60, 10_000
-_TOLERANCE = 0.05
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    add_run_arguments(parser)
-    add_workers(parser)
-    parser.add_argument("--iterations", type=int, default=_ITERATIONS, metavar="N",
-                        help=f"at most so many iterations, or epochs, of each step (default: {_ITERATIONS})")
-    parser.add_argument("--tolerance", type=float, default=_TOLERANCE, metavar="NATS",
-                        help=f"stop where an iteration gains less (default: {_TOLERANCE:g})")
+_LARGEST = 10_000
 
 
 def run(args: argparse.Namespace) -> int:

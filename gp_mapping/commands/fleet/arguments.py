@@ -9,28 +9,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from gp_mapping.errors import UsageError
 
-__all__ = ["add_workers", "at_work", "many"]
+__all__ = ["at_work", "many"]
 
-_CELLS = 1000  # of each bag, in a map of its own
 _FEWEST = 50
-
-
-def add_workers(parser: argparse.ArgumentParser) -> Any:
-    """--workers, --scheduler, --calibration-cells; their group, for what else a command takes with them."""
-    group = parser.add_argument_group("many bags side by side", "Each bag by itself, then all of them as one map. "
-                                      "A bag that cannot be mapped is named and left out; the exit code is 0 where at "
-                                      "least one was mapped, and 2 where none was.")
-    group.add_argument("--workers", type=int, metavar="N", help="so many processes of this machine; more than one need "
-                       "pip install 'gp_mapping[fleet]'")
-    group.add_argument("--scheduler", metavar="ADDRESS", help="a Dask cluster that is there, as tcp://host:8786; its "
-                       "workers see the bags under the same paths")
-    group.add_argument("--calibration-cells", type=int, default=_CELLS, metavar="N", help="cells of each bag from "
-                       f"which its robot is calibrated, and hyper-parameters are learned (default: {_CELLS})")
-    return group
 
 
 def many(args: argparse.Namespace) -> bool:

@@ -12,8 +12,8 @@ from gp_mapping.analysis.calibration import calibration_report
 from gp_mapping.analysis.components import learned
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.refits import fit
-from gp_mapping.commands.check.command import add_test_arguments, assess, calibrates, parameters_of, topics_of
-from gp_mapping.commands.fleet.arguments import add_workers, many
+from gp_mapping.commands.check.command import assess, calibrates, parameters_of, topics_of
+from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.report.html import page
 from gp_mapping.commands.report.picture import as_png, draw_run
@@ -25,23 +25,9 @@ from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.picture import unit_text
 from gp_mapping.store.trial import blaming
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["run"]
 
 _NAME, _TITLE = 100, 500  # characters of a name from outside, and of a heading
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.epilog = ("The page needs no network and no other file. From bags it holds the map of all of them, and what "
-                     "`gp-mapping check` finds; from a saved map what was saved with it, since the measurements are "
-                     "not there any more.")
-    parser.add_argument("source", nargs="+", metavar="BAG_or_saved_map", help="bags, or one folder of `gp-mapping map` "
-                        "or ~/save, or one map.gpm")
-    parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="default: %(default)s")
-    add_test_arguments(parser)
-    add_workers(parser)
-    parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
-    parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: the name of the source)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,20 +13,7 @@ import threading
 from gp_mapping.commands.view.server import LOOPBACK, ViewServer
 from gp_mapping.errors import UsageError
 
-__all__ = ["add_arguments", "run"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.epilog = "Ctrl-C ends it. The mapper draws for the page only while somebody looks at it."
-    parser.add_argument("--namespace", default="", metavar="NAME", help="of the mapper and the robot")
-    parser.add_argument("--node", default="mapping", metavar="NAME", help="of the mapper (default: mapping)")
-    parser.add_argument("--odometry-topic", default="odometry", metavar="NAME", help="for the robot's place; '' shows "
-                        "the newest place of the path instead (default: odometry, in the namespace)")
-    parser.add_argument("--address", default="127.0.0.1", metavar="ADDRESS", help="to serve on; 0.0.0.0 lets other "
-                        "machines look, without a password (default: 127.0.0.1, this machine only)")
-    parser.add_argument("--port", type=int, default=8765, metavar="N", help="0 takes any free one (default: 8765)")
-    parser.add_argument("--domain-id", type=int, metavar="N", help="ROS_DOMAIN_ID (default: that of the environment)")
+__all__ = ["run"]
 
 
 def _node_name(namespace: str, node: str) -> str:

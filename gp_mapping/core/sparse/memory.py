@@ -1,4 +1,4 @@
-"""A bounded memory of past samples, drawn in proportion to their Bayesian leverage β_i v_i, seeded.
+"""A bounded memory of past samples, seeded: which of them stay is one of the RULES of remembering.py.
 
 Weighted sampling without replacement from a stream (Efraimidis and Spirakis 2006): sample i gets the key
 log(u_i)/w_i, and the largest keys stay. The newest samples are protected, since hyper-parameters are learned there.
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.sparse.remembering import RULES, Offered
 from gp_mapping.core.transaction import Revertible, require_finite
 
 __all__ = ["COLUMNS", "OFFERED", "UNRANKED", "Memory"]
@@ -26,9 +27,10 @@ class Memory(Revertible):
 
     beta (m,), lam (m, C): the site, as it was added.  noise (m,): the sample's own variance, or 0 where the model's
     noise applies.  extra (m,): variance beside it.  weight (m,): what forgetting left.  order (m,): arrival number.
-    pass_number (m,): NO_PASS where the sample has none.
+    pass_number (m,): NO_PASS where the sample has none.  rule: by which samples stay, a name of RULES.
     """
 
+    rule = "uniform"
     COLUMNS = COLUMNS  # a subclass may keep more
 
     def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
@@ -77,8 +79,8 @@ class Memory(Revertible):
                leaving=None) -> int:
         """Offer samples. values: the columns but draw, key and order; white (R, N).
 
-        leverage_of: features (R, K) → v = a D⁻¹ a (K,). Asked only when somebody has to go, and of a full memory's
-        batch only for OFFERED samples drawn at random, so that the memory costs an update little.
+        leverage_of: features (R, K) → v = a D⁻¹ a (K,). Asked only when somebody has to go by it, and of a full
+        memory's batch only for OFFERED samples drawn at random, so that the memory costs an update little.
         Returns how many samples, old or new, fell out of the memory.
         """
         n, fell = white.shape[1], 0
@@ -102,7 +104,9 @@ class Memory(Revertible):
         if not self.capacity:
             return n
         if n > self.capacity:  # a batch larger than the memory: its own best
-            key = fresh["draw"] / (fresh["beta"] * leverage_of(white)).clamp_min(1e-12)
+            everybody = torch.arange(n, device=white.device)
+            key = RULES[self.rule](Offered(everybody, fresh["draw"], lambda: fresh["beta"] * leverage_of(white),
+                                           fresh["x"], fresh["order"]))
             best = key.topk(self.capacity).indices.sort().values
             fresh, white = {k: v[best] for k, v in fresh.items()}, white[:, best]
         kept = white.shape[1]
@@ -111,10 +115,9 @@ class Memory(Revertible):
         if overflow:
             unranked = (self.key == UNRANKED).nonzero()[:, 0]
             if len(unranked):
-                leverage = self.beta[unranked] * leverage_of(self._white[unranked, : len(white)].mT)
                 if self._before is not None and self._before_keys is None:
                     self._before_keys = self.key.clone()
-                self._store["key"][unranked] = self.draw[unranked] / leverage.clamp_min(1e-12)
+                self._store["key"][unranked] = self.ranked(unranked, len(white), leverage_of)
             key = self.key.masked_fill(self.order >= self.arrivals - arrivals - self.protect, 0.0)  # above every key
             weakest = key.topk(overflow, largest=False).indices.sort().values
             if leaving is not None:
@@ -128,6 +131,20 @@ class Memory(Revertible):
         self._white[slots, : len(white)] = white.mT
         self._white[slots, len(white):] = 0.0
         return n - kept + overflow
+
+    def ranked(self, which: Tensor, rows: int, leverage_of) -> Tensor:
+        """Keys < 0 of samples `which` (m,), given their features in the first rows: those with the least go."""
+        def leverage() -> Tensor:
+            return self.beta[which] * leverage_of(self._white[which, :rows].mT)
+
+        return RULES[self.rule](Offered(which, self.draw[which], leverage, self.x, self.order))
+
+    def follow(self, rule: str) -> Memory:
+        """From now on samples stay by that rule, which those that are here have to meet anew."""
+        if rule != self.rule:
+            self.rule = rule
+            self.key.fill_(UNRANKED)
+        return self
 
     def scale(self, factor: float) -> None:
         """Forgetting reaches the memory's share too."""
@@ -197,7 +214,8 @@ class Memory(Revertible):
 
     def state_dict(self) -> dict:
         return self.values() | {"white": self._white[: self.size].clone(), "capacity": self.capacity,
-                                "rows": self.rows, "protect": self.protect, "arrivals": self.arrivals}
+                                "rows": self.rows, "protect": self.protect, "arrivals": self.arrivals,
+                                "rule": self.rule}
 
     @classmethod
     def _sized(cls, state: dict, device) -> Memory:
@@ -208,6 +226,7 @@ class Memory(Revertible):
     def from_state_dict(cls, state: dict, device) -> Memory:
         new: Memory = cls._sized(state, device)
         new.size, new.arrivals, new.protect = len(state["x"]), int(state["arrivals"]), int(state["protect"])
+        new.rule = str(state["rule"])
         for name in cls.COLUMNS:
             value = state[name].to(device)
             new._store[name][(slice(new.size), *map(slice, value.shape[1:]))] = value  # it may have become wider

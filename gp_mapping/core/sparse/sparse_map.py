@@ -198,8 +198,8 @@ class SparseMap(ObservingMap):
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         memory, scaling = None, parts["scaling"]
         if scaling is not None:
-            kind = type(self.new_memory(len(scaling.origin), len(scaling.centre), 0))
-            memory = kind.from_state_dict(state["memory"], self.device)
+            empty = self.new_memory(len(scaling.origin), len(scaling.centre), 0)
+            memory = type(empty).from_state_dict(state["memory"], self.device).follow(empty.rule)
         return {"sites": None, "memory": memory}
 
     @abstractmethod

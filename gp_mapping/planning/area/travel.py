@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +14,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components, dijkstra
 from scipy.spatial import cKDTree
 
-from gp_mapping.planning.free_space import FreeSpace, along
+from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.worth.path_value import Visits
 
 __all__ = ["Leg", "Travel", "turn", "turning"]
@@ -20,6 +22,8 @@ __all__ = ["Leg", "Travel", "turn", "turning"]
 _ROWS = 600  # sources whose distances to everywhere are kept
 _LEGS = 40_000  # ways that are kept
 _APART = 1.5  # spacings between two measurements of a way: half a lengthscale, over which they say little new
+_KEPT = 200  # findings of planners that are kept
+_NEAR = 16  # nodes of which one should be in plain view
 _LOOKS = 4  # points of a way for each spacing
 _ABOUT = 4  # places between which a point is interpolated
 _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
@@ -84,6 +88,7 @@ class Travel:
         self._places_tree = cKDTree(self.xy) if len(chosen) else None
         self._rows: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()
         self._legs: OrderedDict[tuple[int, int], Leg] = OrderedDict()
+        self._kept: OrderedDict[tuple, Any] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.places)
@@ -93,16 +98,21 @@ class Travel:
 
         A place that the robot may not be at (a map that is a little off) gets the nearest node.
         """
-        if self._tree is None:
-            return None
-        xy = np.asarray(xy, dtype=np.float64)
-        away, found = self._tree.query(xy, k=min(16, len(self.nodes)), distance_upper_bound=search)
-        found, away = np.atleast_1d(found), np.atleast_1d(away)
-        found = found[np.isfinite(away)]
-        if not len(found):
-            return None
-        seen = self.free.sees(np.broadcast_to(xy, (len(found), 2)), self.nodes[found])
-        return int(found[seen.argmax()]) if seen.any() else int(found[0])
+        found = int(self.locate_all(np.asarray(xy, dtype=np.float64).reshape(1, 2), search)[0])
+        return None if found < 0 else found
+
+    def locate_all(self, xy: np.ndarray, search: float = 0.5) -> np.ndarray:
+        """The same of many places (N, 2) m: (N,), −1 where there is none."""
+        if self._tree is None or not len(xy):
+            return np.full(len(xy), -1)
+        count = min(_NEAR, len(self.nodes))
+        away, found = self._tree.query(xy, k=np.arange(1, count + 1), distance_upper_bound=search)
+        near = np.isfinite(away)
+        row, column = np.nonzero(near)
+        seen = np.zeros_like(near)
+        seen[row, column] = self.free.sees(xy[row], self.nodes[found[row, column]])
+        chosen = found[np.arange(len(xy)), seen.argmax(1)]  # the nearest one where none is seen
+        return np.where(near[:, 0], chosen, -1)
 
     def nearest(self, xy) -> np.ndarray:
         """The place nearest to each of xy (N, 2): (N,)."""
@@ -126,52 +136,50 @@ class Travel:
         """(n,) bool: nodes to which a way leads."""
         return np.isfinite(self.distances(node))
 
+    def keep(self, key: tuple, make: Callable[[], Any]):
+        """What make() finds of this ground, once: planners ask for the same of it at every decision."""
+        if key not in self._kept:
+            self._kept[key] = make()
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[key]
+
     def leg(self, a: int, b: int) -> Leg | None:
         """The way from node a to node b; None where there is none."""
-        key = (a, b)
-        if key not in self._legs:
-            chain = self._chain(a, b)
-            if chain is None:
-                return None
-            self._legs[key] = self.along(self.straightened(chain))
-            if len(self._legs) > _LEGS:
-                self._legs.popitem(last=False)
-        return self._legs[key]
+        if (a, b) not in self._legs:
+            self.prepare([(a, b)])
+        return self._legs.get((a, b))
 
     def prepare(self, pairs) -> None:
-        """Have legs (a, b) ready, those over plain ground together: a search asks for hundreds."""
-        pairs = [pair for pair in dict.fromkeys(pairs) if pair not in self._legs and pair[0] != pair[1]]
+        """Have legs (a, b) ready, all of them together: a search asks for hundreds."""
+        pairs = [pair for pair in dict.fromkeys(pairs) if pair not in self._legs]
         if not pairs:
             return
         a, b = self.nodes[[p for p, _ in pairs]], self.nodes[[q for _, q in pairs]]
-        seen = np.flatnonzero(self.free.sees(a, b))
-        if not len(seen):
-            return
-        a, b = a[seen], b[seen]
-        length = np.hypot(*(b - a).T)
-        heading = np.arctan2(*(b - a).T[::-1])
-        count = np.maximum(2, np.ceil(_LOOKS * length / self.spacing).astype(int) + 1)
-        x, _ = along(a, b, count)
-        places, weights = self.between(x)
-        ends = np.cumsum(count)[:-1]
-        for i, parts in enumerate(zip(*(np.split(part, ends) for part in (x, places, weights)))):
-            total, angle = float(length[i]), float(heading[i])
-            self._legs[pairs[seen[i]]] = Leg(np.stack([a[i], b[i]]), total, 0.0, angle, angle, *parts)
+        seen = self.free.sees(a, b)
+        chains = {pair: np.stack([a[i], b[i]]) if seen[i] else self._chain(*pair, min(pair))
+                  for i, pair in enumerate(pairs)}
+        ways = {pair: chain for pair, chain in chains.items() if chain is not None}
+        self._legs.update(zip(ways, self._legs_along(self._pulled(list(ways.values())))))
         while len(self._legs) > _LEGS:
             self._legs.popitem(last=False)
 
     def leg_from(self, xy, node: int, to: int) -> Leg | None:
         """The way from anywhere, xy (2,) m, by the node that locate gave for it, to a node."""
-        chain = self._chain(node, to)
-        if chain is None:
-            return None
-        return self.along(self.straightened(np.vstack([np.asarray(xy, dtype=np.float64)[None], chain])))
+        return self.legs_from(xy, node, [to])[0]
 
-    def _chain(self, a: int, b: int) -> np.ndarray | None:
-        """Nodes of the shortest way (K, 2) m; of equally short ones always the same, from either end."""
+    def legs_from(self, xy, node: int, to: Sequence[int]) -> list[Leg | None]:
+        """The same to several nodes."""
+        chains = [self._chain(node, end, node) for end in to]
+        first = np.asarray(xy, dtype=np.float64)[None]
+        legs = iter(self._legs_along(self._pulled([np.vstack([first, c]) for c in chains if c is not None])))
+        return [None if chain is None else next(legs) for chain in chains]
+
+    def _chain(self, a: int, b: int, source: int) -> np.ndarray | None:
+        """Nodes of the shortest way (K, 2) m; of equally short ones that which is found from source, a or b."""
         if a == b:
             return self.nodes[[a, b]]
-        source, target = min(a, b), max(a, b)
+        target = b if source == a else a
         distance, before = self._row(source)
         if not np.isfinite(distance[target]):
             return None
@@ -181,50 +189,51 @@ class Travel:
         return self.nodes[chain if source == b else chain[::-1]]
 
     def straightened(self, chain: np.ndarray) -> np.ndarray:
-        """The same way with few corners (string pulling): (K, 2) m.
+        """The same way with few corners (string pulling): (K, 2) m."""
+        return self._pulled([chain])[0]
 
-        From each corner the farthest point in plain view is looked for among ever more distant ones, and then between
-        the last that is seen and the first that is not: a few lines of sight instead of one to every point ahead.
-        """
-        kept, at, last = [0], 0, len(chain) - 1
-        while at < last:
-            at = self._farthest(chain, at)
-            kept.append(at)
-        return chain[kept]
-
-    def _farthest(self, chain: np.ndarray, at: int) -> int:
-        """A point of chain (K, 2) ahead of `at` that is in plain view of it; the next one where none is."""
-        last = len(chain) - 1
-        near, unseen = at + 1, last + 1
-        ahead = np.unique(np.minimum(at + np.round(_AHEAD ** np.arange(1, 2 + math.log(last - at, _AHEAD))), last))
-        while len(ahead):
-            ahead = ahead.astype(int)
-            seen = self.free.sees(np.broadcast_to(chain[at], (len(ahead), 2)), chain[ahead])
-            if seen.any():
-                near = max(near, int(ahead[seen][-1]))
-            if (beyond := ahead[ahead > near]).size:
-                unseen = int(beyond[0])
-            if near >= last or unseen - near <= 1:
-                break
-            ahead = np.unique(np.linspace(near, unseen, 5)[1:-1].round())
-            ahead = ahead[(ahead > near) & (ahead < unseen)]
-        return near
+    def _pulled(self, chains: list[np.ndarray]) -> list[np.ndarray]:
+        """Ways straightened side by side: what they ask of the free space is asked together."""
+        kept: list[list[int]] = [[0] for _ in chains]
+        asking = [_pull(len(chain), points) for chain, points in zip(chains, kept)]
+        wants = {i: want for i, steps in enumerate(asking) if (want := next(steps, None)) is not None}
+        while wants:
+            a = np.concatenate([np.broadcast_to(chains[i][at], (len(to), 2)) for i, (at, to) in wants.items()])
+            b = np.concatenate([chains[i][to] for i, (_, to) in wants.items()])
+            ends = np.cumsum([len(to) for _, to in wants.values()])[:-1]
+            for i, seen in zip(list(wants), np.split(self.free.sees(a, b), ends)):
+                try:
+                    wants[i] = asking[i].send(seen)
+                except StopIteration:
+                    del wants[i]
+        return [chain[points] for chain, points in zip(chains, kept)]
 
     def along(self, line: np.ndarray) -> Leg:
         """What driving a line (K, 2) m means."""
-        pieces = np.diff(line, axis=0)
-        length = np.hypot(*pieces.T)
-        ends = np.concatenate([[0.0], np.cumsum(length)])
-        pieces = pieces[length > 0]
-        total = float(ends[-1])
-        headings = np.arctan2(pieces[:, 1], pieces[:, 0])
-        turned = float(turning(headings[:-1], headings[1:]).sum())
+        return self._legs_along([line])[0]
 
-        count = max(2, math.ceil(_LOOKS * total / self.spacing) + 1)
-        marks = np.linspace(0.0, total, count)
-        x = np.stack([np.interp(marks, ends, line[:, i]) for i in (0, 1)], 1)
-        first, last = (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
-        return Leg(line, total, turned, first, last, x, *self.between(x))
+    def _legs_along(self, lines: list[np.ndarray]) -> list[Leg]:
+        """The same of several lines: what lies about all of their points is looked for together."""
+        if not lines:
+            return []
+        known, xs = [], []
+        for line in lines:
+            pieces = np.diff(line, axis=0)
+            length = np.hypot(*pieces.T)
+            ends = np.concatenate([[0.0], np.cumsum(length)])
+            pieces = pieces[length > 0]
+            total = float(ends[-1])
+            headings = np.arctan2(pieces[:, 1], pieces[:, 0])
+            turned = float(turning(headings[:-1], headings[1:]).sum())
+            first, last = (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
+            known.append((line, total, turned, first, last))
+
+            count = max(2, math.ceil(_LOOKS * total / self.spacing) + 1)
+            marks = np.linspace(0.0, total, count)
+            xs.append(np.stack([np.interp(marks, ends, line[:, i]) for i in (0, 1)], 1))
+        ends = np.cumsum([len(x) for x in xs])[:-1]
+        about = (np.split(part, ends) for part in self.between(np.concatenate(xs)))
+        return [Leg(*parts, x, *near) for parts, x, near in zip(known, xs, zip(*about))]
 
     def between(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Places (N, k) about each of x (N, 2) m and weights (N, k) that interpolate a smooth field there."""
@@ -259,6 +268,32 @@ class Travel:
         x, places, weights = (np.concatenate([getattr(leg, name) for leg in legs])[take]
                               for name in ("points", "places", "weights"))
         return Visits(torch.from_numpy(places), torch.from_numpy(weights)), x, marks
+
+
+def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.ndarray, None]:
+    """Which of a way's points 0 … count − 1 to keep, into kept; asks (from, to (n,)) and is sent which are in view.
+
+    From each corner the farthest point in plain view is looked for among ever more distant ones, and then between
+    the last that is seen and the first that is not: a few lines of sight instead of one to every point ahead. The next
+    point is taken where none is seen.
+    """
+    at, last = 0, count - 1
+    while at < last:
+        near, unseen = at + 1, last + 1
+        ahead = np.unique(np.minimum(at + np.round(_AHEAD ** np.arange(1, 2 + math.log(last - at, _AHEAD))), last))
+        while len(ahead):
+            ahead = ahead.astype(int)
+            seen = yield at, ahead
+            if seen.any():
+                near = max(near, int(ahead[seen][-1]))
+            if (beyond := ahead[ahead > near]).size:
+                unseen = int(beyond[0])
+            if near >= last or unseen - near <= 1:
+                break
+            ahead = np.unique(np.linspace(near, unseen, 9)[1:-1].round())
+            ahead = ahead[(ahead > near) & (ahead < unseen)]
+        at = near
+        kept.append(at)
 
 
 def _nodes(free: FreeSpace, most: int) -> tuple[np.ndarray, int]:

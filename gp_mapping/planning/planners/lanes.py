@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import torch
 
+from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.problem import Problem
 
 __all__ = ["best_lanes", "lane_routes", "lanes"]
@@ -45,6 +47,11 @@ def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
     """As many of the first stops as the limit allows, those that are left out for now excepted."""
     if problem.closed is not None:
         stops = tuple(stop for stop in stops if not problem.closed[stop])
+    # what is too far as the crow flies needs no way looked for
+    x = np.vstack([problem.position[None], problem.travel.nodes[list(stops)]])
+    limit = problem.limit
+    ends = np.cumsum(np.hypot(*np.diff(x, axis=0).T))
+    stops = stops[: int(np.searchsorted(ends, min(limit.metres, limit.seconds * limit.speed), side="right"))]
     problem.prepare([stops])
     low, high = 0, len(stops)
     while low < high:
@@ -65,57 +72,58 @@ def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
     area = free.open.sum() * free.resolution**2
     metres = min(problem.limit.metres, problem.limit.seconds * problem.limit.speed)
     for angle in (free.yaw, free.yaw + 0.5 * math.pi):
-        along = np.array([math.cos(angle), math.sin(angle)])
-        across = np.array([-along[1], along[0]])
+        across = np.array([-math.sin(angle), math.cos(angle)])
         low, high = (nodes @ across).min(), (nodes @ across).max()
         span = float(high - low) + free.resolution
+        low = float(low) - 0.5 * free.resolution
         # a lane is as long as the area is wide there, and lanes nearer than two places measure the same ones
         paid = min(metres / max(area / span, 1e-9), span / travel.spacing)
         for count in sorted({max(1, round(paid) + k) for k in range(-_TRIED + 1, _TRIED - 1)}):
-            spacing = span / count
-            for inset in (0.0, 0.35 * spacing):
-                pieces = _pieces(problem, along, across, float(low) - 0.5 * free.resolution, spacing, count, inset)
-                if pieces:
-                    yield _joined(problem, pieces)
+            for inset in (0.0, 0.35 * span / count):
+                key = (angle, low, span / count, count, inset)
+                pieces: _Pieces = travel.keep(("lanes", *key), partial(_pieces, travel, *key))
+                if len(pieces.ends):
+                    yield pieces.joined(problem.start, reached)
 
 
-def _pieces(problem: Problem, along, across, low: float, spacing: float, count: int,
-            inset: float) -> list[tuple[int, int]]:
-    """Both ends (nodes) of each free piece of each lane."""
-    travel = problem.travel
+class _Pieces:
+    """Both ends (nodes) (K, 2) of each free piece of each lane, and what is known of the ways between them."""
+
+    def __init__(self, travel: Travel, ends: np.ndarray):
+        self.ends, self._travel = ends, travel
+        self._away: dict[int, np.ndarray] = {}  # (K, 2) m from an end to all of them
+
+    def joined(self, start: int, reached: np.ndarray) -> tuple[int, ...]:
+        """Stops: the pieces one after the other, the nearest end first, from a node on; where they are reached."""
+        left = reached[self.ends].all(1)
+        away, stops = self._travel.distances(start)[self.ends], []
+        while left.any():
+            piece, end = np.unravel_index(int(np.where(left[:, None], away, np.inf).argmin()), away.shape)
+            left[piece] = False
+            a, b = self.ends[piece] if end == 0 else self.ends[piece][::-1]
+            stops += [int(a), int(b)]
+            if b not in self._away:
+                self._away[b] = self._travel.distances(int(b))[self.ends]
+            away = self._away[b]
+        return tuple(s for i, s in enumerate(stops) if i == 0 or s != stops[i - 1])
+
+
+def _pieces(travel: Travel, angle: float, low: float, spacing: float, count: int, inset: float) -> _Pieces:
     free = travel.free
-    reached = travel.reachable(problem.start)
+    along = np.array([math.cos(angle), math.sin(angle)])
+    across = np.array([-along[1], along[0]])
     extent = travel.nodes @ along
     first, last = float(extent.min()), float(extent.max())
-    count_along = max(2, math.ceil((last - first) / (0.5 * free.resolution)) + 1)
-    marks = np.linspace(first, last, count_along)
-    least = max(_LEAST * spacing, free.resolution)
-    out = []
-    for i in range(count):
-        x = marks[:, None] * along + (low + (i + 0.5) * spacing) * across
-        clear = free.allows(torch.from_numpy(x)).numpy()
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], clear, [False]]).astype(int)))
-        for start, end in zip(edges[::2], edges[1::2] - 1):
-            length = marks[end] - marks[start]
-            if length < least:
-                continue
-            off = min(inset, 0.5 * length)
-            ends = [travel.locate(x[start] + off * along), travel.locate(x[end] - off * along)]
-            if None not in ends and reached[ends].all():
-                out.append((ends[0], ends[1]))
-    return out
+    marks = np.linspace(first, last, max(2, math.ceil((last - first) / (0.5 * free.resolution)) + 1))
+    lanes = low + (np.arange(count) + 0.5) * spacing
+    x = marks[:, None] * along + lanes[:, None, None] * across  # (lanes, marks, 2)
+    clear = free.allows(torch.from_numpy(x.reshape(-1, 2))).numpy().reshape(count, -1)
 
-
-def _joined(problem: Problem, pieces: list[tuple[int, int]]) -> tuple[int, ...]:
-    """The pieces one after the other, the nearest end first, from the robot on."""
-    travel = problem.travel
-    left, stops, at = list(pieces), [], problem.start
-    while left:
-        away = travel.distances(at)[np.array(left)]  # (pieces, 2)
-        piece, end = np.unravel_index(int(away.argmin()), away.shape)
-        a, b = left.pop(piece)
-        if end:
-            a, b = b, a
-        stops += [a, b] if a != b else [a]
-        at = b
-    return tuple(s for i, s in enumerate(stops) if i == 0 or s != stops[i - 1])
+    edges = np.diff(np.pad(clear, ((0, 0), (1, 1))).astype(int), axis=1)
+    lane, start = np.nonzero(edges > 0)
+    end = np.nonzero(edges < 0)[1] - 1
+    length = marks[end] - marks[start]
+    lane, start, end, length = (v[length >= max(_LEAST * spacing, free.resolution)] for v in (lane, start, end, length))
+    off = np.minimum(inset, 0.5 * length)[:, None] * along
+    ends = np.stack([travel.locate_all(x[lane, start] + off), travel.locate_all(x[lane, end] - off)], 1)
+    return _Pieces(travel, ends[(ends >= 0).all(1)])

@@ -93,7 +93,7 @@ class _Moves:
     def residual(self, stops: tuple[int, ...]) -> np.ndarray:
         """(P,) probabilities of places to go to as well: by what they are still worth after the route."""
         visits = self.problem.drive(stops).visits
-        left = self.problem.value.after(visits).at(range(len(self.travel))).numpy().clip(0.0)
+        left = self.problem.value.left(visits).numpy().clip(0.0)
         left = np.where(self.problem.goals, left, 0.0) ** 2
         return left / left.sum() if left.sum() > 0 else np.full(len(left), 1.0 / len(left))
 

@@ -123,6 +123,18 @@ class PathValue:
         return self.S.diagonal()[path] / (self.C.diagonal()[path] + self.noise[path])
 
     @torch.no_grad()
+    def left(self, path) -> Tensor:
+        """Gain (P,) of one more measurement at each place after those of a path: `after(path).at(all)`, for less."""
+        path = Visits.at(path)
+        C, S = self.C.diagonal(), self.S.diagonal()
+        if len(path):
+            cross, worth, inner, L = self._of(path)
+            A = torch.cholesky_solve(cross, L)
+            C = C - (cross * A).sum(0)
+            S = S - (A * (2.0 * worth - inner @ A)).sum(0)
+        return S / (C + self.noise)
+
+    @torch.no_grad()
     def gains(self, paths: Sequence) -> list[Tensor]:
         """What each measurement adds to those before it.
 
@@ -165,14 +177,18 @@ class PathValue:
         path = Visits.at(path)
         if not len(path):
             return self
-        cross, worth = (_rows(m, path.places, path.weights) for m in (self.C, self.S))  # (m, P)
-        index, weight = path.places[None], path.weights[None]
-        K, inner = (_columns(m[None], index, weight)[0] for m in (cross, worth))  # (m, m)
-        L = torch.linalg.cholesky(K + torch.diag(self.noise[path.places[:, 0]]))
+        cross, worth, inner, L = self._of(path)
         A = torch.cholesky_solve(cross, L)
         gained = float(torch.cholesky_solve(inner, L).diagonal().sum())
         both = A.mT @ (worth - 0.5 * inner @ A)
         return replace(self, C=self.C - cross.mT @ A, S=self.S - both - both.mT, total=self.total - gained)
+
+    def _of(self, path: Visits) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """C_XP, S_XP (m, P), S_XX (m, m) and the Cholesky factor of C_XX + N of a path's measurements X."""
+        cross, worth = (_rows(m, path.places, path.weights) for m in (self.C, self.S))
+        index, weight = path.places[None], path.weights[None]
+        K, inner = (_columns(m[None], index, weight)[0] for m in (cross, worth))
+        return cross, worth, inner, torch.linalg.cholesky(K + torch.diag(self.noise[path.places[:, 0]]))
 
 
 def _rows(matrix: Tensor, index: Tensor, weight: Tensor) -> Tensor:

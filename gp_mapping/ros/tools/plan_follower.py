@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Path
 
 from gp_mapping.ros.wire.qos import LATCHED
@@ -30,6 +32,14 @@ class PlanFollower:
         self.withdrawn = False  # the newest one was empty: stand still
         self._at: tuple[float, float] | None = None
         node.create_subscription(Path, topic, self._take, LATCHED)
+        self.planner_at = -math.inf  # monotonic s when whoever plans last said that a survey is running
+        self._planner = f"{node.resolve_topic_name(topic).rsplit('/', 1)[0].lstrip('/')}: survey"
+        node.create_subscription(DiagnosticArray, "/diagnostics", self._hear, 10)
+
+    def _hear(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            if status.name == self._planner and any(v.key == "phase" and v.value == "running" for v in status.values):
+                self.planner_at = time.monotonic()
 
     def _take(self, message: Path) -> None:
         line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)

@@ -1,11 +1,13 @@
-"""The memory: bounded, seeded, in proportion to the leverage, the newest protected."""
+"""The memory: bounded, seeded, each rule by what stays, the newest protected."""
 
 import copy
 
 import pytest
 import torch
 
-from gp_mapping.core.sparse.memory import Memory
+from gp_mapping.core.registry import create_map
+from gp_mapping.core.sparse.memory import UNRANKED, Memory
+from gp_mapping.core.types import Samples
 
 
 def values(n, start=0):
@@ -26,8 +28,9 @@ def leverage_by(leverage):
     return lambda white: torch.ones_like(white[0]) if leverage is None else leverage[white[0].long()]
 
 
-def filled(capacity=50, n=400, batch=10, seed=0, leverage=None, protect=250):
-    memory, generator = Memory(capacity, 2, 1, 5, "cpu", protect=protect), torch.Generator().manual_seed(seed)
+def filled(capacity=50, n=400, batch=10, seed=0, leverage=None, protect=250, rule="uniform"):
+    memory = Memory(capacity, 2, 1, 5, "cpu", protect=protect).follow(rule)
+    generator = torch.Generator().manual_seed(seed)
     fell = 0
     for i in range(0, n, batch):
         fresh = values(batch, i)
@@ -62,14 +65,14 @@ def test_drawn_in_proportion_to_the_leverage():
     leverage = torch.where(heavy, 0.3, 0.1).double()
     kept = torch.zeros(2, dtype=torch.float64)
     for seed in range(30):
-        memory, _ = filled(60, n=2000, seed=seed, leverage=leverage, batch=50, protect=0)
+        memory, _ = filled(60, n=2000, seed=seed, leverage=leverage, batch=50, protect=0, rule="leverage")
         old = memory.order[memory.order < 1900].long()
         kept += torch.stack([heavy[old].sum(), (~heavy[old]).sum()]).double()
     assert 2.2 < float(kept[0] / kept[1]) < 3.9, kept
 
 
 def test_every_age_has_its_share():
-    """Uniform leverage: a reservoir, not a window (the last batch is always in)."""
+    """A reservoir, not a window (the last batch is always in)."""
     counts = torch.zeros(4, dtype=torch.float64)
     for seed in range(30):
         order = filled(40, n=800, seed=seed, protect=0)[0].order
@@ -78,8 +81,61 @@ def test_every_age_has_its_share():
     assert float(share.min()) > 0.18 and float(share.max()) < 0.33, share
 
 
+def test_uniform_asks_no_leverage():
+    def refuse(white):
+        raise AssertionError("leverage was asked for")
+
+    memory, generator = Memory(10, 2, 1, 5, "cpu"), torch.Generator().manual_seed(0)
+    for i in range(0, 50, 10):
+        memory.insert(values(10, i), white_of(values(10, i)["y"][:, 0]), refuse, generator)
+    assert len(memory) == 10
+
+
+def test_newest_is_a_window():
+    memory, _ = filled(50, n=400, rule="newest", protect=0)
+    assert set(memory.order.int().tolist()) == set(range(350, 400))
+
+
+def test_farthest_covers_what_came():
+    """400 samples on a line, crowded at its start: what stays lies farther apart there than a random choice of it."""
+    generator, least = torch.Generator().manual_seed(0), {}
+    x = torch.cat([torch.linspace(0, 1, 350), torch.linspace(1, 20, 50)]).double()
+    for rule in ("farthest", "uniform"):
+        memory = Memory(40, 2, 1, 5, "cpu", protect=0).follow(rule)
+        for part in torch.arange(400).split(5):
+            fresh = values(5, int(part[0])) | {"x": x[part, None].repeat(1, 2)}
+            memory.insert(fresh, white_of(fresh["y"][:, 0]), leverage_by(None), generator)
+        least[rule] = int((memory.x[:, 0] > 1).sum())
+    assert least["farthest"] >= 35 and least["uniform"] < 20, least
+
+
+def test_another_rule_holds_for_those_that_are_here():
+    """A memory of the newest that goes on as any other one still has a bound; its old keys do not stay."""
+    memory, _ = filled(30, n=300, rule="newest", protect=0)
+    other = Memory.from_state_dict(memory.state_dict(), "cpu")
+    assert other.rule == "newest" and torch.equal(other.key, memory.key)
+    assert bool((other.follow("uniform").key == UNRANKED).all()) and len(other) == 30
+
+
+def test_the_setting_reaches_the_map_and_its_file():
+    x = torch.linspace(0, 8, 160, dtype=torch.float64)[:, None] * torch.tensor([[1.0, 0.0]])
+    settings = {"memory_size": 40, "lengthscale": 0.5, "learn_hyperparameters": False, "learn_time_offset": False}
+    oldest, saved = {}, {}
+    for rule in ("newest", "uniform"):
+        field = create_map("dual_svgp", memory_rule=rule, **settings)
+        for part in torch.arange(160).split(8):
+            field.update(Samples(x[part], 1e-5 * torch.sin(x[part, :1])))
+        oldest[rule], saved[rule] = float(field.remembered_places()[:, 0].min()), field.state_dict()
+    assert oldest["newest"] > 5.9 and oldest["uniform"] < 3.0, oldest
+
+    other = create_map("dual_svgp", memory_rule="uniform", **settings)
+    other.load_state_dict(saved["newest"])
+    other.update(Samples(x + 20.0, 1e-5 * torch.sin(x[:, :1])))
+    assert other.memory.rule == "uniform" and len(other.memory) == 40
+
+
 def test_zero_leverage_is_no_error():
-    memory, _ = filled(20, leverage=torch.zeros(400, dtype=torch.float64))
+    memory, _ = filled(20, leverage=torch.zeros(400, dtype=torch.float64), rule="leverage")
     assert len(memory) == 20 and bool(torch.isfinite(memory.key).all())
 
 

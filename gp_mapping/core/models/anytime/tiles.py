@@ -44,7 +44,8 @@ class TileMap(AnytimeMap):
         return self.tile_side * self.theta.lengthscale
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> BlockMemory:
-        return BlockMemory(self.memory_size, dimension, channels, rows, self.device, width=self.tile_samples)
+        return BlockMemory(self.memory_size, dimension, channels, rows, self.device,
+                           width=self.tile_samples).follow(self.memory_rule)
 
     def remembered_features(self, rows: int) -> Tensor:
         return self.memory.raw[:, :rows].mT

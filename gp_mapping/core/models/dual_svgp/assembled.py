@@ -61,7 +61,7 @@ def assemble(model: DualSVGP, theta: Theta, z: Tensor, scaling: Scaling, sites: 
     model.basis = Basis.at(z, model.new_basis(theta, z.shape[1]))
     capacity = model.basis.features + max(model.max_inducing, len(z))
     model.sites = sites.clone(capacity)
-    model.memory = memory.copy(capacity, capacity=max(model.memory_size, len(memory)))
+    model.memory = memory.copy(capacity, capacity=max(model.memory_size, len(memory))).follow(model.memory_rule)
     model.samples, model.newest_pass = samples, newest_pass
     model.rest_empty = len(memory) == samples
     if model.learner is not None:

@@ -46,6 +46,7 @@ class DualSVGP(SendableMap):
         max_inducing: M at most.
         tolerance: share of s² that the residual at an inducing input has at least.
         memory_size: samples remembered at most.
+        memory_rule: which of them stay, a name of RULES in core/sparse/remembering.py.
         information: bits that the data tell at least of what only that input can express; 0: the residual alone
             decides.
         inducing_inputs: (M, D) m, fixed where given.
@@ -72,13 +73,14 @@ class DualSVGP(SendableMap):
     def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
                  information: float = 0.0, inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0,
                  scale: float = 1.0, centre=None, device="cpu", dtype=torch.float64, likelihood=None,
-                 steps: int | None = None, max_biases: int = 50, bias_prior: float = 0.0):
+                 steps: int | None = None, max_biases: int = 50, bias_prior: float = 0.0,
+                 memory_rule: str = "uniform"):
         super().__init__(theta, likelihood or Gaussian(), learner=learner, memory_size=memory_size, seed=seed,
                          scale=scale, centre=centre, device=device)
         self.tolerance, self.information, self.dtype = tolerance, information, dtype
         self.fixed = None if inducing_inputs is None else torch.as_tensor(inducing_inputs, dtype=torch.float64)
         self.max_inducing = max_inducing if self.fixed is None else len(self.fixed)
-        self.steps = steps or self.likelihood.steps
+        self.steps, self.memory_rule = steps or self.likelihood.steps, memory_rule
         self.floor = 0.0  # bits (without `information`: variance) below which nothing pays since the budget was full
         self.thinned = 0  # inducing inputs that the last thinning left
         self.moves = 0  # how often the budget was full
@@ -91,7 +93,7 @@ class DualSVGP(SendableMap):
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> Memory:
         """An empty memory for sites of that many rows."""
-        return self.memory_kind(self.memory_size, dimension, channels, rows, self.device)
+        return self.memory_kind(self.memory_size, dimension, channels, rows, self.device).follow(self.memory_rule)
 
     def begin(self, dimension: int, channels: int) -> None:
         basis = self.new_basis(self.theta, dimension)
@@ -495,7 +497,8 @@ class DualSVGP(SendableMap):
         # numbered anew: passed on from tile to tile, arrival numbers would grow like a power
         kept["order"] = kept["order"].argsort().argsort().double()
         kept |= {"arrivals": len(which), "white": self.memory.x.new_zeros((len(which), new.basis.size)),
-                 "capacity": len(which), "rows": new.basis.size, "protect": self.memory.protect}
+                 "capacity": len(which), "rows": new.basis.size, "protect": self.memory.protect,
+                 "rule": self.memory_rule}
         new.memory = type(self.memory).from_state_dict(state | kept, self.device)
         new.samples, new.rest_empty, new.learner = len(which), True, None
         new.generator = torch.Generator().manual_seed(0)

@@ -65,7 +65,7 @@ class SendableMap(Rebuilding):
         generator = torch.Generator().manual_seed(count)
         draw = torch.rand(count, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(self.device)
         memory = columns | {"white": white.mT, "capacity": max(self.memory_size, count), "rows": rows, "draw": draw,
-                            "key": torch.full_like(draw, UNRANKED)}
+                            "key": torch.full_like(draw, UNRANKED), "rule": self.memory_rule}
 
         told = state["sites"]
         sites = Sites(basis.size, int(told["channels"]), rows, self.device)

@@ -13,6 +13,9 @@ __all__ = ["PackedMemory"]
 class PackedMemory(Memory):
     """Memory without features, its columns views of one table; drawn by β alone (every leverage is taken for 1)."""
 
+    def ranked(self, which: Tensor, rows: int, leverage_of) -> Tensor:
+        return self.draw[which] / self.beta[which].clamp_min(1e-12)
+
     def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
         super().__init__(capacity, dimension, channels, rows, device, protect)
         wide = {"x": dimension, "velocity": dimension, "heading": 2, "y": channels, "lam": channels}

@@ -1,0 +1,1 @@
+"""What each subcommand takes, without anything heavy: --help and a wrong option cost no torch."""
