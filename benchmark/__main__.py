@@ -17,6 +17,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "render": "512 × 512 mean and standard deviation, in full and after a batch",
          "honesty": "simulated robots with known faults, coverage at every level, changes, gross errors",
          "biases": "passes with another bias each: beside a map that was told them and the exact GP",
+         "active": "active sampling, hotspots, UCB and EI: tables of the papers",
          "surveys": "coverage at every moment of a survey, and far from its path, beside the exact GP",
          "memory": "which samples are remembered: leverage, at random, the newest, the farthest",
          "wiski": "the matrix-free WISKI: update, refresh, errors, protocol P",
@@ -36,7 +37,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "mutants": "small faults in the code, by a seed: which of them the mirrored tests notice",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
 APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "slow_updates", "fits", "reading",
-         "mutants", "faults", "biases", "fleet", "teams", "memory", "surveys")  # for pages of their own
+         "mutants", "faults", "biases", "fleet", "teams", "memory", "surveys", "active")  # for pages of their own
 
 
 def parser() -> argparse.ArgumentParser:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmark.recordings import trial
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
+from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.models.exact import ExactGP
+from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["BATCH", "GIVEN", "TEST", "TRAIN", "columns", "evaluate", "row", "stream"]
+__all__ = ["BATCH", "GIVEN", "TEST", "TRAIN", "columns", "distance", "evaluate", "exact_beside", "row", "stream"]
 
 TRAIN, TEST = (1, 2, 3, 5), 4
 BATCH = 100
@@ -23,15 +27,37 @@ GIVEN = {"lengthscale": LENGTHSCALE, "signal_stddev": SIGNAL**0.5 * 1e-6, "noise
          "heading_stddev": 0.0, "learn_hyperparameters": False, "learn_time_offset": False}
 
 
-def stream(trials: list[Samples], **settings) -> MapSession:
-    """A session that has seen the trials one after the other, each a pass of its own, in batches of 100."""
+def stream(trials: list[Samples], keep: bool = False, **settings) -> MapSession:
+    """A session that has seen the trials one after the other, each a pass of its own, in batches of 100.
+
+    keep: the cells that its map took are in `taken`.
+    """
     session = MapSession(MapSettings(**settings))
+    session.taken = [] if keep else None
     for samples in trials:
         session.break_pass()
         for start in range(0, len(samples), BATCH):
             session.ingest(samples[start: start + BATCH])
     session.flush()
     return session
+
+
+def exact_beside(session: MapSession) -> ExactGP:
+    """The exact GP at the θ of the session's map, given the same cells. The session was streamed with `keep`."""
+    exact = build_map(replace(session.settings, model="exact", learn_hyperparameters=False, learn_time_offset=False,
+                              max_exact_samples=50000), centre=session.map.centre)
+    exact.adopt(session.map.home.theta)
+    for cells in session.taken:
+        exact.update(cells)
+    return exact
+
+
+def distance(field: FieldMap, judge: FieldMap, x: Tensor) -> tuple[float, float]:
+    """How far a map lies from its judge at x (N, 2) m: its mean in the judge's sd, log of the ratio of sd; both rms."""
+    told, right = field.predict(x), judge.predict(x)
+    mean = (told.mean - right.mean) / right.variance.sqrt()
+    ratio = 0.5 * (told.variance / right.variance).log()
+    return float(mean.square().mean().sqrt()), float(ratio.square().mean().sqrt())
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, and for child pro
 
 import pytest
 import torch
+from file_order import LONG
 from hypothesis import settings
 from recordings import invensense
 
@@ -22,6 +23,19 @@ torch.set_num_threads(1)
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("same")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The order is the one below: xdist would take the files with most tests first, which are not the long ones."""
+    if config.pluginmanager.hasplugin("xdist"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long files first, the others as they were."""
+    here = Path(__file__).parent
+    place = {here / name: i for i, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(LONG)))
 
 
 @pytest.fixture(scope="session")

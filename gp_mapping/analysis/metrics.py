@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from scipy.spatial import cKDTree
 
+from gp_mapping.analysis.changed import at_changes
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 
@@ -64,7 +65,7 @@ class PredictionScores:
         self._pass: list[Samples] = []
         self._channels = 1
         self._metric = not isinstance(session, MapSession) or session.settings.metric  # baselines predict the field
-        self._parts: list[np.ndarray] = []  # rows of error, variance, distance
+        self._parts: list[np.ndarray] = []  # rows of error, variance, distance, x, y
 
     def add(self, samples: Samples, new_pass: bool = False) -> None:
         """Take in the next samples of the stream; new_pass as `Intake.batches` says it."""
@@ -87,7 +88,8 @@ class PredictionScores:
             error, spread = self._errors(samples[part], torch.from_numpy(velocity[part]), *more)
             distance = np.repeat(self._tree.query(x[part])[0], error.shape[1])
             self._channels = error.shape[1]
-            self._parts.append(np.stack([error.ravel(), spread.ravel(), distance], 1))
+            places = np.repeat(x[part, :2], error.shape[1], axis=0)
+            self._parts.append(np.column_stack([error.ravel(), spread.ravel(), distance, places]))
 
     def _errors(self, samples: Samples, velocity, *heading) -> tuple[np.ndarray, np.ndarray]:
         """Errors (n, C), and their variances, or, of classes and counts, −log of the density."""
@@ -103,13 +105,22 @@ class PredictionScores:
         surprise = -field.log_predictive(samples).cpu()
         return (y - told).numpy(), surprise[:, None].expand(-1, y.shape[1]).numpy()
 
-    def result(self) -> dict:
-        """rmse_ut, nlpd, coverage, n over all, and `bands`: the same by distance to the training path in metres."""
+    def result(self, changes: list[dict] | None = None) -> dict:
+        """rmse_ut, nlpd, coverage, n over all, and `bands`: the same by distance to the training path in metres.
+
+        changes: of the field, as ChangeFollower found them; then `changed` and `unchanged` too: the same at their
+        places, and elsewhere.
+        """
         self._score_pass()
-        error, variance, distance = np.concatenate([np.empty((0, 3)), *self._parts]).T
+        error, variance, distance, *places = np.concatenate([np.empty((0, 5)), *self._parts]).T
+        apart = {}
+        if changes:
+            at = at_changes(np.stack(places, 1), changes)
+            apart = {name: self._score(error[there], variance[there])
+                     for name, there in (("changed", at), ("unchanged", ~at))}
         band = np.digitize(distance, _EDGES)
         bands = {name: self._score(error[band == i], variance[band == i]) for i, name in enumerate(BANDS)}
-        return {**self._score(error, variance), "bands": bands}
+        return {**self._score(error, variance), "bands": bands, **apart}
 
     def _score(self, error: np.ndarray, variance: np.ndarray) -> dict:
         if self._metric:

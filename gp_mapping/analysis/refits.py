@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from gp_mapping.analysis.changed import ChangeFollower, at_changes, plain
 from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
@@ -93,27 +94,26 @@ def refits(train: list[Samples], test: list[Samples], settings: MapSettings, pro
 
 def changes_along(session: MapSession, test: list[Samples]) -> list[dict]:
     """Changes of the field that the finished map finds as it goes on through the test passes; it is not kept."""
-    if not session.settings.follow_changes:
-        return []
-    follower, before = MapSession.from_state_dict(session.state_dict()), session.scores.change_count
+    follower = ChangeFollower(session)
     for samples in test:
-        follower.break_pass()
-        follower.ingest(samples)
-    follower.flush()
-    found = follower.scores.change_count - before
-    return [_plain(c, session.settings.field_scale) for c in follower.changes[-found:]] if found else []
-
-
-def _plain(change, scale: float) -> dict:
-    return {"x": change.x, "y": change.y, "stamp": change.stamp, "error": change.error / scale}
+        follower.add(samples, new_pass=True)
+    return follower.found()
 
 
 def changes_of(session: MapSession) -> list[dict]:
     """Those found while mapping."""
-    return [_plain(c, session.settings.field_scale) for c in session.changes]
+    return [plain(c, session.settings.field_scale) for c in session.changes]
 
 
-def quality(found: Residuals) -> dict:
-    """The summary, and where the squared error lies: share of it beyond 10 cm of the training path."""
-    square = found.error**2
-    return found.summary() | {"square_beyond": float(square[found.distance >= 0.1].sum() / max(square.sum(), 1e-300))}
+def quality(found: Residuals, changes: list[dict]) -> dict:
+    """The summary, and where the squared error lies: share of it beyond 10 cm of the training path.
+
+    With changes that the test found, `changed` and `unchanged` too: the summary at their places, and elsewhere.
+    """
+    square, apart = found.error**2, {}
+    if changes:
+        at = at_changes(found.x, changes)
+        apart = {name: found.part(there).summary() for name, there in (("changed", at), ("unchanged", ~at))
+                 if there.any()}
+    beyond = float(square[found.distance >= 0.1].sum() / max(square.sum(), 1e-300))
+    return apart | found.summary() | {"square_beyond": beyond}

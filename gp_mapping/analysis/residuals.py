@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -37,6 +37,10 @@ class Residuals:
 
     def __len__(self) -> int:
         return len(self.error)
+
+    def part(self, mask: np.ndarray) -> Residuals:
+        """Those where mask (N,) says so."""
+        return Residuals(*(getattr(self, field.name)[mask] for field in fields(self)))
 
     @property
     def pit(self) -> np.ndarray:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gp_mapping.analysis.changed import APART, ChangeFollower, listed
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import folder_to_write
@@ -126,10 +127,12 @@ def reasons(intake: Intake) -> str:
 def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:
     """The scores on --test, every one of its measurements."""
     intake, scores = Intake(parameters.intake), PredictionScores(session, trained, session.settings.field_scale)
-    started = time.perf_counter()
+    started, follower = time.perf_counter(), ChangeFollower(session)
     for new_pass, samples in samples_of(plans, intake, "test"):
         scores.add(samples, new_pass)
-    result = scores.result()
+        follower.add(samples, new_pass)
+    changes = follower.found()
+    result = scores.result(changes) | {"changes_in_test": changes}
     if result["n"] == 0:
         raise UsageError(f"no measurement of --test could be used: {reasons(intake)}")
     return {**{k: v for k, v in result.items() if k != "n"}, "test_samples": result["n"],
@@ -184,10 +187,13 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
         error = unit if metric else "counts" if session.settings.likelihood == "poisson" else ""
         lines += [f"test                   n {f'RMSE {error}':>9}    NLPD   in 95 %"]
         rows = {"all": {**result, "n": result["test_samples"]}, **{f"{b} m of path": result["bands"][b] for b in BANDS}}
+        rows |= {label: result[key] for key, label in APART.items() if key in result}
         for name, row in rows.items():
             covered = "        –" if row["coverage"] is None else f"{row['coverage']:9.3f}"
             numbers = f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f} {covered}" if row["n"] else ""
             lines.append(f"  {name:16} {row['n']:6d} {numbers}")
+        if result["changes_in_test"]:
+            lines.append(f"  field changed on the test: {listed(result['changes_in_test'], error)}")
     if result["suggestions"]:
         places = ", ".join(f"({s['x']:.2f}, {s['y']:.2f})" for s in result["suggestions"])
         lines.append(f"measure next at {places} m")

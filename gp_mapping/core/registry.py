@@ -87,7 +87,8 @@ def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
 
 def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
     theta, learner = start_of(settings)
-    return SolveGP(theta, max_orthogonal=settings.max_orthogonal, **_sparse(settings, learner, theta), **extra)
+    return SolveGP(theta, max_orthogonal=settings.max_orthogonal,
+                   orthogonal_covariance=settings.orthogonal_covariance, **_sparse(settings, learner, theta), **extra)
 
 
 def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:

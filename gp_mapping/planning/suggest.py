@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import FieldMap, Planned
-from gp_mapping.planning.acquisition import ACQUISITIONS, integrated_variance_reduction, maximum_variance
+from gp_mapping.core.types import Prediction
+from gp_mapping.planning.acquisition import ACQUISITIONS, integrated_variance_reduction
 from gp_mapping.planning.free_space import FreeSpace
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ __all__ = ["Suggestion", "Suggestions", "suggest", "thin"]
 class Suggestion:
     """A place, x and y in metres in the map frame, and what it was worth when it was chosen.
 
-    score: SI² (kind 'variance'), or SI² m² (kind 'integrated_variance': variance that a measurement takes off the map).
+    score: SI² (kind 'variance'; of a probability or rate its own unit squared), or SI² m² (kind 'integrated_variance':
+    variance that a measurement takes off the map).
     """
 
     x: float
@@ -82,8 +85,9 @@ def thin(mask: Tensor, limit: int, score: Tensor | None = None) -> tuple[Tensor,
     return first, count
 
 
-def _values(kind: str, field: Planned, places: Tensor, targets: Tensor, areas: Tensor) -> Tensor:
-    value = (maximum_variance(field, places) if kind == "variance"
+def _values(kind: str, field: Planned, observed: Callable[[Prediction], Prediction], places: Tensor, targets: Tensor,
+            areas: Tensor) -> Tensor:
+    value = (observed(field.predict(places)).variance.mean(1).cpu().double() if kind == "variance"
              else integrated_variance_reduction(field, places, targets, areas))
     if not torch.isfinite(value).all():
         bad = int((~torch.isfinite(value)).nonzero()[0])
@@ -100,7 +104,8 @@ def suggest(field: FieldMap, grid: FieldGrid, k: int = 1, kind: str = "variance"
     x_i = argmax acquisition, which goes on with a copy of the map conditioned on its own mean at x_i; the map itself
     is untouched.
 
-    kind: 'variance' or 'integrated_variance' (over every cell of the grid).
+    kind: 'variance', of what is observed (of the probability with class labels, of the rate with counts), or
+        'integrated_variance' of the latent field, over every cell of the grid.
     free: where the robot may be; None is everywhere.
     position: (x, y) of the robot in metres; with free, only what is connected to it counts.
     min_distance: metres between two suggestions of the batch.
@@ -113,7 +118,9 @@ def suggest(field: FieldMap, grid: FieldGrid, k: int = 1, kind: str = "variance"
     if k < 1 or max_candidates < 1 or max_targets < 1 or not min_distance >= 0:
         raise ValueError(f"k={k}, max_candidates={max_candidates}, max_targets={max_targets}, "
                          f"min_distance={min_distance}: expected counts of 1 or more and a distance of 0 or more")
-    field = field.for_planning()  # its variance of now: no mean is asked for, so none is solved for
+    observed = field.observed  # of classes and counts: what is wanted is a probability or a rate, not the latent field
+    # the field's variance of now: no mean is asked for, so none is solved for
+    field = field.for_planning()
     centres = grid.centres().cpu()
     mask = torch.ones(grid.mean.shape, dtype=torch.bool)
     if mask.numel() == 0:
@@ -133,7 +140,7 @@ def suggest(field: FieldMap, grid: FieldGrid, k: int = 1, kind: str = "variance"
     open_still, items = torch.ones(len(places), dtype=torch.bool), []
     while len(items) < k and bool(open_still.any()):
         left = open_still.nonzero()[:, 0]
-        value = _values(kind, field, places[left], targets, areas)
+        value = _values(kind, field, observed, places[left], targets, areas)
         best = int(value.argmax())
         place = places[left[best]]
         items.append(Suggestion(float(place[0]), float(place[1]), float(value[best])))

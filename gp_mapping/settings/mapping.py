@@ -81,6 +81,8 @@ class MapSettings:
     max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
     max_orthogonal: int = setting(400, "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing", "",
                                   0, 5000)
+    orthogonal_covariance: bool = setting(True, "model solve_gp: the orthogonal part has a covariance of its own; off: "
+                                          "the prior's stands in for it (ODVGP)")
     inducing_information: float = setting(1.0, "what the data tell at least of that which an inducing input alone can "
                                           "express: with less it is not worth its cost; 0: inducing_tolerance alone "
                                           "decides", "bits", 0.0, 20.0)

@@ -13,7 +13,9 @@ from small_drive import lanes, write_drive
 from benchmark import warm
 from benchmark.robots import Robot, add_spikes, survey
 from gp_mapping import Samples, cli
-from gp_mapping.analysis.refits import changes_along, fit, split
+from gp_mapping.analysis.changed import listed
+from gp_mapping.analysis.metrics import PredictionScores
+from gp_mapping.analysis.refits import changes_along, fit, quality, split
 from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.errors import UsageError
 from gp_mapping.settings.mapping import MapSettings
@@ -140,9 +142,14 @@ def drives():
     return survey(Robot(correlated=0.3e-6), 0, width=3.6, depth=3.2)
 
 
-def test_a_changed_place_is_found_and_an_unchanged_field_is_not(drives):
+@pytest.fixture(scope="module")
+def session(drives):
+    """The map of the first drive, which no test changes."""
+    return fit([drives[0]], MapSettings())
+
+
+def test_a_changed_place_is_found_and_an_unchanged_field_is_not(drives, session):
     mapping, test = drives
-    session = fit([mapping], MapSettings())
     again = replace(mapping, stamp=mapping.stamp + 500.0)
     assert changes_along(session, [test, again]) == [] and session.changes == ()
     at = np.array([1.8, 1.6])
@@ -151,12 +158,35 @@ def test_a_changed_place_is_found_and_an_unchanged_field_is_not(drives):
     assert found and all(np.hypot(c["x"] - at[0], c["y"] - at[1]) < 1.2 and c["error"] > 0 for c in found), found
 
 
-def test_five_per_cent_of_gross_errors_cost_little(drives):
+def test_changed_places_are_scored_apart(drives, session):
+    """The rest is judged as if nothing had changed; `map --test` says the same as `check`."""
+    mapping, test = drives
+    at = np.array([1.8, 1.6])
+    hill = 12e-6 * np.exp(-((test.x.numpy() - at) ** 2).sum(1) / (2 * 0.35**2))
+    other = replace(test, stamp=test.stamp + 500.0, y=test.y.numpy() + hill[:, None])
+    where, found = mapping.x.numpy(), changes_along(session, [other])
+    told = quality(residuals(session, [other], where), found)
+    before = residuals(session, [test], where).summary()
+    changed, rest = told["changed"], told["unchanged"]
+    assert changed["n"] + rest["n"] == told["n"] and changed["n"] > 50
+    assert changed["rmse_ut"] > 2.5 * rest["rmse_ut"] and changed["coverage"] < 0.3
+    assert abs(rest["coverage"] - before["coverage"]) < 0.05 and told["coverage"] < rest["coverage"] - 0.05
+
+    scores = PredictionScores(session, where)
+    scores.add(other, new_pass=True)
+    rows = scores.result(found)
+    assert rows["unchanged"]["rmse_ut"] == pytest.approx(rest["rmse_ut"], rel=1e-3)
+    assert rows["changed"]["n"] == changed["n"]
+    assert listed(found, "µT").startswith(f"{len(found)} times, at (") and listed([], "µT") == "nowhere"
+    assert "changed" not in quality(residuals(session, [test], where), [])
+
+
+def test_five_per_cent_of_gross_errors_cost_little(drives, session):
     mapping, test = drives
     where = mapping.x.numpy()
-    clean = residuals(fit([mapping], MapSettings()), [test], where).summary()
-    session = fit([add_spikes(mapping, 0.05, 50e-6, 0)], MapSettings())
-    spiked = residuals(session, [test], where).summary()
+    clean = residuals(session, [test], where).summary()
+    other = fit([add_spikes(mapping, 0.05, 50e-6, 0)], MapSettings())
+    spiked = residuals(other, [test], where).summary()
     assert spiked["rmse_ut"] <= 1.15 * clean["rmse_ut"], (clean, spiked)
     assert spiked["coverage"] >= clean["coverage"] - 0.02, (clean, spiked)
-    assert 0.03 < session.cells.gross / len(mapping) < 0.08
+    assert 0.03 < other.cells.gross / len(mapping) < 0.08

@@ -7,6 +7,8 @@ import pytest
 import torch
 from planning_scene import occupancy
 
+from gp_mapping import create_map
+from gp_mapping.core.types import Samples
 from gp_mapping.planning import ACQUISITIONS, FreeSpace, suggest
 from gp_mapping.planning.suggest import thin
 
@@ -38,6 +40,20 @@ def test_fantasies_spread_the_batch(model, kind):
     top = field.predict(grid.centres()).variance[:, 0].topk(4).indices
     assert float(torch.pdist(grid.centres()[top]).min()) < 0.1
     assert float(apart) > 0.5 * scene.LENGTHSCALE
+
+
+def test_of_labels_the_probability_counts():
+    """Where the latent field is least known the probability may be sure: 'variance' is that of the probability."""
+    x = torch.cartesian_prod(torch.linspace(0, 2, 9), torch.linspace(0, 2, 9)).double()
+    field = create_map("dual_svgp", likelihood="bernoulli", lengthscale=0.5, learn_hyperparameters=False)
+    field.update(Samples(x, (x[:, :1] < 0.6).double()))
+    grid = scene.grid_of(field)
+    centres = grid.centres()
+    told = field.observable(centres).variance[:, 0]
+    found = suggest(field, grid, 1, "variance", max_candidates=len(centres))[0]
+    best = centres[int(told.argmax())].tolist()
+    assert [found.x, found.y] == pytest.approx(best) and found.score == pytest.approx(float(told.max()))
+    assert best != centres[int(field.predict(centres).variance[:, 0].argmax())].tolist(), "nothing is shown"
 
 
 @pytest.mark.parametrize("kind", ACQUISITIONS)

@@ -13,6 +13,7 @@ import rclpy
 import yaml
 from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Odometry
+from rcl_interfaces.srv import DescribeParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -162,6 +163,29 @@ class Peer:
             while (left := begin + i / rate / speed - time.monotonic()) > 0:
                 self.executor.spin_once(timeout_sec=left)
 
+    def be_known(self, service: str) -> None:
+        """Until the node of a service has heard of this peer's clients: before that its answers to them are lost.
+
+        A node hears of clients in the order in which they were made, so one that is made now, and asks what may be
+        asked any number of times, gets no answer before those before it would.
+        """
+        end, asked, last, answers = time.monotonic() + 60.0, 0.0, None, []
+        while not any(answer.done() for answer in answers):
+            assert time.monotonic() < end, f"the node of {service} does not answer"
+            last = last or self._asks_the_node_of(service)
+            if last is not None and time.monotonic() > asked + 0.1 and last.service_is_ready():
+                asked = time.monotonic()
+                answers.append(last.call_async(DescribeParameters.Request()))
+            self.executor.spin_once(timeout_sec=0.02)
+        self.node.destroy_client(last)
+
+    def _asks_the_node_of(self, service: str):
+        """A client of what every node answers; None while the node is not seen."""
+        nodes = [name.removesuffix("describe_parameters") for name, _ in self.node.get_service_names_and_types()
+                 if name.endswith("/describe_parameters")]
+        mine = max((node for node in nodes if service.startswith(node)), key=len, default=None)
+        return mine and self.node.create_client(DescribeParameters, f"{mine}describe_parameters")
+
     def number(self, key: str) -> float:
         """A diagnostics value as a number; 0 where it has not been said."""
         return float(self.values.get(key, 0.0))
@@ -180,9 +204,7 @@ class Peer:
         if client is None:
             client = self.clients[name] = self.node.create_client(kind, name)
             assert client.wait_for_service(timeout_sec=60.0), f"no service {name}"
-            # the server is seen before it has seen this client; until then its answers are lost
-            end = time.monotonic() + 1.0
-            self.until(lambda: time.monotonic() > end)
+            self.be_known(name)
         futures, asked, every = [client.call_async(request)], time.monotonic(), again or timeout
         end = asked + timeout
         while not any(f.done() for f in futures):
@@ -254,8 +276,14 @@ def fill(node, seconds: float, start: float = 0.0, rate: int = 50) -> None:
 
 def settle(node, peer):
     """Until the node's worker has nothing to do and has said so."""
-    made = node.worker.status.made
-    spin_until(node, peer, lambda: not node.worker.queued and node.worker.status.made > made + 0.6)
+    since = math.inf  # when it was first seen to have nothing more; a status of later is made when that is done
+
+    def said():
+        nonlocal since
+        since = math.inf if node.worker.queued else min(since, time.monotonic())
+        return node.worker.status.made > since
+
+    spin_until(node, peer, said)
 
 
 class Stream:

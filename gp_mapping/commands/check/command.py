@@ -146,7 +146,7 @@ def _biased(session: MapSession) -> bool:
 def _result(session: MapSession, found: Residuals, c: Calibration | None, tried: dict, intakes: list[Intake],
             later: list[dict], parameters: Parameters, faults: list[SensorFault]) -> dict:
     """All that is reported, in plain numbers."""
-    report, tested, changes = session.report(), quality(found), changes_of(session)
+    report, tested, changes = session.report(), quality(found, later), changes_of(session)
     biases = pass_biases(session)
     drops: dict[str, int] = {}
     for one in intakes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gp_mapping.analysis.calibration import Calibration
+from gp_mapping.analysis.changed import APART, listed
 from gp_mapping.analysis.pass_biases import compared
 
 __all__ = ["text_of"]
@@ -24,7 +25,8 @@ def text_of(result: dict, c: Calibration | None) -> str:
         lines.append(f"  (standard deviations are {c.inflation:.1f} times those of white noise: errors are not)")
     lines += ["", f"test                 n {f'RMSE {unit}':>9}    NLPD   in 50 %   80 %   95 %   99 %"]
     bands = {f"{b} m of path": r for b, r in test["bands"].items()}
-    for name, row in {"all": test, **bands, **result["components"]}.items():
+    apart = {label: test[key] for key, label in APART.items() if key in test}
+    for name, row in {"all": test, **bands, **apart, **result["components"]}.items():
         numbers = "" if not row["n"] else f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f}   " + " ".join(
             f"{v:6.3f}" for v in row["coverage_levels"].values())
         lines.append(f"  {name:14} {row['n']:6d} {numbers}".rstrip())
@@ -40,8 +42,6 @@ def text_of(result: dict, c: Calibration | None) -> str:
     lines += ["events", f"  gross errors left out: {result['gross_errors']}; cells weakened: "
               f"{result['weakened_cells']}"]
     for name, label in (("changes", "while mapping"), ("changes_in_test", "on the test")):
-        places = [f"({x['x']:.1f}, {x['y']:.1f}) {x['error']:+.1f} {unit}" for x in result[name]]
-        lines.append(f"  field changed {label}: " + (f"{len(places)} times, at " + "; ".join(places[:12])
-                                                   + (" …" if len(places) > 12 else "") if places else "nowhere"))
+        lines.append(f"  field changed {label}: {listed(result[name], unit)}")
     lines += [f"  {text}" for text in result["explained"]]
     return "\n".join(lines)

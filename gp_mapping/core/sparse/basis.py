@@ -84,7 +84,8 @@ class Basis:
         return (self.kernel.diag(x) - white[self.features:].square().sum(0)).clamp_min(0.0)
 
     def grow(self, x: Tensor, white: Tensor, among: slice, tolerance: float, room: int | None = None,
-             precision: Tensor | None = None, worth: float = 0.0) -> Tensor:
+             precision: Tensor | None = None, worth: float = 0.0,
+             beside: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Append, greedily, those of x[among] whose residual exceeds the tolerance and that are worth an input.
 
         Args:
@@ -93,20 +94,27 @@ class Basis:
             among: the candidates.
             tolerance: least residual variance k − q, absolute.
             room: most inputs to add.
-            precision: β of all x (N,); the next input is the candidate of largest w (worth.py). Without it the one of
-                largest residual.
+            precision: β of all x (N,), of those beside after them; the next input is the candidate of largest w
+                (worth.py). Without it the one of largest residual.
             worth: least w of an input.
+            beside: places and a(x) of more samples that the sites hold, none of them a candidate; not copied.
 
         Returns:
-            The new rows of a(x) for all x, (added, N).
+            The new rows of a(x) for all x, (added, N), and for those beside after them.
         """
         room = self.capacity - len(self) if room is None else min(room, self.capacity - len(self))
         residual = self.residual(x[among], white[:, among])
         wanting = torch.arange(len(x), device=x.device)[among][residual > tolerance]
+        blocks = [(x, white)] if beside is None else [(x, white), beside]
         if room <= 0 or not len(wanting):
-            return white.new_empty((0, len(x)))
+            return white.new_empty((0, sum(len(places) for places, _ in blocks)))
         inducing = white[self.features:]
         chosen = inducing[:, wanting]
+
+        def left(of: Tensor, its: Tensor) -> Tensor:
+            """Residual covariance of candidates `of`, with features `its`, with all samples."""
+            each = [self.kernel(of, places) - its.mT @ told[self.features:] for places, told in blocks]
+            return each[0] if beside is None else torch.cat(each, 1)
 
         if precision is None:
             covariance = self.kernel(x[wanting], x[wanting]) - chosen.mT @ chosen
@@ -114,13 +122,11 @@ class Basis:
                                             room)
             picked = wanting[pivots]
             if pivots:
-                cross = self.kernel(x[picked], x) - inducing[:, picked].mT @ inducing
-                rows = solve_lower(rows[:, pivots].mT.contiguous(), cross)
+                rows = solve_lower(rows[:, pivots].mT.contiguous(), left(x[picked], inducing[:, picked]))
         else:
-            picked, rows = _most_worth(self.kernel(x[wanting], x) - chosen.mT @ inducing, wanting, tolerance, room,
-                                       precision, worth)
+            picked, rows = _most_worth(left(x[wanting], chosen), wanting, tolerance, room, precision, worth)
         if not len(picked):
-            return white.new_empty((0, len(x)))
+            return white.new_empty((0, sum(len(places) for places, _ in blocks)))
 
         m, k = len(self), len(picked)
         self._buffer[m: m + k, :m] = inducing[:, picked].mT.to(self.dtype)

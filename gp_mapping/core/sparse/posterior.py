@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ class Posterior(InnerSnapshot):
     scaling: Scaling
     orthogonal: Tensor | None = None
     passes: PassSums | None = None
+    _biases: dict = field(default_factory=dict, init=False, repr=False, compare=False)  # of passes that were asked for
 
     def __init_subclass__(cls, kind: str, **rest):
         super().__init_subclass__(**rest)
@@ -69,30 +70,35 @@ class Posterior(InnerSnapshot):
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
-        theta, kernel, constant = self.theta, self.theta.kernel(), self.theta.constant_stddev**2
-        weights = self.weights.to(self.L.dtype)
         chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
         for i in range(0, len(x), chunk):
-            part = x[i: i + chunk]
-            h = None if heading is None or theta.heading_stddev <= 0 else heading[i: i + chunk]
-            a = self.white(part, h)
-            spent = a.square().sum(0) - self.half(a).square().sum(0)
-            prior = kernel.diag(part) + constant
-            if h is not None:
-                prior = prior + theta.heading_stddev**2 * h.square().sum(1)
-            means.append((a.mT @ weights).double())
-            variances.append((prior - spent.double()).clamp_min(0.0))
+            mean, variance, _ = self.told(x[i: i + chunk], None if heading is None else heading[i: i + chunk])
+            means.append(mean)
+            variances.append(variance)
         return torch.cat(means), torch.cat(variances)
+
+    def told(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """As inner, of a few places, and R⁻¹a (F + M, N), by which x shares what the data said of anything else."""
+        theta = self.theta
+        turned = None if heading is None or theta.heading_stddev <= 0 else heading
+        a = self.white(x, turned)
+        half = self.half(a)
+        spent = a.square().sum(0) - half.square().sum(0)
+
+        prior = theta.kernel().diag(x) + theta.constant_stddev**2
+        if turned is not None:
+            prior = prior + theta.heading_stddev**2 * turned.square().sum(1)
+        mean = (a.mT @ self.weights.to(self.L.dtype)).double()
+        return mean, (prior - spent.double()).clamp_min(0.0), half.double()
 
     def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
                         heading: Tensor | None = None) -> Prediction:
         """Of f(x) + b, b the constant of a pass; see `_bias`. SI."""
         x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
-        mean, variance = self.inner(x, heading)
+        mean, variance, told = self.told(x, heading)
         if self.theta.bias_stddev > 0:
             bias, left, half = self._bias(number)
-            turned = heading if self.theta.heading_stddev > 0 else None
-            shared = self.half(self.white(x, turned).double()).mT @ half
+            shared = told.mT @ half
             mean, variance = mean + bias, (variance + left - 2.0 * shared).clamp_min(0.0)
         return self.scaling.outer(mean, variance, self.noise_variance)
 
@@ -101,6 +107,11 @@ class Posterior(InnerSnapshot):
 
             E b = w (l − gᵀD⁻¹r),   var b = w + w² |R⁻¹g|²,   w = s_b²/(1 + s_b² n)
         """
+        if number not in self._biases:
+            self._biases[number] = self._bias_now(number)
+        return self._biases[number]
+
+    def _bias_now(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
         passes, prior = self.passes, self.theta.bias_stddev**2
         if passes is None or number not in passes.numbers:  # nothing is known of it
             nothing = self.weights.new_zeros(len(self.weights))

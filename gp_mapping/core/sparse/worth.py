@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gp_mapping.core.linalg import solve_lower
 
-__all__ = ["Sparing", "bits_of", "nothing_spare", "ratio_of"]
+__all__ = ["Sparing", "bits_of", "ratio_of"]
 
 
 def ratio_of(bits: float) -> float:
@@ -31,18 +31,6 @@ def ratio_of(bits: float) -> float:
 def bits_of(ratio: float) -> float:
     """Bits that an input of that w tells."""
     return 0.5 * math.log2(1.0 + ratio)
-
-
-def nothing_spare(factor: Tensor, excess: Tensor, least: float, most: int) -> bool:
-    """Whether each input is worth `least`, and they are no more than `most`. factor, excess: as of Sparing.of."""
-    inverse = _inverse(factor)
-    worth = (inverse * (excess @ inverse)).sum(0) / inverse.square().sum(0)
-    return len(factor) <= most and bool((worth >= least).all())
-
-
-def _inverse(factor: Tensor) -> Tensor:
-    eye = torch.eye(len(factor), dtype=torch.float64, device=factor.device)
-    return solve_lower(factor.double(), eye)
 
 
 @dataclass
@@ -64,11 +52,23 @@ class Sparing:
     worst: float = 0.0
 
     @classmethod
-    def of(cls, factor: Tensor, excess: Tensor) -> Sparing:
-        """None has gone yet. factor: L = chol K (M, M); excess: D − I of the inducing rows, whitened, L⁻¹GL⁻ᵀ."""
-        inverse = _inverse(factor)
+    def of(cls, factor: Tensor, excess: Tensor, least: float, most: int) -> Sparing | None:
+        """Before any has gone; None where each is worth `least` and they are no more than `most`.
+
+        Args:
+            factor: L = chol K (M, M).
+            excess: D − I of the inducing rows, whitened: L⁻¹GL⁻ᵀ.
+            least: w of the least input that stays.
+            most: inputs that may stay.
+        """
+        eye = torch.eye(len(factor), dtype=torch.float64, device=factor.device)
+        inverse = solve_lower(factor.double(), eye)
+        half = excess @ inverse
+        worth = (inverse * half).sum(0) / inverse.square().sum(0)
+        if len(factor) <= most and bool((worth >= least).all()):
+            return None
         alive = torch.ones(len(factor), dtype=torch.bool, device=factor.device)
-        return cls(inverse.mT @ inverse, inverse.mT @ excess @ inverse, alive)
+        return cls(inverse.mT @ inverse, inverse.mT @ half, alive)
 
     @property
     def left(self) -> int:

@@ -73,6 +73,13 @@ class AnytimePosterior(Posterior, kind="anytime"):
                 variance[part] = known
         return mean, variance
 
+    def told(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """As inner, and R⁻¹a of the basis alone."""
+        if self.conditional in ("joint", "independent"):
+            return super().told(x, heading)
+        turned = heading if self.theta.heading_stddev > 0 else None
+        return *self.inner(x, heading), self.half(self.white(x, turned).double())
+
     def gradient(self, x: Tensor) -> Tensor:
         """∇ of the mean at standardised x (N, D), inside x's tile: (N, C, D)."""
         if self.conditional != "local":
@@ -132,4 +139,4 @@ class AnytimePosterior(Posterior, kind="anytime"):
 
 def own(posterior: Posterior) -> dict:
     """A posterior's fields by name, not copied."""
-    return {f.name: getattr(posterior, f.name) for f in fields(Posterior)}
+    return {f.name: getattr(posterior, f.name) for f in fields(Posterior) if f.init}

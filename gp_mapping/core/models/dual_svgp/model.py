@@ -242,9 +242,8 @@ class DualSVGP(SendableMap):
             return False
         if not self.worth:
             return True
-        joint = self._with_memory(x, white, precision)
-        return len(self.basis.copy(len(self.basis) + 1).grow(*joint[:2], slice(0, len(x)), self.least_residual, 1,
-                                                             *joint[2:], self.worth)) > 0
+        wider = self.basis.copy(len(self.basis) + 1)
+        return len(self._grown(wider, x, white, precision, 1)) > 0
 
     def _move(self) -> int:
         """The budget is full: give up the twentieth of z that is worth least. How many left.
@@ -263,11 +262,14 @@ class DualSVGP(SendableMap):
         self.carry_to(self.theta)
         return before - len(self.basis)
 
-    def _with_memory(self, x: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Places, features and β of x and of the memory behind it."""
-        return (torch.cat([x, self.memory_places(self.theta)]),
-                torch.cat([white, self.remembered_features(self.basis.size)], 1),
-                torch.cat([precision, self.remembered_precision(self.theta)]))
+    def _grown(self, basis: Basis, x: Tensor, white: Tensor, precision: Tensor, room: int | None = None) -> Tensor:
+        """That basis grows by x: the new rows of a(x), and of those of the memory behind them."""
+        worth = self.worth
+        if worth:
+            precision = torch.cat([precision, self.remembered_precision(self.theta)])
+        behind = self.memory_places(self.theta), self.remembered_features(self.basis.size)
+        return basis.grow(x, white, slice(0, len(x)), self.least_residual, room, precision if worth else None, worth,
+                          behind)
 
     def append(self, x: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, int]:
         """Grow the basis by x; pad the sites, and border them with the memory, whose features are extended."""
@@ -275,14 +277,13 @@ class DualSVGP(SendableMap):
         full = old == self.basis.features + self.max_inducing
         if full or not bool((self.basis.residual(x, white) > self.least_residual).any()):
             return white, 0
-        places, joint, precision = self._with_memory(x, white, precision)
-        rows = self.basis.grow(places, joint, slice(0, len(x)), self.least_residual, None,
-                               precision if self.worth else None, self.worth)
+        remembered = self.remembered_features(old)
+        rows = self._grown(self.basis, x, white, precision)
         if not len(rows):
             return white, 0
         fresh, recalled = rows[:, : len(x)], rows[:, len(x):]
         self.sites.pad(len(rows))
-        self._recall(old, joint[:, len(x):], recalled)
+        self._recall(old, remembered, recalled)
         return torch.cat([white, fresh]), len(rows)
 
     def remembered_features(self, rows: int) -> Tensor:

@@ -25,7 +25,7 @@ from gp_mapping.core.models.dual_svgp.share import Carried, Share
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis, greedy_inputs
 from gp_mapping.core.sparse.sites import Sites
-from gp_mapping.core.sparse.worth import Sparing, bits_of, nothing_spare, ratio_of
+from gp_mapping.core.sparse.worth import Sparing, bits_of, ratio_of
 
 __all__ = ["SLICE", "Rebuild"]
 
@@ -241,9 +241,9 @@ class Rebuild:
         features = self.basis.features
         told, _ = self.sites.integrated(self.theta.bias_stddev**2)
         excess = told[features:, features:] - torch.eye(size, dtype=torch.float64, device=source.device)
-        if nothing_spare(self.basis.L, excess, ratio_of(source.information), self.budget):
+        self.sparing = Sparing.of(self.basis.L, excess, ratio_of(source.information), self.budget)
+        if self.sparing is None:
             return 2.0 * size**3
-        self.sparing = Sparing.of(self.basis.L, excess)
         self.todo = (("let_go",), *self.todo)
         return 5.0 * size**3
 

@@ -233,3 +233,17 @@ class TestContractWithOrthogonalInputs(MapContract):
         got, expected = empty.predict(PLACES), field.predict(PLACES)
         assert float((got.mean - expected.mean).abs().max()) < 0.05 * UT
         assert float((got.stddev / expected.stddev).log().abs().max()) < 0.3
+
+
+def test_the_setting_is_odvgp():
+    """orthogonal_covariance: false keeps the mean and leaves the second set's variance at the prior's."""
+    x, y = drive(150)
+    told = {}
+    for own in (True, False):
+        field = create_map("solve_gp", orthogonal_covariance=own, max_inducing=8, max_orthogonal=60,
+                           learn_bias=False, **SETTINGS)
+        field.update(samples(x, y))
+        told[own] = field.predict(torch.from_numpy(x))
+    close(told[True].mean, told[False].mean, 1e-8)
+    wider = told[False].variance / told[True].variance
+    assert float(wider.min()) > 1 - 1e-9 and float(wider.max()) > 1.5, wider
