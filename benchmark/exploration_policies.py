@@ -23,7 +23,7 @@ from gp_mapping.settings.plan import PlanSettings
 __all__ = ["POLICIES", "Situation"]
 
 PRIOR = 0.8  # m, the lengthscale that baselines are told beforehand
-REPLAN = 2.0  # m driven between two decisions about a route
+REPLAN = PlanSettings().plan_interval  # m driven between two decisions
 EFFORT = PlanSettings().plan_effort
 
 
@@ -134,10 +134,9 @@ def suggester_010(s: Situation):
     return s.to([found[0].x, found[0].y] if len(found) else s.robot.position), math.inf
 
 
-def _by(kind: str, **settings):
+def _by(kind: str, most: float = math.inf):
     def policy(s: Situation):
-        found = plan(s.problem(**settings), kind)
-        return found.line, math.inf
+        return plan(s.problem(), kind).line, most
     policy.__doc__ = f"planner {kind}"
     return policy
 
@@ -156,7 +155,7 @@ def _route(mix: float = 0.0, **settings):
 
 
 POLICIES = {
-    "route": _route(), "gain_per_metre": _by("gain_per_metre"), "good lanes": good_lanes,
+    "route": _route(), "gain_per_metre": _by("gain_per_metre", REPLAN), "good lanes": good_lanes,
     "border lanes": border_lanes, "greedy variance": _by("variance"), "suggester 0.1.0": suggester_010,
     "pypolo's rule": pypolo, "random": random,
 }

@@ -190,11 +190,13 @@ class LiveMapper:
         out.pose.pose.orientation.w = 1.0
         return out
 
-    def drive(self, start: float, seconds: float, rate: float = 50.0, speed: float = 1.0) -> int:
-        """Publish a drive, `speed` times as fast as it is; how many measurements."""
+    def drive(self, start: float, seconds: float, rate: float = 50.0, speed: float = 1.0,
+              value: Callable[[float], float] | None = None) -> int:
+        """Publish a drive, `speed` times as fast as it is; how many measurements. value: T, at a time of the drive."""
         begin, n = time.monotonic(), round(seconds * rate)
         for i in range(n):
-            self.publish(start + i / rate)
+            t = start + i / rate
+            self.publish(t, None if value is None else value(t))
             while (left := begin + i / rate / speed - time.monotonic()) > 0:
                 self.executor.spin_once(timeout_sec=left)
         return n

@@ -96,7 +96,7 @@ def offer_by_way(session, ground: HasGround, k: int, free: FreeSpace | None, pos
                                                      f"is nearer than {min_distance} m to one already chosen")
             break
         stop = found.stops[0]
-        gain = float(value.at(travel.nearest(stop)).sum())
+        gain = float(found.gains.sum())
         items.append(Suggestion(float(stop[0]), float(stop[1]), gain / (found.metres + NEAR)))
         value = value.after(problem.drive(found.nodes).visits)
         closed |= np.hypot(*(travel.nodes - stop).T) < max(min_distance, 1e-6)

@@ -39,9 +39,9 @@ class NodeSettings(PlanSettings, TeamSettings):
     suggestion_rate: float = setting(0.5, "how often the next places to measure are chosen where somebody listens; "
                                      "0 turns it off", "Hz", 0.0, 100.0, live=True)
     suggestion_count: int = setting(5, "how many places are suggested at once", "", 1, 100, live=True)
-    suggestion_kind: str = setting("gain_per_metre", "score of a place: what a measurement there takes off the "
-                                   "variance of the survey area for each metre of the way; or, of what is drawn and "
-                                   "however far it is, the variance there, or what it takes off the whole map's",
+    suggestion_kind: str = setting("gain_per_metre", "score of a place: what measuring on the way there takes "
+                                   "off the variance of the survey area, for each metre of it; or, of what is drawn "
+                                   "and however far it is, the variance there, or what it takes off the whole map's",
                                    choices=("gain_per_metre", "variance", "integrated_variance"), live=True)
     suggestion_distance: float = setting(0.5, "smallest distance between two suggestions", "m", 0.0, 1e4, live=True)
     suggestion_margin: float = setting(0.0, "without a free-space map suggestions stay inside the convex hull of the "

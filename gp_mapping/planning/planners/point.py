@@ -4,55 +4,71 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 import torch
 
 from gp_mapping.planning.problem import Problem
 
-__all__ = ["NEAR", "expected_improvement", "gain_per_metre", "integrated_variance", "next_stop", "ucb", "variance"]
+__all__ = ["NEAR", "expected_improvement", "gain_per_metre", "integrated_variance", "next_stops", "ucb", "variance"]
 
 NEAR = 0.3  # m that are added to each way: places under the robot's feet are not infinitely cheap
+_COMPARED = 24  # places that are compared by their whole ways
 _KAPPA = 2.0  # standard deviations that an upper confidence bound adds
 
 
-def next_stop(problem: Problem, score: Callable[[np.ndarray], np.ndarray]) -> int | None:
-    """The node of the place with the highest score from which home is still in reach; None where there is none.
+def next_stops(problem: Problem, score: Callable[[np.ndarray], np.ndarray], together: int = 1) -> Iterator[int]:
+    """The nodes of the places from which home is still in reach, those with the highest scores first.
 
-    score: from the length (P,) m of the ways to all places to a value of each.
+    score: from the length (P,) m of the ways to all places to a value of each.  together: ways looked for at once.
     """
     travel = problem.travel
     away = travel.distances(problem.start)[travel.places]
     worth = np.where(problem.goals & (travel.places != problem.start), score(away), -math.inf)
-    for place in np.argsort(-worth, kind="stable"):
-        if not np.isfinite(worth[place]):
-            return None
-        stop = int(travel.places[place])
-        if _fits(problem, away[place], stop):
-            return stop
-    return None
+    order = np.argsort(-worth, kind="stable")
+    order = order[np.isfinite(worth[order])]
+    if problem.budget.limited:
+        # straightened ways are shorter than those over the grid, but not by so much
+        back = 0.0 if problem.home is None else travel.distances(problem.home)[travel.places]
+        order = order[(0.9 * (away + back) <= problem.budget.metres)[order]]
+    for first in range(0, len(order), together):
+        stops = [int(stop) for stop in travel.places[order[first: first + together]]]
+        if problem.budget.limited:
+            problem.prepare([(stop,) for stop in stops])
+        yield from (stop for stop in stops if _fits(problem, stop))
 
 
-def _fits(problem: Problem, away: float, stop: int) -> bool:
+def _fits(problem: Problem, stop: int) -> bool:
     """Whether the budget allows that stop and the way home from there; its horizon does not matter to one stop."""
     if not problem.budget.limited:
         return True
-    back = 0.0 if problem.home is None else problem.travel.distances(problem.home)[stop]
-    if 0.9 * (away + back) > problem.budget.metres:  # straightened ways are shorter, but not by so much
-        return False
     drive = problem.drive((stop,))
     return drive is not None and problem.budget.allows(drive.metres, drive.seconds)
 
 
 def _single(problem: Problem, score: Callable[[np.ndarray], np.ndarray]) -> Iterator[tuple[int, ...]]:
-    stop = next_stop(problem, score)
+    stop = next(next_stops(problem, score), None)
     yield () if stop is None else (stop,)
 
 
 def gain_per_metre(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """The variance that a measurement takes off the area, for each metre of the way there."""
+    """The variance that driving to a place takes off the area, for each metre of the way there.
+
+    Of the places whose own measurement pays most, that whose way does, by all that is measured on it: a way over what
+    is known already is worth its end alone.
+    """
     gain = problem.value.at(range(len(problem.value))).numpy()
-    yield from _single(problem, lambda away: gain / (away + NEAR))
+    found = list(islice(next_stops(problem, lambda away: gain / (away + NEAR), _COMPARED), _COMPARED))
+    yield tuple(found[:1])
+    if len(found) < 2:
+        return
+
+    problem.prepare([(stop,) for stop in found])
+    legs = [problem.drive((stop,)).legs[0] for stop in found]
+    brings = problem.value.gains([problem.travel.visits([leg])[0] for leg in legs])
+    rates = [float(gains.sum()) / (leg.metres + NEAR) for gains, leg in zip(brings, legs)]
+    yield (found[int(np.argmax(rates))],)
 
 
 def integrated_variance(problem: Problem) -> Iterator[tuple[int, ...]]:

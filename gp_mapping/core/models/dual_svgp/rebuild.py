@@ -1,7 +1,8 @@
 """A dual SVGP at other hyper-parameters, or with fewer inducing inputs: made step by step, at once or in slices.
 
     choose      L = chol K at θ' from the old inputs; what the memory wants beside them is added, chunk by chunk
-    carry       the rest of the sites through T = L'⁻¹ k(z', z) L⁻ᵀ, and the memory with fresh features, block by block
+    carry       the rest of the sites through T = L'⁻¹ k(z', z) L⁻ᵀ, and the memory with fresh features, block by block;
+                at the same θ and z they stand as they are
     spare       inputs that are not worth theirs go (worth.py), and the sites are carried into what is left
     replay      what the map has taken in meanwhile, again, into its successor
 
@@ -129,21 +130,35 @@ class Rebuild:
         few = len(old) < self.budget
         if not few and source.fixed is None and not source.worth_decides:
             return self._pool()
-        spent = self._at(old)
-        ahead: list[tuple] = [("whiten", *block) for block in self._blocks()]
+        spent = self._as_it_is() if self._same else self._at(old)
+        whiten: list[tuple] = [("whiten", *block) for block in self._blocks()]
+        ahead = [] if self._same else whiten
         if source.fixed is None and few:
             tolerance = self._tolerance()
             # the lengthscale grew: some are needed no more
             if len(old) and float(self.basis.L.diagonal().min()) ** 2 < tolerance / 4:
                 needed = sorted(greedy_inputs(self.basis.kernel, old, tolerance / 4, len(old)))
                 spent += self._at(old[needed])
+                ahead = whiten
             count = len(source.memory)
             lots = max(1, math.ceil(2.0 * count**2 * self.budget / _LOOK))  # each spread over all the ground
-            ahead += [("grow", first, lots) for first in range(lots)] + [("enough",)]
+            ahead = [*ahead, *(("grow", first, lots) for first in range(lots)), ("enough",)]
         else:
-            ahead += [*self._carrying(), ("spare",)]
+            ahead = [*ahead, *self._carrying(), ("spare",)]
         self.todo = (*ahead, *self.todo)
         return spent
+
+    @property
+    def _same(self) -> bool:
+        """Whether it stays at its θ, so that what is known in the old basis is what it is to be in the new one."""
+        return self.theta == self.source.theta and self.source.may_slice
+
+    def _as_it_is(self) -> float:
+        """The old basis, and the memory's features in it."""
+        source = self.source
+        self.basis = source.basis.copy()
+        self.white = source.remembered_features(self.basis.size).clone(memory_format=torch.contiguous_format)
+        return float(self.white.numel() + len(self.basis) ** 2)
 
     def _tolerance(self) -> float:
         return self.source.tolerance * self.theta.signal_stddev**2
@@ -188,12 +203,20 @@ class Rebuild:
 
     def _carrying(self) -> list[tuple]:
         """The steps that make the sites in the basis as it is then."""
+        if self._same and torch.equal(self.basis.z, self.source.basis.z):
+            return [("stand",)]
         rest = []
         if not self.source.rest_empty:
             rest = [("transfer",), ("project",)]
             if self.rest is None:
                 rest = [("copy_rest",), *(("take_out", *block) for block in self._blocks()), *rest]
         return [*rest, ("begin_sites",), *(("put_back", *block) for block in self._blocks())]
+
+    def _stand(self) -> float:
+        """The sites as they are."""
+        self.sites = self.source.sites.clone()
+        self.share = self.source.share_at(self.theta, self.basis, self.white)
+        return float(self.white.numel() + len(self.basis) ** 2)
 
     def _copy_rest(self) -> float:
         self.rest = self.source.sites.clone()

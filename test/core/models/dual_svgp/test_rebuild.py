@@ -82,6 +82,18 @@ def test_in_slices_is_at_once_bit_for_bit(small_slices, model, settings):
     same(sliced, once, 1e-9)
 
 
+@pytest.mark.parametrize("settings", [{"max_inducing": 120}, {"max_inducing": 120, "memory_size": 150},
+                                      {"memory_size": 150}])
+def test_at_the_same_hyper_parameters_what_stands_is_what_carrying_makes(monkeypatch, settings):
+    """Sites at the θ and the inputs that they have are not made again; they are as if they were."""
+    stood, stand = [], vars(Rebuild)["_stand"]
+    monkeypatch.setattr(Rebuild, "_stand", lambda self: stood.append(1) or stand(self))
+    field = built(**settings)
+    assert stood
+    monkeypatch.setattr(Rebuild, "_same", False)
+    same(field, built(**settings), 1e-9)
+
+
 def test_meanwhile_the_map_answers_as_it_was(small_slices):
     plain, sliced = built(), built()
     sliced.in_slices(True)
