@@ -30,6 +30,8 @@ def gradient_of(mean: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     places = x.detach().clone().requires_grad_(True)
     with torch.enable_grad():
         values = mean(places)
+        if not values.requires_grad:  # a map without inducing inputs says the same of every place
+            return values.new_zeros((*values.shape, x.shape[1]))
         columns = [torch.autograd.grad(values[:, c].sum(), places, retain_graph=True)[0]
                    for c in range(values.shape[1])]
     return torch.stack(columns, 1)
