@@ -84,7 +84,8 @@ def test_commands_say_when_rosbags_is_missing():
     assert done.returncode == 2 and "pip install rosbags" in done.stderr and "Traceback" not in done.stderr
 
 
-OPTIONAL = {"grid_map_msgs", "nav2_msgs", "rasterio", "distributed", "dask"}  # used where installed, see package.xml
+# used where installed, see package.xml
+OPTIONAL = {"grid_map_msgs", "nav2_msgs", "gp_mapping_interfaces", "rasterio", "distributed", "dask"}
 ROSDEP = {"torch": "python3-torch", "numpy": "python3-numpy", "scipy": "python3-scipy", "yaml": "python3-yaml",
           "matplotlib": "python3-matplotlib", "mpl_toolkits": "python3-matplotlib", "tqdm": "python3-tqdm",
           "pytest": "python3-pytest", "hypothesis": "python3-hypothesis", "mpmath": "python3-mpmath"}

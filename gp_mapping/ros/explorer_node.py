@@ -23,6 +23,7 @@ from std_srvs.srv import Trigger
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.ros.tools.nav2 import Nav2Driver
 from gp_mapping.ros.tools.playback import declare_groups, run_node
+from gp_mapping.ros.tools.survey_action import SurveyAction
 from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.runtime.pursuit import Pursuit
 from gp_mapping.settings.explorer import ExplorerSettings
@@ -55,12 +56,14 @@ class ExplorerNode(Node):
         self.create_subscription(OccupancyGrid, "map", self._take_map, LATCHED)
         self.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, 10)
         self._start = self.create_client(Trigger, f"{s.mapping}/survey/start")
+        self._told, self._path = {}, Path()
+        self._action = SurveyAction(self, s.mapping) if s.serve_action else None
 
     # ---- in ------------------------------------------------------------------------------------------------------
 
     def _take_plan(self, message: Path) -> None:
         line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)
-        self._plan_frame = message.header.frame_id
+        self._plan_frame, self._path = message.header.frame_id, message
         self._moved_at, self._moved_from = time.monotonic(), None
         if not np.isfinite(line).all():
             self.get_logger().warning("the plan has poses that are not finite: it is not driven")
@@ -89,7 +92,8 @@ class ExplorerNode(Node):
                 self._mapper_at = time.monotonic()
                 if self._mapper_at - self._began_at < _UNDERWAY:
                     continue  # it may be older than the start
-                self._phase = next((v.value for v in status.values if v.key == "phase"), "")
+                self._told = {v.key: v.value for v in status.values}
+                self._phase = self._told.get("phase", "")
 
     def _on_failed(self, x: float, y: float, why: str) -> None:
         """A goal that whoever drives gave up."""
@@ -103,18 +107,22 @@ class ExplorerNode(Node):
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
         """Until the survey is done, or a signal comes; 0. The robot stands still at the end, whatever comes."""
-        if self.settings.start_survey and not self._begin(executor, stop):
+        if self.settings.start_survey and self._action is None and not self._begin(executor, stop):
             return 0
         try:
-            while not stop.is_set() and not self._over():
+            while not stop.is_set() and (self._action is not None or not self._over()):
                 end = time.monotonic() + 1.0 / _RATE
                 while (left := end - time.monotonic()) > 0.0:
                     executor.spin_once(timeout_sec=left)
                 self.step(time.monotonic())
+                if self._action is not None:
+                    self._action.tell(self._phase, self._told, self._path, self.state)
         finally:
             self._stand()
             if self._nav2 is not None:
                 self._nav2.follow(None)
+            if self._action is not None:
+                self._action.destroy()
             executor.spin_once(timeout_sec=0.1)
         return 0
 
@@ -128,8 +136,17 @@ class ExplorerNode(Node):
         future = self._start.call_async(Trigger.Request())
         while not future.done() and not stop.is_set():
             executor.spin_once(timeout_sec=0.1)
-        self._phase, self._began_at = "running", time.monotonic()
+        self.begun()
         return not stop.is_set()
+
+    @property
+    def frame(self) -> str:
+        """Of the poses; "" before the first."""
+        return self._pose_frame
+
+    def begun(self) -> None:
+        """A survey has just been started: what is on its way still tells of before."""
+        self._phase, self._began_at, self._told = "running", time.monotonic(), {}
 
     def _over(self) -> bool:
         over = self._phase in ("done", "idle") and self.pursuit.done

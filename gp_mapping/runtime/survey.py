@@ -499,7 +499,8 @@ class Survey:
         problem = self._problem(self._last, budget)
         if problem.home is None or budget.home is None or self._last is None \
                 or math.dist(self._last, budget.home) < _AT_HOME:
-            return Plan(kind, reason=reason)
+            left = math.sqrt(max(problem.value.total, 0.0) / max(problem.value.mass, 1e-300))
+            return Plan(kind, stddev_now=left, stddev_then=left, reason=reason)
         return replace(finished(problem, kind, ()), reason=f"{reason}: this is the way home")
 
     def _ended(self, area, stddev) -> str:

@@ -18,6 +18,8 @@ class ExplorerSettings:
                          choices=("none", "cmd_vel", "nav2"))
     mapping: str = setting("mapping", "name of the mapping node, whose ~/plan is followed")
     start_survey: bool = setting(True, "begin the survey when the node starts")
+    serve_action: bool = setting(False, "serve the action ~/survey_area and wait for its goals, instead of beginning a "
+                                 "survey and ending with it (needs gp_mapping_interfaces)")
     speed: float = setting(0.3, "drive cmd_vel: speed on a straight", "m/s", 0.01, 5.0)
     turn_rate: float = setting(1.0, "drive cmd_vel: turn rate on the spot", "rad/s", 0.05, 10.0)
     acceleration: float = setting(0.5, "drive cmd_vel: what the robot can brake with", "m/s^2", 0.05, 20.0)

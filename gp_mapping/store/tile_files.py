@@ -25,6 +25,7 @@ __all__ = ["TileFile", "TileFolder"]
 
 _FOLDER, _LOCK, _CHECKPOINTS = "tiles", ".lock", ".gpm"
 _NAME = re.compile(r"(-?\d+_-?\d+)\.([0-9a-f]{12})\.tile")
+_HALF = re.compile(r"\..*\.partial")
 
 
 class TileFile:
@@ -68,7 +69,7 @@ class TileFolder:
         self._used: weakref.WeakValueDictionary[int, TileFile] = weakref.WeakValueDictionary()
         self._lock: int | None = None
         self._named: dict[tuple, set[str]] = {}  # checkpoint as it stands -> files that it names
-        self._wrote = False
+        self._wrote, self._writers = False, 0
 
     @staticmethod
     def beside(checkpoint: Path) -> TileFolder:
@@ -84,11 +85,13 @@ class TileFolder:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """While a checkpoint and its tiles are written."""
-        self._wrote = False
+        self._wrote, self._writers = False, self._writers + 1
         try:
             yield
         except OSError as error:
             raise CheckpointError(f"{self.path}: the tiles cannot be written ({error.strerror or error})") from error
+        finally:
+            self._writers -= 1
 
     def keep(self, state: StoredState) -> dict:
         """Have a state in this folder, where it lasts; by what it is found again."""
@@ -124,13 +127,19 @@ class TileFolder:
             sync_folder(self.path)
 
     def _link(self, state: StoredState, source: Path, name: str) -> None:
+        temporary = self.path / f".{name}.{os.getpid()}.partial"
         try:
-            os.link(source, self.path / name)
+            os.link(source, temporary)
         except OSError:  # another disk, or one without links
             write_state(self.path / name, state.get())
             return
-        with (self.path / name).open("rb") as file:
-            os.fsync(file.fileno())
+        try:
+            with temporary.open("rb") as file:  # it takes its name when all of it is on the disk
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path / name)
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
@@ -154,7 +163,8 @@ class TileFolder:
     def sweep(self) -> int:
         """Remove what neither a checkpoint beside it nor this process refers to; how many files.
 
-        Not while another process saves or has one of these maps open: then later.
+        Also what processes that were killed have left half written. Not while another process saves or has one of
+        these maps open: then later.
         """
         if not self.path.is_dir():
             return 0
@@ -165,7 +175,8 @@ class TileFolder:
             return 0
         try:
             kept = self._referred() | {file.name for file in self._used.values()}
-            gone = [path for path in self.path.iterdir() if _NAME.fullmatch(path.name) and path.name not in kept]
+            gone = [path for path in self.path.iterdir() if (_NAME.fullmatch(path.name) and path.name not in kept)
+                    or (_HALF.fullmatch(path.name) and not self._writers)]
             for path in gone:
                 path.unlink(missing_ok=True)
             return len(gone)

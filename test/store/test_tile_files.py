@@ -301,3 +301,36 @@ def test_killed_at_any_moment_the_checkpoint_is_whole(mine):
         (mine / "at").write_text(str(float(field.high[0])))
         del field
         gc.collect()
+
+
+WRITER = """
+import sys, torch
+from pathlib import Path
+from gp_mapping.core.stored import StoredState
+from gp_mapping.store.checkpoint import save_checkpoint
+for k in range(1000):
+    tile = StoredState("0 0", {"n": torch.full((4000000,), k)})
+    save_checkpoint(Path(sys.argv[1]) / "map.gpm", {"k": k, "tile": tile})
+    print(k, flush=True)
+"""
+
+
+def test_what_a_process_killed_while_it_wrote_a_tile_has_left_half_goes_with_the_next_save(tmp_path):
+    tiles = tmp_path / "tiles"
+    for _ in range(20):  # until a kill fell between the first byte of a tile and its last
+        child = warm.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == "0\n"
+        while not list(tiles.glob(".*.partial")):
+            assert child.poll() is None
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        if list(tiles.glob(".*.partial")):
+            break
+    assert list(tiles.glob(".*.partial"))
+
+    state = load_checkpoint(tmp_path / "map.gpm")  # of the save before, with its tile
+    assert bool((state["tile"].get()["n"] == state["k"]).all())
+    save_checkpoint(tmp_path / "map.gpm", state | {"k": -1})
+    assert list(tiles.glob(".*.partial")) == [] and len(list(tiles.glob("*.tile"))) == 1
+    again = load_checkpoint(tmp_path / "map.gpm")
+    assert again["k"] == -1 and torch.equal(again["tile"].get()["n"], state["tile"].get()["n"])
