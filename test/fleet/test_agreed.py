@@ -29,18 +29,20 @@ def robot(shift=0.0, weight=1.0, **fields):
                  information=weight * (root @ root.mT + torch.eye(SIZE).double()), starts={}, **fields)
 
 
-def test_theta_is_the_product_of_what_each_bag_knows():
+@pytest.mark.parametrize("given", [{}, {"learn_time_offset": False, "time_offset": 0.2}], ids=str)
+def test_theta_is_the_product_of_what_each_bag_knows(given):
+    settings = replace(SETTINGS, **given)
     robots = [robot(0.3, 2.0), robot(-0.2, 9.0), robot(0.1, 4.0)]
-    found, learner = agree(SETTINGS, TOLDS, robots), start_of(SETTINGS)[1]
+    found, learner = agree(settings, TOLDS, robots), start_of(settings)[1]
     prior = np.diag(learner.prior_sd.numpy() ** -2.0)
     precision = prior + sum(r.information.numpy() for r in robots)
     pull = prior @ learner.prior.vector().numpy()
     pull = pull + sum(r.information.numpy() @ r.theta.vector().numpy() for r in robots)
     free = np.array(learner.free)
-    vector = start_of(SETTINGS)[0].vector().numpy()
+    vector = start_of(settings)[0].vector().numpy()
     vector[free] = np.linalg.solve(precision[np.ix_(free, free)],
                                    pull[free] - precision[np.ix_(free, ~free)] @ vector[~free])
-    np.testing.assert_allclose(found.theta.vector().numpy()[free], vector[free], rtol=1e-9)
+    np.testing.assert_allclose(found.theta.vector().numpy(), vector, rtol=1e-9)
     assert found.silent == () and free.sum() >= 3
     np.testing.assert_allclose(found.information, precision - prior)
     assert found.origin.tolist() == [0.0, 1.0] and found.centre.tolist() == pytest.approx([51 * UT])

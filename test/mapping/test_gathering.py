@@ -1,0 +1,43 @@
+"""From raw samples to cells, without any map: what holds at the end of a pass."""
+
+import torch
+
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.gathering import Gathering
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.sensors import map_settings_for
+
+
+class Kept(Gathering):
+    """Keeps the values of its cells; judges by the last cells alone."""
+
+    def __init__(self):
+        super().__init__(map_settings_for("scalar", MapSettings()))
+        self._begin()
+        self.values = []
+
+    def ingest(self, values, start):
+        n = len(values)
+        along = start + torch.arange(n).double()
+        self._gather(Samples(torch.stack([along, 0.0 * along], 1), torch.tensor(values).double()[:, None], stamp=along))
+        self.flush()
+
+    def _open_with(self, first, cell):
+        self.values = first.y[:, 0].tolist()
+
+    def _absorb(self, cell):
+        self.values += cell.y[:, 0].tolist()
+
+
+def test_what_waits_to_be_confirmed_is_not_confirmed_by_the_next_pass():
+    """Three far cells that agree are a field, in one pass; one at its end and two in the next are not."""
+    quiet = [20.0 + 0.1 * (i % 7) for i in range(60)]
+    whole, cut = Kept(), Kept()
+    for kept in (whole, cut):
+        kept.ingest([*quiet, 900.0], 0.0)
+    cut.break_pass()
+    for kept in (whole, cut):
+        kept.ingest([905.0, 910.0], 61.0)
+    assert max(whole.values) > 900.0 and whole.gross == 0 and whole.passes == 1
+    assert max(cut.values) < 30.0 and cut.gross == 1 and cut.passes == 2
+    assert whole.raw_count == cut.raw_count == 63 and cut.refused == 0
