@@ -19,7 +19,7 @@ from core_data import (
     titsias_by_qr,
 )
 
-from gp_mapping import create_map
+from gp_mapping import Samples, create_map
 
 C = 48.0  # the given centre
 X, Y = drive(300)
@@ -188,3 +188,17 @@ def test_float32_loses_a_stated_amount():
     assert rough.mean.dtype == torch.float64
     loss = float((rough.mean - exact.mean).abs().max()) / UT, float((rough.variance / exact.variance - 1).abs().max())
     assert 1e-9 < loss[0] < 0.01 and loss[1] < 0.02, loss
+
+
+def test_a_map_without_inducing_inputs_takes_places_that_are_uncertain():
+    """Where nothing is worth an input yet the mean is the same everywhere: its slope is zero, not an error."""
+    field = create_map("dual_svgp", signal_stddev=1e-6, noise_stddev=1e-5, inducing_information=0.5,
+                       learn_hyperparameters=False)
+    sure = create_map("dual_svgp", signal_stddev=1e-6, noise_stddev=1e-5, inducing_information=0.5,
+                      learn_hyperparameters=False)
+    x, y = torch.tensor([[0.0, 0.0], [0.1, 0.0]]).double(), torch.tensor([[4.5e-5], [4.6e-5]]).double()
+    for step in range(3):
+        field.update(Samples(x + 0.2 * step, y, position_variance=torch.full((2,), 1e-2).double()))
+        sure.update(Samples(x + 0.2 * step, y))
+    assert len(field.inducing_inputs()) == len(sure.inducing_inputs()) == 0
+    assert torch.equal(field.predict(x).mean, sure.predict(x).mean)
