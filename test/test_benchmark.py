@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import batch, cost, mutants, protocol, tables, timing
+from benchmark import batch, cost, faults, mutants, protocol, tables, timing
 from benchmark.__main__ import APART, PARTS, main
+from benchmark.faults import rows
 from benchmark.recordings import RecordingsAbsent, recordings_folder
 from gp_mapping import Samples, create_map
 
@@ -136,3 +137,16 @@ def test_a_fault_that_matters_is_noticed_and_a_module_as_it_is_passes(tmp_path):
     fault = next(f for f in mutants.faults_in(name) if f.what == "nothing returned")
     part = mutants.judged([fault], tmp_path)
     assert [seen for _, seen in part] == [True]
+
+
+def test_faults_measured_in_parts_keep_the_rows_of_the_others(tmp_path):
+    page, kills = tmp_path / "page.md", [rows.Row("a", 1, 1), rows.Row("b", 2, 2)]
+    page.write_text(f"before\n{faults.MARKS[0]}\n{faults.MARKS[1]}\nafter\n")
+    faults.write_page(rows.table({"kill": kills, "soak": [rows.Row("c", 3, 3)]}).markdown(), page)
+    whole = page.read_text()
+    faults.write_page(rows.table({"kill": [rows.Row("d", 4, 4)]}).markdown(), page)
+    told = page.read_text().splitlines()
+    found = [line.split(" | ")[1:3] for line in told if line.startswith(("| kill", "| soak"))]
+    assert found == [["d", "4"], ["c", "3"]]
+    faults.write_page(rows.table({"kill": kills}).markdown(), page)
+    assert page.read_text() == whole

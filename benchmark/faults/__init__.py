@@ -53,10 +53,29 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
 
 
 def write_page(text: str, page: Path = PAGE) -> None:
-    """Put the table between the marks of the page. ValueError where the page has no marks."""
+    """Put the table between the marks of the page; ValueError where the page has no marks.
+
+    Rows of sections that the table lacks stay: who measures one of them elsewhere does not lose the others.
+    """
     old = page.read_text(encoding="utf-8")
     head, begin, rest = old.partition(MARKS[0])
     _, end, tail = rest.partition(MARKS[1])
     if not begin or not end:
         raise ValueError(f"{page} has no {MARKS[0]} … {MARKS[1]}")
-    page.write_text(f"{head}{begin}\n{text.strip()}\n{end}{tail}", encoding="utf-8")
+    there = [*_rows(old).items(), *_rows(text).items()]  # the new ones replace
+    first, *others = [row for rows in _rows(text).values() for row in rows]
+    rows = [row for name in TABLES for row in dict(there).get(name, ())]
+    lines = [line for line in text.strip().splitlines() if line not in others]
+    at = lines.index(first)
+    lines[at:at + 1] = rows
+    page.write_text(f"{head}{begin}\n" + "\n".join(lines) + f"\n{end}{tail}", encoding="utf-8")
+
+
+def _rows(text: str) -> dict[str, list[str]]:
+    """Lines of a table by section."""
+    out: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        section = line.removeprefix("| ").split(" |")[0]
+        if line.startswith("| ") and section in TABLES:
+            out.setdefault(section, []).append(line)
+    return out
