@@ -22,7 +22,7 @@ __all__ = ["run"]
 PERIOD = 1.0  # s between autosaves
 RATE = 50.0  # Hz
 LANES = 4
-SLACK = 1.5  # s: a measurement waits for the pose after it, and an autosave for the end of the one before
+SLACK = 0.5  # s: a measurement waits for the pose after it, and an autosave for the end of the one before
 
 
 def run(quick: bool) -> list[Row]:

@@ -9,12 +9,12 @@ from gp_mapping.settings.sensors import map_settings_for
 
 
 class Kept(Gathering):
-    """Keeps the values of its cells; judges by the last cells alone."""
+    """Keeps the values and headings of its cells; judges by the last cells alone."""
 
-    def __init__(self):
-        super().__init__(map_settings_for("scalar", MapSettings()))
+    def __init__(self, **settings):
+        super().__init__(map_settings_for("scalar", MapSettings(**settings)))
         self._begin()
-        self.values = []
+        self.values, self.headings = [], []
 
     def ingest(self, values, start):
         n = len(values)
@@ -27,6 +27,7 @@ class Kept(Gathering):
 
     def _absorb(self, cell):
         self.values += cell.y[:, 0].tolist()
+        self.headings += [] if cell.heading is None else cell.heading.tolist()
 
 
 def test_what_waits_to_be_confirmed_is_not_confirmed_by_the_next_pass():
@@ -41,3 +42,18 @@ def test_what_waits_to_be_confirmed_is_not_confirmed_by_the_next_pass():
     assert max(whole.values) > 900.0 and whole.gross == 0 and whole.passes == 1
     assert max(cut.values) < 30.0 and cut.gross == 1 and cut.passes == 2
     assert whole.raw_count == cut.raw_count == 63 and cut.refused == 0
+
+
+def test_a_pass_goes_on_neither_from_the_place_nor_from_the_heading_of_the_one_before():
+    """The robot is carried to where it stands: it has not driven there, and nobody knows yet which way it looks."""
+    values = [20.0 + 0.1 * (i % 7) for i in range(60)]
+    whole, cut = Kept(axle_distance=0.05), Kept(axle_distance=0.05)
+    for kept in (whole, cut):
+        kept.ingest(values, 0.0)
+    driven = cut.trace.length
+    cut.break_pass()
+    for kept in (whole, cut):
+        kept.ingest(values[:1], 60.5)
+    assert whole.trace.length > driven + 1.0 and cut.trace.length == driven
+    assert whole.headings[-1] != [0.0, 0.0] and cut.headings[-1] == [0.0, 0.0]
+    assert cut.passes == whole.passes + 1
