@@ -16,26 +16,27 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     """What `map` and `fit` take alike."""
     parser.add_argument("bags", nargs="+", metavar="BAG", help="rosbag2 folder, .mcap or .db3; several in this order")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder for the map, its exports and the report")
-    parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
     parser.add_argument("--model", metavar="NAME", help="as the parameter `model`")
     parser.add_argument("--seed", type=int, metavar="N", help="as the parameter `seed`")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
     parser.add_argument("--test", nargs="+", default=[], metavar="BAG", help="bags to test the finished map on")
+    _parameters(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
+
+
+def _parameters(parser: argparse.ArgumentParser) -> None:
+    """By what settings bags are read, and which topics of theirs."""
+    parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
     parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
     parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
                         "(or poses, as pose_source says)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
 
 
 def _test_arguments(parser: argparse.ArgumentParser) -> None:
     """What a map and its test take, here and in `gp-mapping report`."""
     parser.add_argument("--against", nargs="+", default=[], metavar="BAG", help="bags to test on; without it the last "
                         "30 %% of the bags test and the rest maps")
-    parser.add_argument("--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter")
-    parser.add_argument("--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor")
-    parser.add_argument("--odometry-topic", "--pose-topic", metavar="NAME", help="where a bag has several odometries "
-                        "or poses")
+    _parameters(parser)
     parser.add_argument("--no-refits", action="store_true", help="do not map again to say what each correction gains")
 
 
