@@ -37,7 +37,8 @@ def test_a_goal_is_surveyed_with_feedback_others_are_refused_and_a_cancelled_one
             ros_run("gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run) as mapper, \
             ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, **run) as simulator, \
             ros_run("gp_mapping.ros.explorer_node", "serve_action:=true", "drive:=cmd_vel", "speed:=0.4",
-                    "turn_rate:=1.8", "acceleration:=0.7", "stale_after:=3.0", "give_up_after:=10.0", **run) as explorer:
+                    "turn_rate:=1.8", "acceleration:=0.7", "stale_after:=3.0", "give_up_after:=10.0",
+                    **run) as explorer:
         client = ActionClient(listener.node, SurveyArea, "/explorer/survey_area")
         told = []
 
