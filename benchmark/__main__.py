@@ -33,11 +33,13 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "slow_updates": "single updates along a drive, and what the slow ones do",
          "solve_gp": "SOLVE-GP's claim: NLPD against time at many sizes",
          "exploration": "where to go next: planners and baselines closed loop, into docs/exploration.md",
+         "planning": "updates of the live node with and without a survey that plans",
          "reading": "a bag read and its samples averaged, beside version 0.1.0",
          "mutants": "small faults in the code, by a seed: which of them the mirrored tests notice",
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
 APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "slow_updates", "fits", "reading",
-         "mutants", "faults", "biases", "fleet", "teams", "memory", "surveys", "active")  # for pages of their own
+         "mutants", "faults", "biases", "fleet", "teams", "memory", "surveys", "active",
+         "planning")  # for pages of their own
 
 
 def parser() -> argparse.ArgumentParser:

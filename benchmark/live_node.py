@@ -38,9 +38,13 @@ def processor_seconds(pid: int) -> dict[str, float]:
     return out
 
 
-def measure(seconds: float) -> dict[str, float]:
-    """Drive for so many seconds (real time) and watch; numbers by name. RuntimeError where a process fails."""
+def measure(seconds: float, survey: bool = False) -> dict[str, float]:
+    """Drive for so many seconds (real time) and watch; numbers by name. RuntimeError where a process fails.
+
+    survey: the node plans all the while where to go next, whether or not the robot goes there.
+    """
     from nav_msgs.msg import OccupancyGrid
+    from nav_msgs.msg import Path as PathMessage
 
     from gp_mapping.ros.clients.map_watcher import MapWatcher
     from gp_mapping.ros.wire.qos import LATCHED
@@ -64,6 +68,10 @@ def measure(seconds: float) -> dict[str, float]:
             world__width=ROOM.width, world__depth=ROOM.depth, world__dipole_spacing=ROOM.dipole_spacing,
             world__sensor_height=ROOM.sensor_height), Path(folder) / "simulator.log", quiet))
         _until(watcher, lambda: means, 60.0, (mapper, simulator))
+        plans: list = []
+        if survey:
+            watcher.node.create_subscription(PathMessage, "mapping/plan", plans.append, LATCHED)
+            watcher.start_survey(30.0)
         begin, busy, seen, worst, midway = time.monotonic(), processor_seconds(mapper.pid), len(means), 0.0, None
         while watcher.values("simulator: drive").get("state") != "done" and simulator.code is None:
             _until(watcher, None, 0.2, (mapper, simulator))
@@ -76,7 +84,7 @@ def measure(seconds: float) -> dict[str, float]:
         info = means[-1].info
         return _numbers(watcher, begin, end, busy, spent, midway) | {
             "maps": (drawn - seen) / (end - begin), "maps later": (drawn - midway[2]) / (end - midway[0]),
-            "cells": info.width * info.height, "worst": worst}
+            "cells": info.width * info.height, "worst": worst, "plans": len(plans)}
 
 
 def _until(watcher, condition, timeout: float, processes) -> None:
@@ -100,13 +108,14 @@ def _numbers(watcher, begin, end, busy, spent, midway) -> dict[str, float]:
     sent = float(watcher.values("simulator: drive")["sent_magnetic_field"])
     out = {kind: (spent[kind] - busy[kind]) / (end - begin) for kind in spent}
     later = sum(spent.values()) - sum(midway[1].values())
-    return out | {"sent": sent, "lost": sent - field["magnetic_field received"],
+    update = {f"update {name}": float(timing[f"update {name}_ms"]) for name in ("p99", "max")}
+    return out | update | {"sent": sent, "lost": sent - field["magnetic_field received"],
                   "dropped": sum(n for name, n in field.items() if name.startswith("dropped")),
                   "waiting": sent - float(map_["samples"]), "inducing": float(map_["inducing"]),
                   "cells closed": float(map_["cells"]) / (end - begin),
                   "all": sum(out.values()), "later": later / (end - midway[0]), "seconds": end - begin,
                   "p50": float(timing["latency p50_ms"]), "p99": float(timing["latency p99_ms"])} | {
-        name: float(timing.get(f"{name} p50_ms", 0.0)) for name in ("update", "render", "suggest")}
+        name: float(timing.get(f"{name} p50_ms", 0.0)) for name in ("update", "render", "suggest", "plan")}
 
 
 def report(quick: bool) -> tuple[list[Goal], Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -99,16 +99,25 @@ class Samples:
                 raise ValueError(f"{name} must not be negative; the least is {_least(value)}")
 
     def __len__(self) -> int:
-        return len(self.x)
+        return self.x.shape[0]  # len() of a tensor is several calls
 
     def __getitem__(self, index) -> "Samples":
         """The samples at a slice, mask or index tensor."""
         if isinstance(index, int):
             index = slice(index, index + 1 or None)
-        picked: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name, column in picked.items():
-            picked[name] = None if column is None else column[index]
-        return replace(self, **picked)
+        return self._like({name: None if column is None else column[index] for name, column in vars(self).items()})
+
+    def of_pass(self, number: float) -> "Samples":
+        """The same samples, all of one pass; number: as in pass_number."""
+        numbers = torch.full((self.x.shape[0],), number, dtype=torch.float64)
+        return self._like(vars(self) | {"pass_number": numbers})
+
+    @staticmethod
+    def _like(columns: dict[str, Any]) -> "Samples":
+        """Samples of columns that have been checked, which is not done again: a cell passes here several times."""
+        new = object.__new__(Samples)
+        vars(new).update(columns)
+        return new
 
     @staticmethod
     def concatenate(parts: "list[Samples]") -> "Samples":

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
-
-import torch
 
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Samples
@@ -34,7 +31,7 @@ class BiasNumbers:
             self.began[self.number] = passes, stamp
             if len(self.began) > _REMEMBERED:
                 self.began.popitem(last=False)
-        return replace(batch, pass_number=torch.full((len(batch),), self.number, dtype=torch.float64))
+        return batch.of_pass(self.number)
 
     def join(self, other: "BiasNumbers") -> None:
         """Another session's map was added, its passes numbered after these."""

@@ -179,7 +179,7 @@ class MapSession(Gathering):
             self._again = Again(self._new_map(*self._start.found), self._start.rough)
         self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         if self._scoring:
-            self.scores.score(batch.velocity[-1], self.map, self._bias.number)
+            self.scores.score(batch.velocity[-1], self.map, self._bias.number, batch, self._path.length)
         self._last_stamp = self._fade(self.map, self._last_stamp, batch)
         if self._scoring:
             # the newest metres, of this pass, saw the field as it is now

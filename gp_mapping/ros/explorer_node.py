@@ -31,6 +31,7 @@ from gp_mapping.settings.explorer import ExplorerSettings
 __all__ = ["ExplorerNode", "main"]
 
 _RATE = 20.0  # Hz of commands
+_LAST = 2.0  # s at the end for the answer of whoever drives
 _UNDERWAY = 2.5  # s after the start in which diagnostics may still tell of before; they come once a second
 
 
@@ -116,7 +117,7 @@ class ExplorerNode(Node):
                     executor.spin_once(timeout_sec=left)
                 self.step(time.monotonic())
                 if self._action is not None:
-                    self._action.tell(self._phase, self._told, self._path, self.state)
+                    self._action.tell(self._phase, self._told, self._path, self.state, self._given_up())
         finally:
             self._stand()
             if self._nav2 is not None:
@@ -124,6 +125,9 @@ class ExplorerNode(Node):
             if self._action is not None:
                 self._action.destroy()
             executor.spin_once(timeout_sec=0.1)
+            end = time.monotonic() + _LAST
+            while self._nav2 is not None and not self._nav2.idle and time.monotonic() < end:
+                executor.spin_once(timeout_sec=0.1)  # a goal that Nav2 takes only now is taken back
         return 0
 
     def _begin(self, executor: SingleThreadedExecutor, stop: threading.Event) -> bool:
@@ -138,6 +142,11 @@ class ExplorerNode(Node):
             executor.spin_once(timeout_sec=0.1)
         self.begun()
         return not stop.is_set()
+
+    def _given_up(self) -> str:
+        """Why a goal is given up: nothing has come from the mapper since it was begun, or for too long; else ''."""
+        silent = time.monotonic() - max(self._mapper_at, self._began_at)
+        return "" if silent <= self.settings.give_up_after else f"the mapper has said nothing for {silent:.0f} s"
 
     @property
     def frame(self) -> str:
@@ -166,6 +175,7 @@ class ExplorerNode(Node):
             return
         if self._nav2 is not None:
             self._nav2.hold(False)
+            self._nav2.step()
         x, y, _ = self._pose
         if self._moved_from is None or math.dist(self._moved_from, (x, y)) > 0.1:
             self._moved_at, self._moved_from = now, (x, y)

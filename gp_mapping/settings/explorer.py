@@ -27,6 +27,8 @@ class ExplorerSettings:
     stale_after: float = setting(1.0, "the robot stands still when the newest pose is older than this", "s", 0.1, 60.0)
     map_stale_after: float = setting(10.0, "and when the map's node has said nothing in /diagnostics for this long",
                                      "s", 1.0, 600.0)
+    give_up_after: float = setting(60.0, "serve_action: a goal ends when the map's node has said nothing for this "
+                                   "long", "s", 1.0, 1e5)
     stuck_after: float = setting(15.0, "without progress for this long the next stop counts as unreachable", "s", 1.0,
                                  600.0)
     robot_radius: float = setting(0.2, "the robot stands still where the free-space map no longer leaves it this much "

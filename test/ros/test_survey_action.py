@@ -37,7 +37,8 @@ def test_a_goal_is_surveyed_with_feedback_others_are_refused_and_a_cancelled_one
             ros_run("gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run) as mapper, \
             ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, **run) as simulator, \
             ros_run("gp_mapping.ros.explorer_node", "serve_action:=true", "drive:=cmd_vel", "speed:=0.4",
-                    "turn_rate:=1.8", "acceleration:=0.7", "stale_after:=3.0", **run) as explorer:
+                    "turn_rate:=1.8", "acceleration:=0.7", "stale_after:=3.0", "give_up_after:=10.0",
+                    **run) as explorer:
         client = ActionClient(listener.node, SurveyArea, "/explorer/survey_area")
         told = []
 
@@ -79,7 +80,14 @@ def test_a_goal_is_surveyed_with_feedback_others_are_refused_and_a_cancelled_one
         listener.spin_until(lambda: False, 1.0)
         after = listener.got["/odometry"][-1].pose.pose.position
         assert math.dist((before.x, before.y), (after.x, after.y)) < 0.01, "it stands still"
+
+        count, handle = len(told), send()
+        assert handle.accepted and listener.spin_until(lambda: any(t.driven > 0.1 for t in told[count:]), 60.0), said()
+        mapper.popen.kill()  # nobody tells any more how far it is
+        ended = handle.get_result_async()
+        assert listener.spin_until(ended.done, 60.0), said()
+        assert ended.result().status == 6 and "has said nothing" in ended.result().result.reason
         assert "Traceback" not in said()
-        for process in (explorer, simulator, mapper):
+        for process in (explorer, simulator):
             process.interrupt()
-        listener.spin_through(mapper, 60.0)
+        listener.spin_through(explorer, 60.0)

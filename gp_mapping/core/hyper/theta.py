@@ -100,6 +100,8 @@ class Theta:
         """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥. (N, D)"""
         if not (self.time_offset or self.lever_arm_along or self.lever_arm_across):
             return x
+        if not (self.lever_arm_along or self.lever_arm_across):  # as it mostly is, and asked for with each sample
+            return x - self.time_offset * velocity
         return sensor_place(x, velocity, heading, self.time_offset, self.lever_arm_along, self.lever_arm_across)
 
     def passing(self, x: Tensor, velocity, heading: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -210,7 +210,8 @@ def make_kernel(name: str, variance: float, lengthscale) -> Stationary:
     """The stationary kernel of that name; variance s², lengthscale ℓ in metres (a number or one per dimension)."""
     kind = KERNELS[name]
     for label, value in (("variance", variance), ("lengthscale", lengthscale)):
-        values = torch.as_tensor(value, dtype=torch.float64).reshape(-1).tolist()
+        plain = isinstance(value, float)  # as it is at every question
+        values = [value] if plain else torch.as_tensor(value, dtype=torch.float64).reshape(-1).tolist()
         if not all(math.isfinite(v) and v > 0 for v in values):
             raise ValueError(f"{label} must be positive and finite, not {value}")
     return kind(variance, lengthscale)

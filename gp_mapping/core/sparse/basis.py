@@ -34,9 +34,10 @@ def whiten(theta: Theta, z: Tensor, factor: Tensor, x: Tensor, heading: Tensor |
 
 
 class Basis:
-    """z (M, D) and L (M, M), lower, in standardised units; grows in place inside a buffer of `capacity` rows.
+    """z (M, D) and L (M, M), lower, in standardised units; at most `capacity` of them.
 
-    `L` is a view: a view taken earlier stays valid, because growing only writes below and beside it.
+    Both are replaced and never written into: who keeps one keeps what was. L is whole rows without gaps, which a
+    triangular solve takes as it stands; of a part of something larger it would make a copy each time.
     """
 
     def __init__(self, theta: Theta, dimension: int, capacity: int, dtype, device):
@@ -44,36 +45,30 @@ class Basis:
         self.capacity, self.dtype, self.device = capacity, dtype, device
         self.features = len(theta.feature_names())
         self.z = torch.empty((0, dimension), dtype=torch.float64, device=device)
-        self._buffer = torch.zeros((capacity, capacity), dtype=dtype, device=device)
+        self.L = torch.zeros((0, 0), dtype=dtype, device=device)
 
     @classmethod
     def at(cls, z: Tensor, like: "Basis") -> "Basis":
         """A fresh basis on given inducing inputs, with another basis' settings."""
         new = cls(like.theta, z.shape[1], max(like.capacity, len(z)), like.dtype, like.device)
         factor, _ = cholesky(new.kernel(z, z))
-        new.z = z.clone()
-        new._buffer[: len(z), : len(z)] = factor.to(new.dtype)
+        new.z, new.L = z.clone(), _by_rows(factor, new.dtype)
         return new
 
     @classmethod
     def restored(cls, z: Tensor, factor: Tensor, like: Basis) -> Basis:
         """Inducing inputs and their factor from a file, with another basis' settings."""
         new = cls(like.theta, z.shape[1], like.capacity, like.dtype, like.device)
-        new.z = z
-        new._buffer[: len(z), : len(z)] = factor.to(new.dtype)
+        new.z, new.L = z, _by_rows(factor, new.dtype)
         return new
 
     def __len__(self) -> int:
-        return len(self.z)
+        return self.z.shape[0]
 
     @property
     def size(self) -> int:
         """Rows of a(x): features + M."""
-        return self.features + len(self.z)
-
-    @property
-    def L(self) -> Tensor:
-        return self._buffer[: len(self.z), : len(self.z)]
+        return self.features + self.z.shape[0]
 
     def white(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """a(x): (features + M, N) in float64."""
@@ -129,16 +124,17 @@ class Basis:
             return white.new_empty((0, sum(len(places) for places, _ in blocks)))
 
         m, k = len(self), len(picked)
-        self._buffer[m: m + k, :m] = inducing[:, picked].mT.to(self.dtype)
-        self._buffer[m: m + k, m: m + k] = rows[:, picked].mT.tril().to(self.dtype)
-        self.z = torch.cat([self.z, x[picked]])
+        wider = self.L.new_zeros((m + k, m + k))
+        wider[:m, :m] = self.L
+        wider[m:, :m] = inducing[:, picked].mT
+        wider[m:, m:] = rows[:, picked].mT.tril()
+        self.z, self.L = torch.cat([self.z, x[picked]]), wider
         return rows
 
     def copy(self, capacity: int | None = None) -> "Basis":
-        """The same basis in a buffer of its own."""
+        """The same basis, which grows by itself."""
         new = Basis(self.theta, self.z.shape[1], capacity or self.capacity, self.dtype, self.device)
-        new.z = self.z
-        new._buffer[: len(self), : len(self)] = self.L
+        new.z, new.L = self.z, self.L
         return new
 
     def transfer_from(self, z: Tensor, factor: Tensor, theta: Theta) -> Tensor:
@@ -158,6 +154,11 @@ class Basis:
         moved[: len(mine), : len(its)] = features
         moved[len(mine):, len(its):] = inducing
         return moved
+
+
+def _by_rows(factor: Tensor, dtype) -> Tensor:
+    """A copy of L (M, M), laid out in rows."""
+    return factor.to(dtype).clone(memory_format=torch.contiguous_format)
 
 
 def _most_worth(covariance: Tensor, wanting: Tensor, tolerance: float, room: int, precision: Tensor,

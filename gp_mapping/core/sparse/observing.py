@@ -44,7 +44,8 @@ class ObservingMap(ScaledMap):
 
     def noise_variance(self) -> Tensor:
         """Noise variance of one new measurement, of each channel: (C,), squared SI."""
-        told = self.posterior.noise_variance  # RuntimeError where nothing was seen
+        self.need_data()
+        told = self.likelihood.noise_variance(self.noise_level)  # what a posterior of now says, without its factor
         return torch.full_like(self.scaling.centre, told) * self.scale**2
 
     def observed(self, p: Prediction) -> Prediction:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 __all__ = ["NO_PASS", "PassSums"]
 
+_FEW = 16  # samples whose passes are looked up one by one
 NO_PASS = -1.0  # the number of a sample whose pass is not known: it has no constant
 
 
@@ -49,9 +50,12 @@ class PassSums:
     def _places(self, of: Tensor) -> tuple[PassSums, Tensor, Tensor]:
         """These with room for the passes of samples (N,); which samples have a pass (N,), and where it stands (n,)."""
         known = of >= 0
+        there, which = of[known], slice(None)
+        if there.shape[0] > _FEW:
+            there, which = there.unique(return_inverse=True)
         order = {number: i for i, number in enumerate(self.numbers)}
-        where = [order.setdefault(number, len(order)) for number in of[known].tolist()]
-        return self._widened(tuple(order)), known, torch.tensor(where, dtype=torch.long, device=of.device)
+        where = [order.setdefault(number, len(order)) for number in there.tolist()]
+        return self._widened(tuple(order)), known, torch.tensor(where, dtype=torch.long, device=of.device)[which]
 
     def _widened(self, numbers: tuple[float, ...]) -> PassSums:
         more = len(numbers) - len(self)

@@ -49,9 +49,9 @@ class Posterior(InnerSnapshot):
         _KINDS[kind] = cls
 
     def kept(self) -> Posterior:
-        """A copy in tensors of its own, laid out as one that is loaded from a file will be."""
+        """A copy laid out as one that is loaded from a file will be; L is never written into, and is shared."""
         return replace(self, **{name: getattr(self, name).clone(memory_format=torch.contiguous_format)
-                                for name in ("L", "R", "weights")})
+                                for name in ("R", "weights")})
 
     def half(self, white: Tensor) -> Tensor:
         """R⁻¹a: its squares sum to what the data left of |a|². white: (F + M, N), in whose precision it is done."""

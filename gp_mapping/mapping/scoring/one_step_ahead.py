@@ -51,6 +51,7 @@ class OneStepAhead:
         self._picked: list[tuple] = []
         self._last: tuple[float, float] | None = None  # stamp, path length of the last pick
         self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
+        self._ahead: tuple[Snapshot, Prediction] | None = None  # what one of them said of the cell that is scored now
 
     def begin_again(self, settings: MapSettings) -> None:
         """The map was made again with other starts: scores that are kept go on with these settings.
@@ -114,11 +115,14 @@ class OneStepAhead:
         """Noise of one new measurement before scores tell: the model's, of a cell, with all of its white part. (C,)"""
         return field.noise_variance().cpu() + max(0.0, self.white - self.white_averaged)
 
-    def score(self, velocity: Tensor, field: FieldMap, number: float) -> None:
+    def score(self, velocity: Tensor, field: FieldMap, number: float, cell: Samples | None = None,
+              length: float = 0.0) -> None:
         """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older.
 
-        number: of their pass, whose constant is in what is predicted.
+        number: of their pass, whose constant is in what is predicted.  cell: they are of it, and `watch` will look at
+        it when the path is so long (m): where the same posterior is asked, it is asked once.
         """
+        self._ahead, ahead = None, None if cell is None else self._older(length)
         groups: dict[int, tuple] = {}
         for x, y, length, heading, rate in self._picked:
             posterior = self._older(length)
@@ -132,8 +136,8 @@ class OneStepAhead:
             places, values, headings, rates = zip(*rows)
             x, y = (torch.tensor(part, dtype=torch.float64) for part in (places, values))
             known = all(h is not None for h in headings)
-            prediction = posterior.predict_in_pass(x, number, velocity.expand(len(x), 2),
-                                                   torch.tensor(headings, dtype=torch.float64) if known else None)
+            heading = torch.tensor(headings, dtype=torch.float64) if known else None
+            prediction = self._asked(posterior, x, number, velocity, heading, cell if posterior is ahead else None)
             # five standard deviations and beyond is a change or a gross error: it counts as five, and no more
             total = prediction.variance.cpu() + current
             limit = 5.0 * total.sqrt()
@@ -150,6 +154,19 @@ class OneStepAhead:
         if self._fresh >= _REFIT or self.fitted is None:
             self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white), 0
 
+    def _asked(self, old: Snapshot, x: Tensor, number: float, velocity: Tensor, heading: Tensor | None,
+               cell: Samples | None) -> Prediction:
+        """What a posterior says of picked samples x (n, 2), and in the same breath of their cell, kept for `watch`."""
+        passing = velocity.expand(len(x), 2)
+        if cell is None or (cell.heading is None) != (heading is None) or _number(cell) != number:
+            return old.predict_in_pass(x, number, passing, heading)
+        joint = None if heading is None else torch.cat([heading, cell.heading])
+        told = old.predict_in_pass(torch.cat([x, cell.x]), number, torch.cat([passing, cell.velocity]), joint)
+        parts = [Prediction(told.mean[part], told.variance[part], told.noise_variance)
+                 for part in (slice(len(x)), slice(len(x), None))]
+        self._ahead = old, parts[1]
+        return parts[0]
+
     def scale(self, field: FieldMap) -> LocalScale:
         """What the variances of the field are scaled by, as of now."""
         self.local.everywhere = widening(degrees_of_freedom(field.learned()))
@@ -164,7 +181,9 @@ class OneStepAhead:
         old = self._older(length)
         if not self.settings.follow_changes or old is None or not self.settled(field):
             return
-        p, noise = _in_pass(old, batch), self.variance(field)
+        same = self._ahead is not None and self._ahead[0] is old
+        p, noise = self._ahead[1] if same else _in_pass(old, batch), self.variance(field)
+        self._ahead = None
         # one score for all of a batch: raw samples of one moment are not independent witnesses
         residual, latent = float((batch.y - p.mean.cpu()).mean()), float(p.variance.mean())
         if latent > noise:
@@ -237,8 +256,12 @@ class OneStepAhead:
 
 def _in_pass(field: FieldMap | Snapshot, batch: Samples) -> Prediction:
     """What was to be expected of a cell in its pass."""
-    number = NO_PASS if batch.pass_number is None else float(batch.pass_number[-1])
-    return field.predict_in_pass(batch.x, number, batch.velocity, batch.heading)
+    return field.predict_in_pass(batch.x, _number(batch), batch.velocity, batch.heading)
+
+
+def _number(batch: Samples) -> float:
+    """Of its pass."""
+    return NO_PASS if batch.pass_number is None else float(batch.pass_number[-1])
 
 
 def _width(settings: MapSettings) -> float:

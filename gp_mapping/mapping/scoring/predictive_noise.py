@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -59,7 +60,10 @@ class PredictiveNoise:
         return self._variance(self.residual_square.mean(1), self.latent.mean(1), prior)
 
     def _variance(self, square: Tensor, latent: Tensor, prior: float) -> float:
-        """The best of a grid in log σ² over [1e-4, 1e4] prior, then golden section beside it. square, latent: (N,)"""
+        """The least of the minima between the points of a grid in log σ² over [1e-4, 1e4] prior. square, latent: (N,)
+
+        Between two points of which the first falls and the second rises lies a minimum: slopes cost no logarithms.
+        """
         if not len(latent):
             return prior
         known = latent <= 4.0 * prior
@@ -68,23 +72,41 @@ class PredictiveNoise:
             known &= square <= 25.0 * (latent + typical)
         r2, v, n0 = square[known] / prior, latent[known] / prior, self.prior_count
 
-        def cost(logs: Tensor) -> Tensor:
+        def cost(log: float) -> float:
+            total = v + math.exp(log)
+            return float((total.log() + r2 / total).sum()) + n0 * (log + math.exp(-log))
+
+        def slopes(logs: Tensor) -> Tensor:
             sigma = logs.exp()[:, None]
             total = v + sigma
-            return (total.log() + r2 / total).sum(1) + n0 * (logs + 1.0 / sigma[:, 0])
+            return (sigma / total * (1.0 - r2 / total)).sum(1) + n0 * (1.0 - 1.0 / sigma[:, 0])
 
         grid = torch.linspace(math.log(1e-4), math.log(1e4), 38, dtype=torch.float64)
-        best = int(cost(grid).argmin())
-        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)])
-        ratio = (math.sqrt(5.0) - 1.0) / 2.0
-        while high - low > 1e-4:
-            inner = torch.tensor([high - ratio * (high - low), low + ratio * (high - low)], dtype=torch.float64)
-            left, right = cost(inner).tolist()
-            low, high = (low, float(inner[1])) if left < right else (float(inner[0]), high)
-        return prior * math.exp(0.5 * (low + high))
+        points, rise = grid.tolist(), slopes(grid).tolist()
+        found = [_between(lambda log: float(slopes(grid.new_tensor([log]))), points[k], points[k + 1], rise[k],
+                          rise[k + 1]) for k in range(len(points) - 1) if rise[k] < 0.0 <= rise[k + 1]]
+        found += [points[0]] * (rise[0] >= 0.0) + [points[-1]] * (rise[-1] < 0.0)
+        return prior * math.exp(found[0] if len(found) == 1 else min(found, key=cost, default=0.0))
 
     def state_dict(self) -> dict:
         return {"residual_square": self.residual_square.clone(), "latent": self.latent.clone()}
 
     def load_state_dict(self, state: dict) -> None:
         self.residual_square, self.latent = state["residual_square"].clone(), state["latent"].clone()
+
+
+def _between(slope: Callable[[float], float], low: float, high: float, left: float, right: float) -> float:
+    """Where a slope that is left < 0 at low and right ≥ 0 at high is 0, to 1e-5: false position, Illinois' form."""
+    least, kept = 1e-9 * (right - left), 0
+    while high - low > 1e-5:
+        middle = (low * right - high * left) / (right - left)
+        value = slope(middle)
+        if abs(value) <= least:
+            return middle
+        side = 1 if value > 0.0 else -1
+        if side > 0:
+            high, right, left = middle, value, left * (0.5 if kept == side else 1.0)
+        else:
+            low, left, right = middle, value, right * (0.5 if kept == side else 1.0)
+        kept = side
+    return 0.5 * (low + high)

@@ -87,10 +87,11 @@ class SurveyAction:
         self._node.begun()
         return ""
 
-    def tell(self, phase: str, told: dict[str, str], plan, state: str) -> None:
+    def tell(self, phase: str, told: dict[str, str], plan, state: str, silent: str = "") -> None:
         """What the mapper and the explorer say now; called again and again.
 
         phase: of the survey.  told: of the survey's diagnostics.  plan: nav_msgs/Path.  state: of the explorer.
+        silent: why nothing more is to be expected of the mapper; '' where something is.
         """
         handle = self._handle
         if handle is None:
@@ -102,6 +103,8 @@ class SurveyAction:
             self._go_on()
         elif phase in ("done", "idle"):
             self._end("succeed" if phase == "done" else "abort", told.get("reason", f"the survey is {phase}"), told)
+        elif silent:
+            self._end("abort", silent, told)
         elif told and time.monotonic() - self._said_at > _FEEDBACK:
             self._said_at = time.monotonic()
             handle.publish_feedback(self._type.Feedback(

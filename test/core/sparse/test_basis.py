@@ -79,6 +79,13 @@ def test_a_view_taken_earlier_stays_valid():
     assert len(basis) > len(before) and torch.equal(before, copy_before)
 
 
+def test_the_factor_is_whole_rows_which_a_solve_takes_as_they_stand():
+    basis, _, _ = grown()
+    by_columns = basis.L.mT.contiguous().mT
+    for one in (basis, basis.copy(), Basis.at(basis.z, empty()), Basis.restored(basis.z, by_columns, empty())):
+        assert one.L.is_contiguous() and one.L.shape == (len(one), len(one))
+
+
 def test_copy_is_independent():
     basis, _, _ = grown()
     kept = basis.L.clone()
