@@ -30,9 +30,12 @@ from contextlib import contextmanager, suppress
 
 __all__ = ["Popen", "everywhere", "run"]
 
-LOADED = ("numpy", "torch", "scipy.linalg", "scipy.spatial", "scipy.ndimage", "yaml", "rosbags.rosbag2",
-          "rosbags.typesys", "rclpy", "rclpy.lifecycle", "rclpy.action", "sensor_msgs.msg", "nav_msgs.msg",
-          "diagnostic_msgs.msg", "visualization_msgs.msg", "std_srvs.srv", "lifecycle_msgs.srv")
+LOADED = ("numpy", "torch", "scipy.linalg", "scipy.spatial", "scipy.ndimage", "scipy.fft", "scipy.interpolate",
+          "scipy.optimize", "scipy.sparse.csgraph", "matplotlib.figure", "matplotlib.backends.backend_agg",
+          "matplotlib.backends.backend_svg", "matplotlib.font_manager", "yaml", "rosbags.rosbag2", "rosbags.typesys",
+          "rosbags.typesys.stores.ros2_jazzy", "rclpy", "rclpy.lifecycle", "rclpy.action", "std_msgs.msg",
+          "geometry_msgs.msg", "sensor_msgs.msg", "nav_msgs.msg", "nav_msgs.srv", "diagnostic_msgs.msg",
+          "visualization_msgs.msg", "std_srvs.srv", "lifecycle_msgs.srv")
 _STARTS_OTHERS = ("demo", "explore", "play")  # commands whose processes are to begin loaded, too
 _SUBREAPER = 36  # of prctl: orphans below this process become its children
 _EXECUTE = inspect.signature(subprocess.Popen._execute_child)  # noqa: SLF001 the one place that starts a process
@@ -92,7 +95,7 @@ def _decides(environment: dict) -> dict:
     """What loading depends on."""
     return {key: value for key, value in environment.items()
             if key not in ("PYTHONPATH", "PYTHONUNBUFFERED") and key.startswith(
-        ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS", "RMW", "AMENT", "RCL", "RCUTILS"))}
+        ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS", "MPL", "RMW", "AMENT", "RCL", "RCUTILS"))}
 
 
 def _named(function) -> list[str] | None:

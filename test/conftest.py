@@ -1,6 +1,8 @@
 """What every test may count on: quiet, private DDS, one torch thread, and where the recordings are."""
 
+import gc
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -12,6 +14,10 @@ from file_order import LONG
 from hypothesis import settings
 from recordings import invensense
 
+# hundreds of processes import the package: without files of bytecode each of them would compile all of it
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+gc.disable()  # while modules are loaded nothing of them becomes garbage (pytest_runtestloop)
 # Before anything imports rclpy, in this process and the ones it starts. What the caller has set stands.
 os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
 os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # two runs on one machine stay apart
@@ -36,6 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     place = {here / name: i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: place.get(item.path, len(LONG)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """What was loaded stays to the end: no collection looks at it again."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,19 @@ def test_torch_is_there_and_the_package_is_not():
     assert said(code).stdout.split() == ["True", "False", "False"]
 
 
+@pytest.mark.parametrize("module", ["gp_mapping.commands.map", "gp_mapping.commands.check",
+                                    "gp_mapping.ros.mapping_node", "gp_mapping.ros.explorer_node"])
+def test_of_other_libraries_everything_is_there(module):
+    """A thousand processes would load the rest a thousand times; Matplotlib and SciPy take longer than most tests."""
+    if ".ros." in module:
+        pytest.importorskip("rclpy")
+    code = ("import sys; before = set(sys.modules); import {}; new = set(sys.modules) - before; "
+            "print('gp_mapping', *sorted(name for name in new if name.endswith(('.msg', '.srv')) or name.split('.')[0] "
+            "in ('matplotlib', 'numpy', 'rclpy', 'rosbags', 'scipy', 'torch', 'yaml')))")
+    done = said(code.format(module))
+    assert done.stdout.split() == ["gp_mapping"], done
+
+
 def test_arguments_input_output_folder_and_environment(tmp_path):
     code = "import os, sys; print(sys.argv, input(), os.getcwd(), os.environ['ONE'], 'TWO' in os.environ, __name__)"
     os.environ["TWO"] = "2"
