@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -23,10 +23,11 @@ from gp_mapping.planning.worth.held import HeldValue
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
 from gp_mapping.runtime.free_maps import FreeMaps, GroundAside
+from gp_mapping.runtime.survey_state import Request, SurveyState
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.plan import home_of
 
-__all__ = ["Survey", "SurveyState"]
+__all__ = ["Survey"]
 
 _KEEP_OUT = 100  # polygons at most
 _CLOSED = 200  # goals that are left out at once
@@ -40,36 +41,6 @@ _LEAST = 0.2  # m, and the last metres have as many corners as the others; a way
 _AT_HOME = 0.3  # m
 _LATE = 5.0  # s after which a plan that should be driven is made anew
 _FRESH = 4  # plans: every so many is held against new seeds
-
-
-@dataclass(frozen=True)
-class SurveyState:
-    """What diagnostics and people are told. Metres, seconds, SI.
-
-    phase: idle, running, paused or done.  reason: why it ended, or why there is no plan.
-    """
-
-    phase: str = "idle"
-    reason: str = ""
-    driven: float = 0.0
-    metres_left: float = math.inf
-    seconds_left: float = math.inf
-    area: float = 0.0
-    stddev_now: float = math.nan
-    stddev_then: float = math.nan
-    share_done: float = math.nan
-    plan_metres: float = 0.0
-    plans: int = 0
-    closed: int = 0
-
-
-@dataclass
-class _Request:
-    """A plan that somebody asked for: from start or the robot, to goal or anywhere."""
-
-    start: tuple[float, float] | None
-    goal: tuple[float, float] | None
-    future: Future = field(default_factory=Future)
 
 
 class Survey:
@@ -91,7 +62,7 @@ class Survey:
         self._keep_out: tuple[Polygon, ...] = ()
         self._others: dict[str, np.ndarray] = {}
         self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)  # x, y, until when
-        self._requests: deque[_Request] = deque()
+        self._requests: deque[Request] = deque()
         self._ground, self._held = GroundAside(aside=maps is not None), HeldValue()
         self._here: tuple = ()  # area and travel for the next job
         self._nowhere = ""  # why there are none
@@ -99,6 +70,7 @@ class Survey:
         self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
         self._job: Iterator[Plan | None] | None = None
+        self._asked: Request | None = None  # which the job answers; None where it is the survey's
         self._finish: Callable[[Plan], None] = lambda plan: None
         self._phase, self._reason = "idle", ""
         self._start: np.ndarray | None = None
@@ -128,7 +100,7 @@ class Survey:
         """End it: no plan is published any more."""
         with self._lock:
             self._phase, self._reason = "idle", "stopped"
-            self._job = None
+            self._leave()
             self._set(Plan(self.settings.plan_kind, reason="the survey was stopped"))
         return "the survey was stopped"
 
@@ -138,7 +110,7 @@ class Survey:
             if self._phase != "running":
                 return f"there is no survey to pause: it is {self._phase}"
             self._phase = "paused"
-            self._job = None
+            self._leave()
             self._set(Plan(self.settings.plan_kind, reason="the survey is paused"))
         return "the survey is paused"
 
@@ -192,7 +164,7 @@ class Survey:
 
     def ask(self, start=None, goal=None) -> Future:
         """A plan on demand, from start (x, y) or the robot, to goal or anywhere; the Future carries the Plan."""
-        request = _Request(start, goal)
+        request = Request(start, goal)
         with self._lock:
             if len(self._requests) >= _REQUESTS:
                 request.future.set_result(Plan(self.settings.plan_kind, reason=f"{_REQUESTS} plans wait already"))
@@ -202,13 +174,28 @@ class Survey:
 
     def forget(self) -> None:
         """The map was cleared or another one loaded: no plan of the old one is left."""
+        plan = Plan(self.settings.plan_kind, reason="the map has changed")
         with self._lock:
+            asked, self._asked = self._asked, None
             self._job, self._stale, self._track = None, True, None
-            self._set(Plan(self.settings.plan_kind, reason="the map has changed"))
+            self._set(plan)
+        if asked is not None:
+            asked.answer(plan)
 
-    def drop(self) -> None:
-        """Forget the plan that is being made: it failed."""
-        self._job = None
+    def drop(self, error: Exception) -> None:
+        """Forget the plan that is being made, or was about to be: it failed. Whoever asked for it is told."""
+        with self._lock:
+            asked = self._asked
+            if asked is None and self._job is None and self._requests:
+                asked = self._requests.popleft()
+            self._job = self._asked = None
+        if asked is not None:
+            asked.answer(RuntimeError(f"the plan could not be made: {one_line(error, 300)}"))
+
+    def _leave(self) -> None:
+        """No plan of the survey is made any more; one that somebody asked for is."""
+        if self._asked is None:
+            self._job = None
 
     # ---- in the map's thread -------------------------------------------------------------------------------------
 
@@ -238,7 +225,7 @@ class Survey:
             if self._job is not job:
                 return True  # stopped meanwhile
             if found is not None:
-                self._job = None
+                self._job = self._asked = None
                 self._finish(found)
                 return False
         return job is not None
@@ -282,9 +269,8 @@ class Survey:
             if start is not None and session.cell_count and not self._look(session, start, message, frame):
                 return False  # the ground is being made; whoever asked waits, nobody else does
             with self._lock:
-                request = self._requests.popleft()
-            self._begin(self._answer(request, session, position),
-                        lambda plan: request.future.set_result(plan))
+                self._asked = request = self._requests.popleft()
+                self._begin(self._answer(request, session, position), request.answer)
             return True
         due = self._stale or not self.plan or self._along - self._planned_at >= self.settings.plan_interval or \
             self._along >= self.plan.metres - 0.3 or (self._last_stamp or 0.0) > self._overdue
@@ -514,7 +500,7 @@ class Survey:
 
     _share = math.nan
 
-    def _answer(self, request: _Request, session, position) -> Iterator[Plan | None]:
+    def _answer(self, request: Request, session, position) -> Iterator[Plan | None]:
         """A plan on demand: the survey's own budget and plan stay what they are."""
         s = self.settings
         start = request.start or position

@@ -369,8 +369,8 @@ class MapWorker:
         try:
             self._planning = self._survey.step(self._shown, self._position, self._free, self.frame,
                                                self._intake.last_stamp)
-        except Exception:
-            self._survey.drop()
+        except Exception as error:
+            self._survey.drop(error)
             raise
         if self._planning:
             self._timings["plan"].add(time.monotonic() - start)

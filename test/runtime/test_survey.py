@@ -267,6 +267,39 @@ def test_plans_on_demand_leave_the_survey_alone():
     assert not robot.plans and robot.survey.told().phase == "idle"
 
 
+@pytest.mark.parametrize("end", ["stop", "pause", "forget", "drop"])
+def test_whoever_asked_for_a_plan_is_answered_whatever_comes_between(end):
+    robot = Robot(settings(plan_budget=8.0))
+    survey = robot.survey
+    survey.start()
+    robot.think()
+    asked = survey.ask(goal=(4.0, 1.0))
+    assert survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time) and not asked.done()
+    if end == "drop":
+        survey.drop(ArithmeticError("no inverse"))
+        assert "no inverse" in str(asked.exception())
+        return
+    getattr(survey, end)()
+    robot.think()
+    assert asked.done()
+    found = asked.result()
+    if end == "forget":
+        assert not found and found.reason == "the map has changed"
+    else:
+        assert math.dist(found.line[-1], (4.0, 1.0)) < 0.1, "the survey's end is not the end of what others asked"
+        assert not survey.plan and survey.told().phase == {"stop": "idle", "pause": "paused"}[end]
+
+
+def test_a_question_that_cannot_even_be_begun_is_answered_and_the_next_one_gets_its_turn():
+    robot = Robot(settings(plan_budget=8.0))
+    asked, other = robot.survey.ask(goal=(4.0, 1.0)), robot.survey.ask(goal=(4.0, 1.0))
+    robot.survey.drop(ArithmeticError("no ground"))
+    assert "no ground" in str(asked.exception()) and not other.done()
+    while not other.done():
+        robot.think()
+    assert other.result()
+
+
 def test_other_robots_plans_are_not_measured_twice():
     robot = Robot(settings(plan_budget=5.0, plan_kind="route"))
     robot.survey.start()
