@@ -18,7 +18,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "honesty": "simulated robots with known faults, coverage at every level, changes, gross errors",
          "biases": "passes with another bias each: beside a map that was told them and the exact GP",
          "active": "active sampling, hotspots, UCB and EI: tables of the papers",
-         "surveys": "coverage at every moment of a survey, and far from its path, beside the exact GP",
+         "surveys": "coverage at every moment of a survey, and far from its path; a room that changed",
          "memory": "which samples are remembered: leverage, at random, the newest, the farthest",
          "wiski": "the matrix-free WISKI: update, refresh, errors, protocol P",
          "live": "processor time that a 100 Hz sensor and a 10 Hz map take of a core",
