@@ -238,9 +238,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             self.changed()
 
     def learned(self) -> Learned | None:
-        theta = self.theta if self.learner is None else self.learner.theta
-        known = self.learner.metric.clone() if self.learner is not None else torch.zeros((len(theta.vector()),) * 2)
-        return Learned(theta, known.double())
+        if self.learner is None:
+            return Learned(self.theta, torch.zeros((len(self.theta.vector()),) * 2, dtype=torch.float64))
+        return self.learner.told()
 
     def agree_on(self, theta) -> bool:
         own = self.theta

@@ -34,7 +34,7 @@ def fleet_blocks(engine: Engine, made: FleetMap, cells: int) -> Iterator[tuple[t
     """
     session, agreed = made.session, made.agreed
     settings, boxes = session.settings, ground(session)
-    local = engine.step("local", _same, session.scores.local if settings.local_scale else None)
+    local = engine.step("local", _same, session.local)
     shared = settings, math.sqrt(session.noise_variance), session.revision
     side, handles = cells * settings.resolution, []
     indices = block_indices(boxes, side, settings.margin)

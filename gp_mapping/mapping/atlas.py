@@ -32,9 +32,8 @@ def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | Non
         return None
     window, low, high = wanted
     own = replace(session.settings, resolution=window.resolution, max_grid_cells=4 * most, window=0.0)
-    local = session.scores.local if session.settings.local_scale else None
     return Renderer(own).render(session.map, (low, high), math.sqrt(session.noise_variance), session.revision, None,
-                                local, ground=ground(session))
+                                session.local, ground=ground(session))
 
 
 def ground(session: MapSession) -> np.ndarray:
@@ -44,7 +43,6 @@ def ground(session: MapSession) -> np.ndarray:
 
 def blocks(session: MapSession, cells: int) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
     """All that is known at `resolution`, in blocks of cells × cells: column and row of each, and its grid."""
-    local = session.scores.local if session.settings.local_scale else None
     with torch.no_grad():
         yield from drawn_blocks(session.map, session.settings, ground(session), cells,
-                                math.sqrt(session.noise_variance), session.revision, local)
+                                math.sqrt(session.noise_variance), session.revision, session.local)

@@ -25,6 +25,7 @@ from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.notes import nonsense
+from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
@@ -337,8 +338,8 @@ class MapSession(Gathering):
         """Mean, latent variance and predictive noise at x (N, 2) metres. RuntimeError before the first cell.
 
         Both variances are scaled by what one-step-ahead scores say of the place (local_scale), so noise_variance is
-        (N, C) there. It is that of a measurement of a pass to come: with its unknown constant, which the field's
-        variance is without.
+        (N, C) there; the field's, too, by what is not known of hyper-parameters. The noise is that of a measurement of
+        a pass to come: with its unknown constant, which the field's variance is without.
 
         velocity (N, 2) m/s, heading (N, 2) or the direction of travel: then of what the robot would measure on its
         way, with its time offset and its own field.
@@ -349,12 +350,19 @@ class MapSession(Gathering):
         p = self.map.predict(x, velocity, heading)
         noise = self.scores.component_variances(self.map).to(p.noise_variance).expand_as(p.noise_variance)
         bias = self.map.bias_variance().to(p.noise_variance)
-        if not self.settings.local_scale or not len(self.scores.local):
+        local = self.local
+        if local is None or not local.tells:
             return replace(p, noise_variance=noise + bias)
-        scale = torch.from_numpy(self.scores.local.at(x.cpu())).to(p.mean)[:, None]
+        here = torch.from_numpy(local.at(x.cpu())).to(p.mean)[:, None]
+        own = (noise * here).clamp_min(self.scores.white)  # no place is without the sensor's white noise
+        scale = local.everywhere * here
         joint = None if p.covariance is None else p.covariance * scale[:, :, None]
-        own = (noise * scale).clamp_min(self.scores.white)  # no place is without the sensor's white noise
         return replace(p, variance=p.variance * scale, noise_variance=own + bias, covariance=joint)
+
+    @property
+    def local(self) -> LocalScale | None:
+        """What variances are scaled by, as of now; None where the settings say that nothing is."""
+        return self.scores.scale(self.map) if self.settings.local_scale else None
 
     def local_scale_at(self, x) -> Tensor | None:
         """By how much one-step-ahead scores scale the variance at x (N, 2) m: (N,); None where they do not."""
@@ -379,9 +387,8 @@ class MapSession(Gathering):
         nearest to the robot first. None draws everything.
         """
         noise = math.sqrt(self.noise_variance)
-        local = self.scores.local if self.settings.local_scale else None
         bounds, place = self._ground()
-        return self.renderer.render(self.map, bounds, noise, self.revision, budget, local, place)
+        return self.renderer.render(self.map, bounds, noise, self.revision, budget, self.local, place)
 
     def draw_ahead(self, budget: int) -> None:
         """Evaluate so many points of the next drawing, without the cost of making a grid of all that is drawn."""

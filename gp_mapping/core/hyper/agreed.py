@@ -24,10 +24,16 @@ _LITTLE = 1e-3  # precision of an entry of which nobody knows anything: there th
 
 @dataclass(frozen=True)
 class Learned:
-    """θ as a map has it, and Λ (P, P), the precision to which it knows the logarithms; zeros: it learns none."""
+    """θ as a map has it, and Λ (P, P), the precision to which it knows the logarithms; zeros: it learns none.
+
+    Λ counts samples as often as steps have looked at them: it weighs what maps say of θ, and is no count.
+
+    covariance: (P, P) of θ's logarithms, all samples counted once; 0 where one is not learned. None: it is not told.
+    """
 
     theta: Theta
     information: Tensor
+    covariance: Tensor | None = None
 
 
 def agreed(parts: Sequence[Learned]) -> Theta:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["BiasEvidence", "BiasSpread"]
+__all__ = ["BiasEvidence", "BiasSpread", "student"]
 
 _SCALE, _DEGREES = 3.0, 4.0  # of the Student-t prior of log s_b², as those of the other logarithms
 _REACH = 6.0  # scales about the prior's median that are looked at
@@ -39,11 +39,11 @@ class BiasSpread:
         s_b² (t/1.96)², t of Student's distribution with as many degrees of freedom as differences are fixed; where
         none is, s_b is the prior's, and is believed.
         """
-        widened = (_student(max(self.determined, 1.0)) / _NORMAL) ** 2
+        widened = (student(max(self.determined, 1.0)) / _NORMAL) ** 2
         return self.stddev**2 * (1.0 + min(self.determined, 1.0) * (widened - 1.0))
 
 
-def _student(degrees: float) -> float:
+def student(degrees: float) -> float:
     """t that holds 95 % of Student's distribution between ±t: t = √ν tan θ, with density cos^(ν − 1) θ of θ."""
     angle = torch.linspace(0.0, 0.5 * math.pi, _ANGLES, dtype=torch.float64)
     share = angle.cos().clamp_min(0.0).pow(degrees - 1.0).cumsum(0)

@@ -14,6 +14,7 @@ import math
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.evidence import evidence_score
 from gp_mapping.core.hyper.theta import Theta
 
@@ -59,6 +60,7 @@ class HyperLearner:
     def __init__(self, theta: Theta, prior: Theta, prior_sd=(1.0, 2.0, 3.0, 1.0, 0.2, 0.05, 0.05),
                  free=(True, True, True, True, True, False, False), adopt_change: float = 0.1):
         self.theta, self.prior, self.largest_change = theta, prior, adopt_change
+        self.stamped = theta.time_offset  # δ₀, what it was said to be
         self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
         self.free = [bool(f) for f in free]
         self.free[3] = self.free[3] and theta.heading_stddev > 0
@@ -67,6 +69,7 @@ class HyperLearner:
         size = len(self.vector)
         self.metric = torch.zeros((size, size), dtype=torch.float64)  # Λ
         self.turns, self.direction = (torch.zeros(size, dtype=torch.float64) for _ in range(2))  # t, sign of the move
+        self.rounds = torch.zeros(size, dtype=torch.float64)  # of all samples, that are in Λ
 
         # six prior standard deviations: beyond lies only a fault, unless the start lies there
         centre, start = prior.vector(), theta.vector()
@@ -95,7 +98,7 @@ class HyperLearner:
         """
         longest = float(self.forgetting[torch.tensor(self.free)].max()) if any(self.free) else 0.0
         change = self.theta.distance(theta) / self.largest_change
-        move = self.vector - theta.vector()
+        move = self.believed() - theta.vector()
         known = bool(0.5 * move @ self.metric @ move > 1.0) or change > self.FARTHEST
         return known and change > max(0.2, min(1.0, 5.0 * longest))
 
@@ -138,18 +141,60 @@ class HyperLearner:
         chosen = torch.randperm(len(near), generator=generator)[: self.NEIGHBOURS]
         return near[chosen.to(x.device)], len(near)
 
-    def prior_precision(self, used: int, stands_for: int, total: int) -> Tensor:
-        """wP, the prior's share in a step on `used` samples that stand for `stands_for` of `total`: (P,).
+    def covariance(self) -> Tensor:
+        """Of θ given all samples and the prior, the inverse of Λ_kl/√(R_k R_l), R rounds; 0 where held. (P, P)"""
+        precision = torch.diag(self.prior_sd.square().reciprocal())
+        if bool(self.rounds.any()):
+            root = self.rounds.sqrt()
+            precision = self.metric / (root[:, None] * root)
+        free, covariance = torch.tensor(self.free), torch.zeros_like(self.metric)
+        if any(self.free):
+            covariance[free[:, None] & free] = torch.linalg.inv(precision[free][:, free]).flatten()
+        return covariance
 
-        A random choice knows as much of the field as all that it stands for, but of the noise as its own number. The
-        Student-t as a Gaussian of the same slope: precision (ν + 1)/(ν + z²) at z scales from the median.
+    def believed(self) -> Tensor:
+        """v, with as much of the time offset as the samples speak for: (P,).
+
+        On a way that never comes back in another direction a shift along it changes nothing, and δ is what noise makes
+        of it. So either the stamps are as they were said to be, δ₀, or they are late by any δ of its prior, the one as
+        likely as the other beforehand; of the two the samples say (Savage-Dickey)
+
+            B = N(δ₀; δ̂, C_δδ) / N(δ₀; prior),     E[δ] = δ₀ + (δ̂ − δ₀)/(1 + B)
+
+        which is δ̂ once lanes in two directions lie side by side.
+        """
+        if not self.free[4] or not bool(self.rounds.any()):
+            return self.vector
+        middle, wide = float(self.prior.time_offset), float(self.prior_sd[4])
+        away = float(self.vector[4]) - self.stamped
+        narrow = min(math.sqrt(float(self.covariance()[4, 4])), wide)
+        against = 0.5 * (((self.stamped - middle) / wide) ** 2 - (away / narrow) ** 2)
+        held = self.vector.clone()
+        held[4] = self.stamped + away / (1.0 + wide / narrow * math.exp(min(against, 50.0)))
+        return held
+
+    def told(self) -> Learned:
+        """θ, Λ, and how well all samples know θ."""
+        return Learned(self.theta, self.metric.clone(), self.covariance())
+
+    def share_of(self, used: int, stands_for: int, total: int) -> Tensor:
+        """w, the share of a round that a step on `used` samples is, which stand for `stands_for` of `total`: (P,).
+
+        A random choice knows as much of the field as all that it stands for, but of the noise as its own number.
+        """
+        share = torch.full_like(self.vector, stands_for / total)
+        share[2] = used / total
+        return share
+
+    def prior_precision(self, used: int, stands_for: int, total: int) -> Tensor:
+        """wP, the prior's share in a step, arguments as of `share_of`: (P,).
+
+        The Student-t as a Gaussian of the same slope: precision (ν + 1)/(ν + z²) at z scales from the median.
         """
         away = ((self.vector - self.prior.vector()) / self.prior_sd).square()
         heavy = (self.DEGREES + 1.0) / (self.DEGREES + away)
         heavy[4:7] = 1.0  # δ and the lever arm are no logarithms
-        share = torch.full_like(heavy, stands_for / total)
-        share[2] = used / total
-        return share * heavy / self.prior_sd.square()
+        return self.share_of(used, stands_for, total) * heavy / self.prior_sd.square()
 
     def log_prior(self, vector: Tensor) -> float:
         """log p(v) of v (P,), but for a constant: Student-t of the logarithms, Gaussian of δ and the lever arm."""
@@ -163,6 +208,7 @@ class HyperLearner:
         self.theta, self.vector = theta, theta.vector()
         self.metric = information + torch.diag(self.prior_sd.reciprocal().square())
         self.turns = torch.full_like(self.turns, 3.0 / self.LAST)  # arrived: steps are short, and average
+        self.rounds = torch.ones_like(self.rounds)
         self.low, self.high = torch.minimum(self.low, self.vector), torch.maximum(self.high, self.vector)
         self.pending = 0.0
 
@@ -192,8 +238,9 @@ class HyperLearner:
             self.rejected += 1
             return False
 
-        prior = self.prior_precision(len(near), stands_for, len(x))
-        keep = (1.0 - self.forgetting).sqrt()
+        step = len(near), stands_for, len(x)
+        prior, keep = self.prior_precision(*step), (1.0 - self.forgetting).sqrt()
+        self.rounds = keep.square() * self.rounds + self.share_of(*step)
         self.metric = keep[:, None] * self.metric * keep + information + torch.diag(prior)
         self.steps += 1
 
@@ -208,16 +255,18 @@ class HyperLearner:
         move = move / (move / longest).abs().max().clamp_min(1.0)
         self.vector = torch.minimum(torch.maximum(self.vector - move, self.low), self.high)
         self.vector[2] = torch.maximum(self.vector[2], self.vector[1] + self.quietest)
-        self.theta = self.theta.with_vector(self.vector)
+        self.theta = self.theta.with_vector(self.believed())
         return True
 
     def state_dict(self) -> dict:
         return {"vector": self.vector.clone(), "metric": self.metric.clone(), "turns": self.turns.clone(),
-                "direction": self.direction.clone(),
+                "direction": self.direction.clone(), "rounds": self.rounds.clone(),
                 "steps": self.steps, "pending": self.pending, "rejected": self.rejected}
 
     def load_state_dict(self, state: dict) -> None:
         self.vector, self.metric = state["vector"].clone(), state["metric"].clone()
         self.turns, self.direction = state["turns"].clone(), state["direction"].clone()
+        # a state that did not count them has seen its samples at least once
+        self.rounds = state["rounds"].clone() if "rounds" in state else torch.ones_like(self.vector)
         self.steps, self.pending, self.rejected = int(state["steps"]), float(state["pending"]), int(state["rejected"])
-        self.theta = self.theta.with_vector(self.vector)
+        self.theta = self.theta.with_vector(self.believed())

@@ -143,7 +143,7 @@ class PassSums:
         """D (R, R) and [r | s] (R, C + 1) without the constants of these passes; s: the sum of βa."""
         weighted = self.white * self.left(variance)[:, None]
         targets = torch.cat([self.linear, self.precision[:, None]], 1)
-        return precision - self.white.mT @ weighted, sums - weighted.mT @ targets
+        return torch.addmm(precision, self.white.mT, weighted, alpha=-1.0), sums - weighted.mT @ targets
 
     def state_dict(self) -> dict:
         """Everything that from_state_dict needs; its own tensors, which never change."""

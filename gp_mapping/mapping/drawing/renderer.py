@@ -179,7 +179,7 @@ class Renderer:
     def _grid(self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None) -> FieldGrid:
         """What is drawn, copied."""
         drawn, stddev, more = self._lattice.drawn, self._lattice.stddev, self._lattice.drawn_excess  # (C, H, W), (H, W)
-        if local is not None and len(local):
+        if local is not None and local.tells:
             scale = local.on_axes(self._lattice.xs, self._lattice.ys)
             stddev, more = stddev * np.sqrt(scale), more if more is None else more * scale
         known, s = None, self.settings

@@ -26,15 +26,24 @@ _NEIGHBOURS = 16  # bins that count at a place; they reach beyond 2 h
 
 
 class LocalScale:
-    """κ(x), with h = `width` metres. Bounded memory; the same scores give the same κ."""
+    """κ(x), with h = `width` metres. Bounded memory; the same scores give the same κ.
+
+    everywhere: by what the field's variance is multiplied at all places beside κ, for what is not known of
+    hyper-parameters (core/hyper/freedom.py).
+    """
 
     def __init__(self, width: float):
-        self.width = width
+        self.width, self.everywhere = width, 1.0
         self._bins = Squares(4)  # W, Z, Σ W x, Σ W y
         self._tree: tuple[cKDTree, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self._bins)
+
+    @property
+    def tells(self) -> bool:
+        """Whether any variance is another one with it."""
+        return len(self._bins) > 0 or self.everywhere != 1.0
 
     def add(self, x, score) -> None:
         """Scores z² (N,) at x (N, 2) metres."""
@@ -86,14 +95,17 @@ class LocalScale:
         return (_PRIOR + (kernel * score).sum(1)) / (_PRIOR + (kernel * weight).sum(1))
 
     def on_axes(self, xs, ys) -> np.ndarray:
-        """κ at the cells of a grid, xs (W,), ys (H,): (H, W), from every few cells, bilinear between them."""
+        """What scales the field's variance at the cells of a grid, xs (W,), ys (H,): (H, W).
+
+        κ from every few cells, bilinear between them, and `everywhere`.
+        """
         nodes = []
         for axis in (np.asarray(xs), np.asarray(ys)):
             step = max(1, int(self.width / 6 / max(axis[1] - axis[0], 1e-9))) if len(axis) > 1 else 1
             nodes.append(np.unique(np.append(np.arange(0, len(axis), step), len(axis) - 1)))
         (columns, rows), shape = nodes, (len(ys), len(xs))
         places = np.stack(np.meshgrid(np.asarray(xs)[columns], np.asarray(ys)[rows]), -1)
-        coarse = self.at(places.reshape(-1, 2)).reshape(len(rows), len(columns))
+        coarse = self.everywhere * self.at(places.reshape(-1, 2)).reshape(len(rows), len(columns))
         if coarse.shape == shape:
             return coarse
         across, down = _between(columns, shape[1]), _between(rows, shape[0])

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import VECTOR, FieldMap, Snapshot
+from gp_mapping.core.hyper.freedom import degrees_of_freedom, widening
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Prediction, Samples
 from gp_mapping.mapping.motion.attitude import AttitudeLag
@@ -165,6 +166,11 @@ class OneStepAhead:
                  for part in (slice(len(x)), slice(len(x), None))]
         self._ahead = old, parts[1]
         return parts[0]
+
+    def scale(self, field: FieldMap) -> LocalScale:
+        """What the variances of the field are scaled by, as of now."""
+        self.local.everywhere = widening(degrees_of_freedom(field.learned()))
+        return self.local
 
     def settled(self, field: FieldMap) -> bool:
         """Whether hyper-parameters are past their first steps, so that surprises mean something."""

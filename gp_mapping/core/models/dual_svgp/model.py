@@ -302,7 +302,7 @@ class DualSVGP(SendableMap):
         if self._posterior is None:
             precision, linear = self.system()
             factor, self.jitter = cholesky(precision)
-            weights = torch.cholesky_solve(linear, factor)
+            weights = solve_lower(factor, solve_lower(factor, linear), transpose=True)
             noise = self.likelihood.noise_variance(self.noise_level)
             self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling,
                                         passes=self._open_passes())

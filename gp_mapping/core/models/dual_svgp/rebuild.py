@@ -3,7 +3,8 @@
     choose      L = chol K at θ' from the old inputs; what the memory wants beside them is added, chunk by chunk
     carry       the rest of the sites through T = L'⁻¹ k(z', z) L⁻ᵀ, and the memory with fresh features, block by block;
                 at the same θ and z they stand as they are
-    spare       inputs that are not worth theirs go (worth.py), and the sites are carried into what is left
+    spare       inputs that are not worth theirs go (worth.py); what is left spans a part of what was, so that features
+                and sites follow by Q = L'⁻¹ E L, E the rows that stay: a' = Q a, D' = I + Q (D − I) Qᵀ
     replay      what the map has taken in meanwhile, again, into its successor
 
 In slices the map itself goes on as it was, and a copy of it at the beginning is carried; when the copy has also taken
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.share import Carried, Share
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis, greedy_inputs
@@ -278,10 +279,36 @@ class Rebuild:
             self.todo = (("let_go",), *self.todo)
         elif sparing.left < size:
             self.floor = 0.0 if sparing.left < self.budget else bits_of(2.0 * sparing.worst)
-            self._at(self.basis.z[sparing.alive])
-            again = [("whiten", *block) for block in self._blocks()] + self._carrying()
-            self.todo, self.sparing = (*again, *self.todo), None
+            self.sparing = None
+            return 60.0 * (left - sparing.left) * size**2 + self._keep_inputs(sparing.alive)
         return 60.0 * (left - sparing.left) * size**2
+
+    def _keep_inputs(self, kept: Tensor) -> float:
+        """Of the inputs only those kept (M,), and what is known of them."""
+        source, factor, size = self.source, self.basis.L.double(), len(self.basis)
+        if not source.may_slice or source.dtype != torch.float64:  # sites that depend on the basis, or on its rounding
+            spent = self._at(self.basis.z[kept])
+            again = [("whiten", *block) for block in self._blocks()] + self._carrying()
+            self.todo = (*again, *self.todo)
+            return spent
+        self.basis = Basis.at(self.basis.z[kept], source.new_basis(self.theta, self.basis.z.shape[1]))
+        features = torch.eye(self.basis.features, dtype=torch.float64, device=source.device)
+        self.moved = torch.block_diag(features, solve_lower(self.basis.L, factor[kept]))
+        self.todo = (("narrow",), ("narrow_sites",), *self.todo)
+        return 1.4 * size**3
+
+    def _narrow(self) -> float:
+        """The memory's features on the inputs that stay."""
+        operations = 2.0 * self.moved.numel() * self.white.shape[1]
+        self.white = self.moved @ self.white
+        return operations
+
+    def _narrow_sites(self) -> float:
+        """The sites on the inputs that stay."""
+        source, size = self.source, self.sites.size
+        self.sites, self.moved = self.sites.project(self.moved, self.basis.features + source.max_inducing), None
+        self.share = source.share_at(self.theta, self.basis, self.white)
+        return 4.0 * size**3
 
     def _check(self) -> float:
         """NumericalError where the sites do not factor."""

@@ -26,7 +26,7 @@ def learned_by(model) -> Learned | None:
     """Once there are several tiles one learner is all of theirs."""
     if model.learner is None:
         return model.home.learned()
-    return Learned(model.learner.theta, model.learner.metric.clone())
+    return model.learner.told()
 
 
 def carry_tiles(model, theta: Theta) -> bool:

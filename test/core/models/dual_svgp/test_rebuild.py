@@ -94,6 +94,29 @@ def test_at_the_same_hyper_parameters_what_stands_is_what_carrying_makes(monkeyp
     same(field, built(**settings), 1e-9)
 
 
+@pytest.mark.parametrize("settings", [{}, {"memory_size": 150}], ids=["all remembered", "a rest"])
+def test_inputs_that_go_leave_what_would_be_made_anew(monkeypatch, settings):
+    """Features are made once for each θ; those on the inputs that stay, and the sites, follow from them."""
+    whitened, whiten = [], vars(Rebuild)["_whiten"]
+    monkeypatch.setattr(Rebuild, "_whiten", lambda self, *block: whitened.append(block) or whiten(self, *block))
+    field = built(max_inducing=120, **settings)
+    assert field.moves > 0 and not whitened, "room was made at the θ that the map had"
+    theta = replace(field.theta, lengthscale=0.55, noise_stddev=6.0)  # with which fewer are worth theirs
+    other = field.duplicate()
+    assert field.adopt(theta) and len(field.basis) < len(other.basis)
+    assert len(whitened) == len({start for start, _ in whitened}), "each block once"
+
+    memory = field.memory
+    white = field.basis.white(field.memory_places(theta), memory.heading)
+    assert float((memory.white(field.basis.size) - white).abs().max()) < 1e-9
+    if not settings:
+        told = torch.eye(len(white), dtype=torch.float64) + (white * memory.beta) @ white.mT
+        assert float((field.sites.precision - told).abs().max() / told.abs().max()) < 1e-12
+    monkeypatch.setattr(type(other), "may_slice", False)  # all of it again on the inputs that stay
+    assert other.adopt(theta)
+    same(field, other, 1e-9)
+
+
 def test_meanwhile_the_map_answers_as_it_was(small_slices):
     plain, sliced = built(), built()
     sliced.in_slices(True)

@@ -1,0 +1,58 @@
+"""A time offset that a way cannot tell: the stamps are believed until lanes in two directions speak against them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from test_learner_bayes import drive, random_field
+
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.theta import Theta, heading_of
+
+LEARNED = (True, True, True, False, True, False, False)
+START, SPEED, NOISE = Theta(0.8, 1.0, 0.1, 5.0), 0.5, 0.05
+
+
+def spiral(turns: float = 4.0, apart: float = 0.5, step: float = 0.1) -> torch.Tensor:
+    """(N, 2) places `step` apart on a way that always turns to one side."""
+    angle = torch.linspace(1.0, 2 * math.pi * turns, 4000, dtype=torch.float64)
+    at = apart / (2 * math.pi) * angle[:, None] * torch.stack([angle.cos(), angle.sin()], 1)
+    along = torch.cat([torch.zeros(1, dtype=torch.float64), (at[1:] - at[:-1]).norm(dim=1).cumsum(0)])
+    return at[torch.searchsorted(along, torch.arange(0.0, float(along[-1]), step, dtype=torch.float64))]
+
+
+def measured(x: torch.Tensor, seed: int, offset: float) -> dict[str, torch.Tensor]:
+    """Of a sensor whose stamps are `offset` s late."""
+    ahead = torch.cat([x[1:] - x[:-1], x[-1:] - x[-2:-1]])
+    velocity = SPEED * ahead / ahead.norm(dim=1, keepdim=True)
+    noise = NOISE * torch.randn(len(x), dtype=torch.float64, generator=torch.Generator().manual_seed(500 + seed))
+    y = random_field(0.8, seed)(x - offset * velocity) + noise
+    return {"x": x, "velocity": velocity, "heading": heading_of(velocity), "y": (y - y.mean())[:, None],
+            "extra": torch.zeros(len(x), dtype=torch.float64), "order": torch.arange(len(x), dtype=torch.float64)}
+
+
+def learned(data: dict, start: Theta = START, seed: int = 0) -> HyperLearner:
+    learner = HyperLearner(start, replace(start, time_offset=0.0), free=LEARNED)
+    generator = torch.Generator().manual_seed(seed)
+    for n in range(20, len(data["x"]) + 1, 5):
+        learner.step({name: column[:n] for name, column in data.items()}, generator)
+    return learner
+
+
+def test_on_a_spiral_noise_does_not_become_an_offset():
+    """Six fields, stamps that are right: what the map believes is less off than where the slope leads, as it should."""
+    found = [learned(measured(spiral(), seed, 0.0)) for seed in range(6)]
+    steepest = sum(abs(float(learner.vector[4])) for learner in found) / 6
+    believed = sum(abs(learner.theta.time_offset) for learner in found) / 6
+    assert believed < 0.8 * steepest, (believed, steepest)
+    assert all(abs(learner.theta.time_offset) < abs(float(learner.vector[4])) for learner in found)
+
+
+@pytest.mark.parametrize("said, truth", [(0.0, 0.2), (0.2, 0.2), (0.2, 0.0)])
+def test_lanes_in_two_directions_tell_it_whatever_was_said(said, truth):
+    data = measured(drive(300, 0.1, 0.4), 3, truth)
+    learner = learned(data, replace(START, time_offset=said))
+    assert learner.theta.time_offset == pytest.approx(truth, abs=0.03)
+    if said != truth:
+        assert learner.theta.time_offset == pytest.approx(float(learner.vector[4]), abs=0.005), "all of it is believed"
