@@ -98,9 +98,10 @@ class HyperLearner:
         """
         longest = float(self.forgetting[torch.tensor(self.free)].max()) if any(self.free) else 0.0
         change = self.theta.distance(theta) / self.largest_change
+        if change <= max(0.2, min(1.0, 5.0 * longest)):
+            return False
         move = self.believed() - theta.vector()
-        known = bool(0.5 * move @ self.metric @ move > 1.0) or change > self.FARTHEST
-        return known and change > max(0.2, min(1.0, 5.0 * longest))
+        return change > self.FARTHEST or bool(0.5 * move @ self.metric @ move > 1.0)
 
     def schedule(self, samples: int) -> None:
         """Queue STEPS √n Fisher-scoring steps for n new samples; at most 40 are pending.

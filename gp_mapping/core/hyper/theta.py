@@ -12,6 +12,7 @@ from gp_mapping.core.kernels.stationary import TwoScales, make_kernel
 
 __all__ = ["SLOWEST", "Theta", "heading_of", "sensor_place"]
 
+_WEIGHTS = (1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0)  # of the learned numbers, in `distance`
 SLOWEST = 0.03  # m/s below which a velocity says nothing of the heading
 
 
@@ -67,10 +68,13 @@ class Theta:
 
     def vector(self) -> Tensor:
         """[log ℓ, log s², log s_p², log s_h², δ, along, across]: what may be learned."""
-        return torch.tensor([math.log(self.lengthscale), 2 * math.log(self.signal_stddev),
-                             2 * math.log(self.noise_stddev),
-                             2 * math.log(self.heading_stddev) if self.heading_stddev > 0 else 0.0, self.time_offset,
-                             self.lever_arm_along, self.lever_arm_across], dtype=torch.float64)
+        return torch.tensor(self.numbers(), dtype=torch.float64)
+
+    def numbers(self) -> list[float]:
+        """What `vector` has, as plain numbers."""
+        heading = 2 * math.log(self.heading_stddev) if self.heading_stddev > 0 else 0.0
+        return [math.log(self.lengthscale), 2 * math.log(self.signal_stddev), 2 * math.log(self.noise_stddev), heading,
+                self.time_offset, self.lever_arm_along, self.lever_arm_across]
 
     def with_vector(self, vector: Tensor) -> "Theta":
         length, signal, noise, heading, offset, along, across = vector.tolist()
@@ -81,8 +85,8 @@ class Theta:
 
     def distance(self, other: "Theta") -> float:
         """Largest change of a learned logarithm; 20 ms of offset, or 1 cm of lever arm, count as much as a tenth."""
-        weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0], dtype=torch.float64)
-        return float(((self.vector() - other.vector()) * weights).abs().max())
+        apart = [a - b for a, b in zip(self.numbers(), other.numbers())]
+        return max(abs(weight * d) for weight, d in zip(_WEIGHTS, apart))
 
     def feature_names(self) -> list[tuple[str, int]]:
         """The features beside the inducing inputs, in order: which standard deviation, and a number."""

@@ -65,6 +65,8 @@ class Layout:
 
     def keys(self, x: Tensor) -> list[tuple[Key, Tensor]]:
         """The tiles whose cores hold x (N, 2), each with the indices of its places."""
+        if x.shape[0] == 1:  # as a robot brings them
+            return [(self.key(x[0].tolist()), torch.zeros(1, dtype=torch.long, device=x.device))]
         columns = []
         for axis in range(2):
             value, low, high = x[:, axis], self.low[axis], self.high[axis]

@@ -21,6 +21,15 @@ def test_every_place_has_one_core():
     assert LAYOUT.core((1, -1)) == ([4.0, -1.0], [7.0, 2.0])
 
 
+def test_one_place_has_the_core_that_it_has_among_others():
+    edges = torch.tensor([[-1.0, 2.0], [4.0, 4.5], [7.0, -1.0], [-4.0, 7.5], [3.999999999, 2.0]]).double()
+    places = torch.cat([PLACES[:200], edges])
+    among = {i: key for key, which in LAYOUT.keys(places) for i in which.tolist()}
+    for i in range(len(places)):
+        (key, which), = LAYOUT.keys(places[i: i + 1])
+        assert key == among[i] and which.tolist() == [0]
+
+
 def test_weights_are_one_inside_and_go_over_without_a_step():
     line = torch.stack([torch.linspace(0.0, 8.0, 4001).double(), torch.full((4001,), 3.0).double()], 1)
     keys = [(0, 0), (1, 0), (2, 0)]
