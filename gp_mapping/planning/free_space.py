@@ -254,7 +254,8 @@ class FreeSpace:
         """
         a, b = self._local(a), self._local(b)
         aside = (b - a)[:, ::-1] * (-_ASIDE, _ASIDE) / np.maximum(np.hypot(*(b - a).T), 1e-12)[:, None]
-        return self._cells_are_open(a + aside, b + aside) & self._cells_are_open(a - aside, b - aside)
+        both = self._cells_are_open(np.concatenate([a + aside, a - aside]), np.concatenate([b + aside, b - aside]))
+        return both[: len(a)] & both[len(a):]
 
     def _cells_are_open(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The same for lines in cells that meet no corner."""

@@ -1,6 +1,7 @@
 """A session depends on its samples only: not on how they are split, not on a stop in between."""
 
 import copy
+import functools
 import itertools
 
 import numpy as np
@@ -71,19 +72,30 @@ def test_the_split_does_not_matter(settings):
         assert torch.equal(whole.predict(PLACES).noise_variance, other.predict(PLACES).noise_variance)
 
 
+def to_the_end(session, rest):
+    session.ingest(rest)
+    session.break_pass()
+    session.ingest(SECOND[:500])
+
+
+@functools.cache
+def straight_run(settings) -> MapSession:
+    """The session that never stopped, which no test changes."""
+    session = MapSession(MapSettings(**dict(settings)))
+    to_the_end(session, RUN)
+    return session
+
+
 @pytest.mark.parametrize("settings", [{}, {"cells": False, "max_inducing": 60, "memory_size": 200},
                                       {"memory_size": 40, "max_inducing": 40, "dtype": "float32"}])
 @pytest.mark.parametrize("stop", [3, 1237])
 def test_resume_is_bit_for_bit(settings, stop):
-    straight, first = fed([RUN[:stop]], **settings), fed([RUN[:stop]], **settings)
+    straight, first = straight_run(tuple(settings.items())), fed([RUN[:stop]], **settings)
     state = copy.deepcopy(first.state_dict())
     kept = copy.deepcopy(state)
     resumed = MapSession.from_state_dict(state)
     assert difference(resumed.state_dict(), kept) == []
-    for session in (straight, resumed):
-        session.ingest(RUN[stop:])
-        session.break_pass()
-        session.ingest(SECOND[:500])
+    to_the_end(resumed, RUN[stop:])
     assert difference(straight.state_dict(), resumed.state_dict()) == []
     a, b = straight.predict(PLACES), resumed.predict(PLACES)
     assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)

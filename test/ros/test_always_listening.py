@@ -11,8 +11,8 @@ from nav_msgs.srv import GetMap, LoadMap
 from ros_helpers import NodeProcess, Peer, Stream
 from std_srvs.srv import Trigger
 
-# 480 000 cells: their pictures take seconds
-LARGE = {"max_inducing": 80, "resolution": 0.02, "margin": 6.0, "learn_hyperparameters": False, "lengthscale": 0.6,
+# 200 000 cells: their pictures take seconds
+LARGE = {"max_inducing": 80, "resolution": 0.03, "margin": 6.0, "learn_hyperparameters": False, "lengthscale": 0.6,
          "reliable_inputs": True}
 
 
