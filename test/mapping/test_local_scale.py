@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from test_start import waves
+from test_survey_noise import even
 
+from gp_mapping import MapSettings, Samples
 from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.mapping.session import MapSession
 
 
 def scored(n=4000, seed=0, size=6.0):
@@ -96,3 +100,16 @@ def test_two_maps_scores_are_those_of_one_that_saw_both():
     places = np.random.default_rng(2).uniform(0, 6, (100, 2))
     assert left.at(places) == pytest.approx(whole.at(places), rel=1e-9)
     assert np.abs(left.at(places) - right.at(places)).max() > 0.5
+
+
+def test_a_rough_stretch_is_known_on_the_first_metres():
+    """Two lanes, smooth on the left and rough on the right, before hyper-parameters have settled."""
+    x = even(torch.tensor([[0.0, 0.0], [8.0, 0.0], [8.0, 0.6], [0.0, 0.6]], dtype=torch.float64), step=0.02)
+    smooth, rough = waves(2.0, 3), waves(0.3, 4)
+    y = 45.0 + 5.0 * smooth(x) + 5.0 * (x[:, :1] > 4.0) * rough(x)
+    y = y + 0.2 * torch.randn(len(x), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    session = MapSession(MapSettings(field_scale=1.0, heading_stddev=0.0))
+    session.ingest(Samples(x, y, stamp=torch.arange(len(x), dtype=torch.float64) / 20.0))
+    assert session.map.learning_steps < 60
+    left, right = (float(session.local_scale_at([[at, 0.3]])[0]) for at in (2.0, 6.0))
+    assert right > 1.2 * left and left < 1.0, (left, right)

@@ -48,6 +48,7 @@ class OneStepAhead:
         self.changes: deque[Change] = deque(maxlen=_CHANGES)
         self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
         self.white = self.white_averaged = 0.0
+        self._widened = 1.0  # as LocalScale.everywhere, at the last fit
         self._picked: list[tuple] = []
         self._last: tuple[float, float] | None = None  # stamp, path length of the last pick
         self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
@@ -56,7 +57,7 @@ class OneStepAhead:
     def begin_again(self, settings: MapSettings) -> None:
         """The map was made again with other starts: scores that are kept go on with these settings.
 
-        The local scale has no scores before θ has settled, and takes its width from the new start.
+        The local scale takes its width from the new start while it has no scores; those of a rough start are left out.
         """
         self.settings = settings
         if not len(self.local):
@@ -148,11 +149,12 @@ class OneStepAhead:
                 self.lag.add(np.array(rates), *(t.cpu().numpy() / self.settings.field_scale
                                                 for t in (residual, prediction.mean)),
                              total.numpy() / self.settings.field_scale**2)
-            if self.settled(field):
-                self.local.add(x, (residual.square() / total).clamp_max(_LARGEST).mean(1))
+            claimed = self._widened * prediction.variance.cpu() + current  # what is published, but for the scale itself
+            self.local.add(x, (residual.square() / claimed).clamp_max(_LARGEST).mean(1))
             self._fresh += len(x)
         if self._fresh >= _REFIT or self.fitted is None:
             self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white), 0
+            self._widened = widening(degrees_of_freedom(field.learned()))
 
     def _asked(self, old: Snapshot, x: Tensor, number: float, velocity: Tensor, heading: Tensor | None,
                cell: Samples | None) -> Prediction:
@@ -232,6 +234,7 @@ class OneStepAhead:
                 "changes": [asdict(c) for c in self.changes], "change_count": self.change_count,
                 "white": self.white, "white_averaged": self.white_averaged,
                 "weakened": self.weakened, "fitted": self.fitted, "fresh": self._fresh,
+                "widened": self._widened,
                 "picked": [{"x": x, "y": y, "length": n, "heading": h, "rate": w}
                            for x, y, n, h, w in self._picked], "lag": self.lag.state_dict(),
                 "last": None if self._last is None else list(self._last),
@@ -248,6 +251,7 @@ class OneStepAhead:
         self.white, self.white_averaged = (float(state.get(name, 0.0)) for name in ("white", "white_averaged"))
         self.change_count, self.weakened = int(state["change_count"]), int(state["weakened"])
         self.fitted, self._fresh = state["fitted"], int(state["fresh"])
+        self._widened = float(state.get("widened", 1.0))
         self.lag.load_state_dict(state["lag"])
         self._picked = [tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]]
         self._last = None if state["last"] is None else tuple(state["last"])
