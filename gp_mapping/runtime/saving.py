@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from datetime import datetime, timezone
 from pathlib import Path
 
-from gp_mapping.runtime.file_thread import FileThread
+from gp_mapping.runtime.file_thread import FileThread, TooBusy
 from gp_mapping.runtime.suggester import Suggester
 from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.resume import MapFiles
@@ -119,7 +119,11 @@ class Saver:
         if not self._worker.revision and not self.autosaves:
             return  # nothing is in the map yet
         self._begun = now
-        self._autosaving = self._files.submit(self.autosave_now)
+        try:
+            self._autosaving = self._files.submit(self.autosave_now)
+        except TooBusy as error:
+            self.problem = f"the map could not be saved by itself: {error}"
+            self._on_error(self.problem)
 
     def autosave_now(self) -> None:
         """In the file thread, or after the worker has stopped. What goes wrong is kept in `problem` and logged."""

@@ -1,5 +1,6 @@
 """Starts from the data: any sensor, nothing set; the same map however the samples are cut; a wild first value."""
 
+import functools
 import math
 
 import pytest
@@ -74,39 +75,59 @@ def test_nothing_but_the_sensor(sensor, mean, spread, noise, length, lane, side,
     assert abs(inside - usual) <= 0.02, (own, right)
 
 
-def test_the_same_samples_give_the_same_map_however_they_are_cut():
-    drive, _ = driven(21.0, 2.8, 0.15, 6.0, 3.0, 18.0, 1.0, 3)
-    whole = fed(MapSettings(field_scale=1.0), drive)
-    for cut in (1, 50):
-        again = fed(MapSettings(field_scale=1.0), drive, cut)
-        assert torch.equal(again.predict(drive.x).mean, whole.predict(drive.x).mean), cut
-        assert again.report()["hyperparameters"] == whole.report()["hyperparameters"]
+OPEN = MapSettings(field_scale=1.0)
+
+
+@functools.cache
+def small_drive():
+    return driven(21.0, 2.8, 0.15, 6.0, 3.0, 18.0, 1.0, 3)[0]
+
+
+@functools.cache
+def whole() -> MapSession:
+    """Of the small drive, at once and without a stop; no test changes it."""
+    return fed(OPEN, small_drive())
+
+
+@functools.cache
+def wild_drive():
+    return driven(45.0, 6.0, 0.3, 3.0, 1.5, 12.0, 0.5, 4)
+
+
+@functools.cache
+def clean() -> MapSession:
+    """Of the drive whose first value is to be wild, as it is; no test changes it."""
+    return fed(OPEN, wild_drive()[0])
+
+
+@pytest.mark.parametrize("cut", [1, 50])
+def test_the_same_samples_give_the_same_map_however_they_are_cut(cut):
+    drive, again = small_drive(), fed(OPEN, small_drive(), cut)
+    assert torch.equal(again.predict(drive.x).mean, whole().predict(drive.x).mean)
+    assert again.report()["hyperparameters"] == whole().report()["hyperparameters"]
 
 
 @pytest.mark.parametrize("at", [2, 13, 70, 125])
 def test_a_start_that_was_interrupted_goes_on_exactly(at):
-    drive, _ = driven(21.0, 2.8, 0.15, 6.0, 3.0, 18.0, 1.0, 3)
-    first = MapSession(MapSettings(field_scale=1.0))
+    drive, first = small_drive(), MapSession(OPEN)
     first.ingest(drive[:at])
-    second = MapSession.from_state_dict(first.state_dict())
-    for session in (first, second):
-        session.ingest(drive[at:])
-        session.flush()
-    assert torch.equal(first.predict(drive.x).mean, second.predict(drive.x).mean)
-    assert torch.equal(first.predict(drive.x).variance, second.predict(drive.x).variance)
+    session = MapSession.from_state_dict(first.state_dict())
+    session.ingest(drive[at:])
+    session.flush()
+    assert torch.equal(session.predict(drive.x).mean, whole().predict(drive.x).mean)
+    assert torch.equal(session.predict(drive.x).variance, whole().predict(drive.x).variance)
 
 
 @pytest.mark.parametrize("wild", [1000.0, 1e6])
 def test_a_wild_first_value_is_no_centre_and_no_spread(wild):
     """Once 128 cells are there, the map is as good as without it."""
-    drive, field = driven(45.0, 6.0, 0.3, 3.0, 1.5, 12.0, 0.5, 4)
+    drive, field = wild_drive()
     y = drive.y.clone()
     y[0] = wild
-    spoiled = fed(MapSettings(field_scale=1.0), Samples(drive.x, y, stamp=drive.stamp))
-    clean = fed(MapSettings(field_scale=1.0), drive)
+    spoiled = fed(OPEN, Samples(drive.x, y, stamp=drive.stamp))
     away = (drive.x - drive.x[0]).norm(dim=1) > 6.0  # two lengthscales from where it was told
     errors = [float((s.predict(drive.x[away]).mean - field(drive.x[away])).square().mean().sqrt())
-              for s in (spoiled, clean)]
+              for s in (spoiled, clean())]
     assert errors[0] <= 1.2 * errors[1] + 0.05, errors
     assert spoiled.report()["hyperparameters"]["signal_stddev"] < 20.0
 

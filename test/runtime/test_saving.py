@@ -1,0 +1,59 @@
+"""Saves of a live map, by the map's and the file thread, without ROS."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gp_mapping import Samples
+from gp_mapping.intake import Intake
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.runtime.file_thread import Ending, FileThread, TooBusy
+from gp_mapping.runtime.saving import Saver
+from gp_mapping.runtime.worker import MapWorker
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.sessions import saved_session
+
+
+@pytest.fixture
+def worker():
+    session = MapSession(MapSettings(lengthscale=0.8, signal_stddev=1e-5, noise_stddev=1e-6, cells=False,
+                                     learn_hyperparameters=False))
+    x = torch.rand(30, 2, dtype=torch.float64)
+    session.ingest(Samples(x, 1e-6 * x[:, :1]))
+    session.flush()
+    made = MapWorker(session, Intake(IntakeSettings()), queue_size=10)
+    made.start()
+    yield made
+    made.stop(abandon=True)
+
+
+def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when_it_has(worker, tmp_path):
+    files, began, disk, said = FileThread(size=1), threading.Event(), threading.Event(), []
+    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="hall", autosave_period=10.0)
+    saver = Saver(worker, files, lambda: settings, "/mapping", on_error=said.append)
+    x = torch.rand(30, 2, dtype=torch.float64)
+    worker.call(lambda session: session.ingest(Samples(x, 1e-6 * x[:, :1]))).result(30.0)
+
+    held = files.submit(lambda: began.set() or disk.wait())  # a disk that does not answer
+    assert began.wait(10.0)
+    files.submit(lambda: None)
+    with pytest.raises(TooBusy):
+        files.submit(lambda: None)
+    now = time.monotonic() + 20.0
+    saver.autosave(now)
+    assert "jobs wait for the disk" in saver.problem and said == [saver.problem] and not saver.autosaves
+
+    disk.set()
+    assert held.result(10.0)
+    saver.autosave(now + 20.0)
+    while files.busy:
+        time.sleep(0.01)
+    assert files.close(10.0)
+    assert saver.problem == "" and saver.is_autosaved()
+    assert saved_session(saver.autosaved_path, tmp_path).raw_count == 60
+    with pytest.raises(Ending):
+        files.submit(lambda: None)
