@@ -13,7 +13,7 @@ from gp_mapping.settings.mapping import MapSettings
 
 UT = 1e-6
 SMALL = {"max_inducing": 100, "memory_size": 400, "map_tile_side": 5.0, "tiles_in_memory": 9}
-FEW = 2e6  # operations of a slice: a two-hundredth, as a small budget takes a hundredth of a large one's
+FEW = 1.5e6  # operations of a slice: a small share, as a small budget takes a small share of a large one's
 
 
 def field_at(x):
