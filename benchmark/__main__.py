@@ -17,6 +17,8 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "render": "512 × 512 mean and standard deviation, in full and after a batch",
          "honesty": "simulated robots with known faults, coverage at every level, changes, gross errors",
          "biases": "passes with another bias each: beside a map that was told them and the exact GP",
+         "learning": "hyper-parameters learned on the way, beside the maximum of the evidence of all cells",
+         "sensors": "other sensors with nothing set, beside the right starts and the exact GP",
          "active": "active sampling, hotspots, UCB and EI: tables of the papers",
          "surveys": "coverage at every moment of a survey, and far from its path; a room that changed",
          "memory": "which samples are remembered: leverage, at random, the newest, the farthest",
@@ -39,6 +41,7 @@ PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al.
          "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md"}
 APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "scale", "slow_updates", "fits", "reading",
          "mutants", "faults", "biases", "fleet", "teams", "memory", "surveys", "active",
+         "learning", "sensors",
          "planning")  # for pages of their own
 
 

@@ -1,9 +1,14 @@
-"""Hyper-parameters, learned online in small, safe steps from neighbourhoods of remembered samples.
+"""Hyper-parameters, learned online in small, safe steps from blocks of remembered samples.
 
-Bayes' rule for θ from minibatches: of N remembered samples a neighbourhood of n takes its share of the prior, so that
-steps come to rest at the posterior of θ given all of them, and data outweigh the prior. Each step is a natural-gradient
-step (Fisher scoring) on the exact log evidence of a neighbourhood: in the metric of the Fisher information no start is
-far, and steps shorten as the data agree. A map takes the learner's values over when it is no
+Where one memory holds what was measured, it is parted into blocks that lie together, and a step asks one of them for
+its exact log evidence, slope and bend: v goes to the posterior's maximum given all blocks (hyper/blocks.py).
+
+Where samples of many memories come by (tiles), and after θ was settled from outside (a fleet, a fit): Bayes' rule from
+minibatches. Of N remembered samples a neighbourhood of n takes its share of the prior, so that steps come to rest at
+the posterior of θ given all of them. Each is a natural-gradient step (Fisher scoring): in the metric of the Fisher
+information no start is far, and steps shorten as the data agree.
+
+A map takes the learner's values over when it is no
 longer within what is known of them (`HyperLearner.left`), since that costs it a rebuild of its factors.
 """
 
@@ -15,6 +20,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import Learned
+from gp_mapping.core.hyper.blocks import Blocks
 from gp_mapping.core.hyper.evidence import evidence_score
 from gp_mapping.core.hyper.theta import Theta
 
@@ -22,7 +28,9 @@ __all__ = ["HyperLearner"]
 
 
 class HyperLearner:
-    """Fisher scoring on Theta.vector() with priors; STEPS √n steps for n samples, done one by one.
+    """The posterior's maximum over Theta.vector(), on the way; STEPS √n steps for n samples, done one by one.
+
+    By blocks: v ← v − Λ⁻¹ [Σ_b g_b(v) + P (v − v₀)], Λ = Σ_b A_b + P, no part longer than LONGEST. By minibatches:
 
         Λ ← D Λ D + F + w P,   v ← v − Λ⁻¹ (g + w P (v − v₀)),   D² = diag(1 − γ),   γ_k = max(LAST, 3/(t_k + 6))
 
@@ -54,6 +62,9 @@ class HyperLearner:
     LAST = 0.02
     FARTHEST = 5.0  # times largest_change: beyond it the map's θ is another one, whatever is known of the new one
     DEGREES = 4.0
+    BLOCKS, BLOCK = True, 400  # whether it learns by blocks; most samples of one
+    ENOUGH = 1.0  # of Blocks.news: below it no step is worth its time
+    FEW, CLOSEST = 30, 0.5  # from so many samples on ℓ is so much of their spacing at least: below, it has no slope
     QUIETEST = 1e-5  # of σ/s: D then has a condition of 1e10 n, which float64 still solves to n · 1e-6 of what it is
     LONGEST = (0.5, 0.5, 0.5, 0.3, 0.05, 0.03, 0.03)  # of one step: beyond, the quadratic is not to be trusted
 
@@ -77,6 +88,8 @@ class HyperLearner:
         self.high = torch.maximum(centre + 6 * self.prior_sd, start)
         self.quietest = min(2.0 * math.log(self.QUIETEST), float(start[2] - start[1]))  # of log σ²/s²
         self.steps, self.pending, self.rejected = 0, 0.0, 0
+        self.streams = not self.BLOCKS  # by minibatches
+        self.blocks: Blocks | None = None
 
     @property
     def forgetting(self) -> Tensor:
@@ -212,12 +225,19 @@ class HyperLearner:
         self.rounds = torch.ones_like(self.rounds)
         self.low, self.high = torch.minimum(self.low, self.vector), torch.maximum(self.high, self.vector)
         self.pending = 0.0
+        self.stream()
 
     def score(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient (7,) of −log evidence of the samples `near` (indices), and its Fisher information (7, 7)."""
-        parts = (data[name][near] for name in ("x", "velocity", "heading", "y", "extra"))
+        return evidence_score(self.theta, vector, self.free, *self._parts(data, near))
+
+    def bend(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
+        """As `score`, with the average information."""
+        return evidence_score(self.theta, vector, self.free, *self._parts(data, near), average=True)
+
+    def _parts(self, data: dict[str, Tensor], near: Tensor) -> list[Tensor | None]:
         of = data["pass_number"][near] if self.theta.bias_stddev > 0 else None
-        return evidence_score(self.theta, vector, self.free, *parts, of)
+        return [*(data[name][near] for name in ("x", "velocity", "heading", "y", "extra")), of]
 
     @torch.no_grad()
     def step(self, data: dict[str, Tensor], generator: torch.Generator) -> bool:
@@ -227,18 +247,16 @@ class HyperLearner:
         x = data["x"]
         if not len(x):
             return False
+        if not self.streams:
+            return self._ask_block(data)
         near, stands_for = self.neighbourhood(x, data["order"], generator)
         if len(near) < 5:
             return False
-        try:
-            gradient, information = (t.cpu() for t in self.score(self.vector.to(x.device), data, near))
-        except torch.linalg.LinAlgError:
-            self.rejected += 1
-            return False
-        if not bool(torch.isfinite(gradient).all() and torch.isfinite(information).all()):
-            self.rejected += 1
+        said = self._said(self.score, data, near)
+        if said is None:
             return False
 
+        gradient, information = said
         step = len(near), stands_for, len(x)
         prior, keep = self.prior_precision(*step), (1.0 - self.forgetting).sqrt()
         self.rounds = keep.square() * self.rounds + self.share_of(*step)
@@ -246,23 +264,91 @@ class HyperLearner:
         self.steps += 1
 
         downhill = gradient + prior * (self.vector - self.prior.vector())
-        free, move = torch.tensor(self.free), torch.zeros_like(self.vector)
-        move[free] = torch.linalg.solve(self.metric[free][:, free], downhill[free])
+        move = self._within_reach(downhill)
         self.turns += 2.0 * (move.sign() * self.direction < 0)
         self.direction = move.sign()
+        self._go(move, self.low)
+        return True
 
-        # a step that is too long is shortened as a whole: cut one by one, the parts would point elsewhere
+    def _said(self, ask, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor] | None:
+        """`ask` (score or bend) at v; None, and counted, where it cannot be computed."""
+        try:
+            gradient, information = (t.cpu() for t in ask(self.vector.to(data["x"].device), data, near))
+        except torch.linalg.LinAlgError:
+            self.rejected += 1
+            return None
+        if not bool(torch.isfinite(gradient).all() and torch.isfinite(information).all()):
+            self.rejected += 1
+            return None
+        return gradient, information
+
+    def _ask_block(self, data: dict[str, Tensor]) -> bool:
+        """The block of which most is out of date is asked, and v goes to the minimum of all; False where none is."""
+        x, order = data["x"].cpu(), data["order"].cpu().to(torch.float64)
+        if len(x) < 5:
+            return False
+        blocks = self.blocks or Blocks.empty(x.shape[1], len(self.vector))
+        blocks = self.blocks = blocks.split(x, self.BLOCK)
+        news = blocks.news(x, order, self.vector)
+        which = int(news.argmax())
+        if news[which] < self.ENOUGH:
+            return False
+
+        near = (blocks.of(x) == which).nonzero()[:, 0]
+        said = torch.zeros_like(self.vector), torch.zeros_like(self.metric)  # an empty block's
+        if len(near):
+            said = self._said(self.bend, data, near.to(data["x"].device))
+        if said is None:
+            return False
+        self.blocks = blocks = blocks.told(which, len(near), float(order.max()), self.vector, *said)
+        self.steps += 1
+        if blocks.silent(x):
+            return True
+
+        prior = self.prior_precision(1, 1, 1)
+        self.metric = blocks.information.sum(0) + torch.diag(prior)
+        self.turns, self.rounds = torch.full_like(self.turns, 3.0 / self.LAST), torch.ones_like(self.rounds)
+        low = self.low.clone()
+        if len(x) >= self.FEW:
+            spacing = float((x[1:] - x[:-1]).norm(dim=1).median())
+            low[0] = max(float(low[0]), math.log(max(self.CLOSEST * spacing, 1e-9)))
+        self._go(self._within_reach(blocks.slope(self.vector) + prior * (self.vector - self.prior.vector())), low)
+        return True
+
+    def _within_reach(self, downhill: Tensor) -> Tensor:
+        """Λ⁻¹ downhill (P,), no part of which is longer than LONGEST, beyond which no quadratic is to be trusted.
+
+        A part that would be is held there and the others are solved again beside it, the longest first: to shorten the
+        step as a whole would let a parameter of which little is known hold up all others.
+        """
         longest = torch.tensor(self.LONGEST, dtype=torch.float64)
-        move = move / (move / longest).abs().max().clamp_min(1.0)
-        self.vector = torch.minimum(torch.maximum(self.vector - move, self.low), self.high)
+        loose, move = torch.tensor(self.free), torch.zeros_like(downhill)
+        while bool(loose.any()):
+            left = downhill[loose] - self.metric[loose][:, ~loose] @ move[~loose]
+            move[loose] = torch.linalg.solve(self.metric[loose][:, loose], left)
+            over = (move / longest).abs() * loose
+            worst = int(over.argmax())
+            if over[worst] <= 1.0:
+                break
+            move[worst] = longest[worst] * move[worst].sign()
+            loose[worst] = False
+        return move
+
+    def _go(self, move: Tensor, low: Tensor) -> None:
+        """v − move (P,), within the limits."""
+        self.vector = torch.minimum(torch.maximum(self.vector - move, low), self.high)
         self.vector[2] = torch.maximum(self.vector[2], self.vector[1] + self.quietest)
         self.theta = self.theta.with_vector(self.believed())
-        return True
+
+    def stream(self) -> None:
+        """From now on by minibatches: samples are no longer those of one memory."""
+        self.streams, self.blocks = True, None
 
     def state_dict(self) -> dict:
         return {"vector": self.vector.clone(), "metric": self.metric.clone(), "turns": self.turns.clone(),
                 "direction": self.direction.clone(), "rounds": self.rounds.clone(),
-                "steps": self.steps, "pending": self.pending, "rejected": self.rejected}
+                "steps": self.steps, "pending": self.pending, "rejected": self.rejected,
+                "streams": self.streams, "blocks": {} if self.blocks is None else dict(self.blocks.__dict__)}
 
     def load_state_dict(self, state: dict) -> None:
         self.vector, self.metric = state["vector"].clone(), state["metric"].clone()
@@ -270,4 +356,6 @@ class HyperLearner:
         # a state that did not count them has seen its samples at least once
         self.rounds = state["rounds"].clone() if "rounds" in state else torch.ones_like(self.vector)
         self.steps, self.pending, self.rejected = int(state["steps"]), float(state["pending"]), int(state["rejected"])
+        self.streams = bool(state.get("streams", not self.BLOCKS))
+        self.blocks = Blocks(**state["blocks"]) if state.get("blocks") else None
         self.theta = self.theta.with_vector(self.believed())

@@ -24,6 +24,8 @@ _LEAST = 1e-8  # of the largest β: sites below say nothing
 class PseudoLearner(HyperLearner):
     """HyperLearner on ŷ = λ/β ~ N(0, C + 1/β); the scale of a Student-t from E_q[log p] itself."""
 
+    BLOCKS = False  # pseudo-data are other ones at each θ
+
     def __init__(self, theta: Theta, prior: Theta, likelihood: Likelihood, **others):
         super().__init__(theta, prior, **others)
         self.likelihood = likelihood

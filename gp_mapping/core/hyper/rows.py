@@ -30,6 +30,7 @@ class RowLearner(HyperLearner):
     """
 
     NEIGHBOURS = 240  # rows: eighty places
+    BLOCKS = False  # a block of rows costs three times its places
     LEAST = 120
     LONGEST = (*HyperLearner.LONGEST, 0.2, 0.2)
 

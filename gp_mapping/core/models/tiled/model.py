@@ -201,6 +201,8 @@ class TiledMap(Revertible, FieldMap):
         density = len(first.inducing_inputs()) / max(1, len(squares))
         side = side_for(density, first.max_inducing, HALO, self.side) * length
         self.learner, first.learner = first.learner, None
+        if self.learner is not None:
+            self.learner.stream()
         self.own_epoch += first.epoch
         self.changes = Changes(self.own_epoch)
         first.driven = True
