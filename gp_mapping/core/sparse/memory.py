@@ -112,7 +112,7 @@ class Memory(Revertible):
             fresh, white = {k: v[best] for k, v in fresh.items()}, white[:, best]
         kept = white.shape[1]
         overflow = max(0, self.size + kept - self.capacity)
-        slots = torch.arange(self.size, self.size + kept - overflow, device=white.device)
+        slots: slice | Tensor = slice(self.size, self.size + kept)
         if overflow:
             unranked = (self.key == UNRANKED).nonzero()[:, 0]
             if len(unranked):
@@ -123,9 +123,10 @@ class Memory(Revertible):
             weakest = key.topk(overflow, largest=False).indices.sort().values
             if leaving is not None:
                 leaving(weakest)
-            slots = torch.cat([weakest, slots])
+            behind = torch.arange(self.size, self.capacity, device=white.device)
+            slots = torch.cat([weakest, behind])
+            self._keep(slots)  # what is written behind the others alone is nothing that could be put back
         require_finite("the variance of a remembered sample", fresh["extra"])  # the sites show all else
-        self._keep(slots)
         self.size += kept - overflow
         for name, values in fresh.items():
             self._store[name][slots] = values
