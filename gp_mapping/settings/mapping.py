@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.settings.parts import ANY_LIKELIHOOD, BIASES, KERNELS, LIKELIHOODS, METRIC, MODELS
 
-__all__ = ["AUTOMATIC", "MapSettings"]
+__all__ = ["AUTOMATIC", "MapSettings", "within_ranges"]
 
 AUTOMATIC = ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev")  # 0: what the first cells say
 
@@ -200,3 +200,9 @@ def latent_starts(likelihood: str) -> dict[str, object]:
               "constant_stddev": 5.0 if likelihood == "poisson" else 2.0, "follow_changes": False,
               "predictive_noise": False}
     return starts | ({"cells": False} if likelihood == "softmax" else {})
+
+
+def within_ranges(values: dict[str, float]) -> dict[str, float]:
+    """Numbers that follow from others, by name: each above 0 and in the range of its setting."""
+    limits = {f.name: f.metadata for f in fields(MapSettings)}
+    return {name: min(max(value, 1e-15), limits[name]["high"]) for name, value in values.items()}
