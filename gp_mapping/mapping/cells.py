@@ -15,7 +15,7 @@ import torch
 
 from gp_mapping.core.types import Samples
 
-__all__ = ["CellAverager", "RawRows"]
+__all__ = ["CellAverager", "RawRows", "level_of"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one goes
 _RECENT = 0.99  # weight that a cell keeps with each later one, where white variances are averaged over cells
@@ -41,17 +41,30 @@ class RawRows(NamedTuple):
     position: list[float | None]
 
 
+def level_of(counts):
+    """2 √(y + 3/8): of counts y ~ Poisson(μ) its standard deviation is 1 whatever μ is.
+
+    Args:
+        counts: a number or an array of any shape, counts of one measurement.
+
+    Reference:
+        Anscombe 1948, The transformation of Poisson, binomial and negative-binomial data.
+    """
+    return 2.0 * np.sqrt(np.asarray(counts) + 0.375)
+
+
 class CellAverager:
     """Averages raw samples of a pass into cells of at most `length` metres across and `duration` seconds.
 
     A robot that stands still (moves less than a tenth of `length`) fills one cell for up to ten durations: its samples
     are not new evidence of the place. The white variance of one raw sample is what the sensor states, else half the
     mean square of successive differences inside cells, remembered over about 1000 of them. With `robust`, samples far
-    from their cell's median are left out and counted in `gross`.
+    from their cell's median are left out and counted in `gross`; of counts, by their levels (level_of), whose spread is
+    known. counts: whether the values are such.
     """
 
-    def __init__(self, length: float, duration: float, robust: bool = True):
-        self.length, self.duration, self.robust = length, duration, robust
+    def __init__(self, length: float, duration: float, robust: bool = True, counts: bool = False):
+        self.length, self.duration, self.robust, self.counts = length, duration, robust, counts
         self.open: dict | None = None
         self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
         self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0  # cells, Σ white, Σ white/n: of recent cells
@@ -182,10 +195,12 @@ class CellAverager:
         Of the cell, whose spread holds the field's own change along it: several large errors together are seen.  And of
         five neighbours, with the sensor's white spread: an error smaller than the field's change is seen, too.
         """
-        least = max(self.white_variance**0.5, 1e-12 * float(np.abs(y).max()))
+        white = 1.0 if self.counts else self.white_variance
+        y = level_of(y) if self.counts else y
+        least = max(white**0.5, 1e-12 * float(np.abs(y).max()))
         away = np.abs(y - _median(y))
         good = away <= _GROSS * np.maximum(1.4826 * _median(away), least)
-        if self.white_variance > 0:
+        if white > 0:
             n = len(y)
             padded = np.concatenate([y[2:0:-1], y, y[-2:-4:-1]])
             neighbours = np.empty((5, *y.shape))

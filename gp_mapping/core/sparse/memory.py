@@ -19,6 +19,7 @@ __all__ = ["COLUMNS", "OFFERED", "UNRANKED", "Memory"]
 COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "pass_number", "draw", "key",
            "order")
 UNRANKED = 1.0  # a key above every other: its leverage has not been asked for yet
+_NOTHING = 1e-100  # weight of a sample that is forgotten; its noise, in proportion to 1/weight, stays a number
 OFFERED = 32  # samples of one batch that a full memory looks at
 
 
@@ -151,6 +152,7 @@ class Memory(Revertible):
         """Forgetting reaches the memory's share too."""
         for name in ("weight", "beta", "lam"):
             getattr(self, name).mul_(factor)
+        self.weight.clamp_min_(_NOTHING)
 
     def keep(self, which: Tensor) -> None:
         """Drop the samples where `which` (m,) is False."""

@@ -309,6 +309,11 @@ class DualSVGP(SendableMap):
                                         passes=self._open_passes())
         return self._posterior
 
+    def need_factor(self) -> None:
+        """NumericalError where the sums do not factor; where they do, the next question finds the posterior made."""
+        self.outdate()
+        self.posterior  # noqa: B018 that it can be made is what is asked
+
     def _open_passes(self) -> PassSums | None:
         return self.sites.passes if self.theta.bias_stddev > 0 else None
 
