@@ -24,6 +24,7 @@ ROLES = ("measurement", "pose", "tf", "tf_static")
 POLL = 0.05  # s; messages are taken in groups: one wake-up for each would cost more than the map
 CHUNK = 500  # messages between two looks at what else is wanted
 STATUS_PERIOD = 0.5  # s
+_OF_POSES = {"queue_full": "pose_queue_full", "paused": "pose_paused", "abandoned": "pose_abandoned"}
 
 
 class MapWorker:
@@ -401,4 +402,4 @@ class MapWorker:
 
 def _reason(role: str, why: str) -> str:
     """By what a message is counted: measurements and poses apart, so that those that came are those that are told."""
-    return why if role == "measurement" else f"pose_{why}"
+    return why if role == "measurement" else _OF_POSES[why]
