@@ -251,6 +251,13 @@ def test_settings_at_the_ends_of_their_ranges_are_mapped_with(bag, tmp_path, set
     assert ending.code == 0 and not ending.wrong, ending
 
 
+def test_what_is_refused_after_reading_is_one_line_as_well(bag, tmp_path, capfd):
+    """No progress bar beside it where nobody watches one."""
+    assert cli.main(["map", str(bag), "--output", str(tmp_path / "o"), "--set", "odometry_frame=other"]) == 2
+    said = capfd.readouterr().err
+    assert "expected 'other'" in said and len(said.splitlines()) == 1, said
+
+
 @pytest.mark.parametrize("words, said", [
     (["map"], "required"), (["mapp"], "unknown command"), (["map", "--output", "x"], "required"),
     (["plot", "{bag}", "--suggest", "x"], "--suggest"), (["plot", "{bag}", "--suggest", "10**9"], "--suggest"),
