@@ -108,11 +108,12 @@ class MapFiles:
     def keep_refused(self, refused: list[Path]) -> list[Path]:
         """Second names for files that could not be gone on from, since this run writes over the first; the new ones.
 
-        A map of other settings, or of a newer version, is somebody's day.
+        A map of other settings, or of a newer version, is somebody's day. Under a name that ends otherwise no damaged
+        one keeps files of tiles from being removed (tile_files.py).
         """
         kept = []
         for path in refused:
-            mine = path.with_name(f"{path.stem}.refused.gpm")
+            mine = path.with_name(f"{path.name}.refused")
             if path == self.before or path.is_symlink() or not path.is_file() or _same(path, mine):
                 continue
             with suppress(OSError):

@@ -96,7 +96,7 @@ def test_the_newest_intact_file_is_resumed_whatever_the_clock_says(tmp_path, nod
     said = capfd.readouterr().err
     assert re.search(r"not resumed: \S+autosave.gpm: cut off or damaged", said)
     assert re.search(r"resumed \S+map.gpm: 101 measurements", said)
-    assert (tmp_path / "autosave.refused.gpm").read_bytes() == data[: len(data) // 2], "somebody may mend it"
+    assert (tmp_path / "autosave.gpm.refused").read_bytes() == data[: len(data) // 2], "somebody may mend it"
     resumed.cleanup()
 
     files.autosave.write_bytes(data)
@@ -112,7 +112,7 @@ def test_a_map_that_does_not_fit_outlives_the_run_that_could_not_go_on_with_it(t
     settle(node, peer)
     assert ask(node, peer, Trigger, "/mapping/save").success
     node.cleanup()
-    data, kept = (tmp_path / "map.gpm").read_bytes(), tmp_path / "map.refused.gpm"
+    data, kept = (tmp_path / "map.gpm").read_bytes(), tmp_path / "map.gpm.refused"
 
     for _ in range(2):  # the second run goes on from what the first has saved, and keeps what is kept
         other, peer = node_of(save_directory=str(tmp_path), autosave_period=0.0, resume=True, model="sor")
@@ -122,7 +122,7 @@ def test_a_map_that_does_not_fit_outlives_the_run_that_could_not_go_on_with_it(t
         other.cleanup()
         assert (tmp_path / "map.gpm").read_bytes() != data and kept.read_bytes() == data
     said = capfd.readouterr().err
-    assert said.count("what could not be resumed is kept as") == 1 and "map.refused.gpm" in said
+    assert said.count("what could not be resumed is kept as") == 1 and "map.gpm.refused" in said
 
 
 def test_an_autosave_that_fails_is_said_until_it_succeeds(tmp_path, node_of):
