@@ -1,7 +1,7 @@
 """A route improved by simulated annealing: thousands of neighbours, each rated by the legs in which it differs.
 
 A neighbour that is worth less is taken with probability exp(−loss / T), T falling to nothing: a search that takes none
-stays in the first route that no single move betters, and among walls that one leaves a tenth to a fifth more variance
+stays in the first route that no single move betters, and among walls that one leaves a tenth to a third more variance
 (Kirkpatrick, Gelatt & Vecchi 1983). Ways are looked at at a glance here; what is found is rated along real ones.
 """
 

@@ -18,6 +18,8 @@ class Moves:
 
     def __init__(self, problem: Problem):
         self.problem, self.travel = problem, problem.travel
+        # what is rated by its end alone may be driven in any order
+        self._shares = _SHARES if problem.mix == 0.0 else _SHARES[:4] / _SHARES[3]
         self.rng = np.random.default_rng(problem.seed)
         self._places = self.travel.places[problem.goals]
         self._tree = cKDTree(self.travel.nodes[self._places])
@@ -40,7 +42,7 @@ class Moves:
     def propose(self, stops: tuple[int, ...]) -> tuple[int, ...]:
         """One neighbour; made to fit the limit by leaving out stops that cost most."""
         rng, new = self.rng, list(stops)
-        kind = int(np.searchsorted(_SHARES, rng.random()))
+        kind = int(np.searchsorted(self._shares, rng.random()))
         i = int(rng.random() * len(new))
         if kind == 0:
             new[i] = self._near(new[i])

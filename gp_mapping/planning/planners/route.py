@@ -17,13 +17,14 @@ __all__ = ["route"]
 
 _BATCH = 16  # routes rated together
 _PATIENCE = 8  # batches without a better route after which the search ends
-_LOOKS = 8  # routes looked at for each that is rated along its real ways
+_LOOKS = 2  # routes that are looked at while one would be rated along its real ways
+_LATE = 0.3  # mix up to which a search by what routes bring in the end finds those that also bring it soon
 
 
 def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     """Lanes, greedy and the old route as seeds; then a search among their neighbours; never worse than its seeds.
 
-    The old route stays unless the new one is better by the share problem.gain. Deterministic for a given seed.
+    The old route stays unless the new one leaves less by the share problem.gain. Deterministic for a given seed.
     """
     old = fitted(problem, tuple(s for s in problem.old if 0 <= s < len(problem.travel.nodes)))
     best, rating = old, problem.rate([old])[0] if old else -math.inf
@@ -47,15 +48,17 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
         yield ()
         return
 
-    worth_it = (1.0 + problem.gain) * old_rating
-    for found, value in (_annealed if problem.mix == 0.0 else _improved)(problem, best, rating):
+    worth_it = old_rating + problem.gain * max(1.0 - old_rating, 0.0)
+    search = _annealed if problem.mix <= _LATE else _improved
+    for found, value in search(problem, best, rating):
         yield found if not old or value > worth_it else old
 
 
 def _annealed(problem: Problem, best: tuple[int, ...], rating: float) -> Iterator[tuple[tuple[int, ...], float]]:
-    """By what a route brings in the end."""
+    """Looked at by what a route brings in the end; the best of them rated."""
     found: list[tuple[int, ...]] = []
-    for found in annealed(problem, best, _LOOKS * problem.effort):
+    for so_far in annealed(problem, best, _LOOKS * problem.effort):
+        found = so_far
         yield best, rating
     for stops, value in zip(found, problem.rate(found)):
         if value > rating:

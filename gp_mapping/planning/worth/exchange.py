@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from gp_mapping.planning.area.glances import Glance
 from gp_mapping.planning.worth.path_value import PathValue
@@ -52,7 +52,7 @@ class Exchange:
         both = _combined(self._both, places, weights)
         K, self._I = both[:, :m].copy(), both[:, m:].copy()
         K.flat[:: m + 1] += noise
-        self._B = cho_solve(cho_factor(K, lower=True, check_finite=False), np.eye(m), check_finite=False)
+        self._B = _inverse(K)
         self._D = self._B @ self._I @ self._B
         self.gain = float(np.vdot(self._B, self._I))
 
@@ -120,6 +120,17 @@ class _Leg(NamedTuple):
     noise: np.ndarray
     C: np.ndarray
     S: np.ndarray
+
+
+def _inverse(K: np.ndarray) -> np.ndarray:
+    """Of a symmetric positive definite matrix."""
+    if not len(K):
+        return K
+    factor, failed = dpotrf(K, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("the map's covariance of a route's measurements is not positive definite")
+    lower = dpotri(factor, lower=1)[0]
+    return np.tril(lower) + np.tril(lower, -1).T
 
 
 def _combined(rows: np.ndarray, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
