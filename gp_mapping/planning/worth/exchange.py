@@ -100,12 +100,9 @@ class Exchange:
         m = len(self._B)
         both = _combined(self._both, places, weights)
         C_AX, S_AX = both[:, :m], both[:, m:]
-        if R is not None:
-            C_AX[:, R] = 0.0
         Q = C_AX @ self._B  # (a, m)
         if R is not None:
-            Q -= (Q[:, R] @ inner) @ self._B[R]
-            Q[:, R] = 0.0
+            Q -= (Q[:, R] @ inner) @ self._B[R]  # nothing is left of it at R
         worth = (S_AX - 0.5 * (Q @ self._I)) @ Q.T
         C = _combined(C_A.T, places, weights) - C_AX @ Q.T
         C.flat[:: len(C) + 1] += noise
