@@ -250,7 +250,7 @@ class MappingNode(ManagedNode):
     def _on_input(self, port: InputPort, message) -> None:
         port.watch.arrived(time.monotonic())
         if self.paused and port.role in ("measurement", "pose"):
-            self.worker.count("paused")  # TF goes on: a static link is said once
+            self.worker.count("paused", role=port.role)  # TF goes on: a static link is said once
         else:
             unstamped = port.role == "measurement" and not has_header(message)
             self.worker.put(port.role, message, self.get_clock().now().nanoseconds if unstamped else None)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from gp_mapping.errors import one_line
+from gp_mapping.errors import named, one_line
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
@@ -128,7 +128,7 @@ class Survey:
     def _polygons(self, name: str, corners, frame: str, map_frame: str) -> str:
         try:
             if frame.lstrip("/") and map_frame and frame.lstrip("/") != map_frame.lstrip("/"):
-                raise ValueError(f"{name} is in frame {one_line(frame, 100)!r} and the map in {map_frame!r}; publish "
+                raise ValueError(f"{name} is in frame {named(frame)} and the map in {map_frame!r}; publish "
                                  f"it in {map_frame!r}")
             new: tuple[Polygon, ...] = () if not len(corners) else (Polygon.of(corners, "", name),)
             if name == "keep_out" and new:
@@ -336,7 +336,7 @@ class Survey:
         self._free, wrong = self._maps.at(message, self.settings.robot_radius)
         if self._free is not None and self._free.frame.lstrip("/") and frame and \
                 self._free.frame.lstrip("/") != frame.lstrip("/"):
-            return (f"the free-space map is in frame {one_line(self._free.frame, 100)!r} and the field map in "
+            return (f"the free-space map is in frame {named(self._free.frame)} and the field map in "
                     f"{frame!r}; publish it in the same frame")
         return wrong
 
