@@ -1,12 +1,12 @@
 # Needs Python 3.10 or newer, make and PyPI; a sourced ROS 2 installation is used where there is one.
 #   make demo [MODEL=wiski] [ARGS="…"]   a simulated robot maps a magnetic field over ROS 2, with any model
-#   make test [ARGS="…"]   all tests, file by file on JOBS=2 processes; what fails is run again alone. ARGS go to pytest
+#   make test [ARGS="…"]   all tests, file by file on JOBS=3 processes (some wait); what fails is run again alone. ARGS go to pytest
 #   make lint              ruff, and mypy on the rooms that pyproject.toml names
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 MODEL ?=
-JOBS ?= 2
+JOBS ?= 3
 
 .PHONY: help environment demo test lint
 help:

@@ -1,7 +1,8 @@
 """Where to measure next, closed loop: the project's MapSession, learning online, in simulated worlds.
 
 Curves of RMSE and stddev over the whole reachable area, as shares of the field's own standard deviation there, by
-metres and by seconds (turns on the spot count); paired differences to good lanes and to gain per metre.
+metres and by seconds (turns on the spot count); paired differences to good lanes and to gain per metre. What the maps
+say of their own variance is by what each has learned; so the ways are compared by what they leave at one lengthscale.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 import numpy as np
 import torch
 
-from benchmark.exploration_policies import POLICIES, STUDIES, Situation
+from benchmark.exploration_policies import POLICIES, STUDIES, Situation, left_by
 from benchmark.exploration_worlds import KINDS, SPEED, TURN_RATE, Robot, World, make_world
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.mapping.session import MapSession
@@ -53,6 +54,7 @@ def explore(world: World, name: str, budget: float, seed: int = 0) -> dict:
             look += EVERY
     if out["marks"][-1] < robot.metres - 0.1:
         _look(world, session, robot, out)
+    out["left"] = left_by(world, situation.travel, np.array(robot.way))
     return out | {"turned": robot.turned, "metres": robot.metres, "time": robot.time, "budget": budget}
 
 
@@ -84,9 +86,9 @@ def scores(found: dict) -> dict:
     return {"half": float(np.interp(0.5 * budget, marks, rmse)), "end": float(rmse[-1]),
             "auc": float(np.interp(fine, marks, rmse).mean()), "sd auc": float(np.interp(fine, marks, stddev).mean()),
             "sd end": float(stddev[-1]), "time": float(np.interp(time_limit, found["seconds"], rmse)),
-            "coverage": found["coverage"][-1], "turns": found["turned"] / max(found["metres"], 1e-9),
-            "ms": float(np.mean(found["decisions"])), "p90": float(np.percentile(found["decisions"], 90)),
-            "budget used": found["metres"] / budget}
+            "left": found["left"], "coverage": found["coverage"][-1],
+            "turns": found["turned"] / max(found["metres"], 1e-9), "ms": float(np.mean(found["decisions"])),
+            "p90": float(np.percentile(found["decisions"], 90)), "budget used": found["metres"] / budget}
 
 
 def drives(budgets, worlds, names) -> list[dict]:
@@ -97,7 +99,9 @@ def drives(budgets, worlds, names) -> list[dict]:
         for budget in budgets:
             for name in names:
                 found = explore(world, name, world.size / BUDGETS[budget], seed)
-                rows.append({"kind": kind, "seed": seed, "budget": budget, "policy": name} | scores(found))
+                curve = {key: found[key] for key in ("marks", "rmse")}
+                rows.append({"kind": kind, "seed": seed, "budget": budget, "policy": name, "curve": curve}
+                            | scores(found))
     return rows
 
 
@@ -107,43 +111,96 @@ def _mean(values) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
+def metres_to(row: dict, error: float) -> float:
+    """Metres after which a drive's error is no more than that; a fifth more than it drove where it never was."""
+    marks, rmse = np.array(row["curve"]["marks"]), np.minimum.accumulate(row["curve"]["rmse"])
+    return float(np.interp(-error, -rmse, marks)) if rmse[-1] <= error else 1.2 * float(marks[-1])
+
+
 def _shown(values) -> str:
     return "{:.3f} ± {:.3f}".format(*_mean(values))
 
 
 def tables(rows: list[dict]) -> tuple[list[Goal], list[Table]]:
-    """Means with standard errors, differences in pairs, and what was to be reached."""
-    names = list(dict.fromkeys(row["policy"] for row in rows))
-    of = {name: [row for row in rows if row["policy"] == name] for name in names}
+    """Of each budget means with standard errors and differences in pairs; and what was to be reached."""
+    goals, made = [], []
+    for budget in dict.fromkeys(row["budget"] for row in rows):
+        found = _Found([row for row in rows if row["budget"] == budget])
+        made += [_means(found, budget), _pairs(found, budget)]
+        goals += _goals(found, budget)
+    return goals, made
 
-    def column(name: str, key: str) -> np.ndarray:
-        return np.array([row[key] for row in of[name]])
 
-    count = len(of[names[0]])
+class _Found:
+    """The drives of one budget: of each policy a column, in the same order of worlds."""
+
+    def __init__(self, rows: list[dict]):
+        self.names = list(dict.fromkeys(row["policy"] for row in rows))
+        self.of = {name: [row for row in rows if row["policy"] == name] for name in self.names}
+        self.count = len(self.of[self.names[0]])
+        self.rooms = np.array(["rooms" in row["kind"] for row in self.of[self.names[0]]])
+
+    def column(self, name: str, key: str) -> np.ndarray:
+        return np.array([row[key] for row in self.of[name]])
+
+    def mean(self, name: str, key: str) -> float:
+        return float(self.column(name, key).mean())
+
+    def metres_share(self, name: str, than: str) -> np.ndarray | None:
+        """Metres to the error with which another one ends, as shares of its metres."""
+        if name not in self.of or than not in self.of:
+            return None
+        return np.array([metres_to(own, other["end"]) / other["curve"]["marks"][-1]
+                         for own, other in zip(self.of[name], self.of[than])])
+
+
+def _means(found: _Found, budget: str) -> Table:
     measured = [("RMSE at half", "half"), ("RMSE at the end", "end"), ("area under RMSE", "auc"),
                 ("stddev at the end", "sd end"), ("RMSE at equal time", "time"), ("in 95 %", "coverage")]
-    means = Table(f"Exploration: {count} drives each, as shares of the field's standard deviation",
-                  [("who decides", ""), *((title, "") for title, _ in measured), ("rad/m", ".2f"),
-                   ("ms a decision", ".0f"), ("p90", ".0f")])
-    for name in names:
-        means.add(name, *(_shown(column(name, key)) for _, key in measured), float(column(name, "turns").mean()),
-                  float(column(name, "ms").mean()), float(column(name, "p90").mean()))
-    means.notes.append("Mean ± standard error over worlds and budgets; decisions in processor milliseconds, the "
-                       "covariances of the map included. Area under the curve: the mean over the whole budget.")
+    means = Table(f"Exploration, {budget} budget: {found.count} drives each, as shares of the field's stddev",
+                  [("who decides", ""), *((title, "") for title, _ in measured), ("variance left, %", ""),
+                   ("metres to 0.1.0's error", ".2f"), ("rad/m", ".2f"), ("ms a decision", ".0f"), ("p90", ".0f")])
+    for name in found.names:
+        share = found.metres_share(name, "suggester 0.1.0")
+        means.add(name, *(_shown(found.column(name, key)) for _, key in measured),
+                  "{:.2f} ± {:.2f}".format(*_mean(100.0 * found.column(name, "left"))),
+                  None if share is None else float(share.mean()),
+                  *(found.mean(name, key) for key in ("turns", "ms", "p90")))
+    means.notes.append("Mean ± standard error over worlds; decisions in processor milliseconds, the covariances of the "
+                       "map included. Area under the curve: the mean over the whole budget. Variance left: what the "
+                       "way that was driven leaves of the variance before it, all ways at one lengthscale; the "
+                       "stddev at the end is what each map says itself, by the one that it has learned.")
+    return means
 
-    pairs = Table("In pairs, negative is better",
+
+def _pairs(found: _Found, budget: str) -> Table:
+    pairs = Table(f"In pairs, {budget} budget, negative is better",
                   [("who decides", ""), ("area: to good lanes", ""), ("end: to good lanes", ""),
                    ("area: to gain per metre", ""), ("end: to gain per metre", "")])
-    for name in names:
-        pairs.add(name, *("–" if name == other else _shown(column(name, key) - column(other, key))
+    for name in found.names:
+        pairs.add(name, *("–" if name == other else _shown(found.column(name, key) - found.column(other, key))
                           for other in ("good lanes", "gain_per_metre") for key in ("auc", "end")))
-    mean = {name: {key: float(column(name, key).mean()) for key in ("end", "auc", "sd end")} for name in names}
-    rule, lanes, route = (mean[name] for name in ("gain_per_metre", "good lanes", "route"))
-    goals = [Goal("gain_per_metre: RMSE at the end", rule["end"], high=0.47),
-             Goal("gain_per_metre: area under RMSE", rule["auc"], high=0.75),
-             Goal("route: RMSE at the end, of that of good lanes", route["end"] / lanes["end"], high=1.05),
-             Goal("route: area under RMSE, of that of gain_per_metre", route["auc"] / rule["auc"], high=1.05)]
-    return goals, [means, pairs]
+    return pairs
+
+
+def _goals(found: _Found, budget: str) -> list[Goal]:
+    rule, lanes, route = ({key: found.mean(name, key) for key in ("end", "auc")}
+                          for name in ("gain_per_metre", "good lanes", "route"))
+    left = found.column("route", "left") / found.column("good lanes", "left")
+    goals = [Goal(f"gain_per_metre, {budget}: RMSE at the end", rule["end"], high=0.47),
+             Goal(f"gain_per_metre, {budget}: area under RMSE", rule["auc"], high=0.75),
+             Goal(f"route, {budget}: RMSE at the end, of that of good lanes", route["end"] / lanes["end"], high=1.05),
+             Goal(f"route, {budget}: area under RMSE, of that of gain_per_metre", route["auc"] / rule["auc"],
+                  high=1.05),
+             Goal(f"route, {budget}: variance left, of that of good lanes, in the worst world", left.max(), high=1.0)]
+    if found.rooms.any():
+        goals.append(Goal(f"route, {budget}: variance left, of that of good lanes, in rooms",
+                          float(left[found.rooms].mean()), high=0.85))
+    share = found.metres_share("route", "suggester 0.1.0")
+    if share is not None:
+        goals.append(Goal(f"route, {budget}: metres to the error that 0.1.0's rule ends with, of its own",
+                          float(share.mean()), high=0.75))
+    return goals
 
 
 def run(quick: bool, where: dict) -> Part:

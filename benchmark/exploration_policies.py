@@ -17,14 +17,17 @@ from benchmark.exploration_worlds import SPEED, TURN_RATE, Robot, World
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import Budget, PathValue, Problem, Travel, plan, suggest
 from gp_mapping.planning.plan import Plan
+from gp_mapping.planning.problem import mix_of_rest, usual_mix
 from gp_mapping.planning.worth.held import HeldValue
+from gp_mapping.planning.worth.path_value import Visits
 from gp_mapping.settings.plan import PlanSettings
 
-__all__ = ["POLICIES", "Situation"]
+__all__ = ["POLICIES", "Situation", "left_by"]
 
 PRIOR = 0.8  # m, the lengthscale that baselines are told beforehand
 REPLAN = PlanSettings().plan_interval  # m driven between two decisions
 EFFORT = PlanSettings().plan_effort
+FRESH = 8  # plans: every so many is held against new seeds, as in the node
 
 
 @dataclass
@@ -67,6 +70,17 @@ def prior_value(world: World, travel: Travel) -> PathValue:
                        learn_hyperparameters=False)
     blank.update(Samples(torch.from_numpy(world.start[None]), torch.tensor([[45e-6]]).double()))
     return PathValue.of(blank, travel.xy, world.area.cells[::2], world.area.areas[::2])
+
+
+def left_by(world: World, travel: Travel, way: np.ndarray) -> float:
+    """Share of the variance before the drive that measuring every decimetre of a way (K, 2) m leaves; at PRIOR."""
+    if len(way) < 2:
+        return 1.0
+    value, leg = prior_value(world, travel), travel.along(way)
+    share = np.arange(0.05, leg.metres, 0.1) / leg.metres
+    take = np.unique(np.rint(share * (len(leg.points) - 1)).astype(int))
+    visits = Visits(torch.from_numpy(leg.places[take]), torch.from_numpy(leg.weights[take]))
+    return 1.0 - float(value.gains([visits])[0].sum()) / value.total
 
 
 def _once(situation: Situation, make) -> tuple[np.ndarray, float]:
@@ -141,16 +155,17 @@ def _by(kind: str, most: float = math.inf):
     return policy
 
 
-def _route(mix: float = 0.0, **settings):
+def _route(mix: float | None = None, **settings):
     def policy(s: Situation):
         old: Plan | None = s.memory.get("plan")
         stops = () if old is None else old.left(old.progress(s.robot.position, s.memory["driven"] - 0.3, 0.6))
         count = s.memory["count"] = s.memory.get("count", -1) + 1
-        found = plan(s.problem(mix=mix, old=stops, seed=count, fresh=count % 4 == 0, effort=EFFORT, **settings),
+        rest = mix_of_rest(usual_mix(Budget(s.left)) if mix is None else mix, 1.0 - s.left / s.budget)
+        found = plan(s.problem(mix=rest, old=stops, seed=count, fresh=count % FRESH == 0, effort=EFFORT, **settings),
                      "route")
         s.memory["plan"], s.memory["driven"] = found, REPLAN
         return found.line, REPLAN
-    policy.__doc__ = f"planner route, the whole budget, mix {mix}"
+    policy.__doc__ = f"planner route, the whole budget, mix {'as usual' if mix is None else mix}"
     return policy
 
 
@@ -159,4 +174,5 @@ POLICIES = {
     "border lanes": border_lanes, "greedy variance": _by("variance"), "suggester 0.1.0": suggester_010,
     "pypolo's rule": pypolo, "random": random,
 }
-STUDIES = {"whole prior": whole_prior, "route mix .3": _route(0.3), "route mix .6": _route(0.6)}
+STUDIES = {"whole prior": whole_prior, "route mix 0": _route(0.0), "route mix .3": _route(0.3),
+           "route mix .6": _route(0.6)}

@@ -124,6 +124,7 @@ class Robot:
         self.time = self.metres = self.turned = 0.0
         self._phase = 0.0
         self._track = [self.position.copy()]
+        self.way = [self.position]  # all corners since the start
         self._error = CORRELATED * self.rng.normal()
 
     def track(self) -> np.ndarray:
@@ -160,6 +161,7 @@ class Robot:
             self._phase = float(marks[-1] + step - go) if len(marks) else self._phase - go
             self.position = a + (b - a) * (go / length)
             self._track.append(self.position)
+            self.way.append(self.position)
             self.metres, self.time, most = self.metres + go, self.time + go / SPEED, most - go
         if not xs:
             return self._measured(np.empty((0, 2)), np.empty(0))

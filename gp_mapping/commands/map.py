@@ -170,7 +170,7 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
     thin = spoiled(report)
     if thin:
         lines.append(f"  warning: {thin}")
-    if report.get("budget_full"):
+    if report.get("budget_full") and "prior_left" in report:  # nothing is remembered: there is nothing to tell it by
         lines.append(f"inducing inputs {report['inducing']} of {report['budget']}, "
                      f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "
                      f"{100 * report['prior_left']:.1f} % of the prior variance left where it was measured")

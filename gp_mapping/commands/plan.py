@@ -21,6 +21,7 @@ from gp_mapping.store.atomic import write_atomic
 __all__ = ["places", "run"]
 
 _LONGEST = 1e6  # m of a budget, as the node's plan_budget
+_EFFORT = 1000  # of a plan that is made once
 
 
 def places(text: str, option: str) -> list[tuple[float, float]]:
@@ -84,7 +85,8 @@ def _planned(session, position, region, args, home):
     travel = Travel(area.free, session.map.hyperparameters()["lengthscale"] / 3)
     value = PathValue.of(session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance)
     budget = Budget(args.budget or math.inf, home=home)
-    problem = Problem(value, travel, position, budget=budget, mix=0.0 if args.budget else 1.0)
+    problem = Problem(value, travel, position, budget=budget, mix=0.0 if args.budget else 1.0,
+                      effort=_EFFORT)
     return plan(problem, args.kind), area.reason
 
 

@@ -24,7 +24,8 @@ from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.wiski.model import Wiski
 from gp_mapping.core.models.wiski.published import PublishedWiski
 from gp_mapping.core.stored import Room
-from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.errors import UserError
+from gp_mapping.settings.mapping import MapSettings, within_ranges
 from gp_mapping.settings.parts import MODELS
 
 __all__ = ["build_map", "create_map", "model_names"]
@@ -39,11 +40,12 @@ def complete(settings: MapSettings) -> MapSettings:
     """
     s, unit = settings, settings.field_scale
     signal = s.signal_stddev or 10.0 * unit
-    return replace(s, lengthscale=s.lengthscale or 1.0, signal_stddev=signal, noise_stddev=s.noise_stddev or 0.7 * unit,
-                   constant_stddev=s.constant_stddev or 2.0 * signal,
-                   lengthscale_prior=s.lengthscale_prior or s.lengthscale or 0.6,
-                   signal_stddev_prior=s.signal_stddev_prior or s.signal_stddev or 14.0 * unit,
-                   noise_stddev_prior=s.noise_stddev_prior or s.noise_stddev or unit)
+    told = {"lengthscale": s.lengthscale or 1.0, "signal_stddev": signal, "noise_stddev": s.noise_stddev or 0.7 * unit,
+            "constant_stddev": s.constant_stddev or 2.0 * signal,
+            "lengthscale_prior": s.lengthscale_prior or s.lengthscale or 0.6,
+            "signal_stddev_prior": s.signal_stddev_prior or s.signal_stddev or 14.0 * unit,
+            "noise_stddev_prior": s.noise_stddev_prior or s.noise_stddev or unit}
+    return replace(s, **within_ranges(told))
 
 
 def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
@@ -143,14 +145,35 @@ def build_map(settings: MapSettings, room: Room | None = None, **extra) -> Field
 
     room: where tiles go that nobody needs now; they stay in memory if None.
     extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI.
+
+    Raises:
+        UserError: settings that do not go together, or a device that is not here.
     """
+    _check_device(settings.device)
     try:
-        torch.device(settings.device)
-    except RuntimeError as error:
-        raise ValueError(f"device {settings.device!r} is not a torch device; write cpu or cuda") from error
-    if settings.device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device {settings.device!r}: no CUDA device here; write device: cpu")
-    make, settings = MODELS[settings.model], complete(settings)
+        return _build(complete(settings), room, extra)
+    except UserError:
+        raise
+    except ValueError as error:  # settings that do not go together
+        raise UserError(str(error)) from error
+
+
+def _check_device(name: str) -> None:
+    """UserError where no map runs on it here."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise UserError(f"device {name!r} is not a torch device that a map runs on; write cpu, cuda or cuda:1")
+    there = torch.cuda.device_count() if device.type == "cuda" else 0
+    if device.type == "cuda" and (device.index or 0) >= there:
+        raise UserError(f"device {name!r}: {'no CUDA device' if not there else f'{there} CUDA devices'} here; write "
+                        f"device: {'cpu' if not there else 'cuda'}")
+
+
+def _build(settings: MapSettings, room: Room | None, extra: dict) -> FieldMap:
+    make = MODELS[settings.model]
     if not (settings.tiles and settings.model in TILED and "inducing_inputs" not in extra):
         return make(settings, **extra)
 

@@ -85,7 +85,7 @@ class Engine(ABC):
     def results(self, handles: list, label: str = "") -> Iterator[Any]:
         """Each result in turn, one of them here at a time; label: of a progress bar on stderr, '' for none."""
         if label:
-            with tqdm(total=len(handles), desc=label, file=sys.stderr, mininterval=0.3) as bar:
+            with tqdm(total=len(handles), desc=label, file=sys.stderr, mininterval=0.3, disable=None) as bar:
                 for _ in self.finished(handles):
                     bar.update(1)
         for handle in handles:

@@ -8,6 +8,7 @@ noise is s_p² + white/n.
 from __future__ import annotations
 
 import math
+from statistics import median_low
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +16,13 @@ import torch
 
 from gp_mapping.core.types import Samples
 
-__all__ = ["CellAverager", "RawRows"]
+__all__ = ["CellAverager", "RawRows", "level_of"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one goes
 _RECENT = 0.99  # weight that a cell keeps with each later one, where white variances are averaged over cells
 _FEW = 5  # samples of a cell below which none of them is judged by the others
 _WILD = 25.0  # squared differences, of the typical one, beyond which it is an error (five standard deviations)
+_FIRST_TOLD = 9  # cells whose median says what variance a driver states
 _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
@@ -41,20 +43,34 @@ class RawRows(NamedTuple):
     position: list[float | None]
 
 
+def level_of(counts):
+    """2 √(y + 3/8): of counts y ~ Poisson(μ) its standard deviation is 1 whatever μ is.
+
+    Args:
+        counts: a number or an array of any shape, counts of one measurement.
+
+    Reference:
+        Anscombe 1948, The transformation of Poisson, binomial and negative-binomial data.
+    """
+    return 2.0 * np.sqrt(np.asarray(counts) + 0.375)
+
+
 class CellAverager:
     """Averages raw samples of a pass into cells of at most `length` metres across and `duration` seconds.
 
     A robot that stands still (moves less than a tenth of `length`) fills one cell for up to ten durations: its samples
     are not new evidence of the place. The white variance of one raw sample is what the sensor states, else half the
     mean square of successive differences inside cells, remembered over about 1000 of them. With `robust`, samples far
-    from their cell's median are left out and counted in `gross`.
+    from their cell's median are left out and counted in `gross`; of counts, by their levels (level_of), whose spread is
+    known. counts: whether the values are such.
     """
 
-    def __init__(self, length: float, duration: float, robust: bool = True):
-        self.length, self.duration, self.robust = length, duration, robust
+    def __init__(self, length: float, duration: float, robust: bool = True, counts: bool = False):
+        self.length, self.duration, self.robust, self.counts = length, duration, robust, counts
         self.open: dict | None = None
         self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
         self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0  # cells, Σ white, Σ white/n: of recent cells
+        self._told: list[tuple[float, float]] = []  # white and white/n of the first cells that state it
         self._early: list[float] = []  # the first squared differences of cells with few samples
 
     @property
@@ -131,8 +147,10 @@ class CellAverager:
         x, y, stamps, *rest = (np.array(cell[name]) if None not in cell[name] else None for name in _COLUMNS)
         rows, first, last = len(y), x[0], x[-1]
         began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
-        good = self._good(y) if self.robust and rows >= _FEW else None
-        if good is not None and not good.all():
+        good = self._good(y) if self.robust and rows >= _FEW else np.ones(rows, bool)
+        if self.robust and (sure := good & _as_sure(rest[0]) & _as_sure(rest[2])).any():
+            good = sure
+        if not good.all():
             x, y, stamps = x[good], y[good], stamps[good]
             rest = [None if column is None else column[good] for column in rest]
         kept = len(y)
@@ -144,9 +162,7 @@ class CellAverager:
         stated, heading, position = rest
         sensor = self.white_variance if stated is None else float(_mean(stated)[0])
         if sensor > 0.0:  # else too little is known of it
-            self.closed = _RECENT * self.closed + 1.0
-            self.single_sum = _RECENT * self.single_sum + sensor
-            self.averaged_sum = _RECENT * self.averaged_sum + sensor / n
+            self._remember(sensor, n, stated is not None and self.robust)
         # from the cell's first to its last sample: a velocity that pose noise hardly touches
         velocity = (last - first) / elapsed if elapsed > 0 else np.zeros_like(first)
         columns = {"x": first + _mean(x - first),  # coordinates may be 1e6 m
@@ -155,6 +171,23 @@ class CellAverager:
                    "heading": None if heading is None else _mean(heading),
                    "position_variance": None if position is None else _mean(position)}
         return Samples(**{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()})
+
+    def _remember(self, white: float, n: int, stated: bool) -> None:
+        """White variance of a sample of a cell, and how many it averages, into what recent cells had on average.
+
+        Of what a driver states the median of the first cells counts, and later no cell for more than _WILD times what
+        was usual: one message with an absurd covariance must not be the sensor's noise.
+        """
+        if stated and len(self._told) < _FIRST_TOLD:
+            self._told.append((white, white / n))
+            self.closed = float(len(self._told))
+            self.single_sum, self.averaged_sum = (self.closed * median_low(column) for column in zip(*self._told))
+            return
+        if stated:
+            white = min(white, _WILD * self.single_variance)
+        self.closed = _RECENT * self.closed + 1.0
+        self.single_sum = _RECENT * self.single_sum + white
+        self.averaged_sum = _RECENT * self.averaged_sum + white / n
 
     def _learn_white(self, steps: list[float], few: bool) -> None:
         """Squared differences of successive samples. few: nothing in their cell could tell a wild one from the others.
@@ -182,10 +215,12 @@ class CellAverager:
         Of the cell, whose spread holds the field's own change along it: several large errors together are seen.  And of
         five neighbours, with the sensor's white spread: an error smaller than the field's change is seen, too.
         """
-        least = max(self.white_variance**0.5, 1e-12 * float(np.abs(y).max()))
+        white = 1.0 if self.counts else self.white_variance
+        y = level_of(y) if self.counts else y
+        least = max(white**0.5, 1e-12 * float(np.abs(y).max()))
         away = np.abs(y - _median(y))
         good = away <= _GROSS * np.maximum(1.4826 * _median(away), least)
-        if self.white_variance > 0:
+        if white > 0:
             n = len(y)
             padded = np.concatenate([y[2:0:-1], y, y[-2:-4:-1]])
             neighbours = np.empty((5, *y.shape))
@@ -206,7 +241,7 @@ class CellAverager:
             opened = {"rows": rows, **{name: self.open[name] for name in ("count", "stride", "reach")}}
         return {"open": opened, "white_sum": self.white_sum, "white_count": self.white_count, "gross": self.gross,
                 "closed": self.closed, "single_sum": self.single_sum, "averaged_sum": self.averaged_sum,
-                "early": list(self._early)}
+                "early": list(self._early), "told": [list(pair) for pair in self._told]}
 
     def load_state_dict(self, state: dict) -> None:
         opened = state["open"]
@@ -217,8 +252,20 @@ class CellAverager:
             self.open |= {name: opened[name] for name in ("count", "stride", "reach")}
         self.white_sum, self.white_count = float(state["white_sum"]), float(state["white_count"])
         self.gross, self._early = int(state["gross"]), list(state.get("early", []))
+        self._told = [(float(a), float(b)) for a, b in state.get("told", [])]
         self.closed, self.single_sum, self.averaged_sum = (float(state.get(name, 0.0)) for name in
                                                            ("closed", "single_sum", "averaged_sum"))
+
+
+def _as_sure(variance: np.ndarray | None) -> np.ndarray | bool:
+    """Which rows (n,) state a variance (n,) that is not far beyond the median of those that state one; 0: unknown.
+
+    The mean of a cell is as unsure as the mean of its variances: one row that knows nothing would take all along.
+    """
+    if variance is None or not (variance > 0.0).any():
+        return True
+    stated = np.sort(variance[variance > 0.0])
+    return variance <= _WILD * stated[(len(stated) - 1) // 2]
 
 
 def _median(values: np.ndarray) -> np.ndarray:

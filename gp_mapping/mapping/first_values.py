@@ -9,7 +9,8 @@ map to ask, and for a sensor of which a cell is one sample no neighbour within t
     it make it part of the field (a source, a new room), another that does not makes it a gross error
 
 far: beyond twelve robust standard deviations (1.4826 MAD), or twelve signal_stddev where that is more. A value beyond a
-million of either is no field at any time.
+million of either is no field at any time. Of counts the levels are compared (cells.py), whose standard deviation is 1;
+no cell of them waits, for a source is driven past quickly; a count beyond ten thousand times the median is no field.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from statistics import median
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.cells import level_of
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["FirstValues"]
@@ -30,6 +32,7 @@ _EARLY = 100  # cells before which no map is trusted to judge
 _FAR = 12.0  # robust standard deviations
 _AGREE = 3  # cells in a row that are far together are no error
 _ABSURD = 1e6  # robust standard deviations that no field has
+_STRONGEST = 1e4  # times the median of the last cells, and one more, that no source counts
 _NORMAL = 1.4826  # standard deviations of a normal in its median absolute deviation
 
 
@@ -40,6 +43,7 @@ class FirstValues:
     """
 
     def __init__(self, settings: MapSettings):
+        self._counts = settings.robust and settings.counts
         self._judges = settings.robust and settings.metric
         self._signal = settings.signal_stddev or 10.0 * settings.field_scale  # until the first cells tell
         self._first: list[Samples] = []  # one row each
@@ -70,6 +74,8 @@ class FirstValues:
 
     def credible(self, y: list[float]) -> bool:
         """Whether a raw value (C,), SI, can be one of this field at all; True while nothing is known of it."""
+        if self._reference is not None and self._counts:
+            return y[0] <= _STRONGEST * (self._reference[0][0] + 1.0)
         if self._reference is None or not self._judges:
             return max(map(abs, y)) < 1e100 * self._signal  # its square is a number, too
         for v, m, s in zip(y, *self._reference):
@@ -82,7 +88,9 @@ class FirstValues:
         self._first += [cell[i] for i in range(len(cell))]
         self.seen = len(self._first)
         values = [row.y[0].tolist() for row in self._first]
-        if not self._judges or len(values) < 3:
+        if self._counts:
+            values = [level_of(value).tolist() for value in values]
+        if not (self._judges or self._counts) or len(values) < 3:
             kept = self._first
         else:
             kept = [row for row, value in zip(self._first, values) if not self._far(value, values)]
@@ -98,6 +106,10 @@ class FirstValues:
     def admit(self, cell: Samples, settled: bool) -> list[Samples]:
         """Which cells go into the map now, in order. settled: the map can judge by itself."""
         self.seen += len(cell)
+        if self._counts:
+            self._recent = [*self._recent, cell.y.mean(0).tolist()][-_WINDOW:]
+            self._reference = self._median_and_spread(self._recent)
+            return [cell]
         if not self._judges or (settled and self.seen > _EARLY):
             held, self._held = self._held, []  # the map judges these as well
             return [*held, cell]

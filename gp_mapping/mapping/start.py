@@ -14,7 +14,7 @@ import torch
 
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
-from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
+from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 
 __all__ = ["Start"]
 
@@ -95,7 +95,7 @@ class Start:
             signal = s.signal_stddev or guess.signal
             found |= {"signal_stddev": guess.signal, "noise_stddev": guess.noise, "constant_stddev": _CONSTANT * signal}
         chosen = {name: value for name, value in found.items() if getattr(s, name) == 0.0}
-        self.found = replace(s, **_within(chosen)), centre
+        self.found = replace(s, **within_ranges(chosen)), centre
 
     def state_dict(self) -> dict:
         return {"resolved": {name: getattr(self.resolved, name) for name in AUTOMATIC}, "centre": self.centre,
@@ -121,9 +121,3 @@ def _values(y: torch.Tensor, settings: MapSettings) -> torch.Tensor:
     if settings.likelihood == "softmax":
         return 2.0 * (y == y.mode(0).values).double() - 1.0
     return y
-
-
-def _within(values: dict[str, float]) -> dict[str, float]:
-    """Each in the range of its setting, above 0."""
-    limits = {f.name: f.metadata for f in fields(MapSettings)}
-    return {name: min(max(value, 1e-15), limits[name]["high"]) for name, value in values.items()}

@@ -13,7 +13,7 @@ import torch
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner
-from gp_mapping.planning.worth.path_value import PathValue, Visits
+from gp_mapping.planning.worth.path_value import PathValue
 
 __all__ = ["Plan", "allot", "driven_by_others", "finished", "plan", "plan_steps"]
 
@@ -171,5 +171,5 @@ def driven_by_others(value: PathValue, travel: Travel, lines) -> PathValue:
             continue
         visits, x, _ = travel.visits([travel.along(line)])
         near = torch.from_numpy(np.hypot(*(travel.xy[visits.places[:, 0]] - x).T) <= travel.spacing)
-        value = value.after(Visits(visits.places[near], visits.weights[near]))
+        value = value.after(visits.where(near))
     return value

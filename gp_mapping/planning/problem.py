@@ -15,7 +15,28 @@ from gp_mapping.planning.area.travel import Leg, Travel, turn
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.worth.path_value import PathValue, Visits
 
-__all__ = ["Drive", "Problem"]
+__all__ = ["Drive", "Problem", "mix_of_rest", "usual_mix"]
+
+_SOON = 0.1
+
+
+def usual_mix(budget: Budget) -> float:
+    """What a route is rated by where nobody says it: mostly its end where the budget says when that is.
+
+    A little of how soon it brings it decides between routes that bring the same in the end: a survey that knows all
+    of the area roughly at half its budget is worth more, whatever happens then.
+    """
+    return _SOON if budget.limited else 1.0
+
+
+def mix_of_rest(mix: float, spent: float) -> float:
+    """The mix that rates the rest of a survey as the mix rates all of it, when a share of the budget is spent.
+
+        1 − mix · (spent + (1 − spent) s) ∝ 1 − rest · s,   rest = mix (1 − spent) / (1 − mix · spent)
+
+    Were it the same at each new plan, ever more of the end would be given for a little more of it soon.
+    """
+    return mix * (1.0 - spent) / (1.0 - mix * spent) if spent < 1.0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +76,7 @@ class Problem:
     mean, stddev: (P,) SI, what the map says of the places, for rules that seek high values.
     seed: of random choices; the same seed and question give the same answer.  effort: routes rated at most.
     fresh: whether the old route is held against new lanes and a new greedy route, too, or only improved.
-    gain: a new route must be better by this share to replace the old one.
+    gain: a new route must leave so much less than the old one, as a share, to replace it.
     """
 
     value: PathValue

@@ -100,12 +100,13 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
 
 def samples_of(plans: list[BagPlan], intake: Intake, label: str,
                together: int = _TOGETHER, shown: bool = True) -> Iterator[tuple[bool, Samples]]:
-    """(begins a new pass, samples) of bags in the order given, with a progress bar on stderr where it is shown.
+    """(begins a new pass, samples) of bags in the order given, with a progress bar where stderr is a terminal.
 
     together: messages that are read at once; the samples do not depend on it.
     """
     total, seen = sum(plan.count for plan in plans), 0
-    with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3, disable=not shown) as bar:
+    hidden = not (shown and sys.stderr.isatty())  # in a file the one line that says what went wrong is to stand alone
+    with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3, disable=hidden) as bar:
         for plan in plans:
             stored = read_raw(plan.path, list(plan.roles))
             while chunk := list(islice(stored, together if seen else min(together, _FIRST))):

@@ -16,6 +16,11 @@ __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
 OK, WARN, ERROR = 0, 1, 2
 _LAGS = 3.0  # s for which driven ground may be missing in the picture
 _SLOW = 2.0  # times the usual period: a rate far below the normal one
+_EXPLAINED = {"queue_full": "more than worker_queue_size messages waited for the map; mapping: timing says what takes "
+              "the time", "abandoned": "not taken in any more when the node was stopped; raise exit_timeout",
+              "service_busy": "calls that were refused at once, since service_queue_size others waited",
+              "lost_by_error": "an error inside the map; the log has the traceback"}
+"""Of what is counted before the intake: what to look at."""
 _FEW, _MOST = 10, 0.9  # measurements in a report, and the share of them that must not be dropped for one reason
 
 
@@ -127,7 +132,8 @@ class Health:
         for reason, n in dropped.items():
             area.values[f"dropped: {reason}"] = n
             if n > self._drops_before.get(reason, 0):
-                explained = status.explanations.get(reason, "")
+                own = _EXPLAINED.get(reason.removeprefix("pose_"), "")
+                explained = own if reason in others and own else status.explanations.get(reason, "")
                 area.warn(f"{n} {reason}: {explained}" if explained else f"{n} {reason}")
             self._drops_before[reason] = n
         for text in status.warnings:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from gp_mapping.errors import one_line
+from gp_mapping.errors import named
 from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer_as_set
 from gp_mapping.planning.suggest import Suggestions
 from gp_mapping.runtime.free_maps import FreeMaps, GroundAside
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Suggester"]
-
-_NAME = 100  # characters of a frame in a sentence: names come from outside
 
 
 class Suggester:
@@ -54,7 +52,7 @@ class Suggester:
         free, wrong = self._maps.at(message, s.robot_radius)
         wrong = wrong and wrong + "; nothing is suggested meanwhile"
         if free is not None and free.frame.lstrip("/") != frame:
-            wrong = (f"the free-space map is in frame {one_line(free.frame, _NAME)!r} and the field map in "
+            wrong = (f"the free-space map is in frame {named(free.frame)} and the field map in "
                      f"{frame!r}: it is not used; publish it in the same frame, or set map_frame and odometry_frame; "
                      "nothing is suggested meanwhile")
         if wrong:

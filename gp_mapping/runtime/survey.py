@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from gp_mapping.errors import one_line
+from gp_mapping.errors import named, one_line
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan, driven_by_others, finished, plan_steps
-from gp_mapping.planning.problem import Problem
+from gp_mapping.planning.problem import Problem, mix_of_rest, usual_mix
 from gp_mapping.planning.worth.held import HeldValue
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
@@ -40,7 +40,7 @@ _RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line 
 _LEAST = 0.2  # m, and the last metres have as many corners as the others; a way that is shorter is not worth a plan
 _AT_HOME = 0.3  # m
 _LATE = 5.0  # s after which a plan that should be driven is made anew
-_FRESH = 4  # plans: every so many is held against new seeds
+_FRESH = 8  # plans: every so many is held against new seeds
 
 
 class Survey:
@@ -128,7 +128,7 @@ class Survey:
     def _polygons(self, name: str, corners, frame: str, map_frame: str) -> str:
         try:
             if frame.lstrip("/") and map_frame and frame.lstrip("/") != map_frame.lstrip("/"):
-                raise ValueError(f"{name} is in frame {one_line(frame, 100)!r} and the map in {map_frame!r}; publish "
+                raise ValueError(f"{name} is in frame {named(frame)} and the map in {map_frame!r}; publish "
                                  f"it in {map_frame!r}")
             new: tuple[Polygon, ...] = () if not len(corners) else (Polygon.of(corners, "", name),)
             if name == "keep_out" and new:
@@ -336,7 +336,7 @@ class Survey:
         self._free, wrong = self._maps.at(message, self.settings.robot_radius)
         if self._free is not None and self._free.frame.lstrip("/") and frame and \
                 self._free.frame.lstrip("/") != frame.lstrip("/"):
-            return (f"the free-space map is in frame {one_line(self._free.frame, 100)!r} and the field map in "
+            return (f"the free-space map is in frame {named(self._free.frame)} and the field map in "
                     f"{frame!r}; publish it in the same frame")
         return wrong
 
@@ -420,7 +420,9 @@ class Survey:
     def _problem(self, position, budget: Budget, **more) -> Problem:
         s = self.settings
         _, travel, value, _, mean, stddev, closed = self._question
-        mix = s.plan_mix if s.plan_mix >= 0 else 0.0 if budget.limited else 1.0
+        spent = max(self._driven / s.plan_budget if s.plan_budget else 0.0,
+                    self._spent / s.plan_budget_time if s.plan_budget_time else 0.0)
+        mix = mix_of_rest(s.plan_mix if s.plan_mix >= 0 else usual_mix(budget), min(spent, 1.0))
         return Problem(value, travel, np.asarray(position, dtype=np.float64), budget=budget, horizon=s.plan_horizon,
                        mix=mix, closed=closed, mean=mean, stddev=stddev, seed=self._seed + self._made,
                        effort=s.plan_effort, **more)

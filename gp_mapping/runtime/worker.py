@@ -24,6 +24,7 @@ ROLES = ("measurement", "pose", "tf", "tf_static")
 POLL = 0.05  # s; messages are taken in groups: one wake-up for each would cost more than the map
 CHUNK = 500  # messages between two looks at what else is wanted
 STATUS_PERIOD = 0.5  # s
+_OF_POSES = {"queue_full": "pose_queue_full", "paused": "pose_paused", "abandoned": "pose_abandoned"}
 
 
 class MapWorker:
@@ -82,7 +83,7 @@ class MapWorker:
         with self._lock:
             refused = "abandoned" if self._ended else "queue_full" if self.full else ""
             if refused:
-                self._counts[refused] += 1
+                self._counts[_reason(role, refused)] += 1
             else:
                 self._queue.append((role, (message, received_ns), time.monotonic()))
         return not refused
@@ -102,9 +103,9 @@ class MapWorker:
         """Whether the next message would be dropped."""
         return len(self._queue) >= self._queue_size
 
-    def count(self, what: str, n: int = 1) -> None:
-        """Count something that kept a message from the queue (the node is paused, say)."""
-        self._counts[what] += n
+    def count(self, what: str, n: int = 1, role: str = "measurement") -> None:
+        """Count something that kept messages of that role from the queue (the node is paused, say)."""
+        self._counts[_reason(role, what)] += n
 
     def call(self, function) -> Future:
         """Have function(session) run by the worker after all that is queued now; the Future carries its result.
@@ -382,7 +383,7 @@ class MapWorker:
             left, wholes = list(self._queue), list(self._wholes)
             self._queue.clear()
             self._wholes.clear()
-            self._counts["abandoned"] += sum(kind in ROLES for kind, *_ in left)
+            self._counts.update(_reason(kind, "abandoned") for kind, *_ in left if kind in ROLES)
         for kind, content, _ in left:
             if kind == "call":
                 content[1].cancel()
@@ -397,3 +398,8 @@ class MapWorker:
     def _make_status(self) -> Status:
         return Status.of(self._session, self._intake, len(self._queue), self._counts, self._timings,
                          self._lag.state(time.monotonic()))
+
+
+def _reason(role: str, why: str) -> str:
+    """By what a message is counted: measurements and poses apart, so that those that came are those that are told."""
+    return why if role == "measurement" else _OF_POSES[why]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.settings.parts import ANY_LIKELIHOOD, BIASES, KERNELS, LIKELIHOODS, METRIC, MODELS
 
-__all__ = ["AUTOMATIC", "MapSettings"]
+__all__ = ["AUTOMATIC", "MapSettings", "within_ranges"]
 
 AUTOMATIC = ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev")  # 0: what the first cells say
 
@@ -174,6 +174,11 @@ class MapSettings:
         return LIKELIHOODS.has(self.likelihood, METRIC)
 
     @property
+    def counts(self) -> bool:
+        """Whether a measurement is a number of events."""
+        return self.likelihood == "poisson"
+
+    @property
     def observes(self) -> bool:
         """Whether a probability or rate is published in place of f."""
         return not self.metric and self.published == "observable"
@@ -182,14 +187,22 @@ class MapSettings:
 def latent_starts(likelihood: str) -> dict[str, object]:
     """What stands in for a setting's default where classes or counts are mapped: the latent field has no unit.
 
-    Scores compare a measurement with the field itself, and gross errors are told from a median: neither means anything
-    there, so both are off. Labels are not averaged into cells; counts are, and each cell weighs as many as it has.
+    Scores compare a measurement with the field itself, which means nothing there. Gross errors are told from a median:
+    of counts, whose spread is known, and not of labels. Labels are not averaged into cells; counts are, and each cell
+    weighs as many as it has.
     """
     if LIKELIHOODS.has(likelihood, METRIC):
         return {}
     spread = 1.0 if likelihood == "poisson" else 2.0
     starts: dict[str, object] = {
-              "field_scale": 1.0, "signal_stddev": spread, "noise_stddev": 1.0, "heading_stddev": 0.0, "robust": False,
+              "field_scale": 1.0, "signal_stddev": spread, "noise_stddev": 1.0, "heading_stddev": 0.0,
+              "robust": likelihood == "poisson",  # of counts the spread is known, of labels there is none
               "constant_stddev": 5.0 if likelihood == "poisson" else 2.0, "follow_changes": False,
               "predictive_noise": False}
     return starts | ({"cells": False} if likelihood == "softmax" else {})
+
+
+def within_ranges(values: dict[str, float]) -> dict[str, float]:
+    """Numbers that follow from others, by name: each above 0 and in the range of its setting."""
+    limits = {f.name: f.metadata for f in fields(MapSettings)}
+    return {name: min(max(value, 1e-15), limits[name]["high"]) for name, value in values.items()}

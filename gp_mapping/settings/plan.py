@@ -46,7 +46,7 @@ class PlanSettings:
                                  "the path, grown by this", "m", 0.0, 1e4, live=True)
     plan_horizon: float = setting(16.0, "how far a route looks ahead where no budget ends it", "m", 0.1, 1e5, live=True)
     plan_mix: float = setting(-1.0, "what a route is rated by: 0 what it brings in the end, 1 how soon it brings it, "
-                              "between: both; -1: 0 with a budget, 1 without one", "1", -1.0, 1.0, live=True)
+                              "between: both; -1: 0.1 with a budget, 1 without one", "1", -1.0, 1.0, live=True)
     plan_interval: float = setting(2.0, "metres driven after which the plan is made anew", "m", 0.05, 1e4, live=True)
     plan_places: int = setting(450, "places that a plan knows at most; time and memory grow with the square", "", 10,
                                4000, live=True)

@@ -235,6 +235,29 @@ def test_pipes_and_devices_are_not_waited_for(bag, tmp_path):
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.parametrize("settings, said", [
+    (["device=cuda:99"], "write device: c"), (["device=meta"], "write cpu, cuda or cuda:1"),
+    (["device=x"], "write cpu, cuda or cuda:1"), (["model=wiski", "anisotropy=3.0"], "anisotropy")])
+def test_settings_that_no_map_can_have_are_the_users(bag, tmp_path, settings, said):
+    words = [word for each in settings for word in ("--set", each)]
+    assert said in refused("map", bag, "--output", tmp_path / "o", *words)
+
+
+@pytest.mark.parametrize("settings", [["signal_stddev=1e9"], ["field_scale=1e9"], ["noise_stddev=1e9"],
+                                      ["max_inducing=1", "memory_size=0"]], ids=" ".join)
+def test_settings_at_the_ends_of_their_ranges_are_mapped_with(bag, tmp_path, settings):
+    words = [word for each in settings for word in ("--set", each)]
+    ending = run_command(["map", bag, "--output", tmp_path / "o", "--suggest", "0", "--set", "resolution=0.3", *words])
+    assert ending.code == 0 and not ending.wrong, ending
+
+
+def test_what_is_refused_after_reading_is_one_line_as_well(bag, tmp_path, capfd):
+    """No progress bar beside it where nobody watches one."""
+    assert cli.main(["map", str(bag), "--output", str(tmp_path / "o"), "--set", "odometry_frame=other"]) == 2
+    said = capfd.readouterr().err
+    assert "expected 'other'" in said and len(said.splitlines()) == 1, said
+
+
 @pytest.mark.parametrize("words, said", [
     (["map"], "required"), (["mapp"], "unknown command"), (["map", "--output", "x"], "required"),
     (["plot", "{bag}", "--suggest", "x"], "--suggest"), (["plot", "{bag}", "--suggest", "10**9"], "--suggest"),

@@ -147,3 +147,50 @@ def test_a_small_spike_on_a_slope_is_left_out():
     error = np.array([float(c.y) - 48 - 60 * float(c.x[0, 0]) for c in cells])
     assert 0.9 * hit.sum() < averager.gross < 1.2 * hit.sum()
     assert np.sqrt((error**2).mean()) < 0.12 and averager.white_variance < 3 * 0.16**2
+
+
+# ---- what a driver states of its own noise ---------------------------------------------------------------------------
+
+def _stating(variance: dict[int, float], position: dict[int, float] | None = None, n: int = 600, usual: float = 1e-2):
+    """Cells of a drive whose samples state `usual` but for some, and are placed to .01 m² but for some."""
+    averager, (x, y, stamp) = CellAverager(0.1, 1.0), straight(n)
+    out = [averager.add(list(a), list(b), float(t), variance.get(i, usual), None, (position or {}).get(i, 0.01))
+           for i, (a, b, t) in enumerate(zip(x, y, stamp))]
+    return averager, [cell for cell in [*out, averager.flush()] if cell is not None]
+
+
+@pytest.mark.parametrize("absurd", [1e4, 1e100, 1e-200])
+@pytest.mark.parametrize("where", [range(0, 600, 50), range(3), (299,)], ids=["each cell", "the first", "one"])
+def test_an_absurd_variance_is_not_that_of_its_cell_nor_of_the_sensor(absurd, where):
+    """A finite one that no bound refuses: what the others of its cell say counts as before."""
+    averager, told = _stating(dict.fromkeys(where, absurd))
+    usual, plain = _stating({})
+    assert len(told) == len(plain)
+    for a, b in zip(told, plain):
+        assert 0.7 < float(a.sensor_variance) / float(b.sensor_variance) < 1.3
+        assert abs(float(a.y) - float(b.y)) < 0.1 and float(a.count) >= float(b.count) - 3
+    assert 0.8 < averager.averaged_variance / usual.averaged_variance < 1.25
+    assert averager.gross == (len(list(where)) if absurd > 1 else 0), "left out, and counted"
+
+
+def test_a_pose_that_knows_nothing_does_not_take_its_cell_along():
+    _, told = _stating({}, dict.fromkeys(range(5, 600, 50), 9e7))
+    assert max(float(cell.position_variance) for cell in told) < 0.02
+
+
+def test_a_cell_of_nothing_but_an_absurd_variance_is_not_the_sensors_noise():
+    """A slow sensor: each cell is one sample, and says itself that it knows nothing."""
+    averager = CellAverager(0.1, 1.0)
+    cells = [averager.add([0.5 * i, 0.0], [48.0], float(i), 1e4 if i % 40 == 0 else 1e-2) for i in range(200)]
+    assert float(cells[41].sensor_variance) == 1e4 and float(cells[42].sensor_variance) == 1e-2
+    assert averager.single_variance < 0.05
+
+
+def test_a_driver_that_states_more_from_now_on_is_believed():
+    averager = CellAverager(0.1, 1.0)
+    for i in range(300):
+        averager.add([0.5 * i, 0.0], [48.0], float(i), 1e-2 if i < 100 else 4.0)
+    assert averager.single_variance > 2.0
+    again = CellAverager(0.1, 1.0)
+    again.load_state_dict(copy.deepcopy(averager.state_dict()))
+    assert again.state_dict() == averager.state_dict()

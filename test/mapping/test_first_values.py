@@ -79,7 +79,7 @@ def test_the_map_is_that_of_the_good_values_alone(sensor, wild):
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_centre_and_origin_are_medians_however_the_stream_is_cut(sensor):
     settings, unit = SENSORS[sensor]
-    samples = _drive(unit, {0: 1e9})
+    samples = _drive(unit, {0: 1e9}, CELLS)
     far = samples.x.clone()
     far[0] = torch.tensor([9e5, -9e5])
     samples = Samples(x=far, y=samples.y, stamp=samples.stamp)

@@ -13,7 +13,7 @@ from gp_mapping import MapSettings, Samples
 from gp_mapping.core.stored import StoredState
 from gp_mapping.mapping.session import MapSession
 
-RUN, SECOND = drive(0, lanes=3, length=3.0), drive(1, start=1000.0, lanes=3, length=3.0, across=True)
+RUN, SECOND = drive(0, lanes=2, length=3.0), drive(1, start=1000.0, lanes=3, length=3.0, across=True)
 PLACES = torch.from_numpy(np.random.default_rng(0).uniform(-0.5, 4.5, (50, 2)))
 
 
@@ -191,10 +191,11 @@ def test_clear():
     with pytest.raises(RuntimeError):
         session.predict(PLACES)
     session.ingest(RUN)
-    again, fresh = session.state_dict(), fed([RUN]).state_dict()
+    other = fed([RUN])
+    again, fresh = session.state_dict(), other.state_dict()
     again["revision"] = fresh["revision"]
     assert difference(again, fresh) == []
-    assert torch.equal(session.render().mean, fed([RUN]).render().mean)
+    assert torch.equal(session.render().mean, other.render().mean)
 
 
 def test_the_revision_counts_changes_and_positions_are_in_the_maps_frame():
@@ -233,8 +234,9 @@ def test_old_news_fades():
 def test_the_local_scale_changes_what_is_published_and_not_the_map():
     """Both variances times κ(x), the mean untouched; switched off, the map's own."""
     given = {"learn_hyperparameters": False, "learn_time_offset": False}  # scores count from the start
-    on, off = fed([RUN], **given), fed([RUN], local_scale=False, **given)
-    x = RUN.x[::97]
+    run = drive(0, lanes=3, length=3.0)
+    on, off = fed([run], **given), fed([run], local_scale=False, **given)
+    x = run.x[::97]
     scale = torch.from_numpy(on.scores.local.at(x))[:, None]
     assert len(on.scores.local) > 5 and float((scale - 1).abs().max()) > 0.1
     a, b = on.predict(x), off.predict(x)

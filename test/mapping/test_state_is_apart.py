@@ -24,9 +24,9 @@ def same(a, b) -> bool:
 
 @pytest.mark.parametrize("model", model_names())
 def test_what_goes_on_does_not_reach_a_state_that_was_taken(model):
-    session = MapSession(MapSettings(model=model, max_inducing=40, memory_size=50, forgetting_time=1000.0))
+    session = MapSession(MapSettings(model=model, max_inducing=20, memory_size=25, forgetting_time=1000.0))
     channels = 3 if model == "curl_free" else 1
-    samples = drive(seed=1, lanes=4, length=3.0)
+    samples = drive(seed=1, lanes=2, length=3.0)
     samples = Samples(samples.x, samples.y.expand(-1, channels).contiguous(), stamp=samples.stamp)
     half = len(samples) // 2 + 7  # in the middle of a cell
     session.ingest(samples[:half])

@@ -1,5 +1,7 @@
 """A glitch of the pose leaves the drawn room as it was; a robot that moves on is followed; the budget always holds."""
 
+import copy
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -33,16 +35,34 @@ def _with_glitch(far: float, at: int = 300, length: int = 1) -> np.ndarray:
     return x
 
 
+def _drawn_on_the_way(session: MapSession, samples: Samples, start: int, stop: int) -> MapSession:
+    """A little is drawn after each sixty samples."""
+    for part in range(start, stop, 60):
+        session.ingest(samples[part: part + 60])
+        session.render(300)
+        assert session.renderer.points_drawn <= 300
+    return session
+
+
+@functools.cache
+def _clean() -> MapSession:
+    """Of the whole drive without a glitch; no test changes it, but for what it has drawn."""
+    session = MapSession(MapSettings(**SETTINGS))
+    session.ingest(_samples(_lanes()))
+    return session
+
+
+@functools.cache
+def _half_way() -> MapSession:
+    """Up to where a glitch is to come; no test changes it."""
+    return _drawn_on_the_way(MapSession(MapSettings(**SETTINGS)), _samples(_lanes()), 0, 300)
+
+
 @pytest.mark.parametrize("far", [100.0, 1.1e3, 3e4, 1e6])
 @pytest.mark.parametrize("length", [1, 15])
 def test_a_glitch_leaves_resolution_and_extent_as_they_were(far, length):
-    clean, session = MapSession(MapSettings(**SETTINGS)), MapSession(MapSettings(**SETTINGS))
-    clean.ingest(_samples(_lanes()))
-    glitched = _samples(_with_glitch(far, length=length))
-    for part in range(0, 600, 60):
-        session.ingest(glitched[part: part + 60])
-        session.render(300)
-        assert session.renderer.points_drawn <= 300
+    clean, glitched = _clean(), _samples(_with_glitch(far, length=length))
+    session = _drawn_on_the_way(copy.deepcopy(_half_way()), glitched, 300, 600)
     want, grid = clean.render(), session.render()
     assert grid.resolution == want.resolution == 0.1
     height, width = want.shape
@@ -80,8 +100,7 @@ def test_a_robot_that_is_carried_and_stays_is_drawn():
 
 
 def test_two_rooms_that_fit_are_both_drawn():
-    session = MapSession(MapSettings(**SETTINGS))
-    session.ingest(_samples(_lanes()))
+    session = copy.deepcopy(_clean())
     session.ingest(_samples(_lanes(300, at=(60.0, 0.0)), 100.0))
     grid = session.render()
     assert grid.origin[0] < 0.0 and grid.origin[0] + 0.1 * grid.shape[1] > 64.0 and not session.warnings
@@ -200,9 +219,7 @@ def test_an_overview_shows_all_ground_says_its_resolution_and_asks_for_no_other(
 
 
 def test_where_all_is_drawn_there_is_no_overview():
-    session = MapSession(MapSettings(**SETTINGS))
-    session.ingest(_samples(_lanes()))
-    assert overview(session) is None
+    assert overview(_clean()) is None
     large = MapSession(MapSettings(**SETTINGS, max_grid_cells=400))
     large.ingest(_samples(_lanes()))
     assert overview(large, most=400).resolution > 0.1 and large.render().resolution == 0.1

@@ -110,6 +110,9 @@ def test_in_a_small_room_the_first_question_has_its_answer():
     room = occupancy(np.zeros((80, 80)), frame="odom")
     suggest = Suggester(NodeSettings(suggestion_count=2), FreeMaps(aside=True))
     assert len(suggest(session, session.render(), (2.0, 1.0), room, "odom")) == 2 and not suggest.news
+    nameless = occupancy(np.zeros((80, 80)), frame="")
+    assert not len(suggest(session, session.render(), (2.0, 1.0), nameless, "odom"))
+    assert "is in frame '' and the field map in 'odom'" in suggest.note
 
 
 def test_what_a_suggestion_lacked_is_news_when_it_is_there():

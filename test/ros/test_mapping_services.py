@@ -36,7 +36,8 @@ def test_services_pause_save_clear(tmp_path):
         assert not refused.success and "below_a_file" in refused.message
         peer.drive(2.02, 1.0, speed=4.0)
         peer.settle()
-        assert peer.number("samples") == samples and peer.number("dropped: paused") == 102
+        assert peer.number("samples") == samples and peer.number("dropped: paused") == 51
+        assert peer.number("dropped: pose_paused") == 51
         assert any("paused" in text for text in peer.messages)
         assert peer.call(SetBool, "/mapping/pause", SetBool.Request(data=False)).success
         peer.drive(3.5, 1.0, speed=2.0)

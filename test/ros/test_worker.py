@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 
 import pytest
 import torch
@@ -107,7 +108,9 @@ def test_a_full_queue_drops_and_counts_and_calls_still_get_through(make_worker):
     worker.start()
     assert future.result(10) == 5
     assert worker.stop(timeout=10)
-    assert worker.status.counts["queue_full"] == len(put) - 10
+    counts, sent = worker.status.counts, Counter(kind for kind, _ in messages(0.0, 1.0))
+    assert counts["queue_full"] + counts["pose_queue_full"] == len(put) - 10
+    assert counts["queue_full"] == sent["measurement"] - 5, "poses are counted apart"
 
 
 def test_a_failure_is_logged_with_its_traceback_counted_and_survived(make_worker):
@@ -177,4 +180,6 @@ def test_abandoning_counts_what_was_not_used(make_worker):
     worker.start()
     assert worker.stop(abandon=True, timeout=30)
     used = sum(worker.status.received.values())
-    assert worker.status.counts["abandoned"] == 6002 - used > 0
+    counts = worker.status.counts
+    assert counts["abandoned"] + counts["pose_abandoned"] == 6002 - used > 0
+    assert counts["abandoned"] + worker.status.received["magnetic_field"] == 3001

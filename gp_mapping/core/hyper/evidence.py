@@ -73,30 +73,29 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     places = sensor_place(x, velocity, heading, *vector[4:])
     scales = theta.lengthscales(torch.as_tensor(length, dtype=x.dtype, device=x.device))
     square = scaled_square_distance(places, places, scales)
-    field = signal * kernel.correlation(square)
+    field, slope = (part.mul_(signal) for part in kernel.correlation_and_slope(square))
     beside = noise + extra
-    covariance = field + theta.constant_stddev**2 + torch.diag(beside)
+    covariance = field + theta.constant_stddev**2
+    covariance.diagonal().add_(beside)
     if turn:
-        covariance = covariance + turn * (heading @ heading.mT)
+        covariance.addmm_(heading, heading.mT, alpha=turn)
     together = None
     if theta.bias_stddev > 0 and of is not None:
         together = theta.bias_stddev * membership(of)
-        covariance = covariance.addmm_(together, together.mT)
-    factor = torch.linalg.cholesky(covariance)
-    inverse = torch.cholesky_inverse(factor)
+        covariance.addmm_(together, together.mT)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance.mT))  # by columns, as LAPACK has it
     alpha = inverse @ y
-    pull = inverse - alpha @ alpha.mT / channels  # C⁻¹ − ααᵀ
+    pull = torch.addmm(inverse, alpha, alpha.mT, alpha=-1.0 / channels)  # C⁻¹ − ααᵀ
 
     gradient = torch.zeros(7, dtype=torch.float64, device=x.device)
     products: dict[int, Tensor] = {}  # C⁻¹ ∂_kC
     bends: dict[int, Tensor] = {}  # ∂_kC α
     fisher = fisher and not average
     moving = [k for k in (0, 4, 5, 6) if free[k]]
-    slope = signal * kernel.slope(square) if moving else None
     shifts = _shifts(velocity, heading, x.shape[1]) if moving else ()
     for k in moving:
         if k == 0:
-            change = -2.0 * square * slope
+            change = (square * slope).mul_(-2.0)
         else:
             shift, change = shifts[k - 4], torch.zeros_like(square)
             stretch = (scales.expand(x.shape[1]) / length).square()
@@ -104,20 +103,22 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
                 apart = places[:, None, d] - places[None, :, d]
                 change.addcmul_(apart, shift[:, None, d] - shift[None, :, d], value=1.0 / float(stretch[d]))
             change.mul_(slope).mul_(2.0 / length**2)
-        gradient[k] = 0.5 * (pull * change).sum()
+        gradient[k] = 0.5 * torch.dot(pull.flatten(), change.flatten())
         bends[k] = change @ alpha
         if fisher:
             products[k] = inverse @ change
     turned = inverse @ heading
     if free[1]:
-        gradient[1] = 0.5 * (pull * field).sum()
+        gradient[1] = 0.5 * torch.dot(pull.flatten(), field.flatten())
         bends[1] = field @ alpha
-        if fisher:
-            rest = theta.constant_stddev**2 * inverse.sum(1, keepdim=True) + turn * (turned @ heading.mT)
-            rest = rest + inverse * beside
+        if fisher:  # C⁻¹C = I without what is beside the field
+            product = (inverse * beside).add_(theta.constant_stddev**2 * inverse.sum(1, keepdim=True)).neg_()
+            product.diagonal().add_(1.0)
+            if turn:
+                product.addmm_(turned, heading.mT, alpha=-turn)
             if together is not None:
-                rest = rest.addmm_(inverse @ together, together.mT)
-            products[1] = torch.eye(n, dtype=x.dtype, device=x.device) - rest
+                product.addmm_(inverse @ together, together.mT, alpha=-1.0)
+            products[1] = product
     if free[2]:
         gradient[2] = 0.5 * noise * pull.diagonal().sum()
         products[2], bends[2] = noise * inverse, noise * alpha
@@ -125,7 +126,7 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
         gradient[3] = 0.5 * turn * ((pull @ heading) * heading).sum()
         products[3], bends[3] = turn * (turned @ heading.mT), turn * (heading @ (heading.mT @ alpha))
     if average:
-        return gradient, _average_information(bends, factor, channels)
+        return gradient, _average_information(bends, inverse, channels)
     if not fisher:
         return gradient, None
     information = torch.zeros((7, 7), dtype=torch.float64, device=x.device)
@@ -136,12 +137,12 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     return gradient, information
 
 
-def _average_information(bends: dict[int, Tensor], factor: Tensor, channels: int) -> Tensor:
-    """A (7, 7) from ∂_kC α (n, C) of each parameter and the Cholesky factor of C, mean over channels."""
-    information = torch.zeros((7, 7), dtype=torch.float64, device=factor.device)
+def _average_information(bends: dict[int, Tensor], inverse: Tensor, channels: int) -> Tensor:
+    """A (7, 7) from ∂_kC α (n, C) of each parameter and C⁻¹ (n, n), mean over channels."""
+    information = torch.zeros((7, 7), dtype=torch.float64, device=inverse.device)
     if bends:
-        chosen = torch.tensor(list(bends), device=factor.device)
-        half = torch.linalg.solve_triangular(factor, torch.cat(list(bends.values()), 1), upper=False)
-        half = half.mT.reshape(len(bends), -1)  # a row holds all channels of a parameter
-        information[chosen[:, None], chosen] = 0.5 * half @ half.mT / channels
+        chosen = torch.tensor(list(bends), device=inverse.device)
+        bent = torch.stack(list(bends.values()))  # (K, n, C)
+        average = 0.5 / channels * bent.flatten(1) @ (inverse @ bent).flatten(1).mT
+        information[chosen[:, None], chosen] = 0.5 * (average + average.mT)
     return information

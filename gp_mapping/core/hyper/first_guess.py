@@ -77,13 +77,12 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
 
     shortest = min(float(steps.median()), extent)
     lengths = torch.logspace(math.log10(shortest), math.log10(_LONGEST * extent), _LENGTHS, dtype=torch.float64)
-    logs, scores = [], []
+    logs, scores, ratios = [], [], torch.tensor(_RATIOS, dtype=torch.float64)
     for length in lengths.tolist():
         correlation = make_kernel(kernel, 1.0, length)(x, x)
         values, vectors = torch.linalg.eigh(correlation)
-        turned, ones = vectors.mT @ inner, vectors.sum(0)
-        for ratio in _RATIOS:
-            score, signal = _evidence(values.clamp_min(0.0) + ratio**2, turned, ones)
+        spectra = values.clamp_min(0.0) + ratios.square()[:, None]
+        for ratio, score, signal in zip(_RATIOS, *_evidence(spectra, vectors.mT @ inner, vectors.sum(0))):
             scores.append(score)
             logs.append([math.log(length), math.log(signal), math.log(ratio * signal)])
     weights = torch.softmax(torch.tensor(scores, dtype=torch.float64), 0)
@@ -91,19 +90,21 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
     return FirstGuess(length, signal * size, noise * size, centre.tolist())
 
 
-def _evidence(spectrum: Tensor, turned: Tensor, ones: Tensor) -> tuple[float, float]:
-    """log p(y | ℓ, τ) at the best s², and that s, the constant integrated out (flat prior).
+def _evidence(spectra: Tensor, turned: Tensor, ones: Tensor) -> tuple[list[float], list[float]]:
+    """log p(y | ℓ, τ) at the best s², and that s, the constant integrated out (flat prior); of each of T τ.
 
     Args:
-        spectrum: (N,) eigenvalues of R + τ²I.
+        spectra: (T, N) eigenvalues of R + τ²I.
         turned: (N, C) values in its eigenvectors.
         ones: (N,) the constant in its eigenvectors.
     """
     n, channels = turned.shape
-    known = float((ones.square() / spectrum).sum())
-    level = (ones[:, None] * turned / spectrum[:, None]).sum(0) / known
-    square = float(((turned - level * ones[:, None]).square() / spectrum[:, None]).sum()) / channels
+    weights = spectra.reciprocal()
+    known = weights @ ones.square()  # (T,)
+    levels = weights @ (ones[:, None] * turned) / known[:, None]  # (T, C)
+    apart = (turned - levels[:, None, :] * ones[:, None]).square().sum(2)  # (T, N)
+    square = (apart * weights).sum(1) / channels
     variance = (square + _FREEDOM) / (n - 1 + _FREEDOM)
-    likelihood = -0.5 * (n - 1) * math.log(variance) - 0.5 * float(spectrum.log().sum()) - 0.5 * math.log(known)
-    prior = -0.5 * _FREEDOM * (math.log(variance) + 1.0 / variance)
-    return channels * (likelihood - 0.5 * square / variance) + prior, math.sqrt(variance)
+    likelihood = -0.5 * ((n - 1) * variance.log() + spectra.log().sum(1) + known.log())
+    prior = -0.5 * _FREEDOM * (variance.log() + 1.0 / variance)
+    return (channels * (likelihood - 0.5 * square / variance) + prior).tolist(), variance.sqrt().tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -46,6 +47,10 @@ class Theta:
 
     def kernel(self):
         """k(x, x'), without constant, robot and noise."""
+        return self._kernel
+
+    @cached_property
+    def _kernel(self):
         if self.anisotropy == 1.0 and self.long_share == 0.0:
             return make_kernel(self.kernel_name, self.signal_stddev**2, self.lengthscale)
         shape = make_kernel(self.kernel_name, self.signal_stddev**2, self.lengthscales(self.lengthscale))

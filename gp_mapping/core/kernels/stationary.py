@@ -19,8 +19,8 @@ def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
     lengthscale = lengthscale.expand(a.shape[1])
     total = None
     for d in range(a.shape[1]):
-        difference = (a[:, d, None] - b[None, :, d]) / lengthscale[d]
-        total = difference * difference if total is None else torch.addcmul(total, difference, difference)
+        difference = (a[:, d, None] - b[None, :, d]).div_(lengthscale[d])
+        total = difference * difference if total is None else total.addcmul_(difference, difference)
     return total
 
 
@@ -78,6 +78,10 @@ class Stationary(Kernel):
         with torch.enable_grad():
             at = square.detach().clone().requires_grad_(True)
             return torch.autograd.grad(self.correlation(at).sum(), at)[0]
+
+    def correlation_and_slope(self, square: Tensor) -> tuple[Tensor, Tensor]:
+        """Both as functions of r², in memory of their own."""
+        return self.correlation(square), self.slope(square)
 
     def from_distance(self, r: Tensor) -> Tensor:
         """ρ(r), which may be in the memory of r, without a gradient."""
@@ -152,6 +156,12 @@ class Matern52(Stationary):
     def slope(square):
         r = _distance(square, 5.0)
         return (-5.0 / 6.0) * (1.0 + r) * torch.exp(-r)
+
+    @staticmethod
+    def correlation_and_slope(square):
+        r = _distance(square, 5.0)
+        decay = torch.neg(r).exp_()
+        return (r / 3.0).add_(1.0).mul_(r).add_(1.0).mul_(decay), r.add_(1.0).mul_(-5.0 / 6.0).mul_(decay)
 
     @staticmethod
     def from_distance(r):

@@ -17,6 +17,7 @@ _LOG_2PI = math.log(2 * math.pi)
 _LEAST_VARIANCE = 1e-12  # of f: a Gaussian without a width has no integral
 _SURPRISE, _TOGETHER = -5.0, 60  # nats below which a class is a surprise; rows times classes looked at together
 _HIGHEST = 60.0  # log-rate beyond which exp is of no use
+_MOST_COUNTS = 1e9  # in one measurement; no detector counts as many
 
 
 class Bernoulli(NonGaussian):
@@ -75,6 +76,8 @@ class Poisson(NonGaussian):
     def encode(self, y):
         if len(y) and float(y.min()) < 0:
             raise ValueError(f"a Poisson likelihood needs counts, 0 and more; got {float(y.min()):g}")
+        if len(y) and not float(y.max()) <= _MOST_COUNTS:
+            raise ValueError(f"{float(y.max()):.3g} counts in one measurement; at most {_MOST_COUNTS:g} are credible")
         return y
 
     def weight(self, count):

@@ -19,6 +19,7 @@ __all__ = ["COLUMNS", "OFFERED", "UNRANKED", "Memory"]
 COLUMNS = ("x", "velocity", "heading", "y", "lam", "beta", "noise", "extra", "weight", "pass_number", "draw", "key",
            "order")
 UNRANKED = 1.0  # a key above every other: its leverage has not been asked for yet
+_NOTHING = 1e-100  # weight of a sample that is forgotten; its noise, in proportion to 1/weight, stays a number
 OFFERED = 32  # samples of one batch that a full memory looks at
 
 
@@ -111,7 +112,7 @@ class Memory(Revertible):
             fresh, white = {k: v[best] for k, v in fresh.items()}, white[:, best]
         kept = white.shape[1]
         overflow = max(0, self.size + kept - self.capacity)
-        slots = torch.arange(self.size, self.size + kept - overflow, device=white.device)
+        slots: slice | Tensor = slice(self.size, self.size + kept)
         if overflow:
             unranked = (self.key == UNRANKED).nonzero()[:, 0]
             if len(unranked):
@@ -122,9 +123,10 @@ class Memory(Revertible):
             weakest = key.topk(overflow, largest=False).indices.sort().values
             if leaving is not None:
                 leaving(weakest)
-            slots = torch.cat([weakest, slots])
+            behind = torch.arange(self.size, self.capacity, device=white.device)
+            slots = torch.cat([weakest, behind])
+            self._keep(slots)  # what is written behind the others alone is nothing that could be put back
         require_finite("the variance of a remembered sample", fresh["extra"])  # the sites show all else
-        self._keep(slots)
         self.size += kept - overflow
         for name, values in fresh.items():
             self._store[name][slots] = values
@@ -150,6 +152,7 @@ class Memory(Revertible):
         """Forgetting reaches the memory's share too."""
         for name in ("weight", "beta", "lam"):
             getattr(self, name).mul_(factor)
+        self.weight.clamp_min_(_NOTHING)
 
     def keep(self, which: Tensor) -> None:
         """Drop the samples where `which` (m,) is False."""

@@ -47,9 +47,11 @@ class PassSums:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def _places(self, of: Tensor) -> tuple[PassSums, Tensor, Tensor]:
+    def _places(self, of: Tensor) -> tuple[PassSums, Tensor | slice, Tensor]:
         """These with room for the passes of samples (N,); which samples have a pass (N,), and where it stands (n,)."""
-        known = of >= 0
+        known: Tensor | slice = of >= 0
+        if bool(known.all()):  # as it mostly is
+            known = slice(None)
         there, which = of[known], slice(None)
         if there.shape[0] > _FEW:
             there, which = there.unique(return_inverse=True)

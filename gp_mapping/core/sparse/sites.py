@@ -126,10 +126,10 @@ class Sites(Revertible):
         self._keep()
         split = self.size - len(new)
         weighted = new * beta
-        block = weighted @ old.mT
-        self.precision[split:, :split] += block
-        self.precision[:split, split:] += block.mT
-        self.precision[split:, split:] += weighted @ new.mT
+        block, precision = weighted @ old.mT, self.precision
+        precision[split:, :split].add_(block)
+        precision[:split, split:].add_(block.mT)
+        precision[split:, split:].add_(weighted @ new.mT)
         self._r[split: self.size].addmm_(new, torch.cat([lam, beta[:, None]], 1))
         self.passes = self.passes.border(of, new, beta)
 

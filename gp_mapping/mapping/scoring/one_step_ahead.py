@@ -216,7 +216,7 @@ class OneStepAhead:
 
     def weaken(self, batch: Samples, field: FieldMap) -> Samples:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
-        if not self.settings.robust or not self.settings.cells or not self.settled(field):
+        if not (self.settings.robust and self.settings.metric) or not self.settings.cells or not self.settled(field):
             return batch
         p = _in_pass(field, batch)
         own = field.hyperparameters()["noise_stddev"] ** 2

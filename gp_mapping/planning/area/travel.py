@@ -17,11 +17,11 @@ from scipy.spatial import cKDTree
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.worth.path_value import Visits
 
-__all__ = ["Leg", "Travel", "turn", "turning"]
+__all__ = ["Leg", "Travel", "measurements", "turn", "turning"]
 
 _ROWS = 600  # sources whose distances to everywhere are kept
 _LEGS = 40_000  # ways that are kept
-_APART = 1.5  # spacings between two measurements of a way: half a lengthscale, over which they say little new
+_APART = 1.5  # spacings of a way for each measurement
 _KEPT = 200  # findings of planners that are kept
 _NEAR = 16  # nodes of which one should be in plain view
 _LOOKS = 4  # points of a way for each spacing
@@ -93,6 +93,16 @@ class Travel:
     def __len__(self) -> int:
         return len(self.places)
 
+    @property
+    def step(self) -> float:
+        """Metres of a way that one measurement stands for: half a lengthscale, over which they say little new."""
+        return _APART * self.spacing
+
+    @property
+    def about(self) -> int:
+        """Places between which one measurement lies."""
+        return min(_ABOUT, len(self.xy))
+
     def locate(self, xy, search: float = 0.5) -> int | None:
         """The node nearest to xy (2,) m that is in plain view of it, at most search away; None where there is none.
 
@@ -138,7 +148,9 @@ class Travel:
 
     def keep(self, key: tuple, make: Callable[[], Any]):
         """What make() finds of this ground, once: planners ask for the same of it at every decision."""
-        if key not in self._kept:
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        else:
             self._kept[key] = make()
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
@@ -187,6 +199,10 @@ class Travel:
         while chain[-1] != source:
             chain.append(int(before[chain[-1]]))
         return self.nodes[chain if source == b else chain[::-1]]
+
+    def over_the_grid(self, a: int, b: int) -> np.ndarray | None:
+        """The shortest way (K, 2) m over the grid between two nodes, not straightened; None where there is none."""
+        return self._chain(a, b, min(a, b))
 
     def straightened(self, chain: np.ndarray) -> np.ndarray:
         """The same way with few corners (string pulling): (K, 2) m."""
@@ -237,7 +253,7 @@ class Travel:
 
     def between(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Places (N, k) about each of x (N, 2) m and weights (N, k) that interpolate a smooth field there."""
-        count = min(_ABOUT, len(self.xy))
+        count = self.about
         away, index = self._places_tree.query(x, k=np.arange(1, count + 1))
         gram = self.xy[index]
         gram = np.square(gram[:, :, None] - gram[:, None]).sum(-1)
@@ -248,26 +264,31 @@ class Travel:
     def visits(self, legs) -> tuple[Visits, np.ndarray, np.ndarray]:
         """What driving legs one after the other measures: Visits of m, where (m, 2) m, and metres (m,) from the start.
 
-        One for each half lengthscale (1.5 `spacing`) of the way and one at its end, however the way winds.
+        Of each leg as many as it has half lengthscales (1.5 `spacing`), one at least, each in the middle of its part
+        of the leg: what a leg is worth does not depend on where the legs before it end. The noise of each is scaled by
+        how much of the way it stands for.
         """
         legs = [leg for leg in legs if leg.metres > 0.0]
-        step = _APART * self.spacing
-        lengths = np.array([leg.metres for leg in legs])
-        ends = np.cumsum(lengths)
-        total = float(ends[-1]) if len(legs) else 0.0
-        marks = step * np.arange(1, math.floor(total / step + 1e-9) + 1)
-        if total > (marks[-1] if len(marks) else 0.0) + 0.25 * step:
-            marks = np.append(marks, total)
-        if not len(marks):
+        if not legs:
             return Visits.at([]), np.empty((0, 2)), np.empty(0)
+        step = self.step
+        lengths = np.array([leg.metres for leg in legs])
+        counts = np.array([measurements(metres, step) for metres in lengths])
+        which = np.repeat(np.arange(len(legs)), counts)
+        share = (np.arange(len(which)) - (np.cumsum(counts) - counts)[which] + 0.5) / counts[which]
+        marks = (np.cumsum(lengths) - lengths)[which] + share * lengths[which]
 
-        which = np.minimum(np.searchsorted(ends, marks - 1e-9), len(legs) - 1)
-        counts = np.array([len(leg.points) for leg in legs])
-        share = (marks - (ends - lengths)[which]) / lengths[which]
-        take = (np.cumsum(counts) - counts)[which] + np.rint(share.clip(0.0, 1.0) * (counts[which] - 1)).astype(int)
+        points = np.array([len(leg.points) for leg in legs])
+        take = (np.cumsum(points) - points)[which] + np.rint(share * (points[which] - 1)).astype(int)
         x, places, weights = (np.concatenate([getattr(leg, name) for leg in legs])[take]
                               for name in ("points", "places", "weights"))
-        return Visits(torch.from_numpy(places), torch.from_numpy(weights)), x, marks
+        scale = torch.from_numpy((step * counts / lengths)[which])
+        return Visits(torch.from_numpy(places), torch.from_numpy(weights), scale), x, marks
+
+
+def measurements(metres: float, step: float) -> int:
+    """How many measurements stand for so many metres of a way, step metres each."""
+    return max(1, round(metres / step))
 
 
 def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.ndarray, None]:

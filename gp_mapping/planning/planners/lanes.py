@@ -1,7 +1,8 @@
 """Lanes up and down the area: inset, over obstacles, their number and direction chosen by predicted variance.
 
 n lanes lie at (i + ½)·span/n, so that each has as much unknown on either side; a lane is cut where it meets an
-obstacle, and the pieces are driven one after the other, the nearest end first.
+obstacle, and the pieces are driven one after the other, the nearest end first. Where it counts how soon the area is
+known (mix), every other lane may be left to a second pass.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = ["best_lanes", "lane_routes", "lanes"]
 
 _LEAST = 0.3  # share of the span's lanes; pieces shorter than that share of their distance are left out
 _TRIED = 3  # numbers of lanes for each direction
+_PASSES = 2  # passes over the area at most: in two, all of it is known a little before any of it is known well
 
 
 def lanes(problem: Problem) -> Iterator[tuple[int, ...]]:
@@ -82,29 +84,36 @@ def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
             for inset in (0.0, 0.35 * span / count):
                 key = (angle, low, span / count, count, inset)
                 pieces: _Pieces = travel.keep(("lanes", *key), partial(_pieces, travel, *key))
-                if len(pieces.ends):
-                    yield pieces.joined(problem.start, reached)
+                if not len(pieces.ends):
+                    continue
+                for passes in range(1, 1 + (min(_PASSES, count) if problem.mix > 0.0 else 1)):
+                    yield pieces.joined(problem.start, reached, passes)
 
 
 class _Pieces:
-    """Both ends (nodes) (K, 2) of each free piece of each lane, and what is known of the ways between them."""
+    """Both ends (nodes) (K, 2) of each free piece of each lane (K,), and what is known of the ways between them."""
 
-    def __init__(self, travel: Travel, ends: np.ndarray):
-        self.ends, self._travel = ends, travel
+    def __init__(self, travel: Travel, ends: np.ndarray, lanes: np.ndarray):
+        self.ends, self.lanes, self._travel = ends, lanes, travel
         self._away: dict[int, np.ndarray] = {}  # (K, 2) m from an end to all of them
 
-    def joined(self, start: int, reached: np.ndarray) -> tuple[int, ...]:
-        """Stops: the pieces one after the other, the nearest end first, from a node on; where they are reached."""
+    def joined(self, start: int, reached: np.ndarray, passes: int = 1) -> tuple[int, ...]:
+        """Stops: the pieces one after the other, the nearest end first, from a node on; where they are reached.
+
+        In several passes each takes every so manieth lane, and those between are left to the next ones.
+        """
         left = reached[self.ends].all(1)
         away, stops = self._travel.distances(start)[self.ends], []
-        while left.any():
-            piece, end = np.unravel_index(int(np.where(left[:, None], away, np.inf).argmin()), away.shape)
-            left[piece] = False
-            a, b = self.ends[piece] if end == 0 else self.ends[piece][::-1]
-            stops += [int(a), int(b)]
-            if b not in self._away:
-                self._away[b] = self._travel.distances(int(b))[self.ends]
-            away = self._away[b]
+        for passed in range(passes):
+            now = left & (self.lanes % passes == passed)
+            while now.any():
+                piece, end = np.unravel_index(int(np.where(now[:, None], away, np.inf).argmin()), away.shape)
+                now[piece] = False
+                a, b = self.ends[piece] if end == 0 else self.ends[piece][::-1]
+                stops += [int(a), int(b)]
+                if b not in self._away:
+                    self._away[b] = self._travel.distances(int(b))[self.ends]
+                away = self._away[b]
         return tuple(s for i, s in enumerate(stops) if i == 0 or s != stops[i - 1])
 
 
@@ -126,4 +135,5 @@ def _pieces(travel: Travel, angle: float, low: float, spacing: float, count: int
     lane, start, end, length = (v[length >= max(_LEAST * spacing, free.resolution)] for v in (lane, start, end, length))
     off = np.minimum(inset, 0.5 * length)[:, None] * along
     ends = np.stack([travel.locate_all(x[lane, start] + off), travel.locate_all(x[lane, end] - off)], 1)
-    return _Pieces(travel, ends[(ends >= 0).all(1)])
+    found = (ends >= 0).all(1)
+    return _Pieces(travel, ends[found], lane[found])

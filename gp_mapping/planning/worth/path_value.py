@@ -32,11 +32,13 @@ _NUMBERS = 4_000_000  # of a batch of paths, held at once
 class Visits:
     """Measurements between places: what is measured is Σ_k w_k f(p_k).
 
-    places: (m, k).  weights: (m, k).
+    places: (m, k).  weights: (m, k).  scale: (m,), what the noise variance of each is multiplied by, where one stands
+    for more of the way than another; None: 1 each.
     """
 
     places: Tensor
     weights: Tensor
+    scale: Tensor | None = None
 
     @staticmethod
     def at(path) -> Visits:
@@ -48,6 +50,10 @@ class Visits:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def where(self, chosen: Tensor) -> Visits:
+        """Those of them that chosen (m,) bool says."""
+        return Visits(self.places[chosen], self.weights[chosen], None if self.scale is None else self.scale[chosen])
 
 
 @dataclass(frozen=True)
@@ -163,10 +169,12 @@ class PathValue:
         near = paths[0].places.shape[1]
         index = torch.zeros((len(paths), longest, near), dtype=torch.long)
         weight = torch.zeros((len(paths), longest, near), dtype=torch.float64)
+        noise = self.noise[:1].repeat(len(paths), longest)
         for b, path in enumerate(paths):
             index[b, : len(path)], weight[b, : len(path)] = path.places, path.weights
+            noise[b, : len(path)] = self.noise_of(path)
         K, S = (_between(m, index, weight) for m in (self.C, self.S))
-        K.diagonal(dim1=1, dim2=2).add_(self.noise[index[:, :, 0]])
+        K.diagonal(dim1=1, dim2=2).add_(noise)
         L = torch.linalg.cholesky(K)
         T = torch.linalg.solve_triangular(L, torch.eye(longest, dtype=K.dtype).expand_as(L), upper=False)
         return (T @ S).mul_(T).sum(2)
@@ -188,7 +196,12 @@ class PathValue:
         cross, worth = (_rows(m, path.places, path.weights) for m in (self.C, self.S))
         index, weight = path.places[None], path.weights[None]
         K, inner = (_columns(m[None], index, weight)[0] for m in (cross, worth))
-        return cross, worth, inner, torch.linalg.cholesky(K + torch.diag(self.noise[path.places[:, 0]]))
+        return cross, worth, inner, torch.linalg.cholesky(K + torch.diag(self.noise_of(path)))
+
+    def noise_of(self, path: Visits) -> Tensor:
+        """(m,) SI², variance of each measurement."""
+        noise = self.noise[path.places[:, 0]]
+        return noise if path.scale is None else noise * path.scale
 
 
 def _rows(matrix: Tensor, index: Tensor, weight: Tensor) -> Tensor:

@@ -49,8 +49,9 @@ class MapEnding:
 
         left = node.inputs.discard()
         if left:
-            node.worker.count("abandoned", left)
-            node.get_logger().warning(f"{left} messages that had been delivered were not taken in any more: "
+            for role, count in left.items():
+                node.worker.count("abandoned", count, role)
+            node.get_logger().warning(f"{left.total()} messages that had been delivered were not taken in any more: "
                                       f"{self._why()}")
 
     def finish(self) -> Steps:
@@ -59,7 +60,8 @@ class MapEnding:
         node.map_services.refuse(reason)
         while not node.worker.stop(abandon=self._late(), timeout=0.0):
             yield
-        left = node.worker.status.counts.get("abandoned", 0)
+        counts = node.worker.status.counts
+        left = counts.get("abandoned", 0) + counts.get("pose_abandoned", 0)
         if left:
             node.get_logger().warning(f"{left} messages are not in the map: {self._why()}")
         node.publish_health()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -114,9 +115,16 @@ class Inputs:
                 found = self._take_in(port, BATCH) > 0 or found
         return found
 
-    def discard(self) -> int:
-        """Take what the middleware holds and use nothing of it; how many there were."""
-        return sum(1 for port in self.ports for _ in range(port.qos.depth) if self._take(port) is not None)
+    def discard(self) -> Counter[str]:
+        """Take what the middleware holds and use nothing of it; how many there were, by the role of their input."""
+        found: Counter[str] = Counter()
+        for port in self.ports:
+            for _ in range(port.qos.depth):
+                if self._take(port) is None:
+                    break
+                port.watch.arrived(time.monotonic())
+                found[port.role] += 1
+        return found
 
     def alive(self) -> None:
         """The executor comes by here several times a second: where it did not, it was the node that was silent."""

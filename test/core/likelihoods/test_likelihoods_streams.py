@@ -49,8 +49,8 @@ def test_a_mean_of_counts_weighs_as_many():
 
 def test_settings_of_classes_and_counts():
     s = MapSettings(likelihood="poisson")
-    assert (s.field_scale, s.heading_stddev, s.robust, s.follow_changes, s.cells) == (1.0, 0.0, False, False, True)
-    assert not MapSettings(likelihood="softmax").cells
+    assert (s.field_scale, s.heading_stddev, s.robust, s.follow_changes, s.cells) == (1.0, 0.0, True, False, True)
+    assert not MapSettings(likelihood="softmax").cells and not MapSettings(likelihood="bernoulli").robust
     assert MapSettings(likelihood="bernoulli", signal_stddev=3.0).signal_stddev == 3.0
     assert MapSettings(likelihood="student_t").field_scale == 1e-6
     with pytest.raises(ValueError, match="Gaussian measurements only"):

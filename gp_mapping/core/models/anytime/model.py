@@ -79,10 +79,9 @@ class AnytimeMap(DualSVGP):
         """σ² of each remembered sample, grown by what was forgotten: (m,)."""
         return self.noise(self.memory.noise, self.memory.extra, theta) / self.memory.weight
 
-    def add_sites(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+    def add_sites(self, white: Tensor, places: Tensor, y: Tensor, noise: Tensor,
                   count: Tensor, of: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        beside = 0.0 if self.member.residual == "none" else residual
-        return super().add_sites(white, residual, y, noise + beside, count, of)
+        return super().add_sites(white, places, y, noise + self.unreached(self.basis, white), count, of)
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """New inducing inputs: border the sites, then put in again the samples whose Γ has become smaller by them."""

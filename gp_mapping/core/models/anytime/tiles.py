@@ -241,7 +241,7 @@ class TileMap(AnytimeMap):
         noise = torch.full((n,), before.noise_variance, dtype=torch.float64, device=self.device)
         white = new.basis.white(inner)
         zero = torch.zeros_like(noise)
-        lam, beta = new.add_sites(white, new.unreached(new.basis, white), mean, noise, zero + 1.0)
+        lam, beta = new.add_sites(white, inner, mean, noise, zero + 1.0)
         new.remember({"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((n, 2)), "y": mean,
                        "lam": lam, "beta": beta, "noise": noise, "extra": zero, "weight": zero + 1.0}, white)
         return new

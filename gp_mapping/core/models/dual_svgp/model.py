@@ -112,9 +112,8 @@ class DualSVGP(SendableMap):
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
         noise = self.noise(batch.noise, extra, self.theta, batch.x)
         white, added, removed = self._grow(places, batch.heading, noise, self.likelihood.weight(batch.count))
-        residual = self.basis.residual(places, white)
         of = torch.full_like(noise, NO_PASS) if batch.pass_number is None else batch.pass_number
-        lam, beta = self.add_sites(white, residual, batch.y, noise, batch.count, of)
+        lam, beta = self.add_sites(white, places, batch.y, noise, batch.count, of)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
                   "beta": beta, "noise": batch.noise, "extra": extra, "weight": self.likelihood.weight(batch.count),
                   "pass_number": of}
@@ -177,14 +176,15 @@ class DualSVGP(SendableMap):
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
         return UpdateReport(used, self.samples, inducing, memory, added, removed, self.jitter, everywhere)
 
-    def add_sites(self, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+    def add_sites(self, white: Tensor, places: Tensor, y: Tensor, noise: Tensor,
                   count: Tensor, of: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Add the batch's sites (λ, β); returns them.
 
-        residual (N,): prior variance that the basis does not reach.  of (N,): passes of the samples.
+        white: a(x) (R, N) at the places (N, D).  of (N,): passes of the samples.
         """
         self.outdate()
         if not self.likelihood.conjugate:
+            residual = self.basis.residual(places, white)
             return add_and_refine(self, white, residual, y, noise, self.likelihood.weight(count))
         lam, beta = self.likelihood.sites(y, y, noise, noise)
         self.sites.add(white, beta, lam, of)
@@ -275,7 +275,8 @@ class DualSVGP(SendableMap):
         """Grow the basis by x; pad the sites, and border them with the memory, whose features are extended."""
         old = self.basis.size
         full = old == self.basis.features + self.max_inducing
-        if full or not bool((self.basis.residual(x, white) > self.least_residual).any()):
+        wanting = None if full else self.basis.residual(x, white) > self.least_residual
+        if wanting is None or not bool(wanting.any()):
             return white, 0
         remembered = self.remembered_features(old)
         rows = self._grown(self.basis, x, white, precision)
@@ -307,6 +308,11 @@ class DualSVGP(SendableMap):
             self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling,
                                         passes=self._open_passes())
         return self._posterior
+
+    def need_factor(self) -> None:
+        """NumericalError where the sums do not factor; where they do, the next question finds the posterior made."""
+        self.outdate()
+        self.posterior  # noqa: B018 that it can be made is what is asked
 
     def _open_passes(self) -> PassSums | None:
         return self.sites.passes if self.theta.bias_stddev > 0 else None

@@ -22,6 +22,9 @@ def add_and_refine(model, white: Tensor, residual: Tensor, y: Tensor, noise: Ten
 
     white: a(x) (R, N).  residual (N,): k − q, which the basis does not reach.  y (N, C), noise (N,): of the batch.
     weight (N,): of each sample's log likelihood.
+
+    Raises:
+        NumericalError: the steps ran away from these values, and left nothing that factors behind.
     """
     lam, beta = model.likelihood.start(y, noise)
     lam, beta = weight[:, None] * lam, weight * beta
@@ -35,6 +38,7 @@ def add_and_refine(model, white: Tensor, residual: Tensor, y: Tensor, noise: Ten
     white = torch.cat([white, memory.white(model.basis.size)[:, chosen]], 1)
     for _ in range(model.steps):
         _step(model, white, joint)
+    model.need_factor()
     n = len(y)
     memory.keep_columns()
     memory.lam[chosen], memory.beta[chosen] = joint["lam"][n:], joint["beta"][n:]
