@@ -161,9 +161,11 @@ class MappingNode(ManagedNode):
             log.info(f"removed {len(left)} files that a run before had left half written in {files.folder}")
 
         if s.resume:
-            session, path, problems = files.resume(self.wanted)
+            session, path, problems, refused = files.resume(self.wanted)
             for text in problems:
                 log.warning(f"not resumed: {text}")
+            for copy in files.keep_refused(refused):
+                log.warning(f"what could not be resumed is kept as {copy}, for this run writes over it")
             if path is not None:
                 log.info(f"resumed {path}: {session.raw_count} measurements")
                 return session, path

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -55,11 +56,12 @@ def strangers(path: Path) -> list[str]:
 
 
 class Resumed(NamedTuple):
-    """A session to go on with, the file it was in (None: an empty one), and what is wrong with newer files."""
+    """A session to go on with, the file it was in (None: an empty one), what is wrong with newer files, and which."""
 
     session: MapSession
     path: Path | None
     problems: list[str]
+    refused: list[Path]
 
 
 class MapFiles:
@@ -93,13 +95,35 @@ class MapFiles:
 
     def resume(self, wanted: Wanted) -> Resumed:
         """The newest one that can be opened and fits; an empty session where there is none."""
-        problems = []
+        problems: list[str] = []
+        refused: list[Path] = []
         for path in self.newest_first():
             try:
-                return Resumed(open_session(wanted, path, self.folder), path, problems)
+                return Resumed(open_session(wanted, path, self.folder), path, problems, refused)
             except ValueError as error:
                 problems.append(str(error))
-        return Resumed(open_session(wanted, None, self.folder), None, problems)
+                refused.append(path)
+        return Resumed(open_session(wanted, None, self.folder), None, problems, refused)
+
+    def keep_refused(self, refused: list[Path]) -> list[Path]:
+        """Second names for files that could not be gone on from, since this run writes over the first; the new ones.
+
+        A map of other settings, or of a newer version, is somebody's day. Under a name that ends otherwise no damaged
+        one keeps files of tiles from being removed (tile_files.py).
+        """
+        kept = []
+        for path in refused:
+            mine = path.with_name(f"{path.name}.refused")
+            if path == self.before or path.is_symlink() or not path.is_file() or _same(path, mine):
+                continue
+            with suppress(OSError):
+                mine.unlink(missing_ok=True)
+                try:
+                    os.link(path, mine)
+                except OSError:  # a file system without second names
+                    shutil.copyfile(path, mine)
+                kept.append(mine)
+        return kept
 
     def keep_before(self) -> Path | None:
         """A run that does not resume begins: an autosave that is newer than the saved map is set aside, not lost."""
@@ -120,6 +144,15 @@ class MapFiles:
                         path.unlink()
                         removed.append(path.name)
         return removed
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two names are of one file."""
+    try:
+        a, b = one.stat(), other.stat()
+    except OSError:
+        return False
+    return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 
 
 def _lives(pid: int) -> bool:

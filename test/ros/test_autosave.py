@@ -96,12 +96,33 @@ def test_the_newest_intact_file_is_resumed_whatever_the_clock_says(tmp_path, nod
     said = capfd.readouterr().err
     assert re.search(r"not resumed: \S+autosave.gpm: cut off or damaged", said)
     assert re.search(r"resumed \S+map.gpm: 101 measurements", said)
+    assert (tmp_path / "autosave.gpm.refused").read_bytes() == data[: len(data) // 2], "somebody may mend it"
     resumed.cleanup()
 
     files.autosave.write_bytes(data)
     node_of(save_directory=str(tmp_path), autosave_period=60.0)
     assert files.before.read_bytes() == data and not files.autosave.exists()
     assert "it is kept as" in capfd.readouterr().err
+
+
+def test_a_map_that_does_not_fit_outlives_the_run_that_could_not_go_on_with_it(tmp_path, node_of, capfd):
+    """A parameter that was changed by mistake, respawn and save_on_exit must not cost yesterday's map."""
+    node, peer = node_of(save_directory=str(tmp_path), autosave_period=0.0)
+    fill(node, 1.0)
+    settle(node, peer)
+    assert ask(node, peer, Trigger, "/mapping/save").success
+    node.cleanup()
+    data, kept = (tmp_path / "map.gpm").read_bytes(), tmp_path / "map.gpm.refused"
+
+    for _ in range(2):  # the second run goes on from what the first has saved, and keeps what is kept
+        other, peer = node_of(save_directory=str(tmp_path), autosave_period=0.0, resume=True, model="sor")
+        fill(other, 1.0)
+        settle(other, peer)
+        assert ask(other, peer, Trigger, "/mapping/save").success
+        other.cleanup()
+        assert (tmp_path / "map.gpm").read_bytes() != data and kept.read_bytes() == data
+    said = capfd.readouterr().err
+    assert said.count("what could not be resumed is kept as") == 1 and "map.gpm.refused" in said
 
 
 def test_an_autosave_that_fails_is_said_until_it_succeeds(tmp_path, node_of):

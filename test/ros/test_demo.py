@@ -135,7 +135,7 @@ def test_a_process_that_dies_ends_it_with_1_and_its_last_lines(tmp_path):
 def test_however_it_is_stopped_no_process_is_left(tmp_path, number, code):
     """Started as a user does: what the system does with orphans is the question."""
     with demo(tmp_path, start=subprocess.Popen) as process:
-        wait_for(lambda: len(nodes_of(tmp_path)) == 2)
+        wait_for(lambda: len(nodes_of(tmp_path)) >= 2)  # the third, which drives lanes to compare, comes at once
         time.sleep(0.5)
         process.popen.send_signal(number)
         assert process.wait(30.0) == code, process.output
@@ -145,7 +145,7 @@ def test_however_it_is_stopped_no_process_is_left(tmp_path, number, code):
 
 def test_time_out_ends_it_with_1(tmp_path):
     with demo(tmp_path, "--timeout", "3") as process:
-        wait_for(lambda: len(nodes_of(tmp_path)) == 2)
+        wait_for(lambda: len(nodes_of(tmp_path)) >= 2)  # the third, which drives lanes to compare, comes at once
         assert process.wait(30.0) == 1
         assert "time is up" in process.output and not nodes_of(tmp_path)
 

@@ -8,13 +8,13 @@ import rclpy
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
-from gp_mapping.ros.tools.process import Stopper, spin
+from gp_mapping.ros.tools.process import ENDINGS, Stopper, spin
 
 
 @pytest.fixture
 def stopper():
     """A Stopper whose handlers are taken back."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in ENDINGS}
     yield Stopper()
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -52,3 +52,17 @@ def test_signals_within_a_second_are_one_and_the_third_is_the_systems_own(stoppe
     os.kill(os.getpid(), signal.SIGTERM)
     assert stopper.count == 2
     assert signal.getsignal(signal.SIGINT) == signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_terminal_that_is_closed_is_an_end_as_well(nohup):
+    """Whose connection breaks has not meant to lose the map; who says nohup means that it goes on."""
+    before = {number: signal.getsignal(number) for number in ENDINGS}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+        stopper = Stopper()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert stopper.count == (0 if nohup else 1)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -11,19 +11,22 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 
 __all__ = ["Stopper", "spin"]
 
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ONE_PRESS = 1.0  # s; a launch file and the terminal, or systemd and a launch file, each pass on one and the same end
 
 
 class Stopper:
-    """Counts SIGINT and SIGTERM. rclpy's own handlers shut ROS down at once, and nothing could be published or saved.
+    """Counts SIGINT, SIGTERM, and SIGHUP, of a terminal that was closed (but under nohup).
 
+    rclpy's own handlers shut ROS down at once, and nothing could be published or saved.
     The first asks for an orderly end, the second for a quick one (the queue is dropped), the third ends the process.
     Signals within a second of one that counted are the same one.
     """
 
     def __init__(self):
         self.count, self._counted = 0, -ONE_PRESS
-        for number in (signal.SIGINT, signal.SIGTERM):
+        self._numbers = [n for n in ENDINGS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+        for number in self._numbers:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number, frame) -> None:
@@ -32,7 +35,7 @@ class Stopper:
             return
         self.count, self._counted = self.count + 1, now
         if self.count >= 2:
-            for each in (signal.SIGINT, signal.SIGTERM):
+            for each in self._numbers:
                 signal.signal(each, signal.SIG_DFL)
 
     def __bool__(self) -> bool:
