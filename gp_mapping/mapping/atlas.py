@@ -14,16 +14,19 @@ from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.ground import overview_window
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["OVERVIEW_CELLS", "blocks", "ground", "overview"]
 
 OVERVIEW_CELLS = 250_000
+_COARSEST = MapSettings.__dataclass_fields__["resolution"].metadata["high"]  # m; beyond, poses are no ground
 
 
 @torch.no_grad()
 def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | None:
-    """All of the ground, of which `render` draws a part, on at most that many cells; None where it draws all.
+    """All of the ground, of which `render` draws a part, on at most that many cells.
 
+    None where it draws all of it, or where the poses lie farther apart than a robot drives.
     Its resolution is `resolution`, doubled until that is enough; each cell says what the map says at its middle.
     Where nobody has driven, nothing is asked: that ground is unknown.
     """
@@ -31,6 +34,8 @@ def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | Non
     if wanted is None:
         return None
     window, low, high = wanted
+    if window.resolution > _COARSEST:
+        return None
     own = replace(session.settings, resolution=window.resolution, max_grid_cells=4 * most, window=0.0)
     return Renderer(own).render(session.map, (low, high), math.sqrt(session.noise_variance), session.revision, None,
                                 session.local, ground=ground(session))

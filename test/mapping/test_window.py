@@ -223,3 +223,12 @@ def test_where_all_is_drawn_there_is_no_overview():
     large = MapSession(MapSettings(**SETTINGS, max_grid_cells=400))
     large.ingest(_samples(_lanes()))
     assert overview(large, most=400).resolution > 0.1 and large.render().resolution == 0.1
+
+
+def test_poses_all_over_the_earth_have_no_overview():
+    """A localiser that has gone mad: the map is drawn where the robot was last, and nothing fails."""
+    x = 9e6 * (2.0 * torch.rand((60, 2), dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 1.0)
+    session = MapSession(MapSettings(max_inducing=20, resolution=0.2))
+    session.ingest(Samples(x=x, y=45e-6 + 1e-7 * torch.arange(60.0).double()[:, None], stamp=0.1 * torch.arange(60.0)))
+    session.flush()
+    assert session.render() is not None and overview(session) is None

@@ -14,7 +14,7 @@ from gp_mapping.planning import Budget, FreeSpace, PathValue, Problem, SurveyAre
 from gp_mapping.planning.area.glances import Glances
 from gp_mapping.planning.planners.annealing import annealed
 from gp_mapping.planning.planners.lanes import best_lanes
-from gp_mapping.planning.problem import usual_mix
+from gp_mapping.planning.problem import mix_of_rest, usual_mix
 from gp_mapping.planning.worth.exchange import Exchange
 from gp_mapping.planning.worth.path_value import Visits
 
@@ -94,3 +94,13 @@ def test_with_a_budget_a_route_knows_all_of_an_open_room_sooner_and_as_well_in_t
     left, area_under = (1.0 - np.array(replace(late, mix=mix, _known={}).rate(routes)) for mix in (0.0, 1.0))
     assert area_under[1] < 0.85 * area_under[0]
     assert left[1] < 1.1 * left[0]
+
+
+@pytest.mark.parametrize("spent", [0.0, 0.3, 0.9])
+def test_the_rest_of_a_survey_is_rated_as_all_of_it_was(spent):
+    """What is measured at a share s of the rest weighs the same as when all of it was planned, but for one factor."""
+    s = np.linspace(0.0, 1.0, 11)
+    for mix in (0.0, 0.1, 1.0):
+        of_all = 1.0 - mix * (spent + (1.0 - spent) * s)
+        np.testing.assert_allclose(of_all, of_all[0] * (1.0 - mix_of_rest(mix, spent) * s), atol=1e-12)
+    assert mix_of_rest(0.1, 1.0) == 0.0

@@ -52,6 +52,16 @@ def test_drops_warn_when_they_grow_and_stay_in_the_numbers():
     assert again.level == OK and again.values["dropped: not_finite"] == 3
 
 
+def test_where_nearly_all_is_dropped_for_one_reason_that_is_said_first():
+    health = Health(2.0)
+    for came, dropped in ((100, 2), (200, 101), (300, 102)):
+        status = status_of(received={"magnetic_field": came}, drops={"unexpected_frame": dropped},
+                           explanations={"unexpected_frame": "another frame"})
+        said = areas_of(health, status=status)["input"].message
+        most = said.startswith("99 % of the last 100 measurements were dropped as unexpected_frame: another frame")
+        assert most == (came == 200), said
+
+
 def test_failures_of_the_worker_are_errors():
     area = areas_of(Health(2.0), status=status_of(counts={"error_update": 1}))["map"]
     assert area.level == ERROR and "failures at update" in area.message
