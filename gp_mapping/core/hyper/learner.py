@@ -1,15 +1,15 @@
 """Hyper-parameters, learned online in small, safe steps from blocks of remembered samples.
 
-Where one memory holds what was measured, it is parted into blocks that lie together, and a step asks one of them for
-its exact log evidence, slope and bend: v goes to the posterior's maximum given all blocks (hyper/blocks.py).
+Where one memory holds most of what was measured, it is parted into blocks that lie together, and a step asks one of
+them for its exact log evidence, slope and bend: v goes to the posterior's maximum given all blocks (hyper/blocks.py).
 
-Where samples of many memories come by (tiles), and after θ was settled from outside (a fleet, a fit): Bayes' rule from
-minibatches. Of N remembered samples a neighbourhood of n takes its share of the prior, so that steps come to rest at
-the posterior of θ given all of them. Each is a natural-gradient step (Fisher scoring): in the metric of the Fisher
-information no start is far, and steps shorten as the data agree.
+Where samples of many memories come by (tiles), where most are forgotten, and after θ was settled from outside (a fleet,
+a fit): Bayes' rule from minibatches. Of N remembered samples a neighbourhood of n takes its share of the prior, so that
+steps come to rest at the posterior of θ given all of them. Each is a natural-gradient step (Fisher scoring): in the
+metric of the Fisher information no start is far, and steps shorten as the data agree.
 
-A map takes the learner's values over when it is no
-longer within what is known of them (`HyperLearner.left`), since that costs it a rebuild of its factors.
+A map takes the learner's values over when it is no longer within what is known of them (`HyperLearner.left`), since
+that costs it a rebuild of its factors.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class HyperLearner:
         self.high = torch.maximum(centre + 6 * self.prior_sd, start)
         self.quietest = min(2.0 * math.log(self.QUIETEST), float(start[2] - start[1]))  # of log σ²/s²
         self.steps, self.pending, self.rejected = 0, 0.0, 0
-        self.streams = not self.BLOCKS  # by minibatches
+        self.seen, self.streams = 0, not self.BLOCKS  # samples that were scheduled; whether by minibatches
         self.blocks: Blocks | None = None
         self._believed: tuple[Tensor, ...] | None = None  # v as believed, and what it was found from
 
@@ -123,6 +123,7 @@ class HyperLearner:
         √n, since the more samples come together the less new each says; bounded: a burst is no burst of learning.
         """
         self.pending = min(self.pending + self.STEPS * samples**0.5, 40.0)
+        self.seen += samples
 
     def neighbourhood(self, x: Tensor, order: Tensor, generator: torch.Generator) -> tuple[Tensor, int]:
         """Samples near a random one, and how many samples they stand for.
@@ -238,8 +239,10 @@ class HyperLearner:
         return evidence_score(self.theta, vector, self.free, *self._parts(data, near))
 
     def bend(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
-        """As `score`, with the average information."""
-        return evidence_score(self.theta, vector, self.free, *self._parts(data, near), average=True)
+        """As `score`, with the average information where there are more than a few samples: of few it is a matter of
+        chance."""
+        average = len(near) > self.LEAST
+        return evidence_score(self.theta, vector, self.free, *self._parts(data, near), average=average)
 
     def _parts(self, data: dict[str, Tensor], near: Tensor) -> list[Tensor | None]:
         of = data["pass_number"][near] if self.theta.bias_stddev > 0 else None
@@ -253,6 +256,8 @@ class HyperLearner:
         x = data["x"]
         if not len(x):
             return False
+        if not self.streams and 2 * len(x) < self.seen:
+            self.stream()
         if not self.streams:
             return self._ask_block(data)
         near, stands_for = self.neighbourhood(x, data["order"], generator)
@@ -270,7 +275,7 @@ class HyperLearner:
         self.steps += 1
 
         downhill = gradient + prior * (self.vector - self.prior.vector())
-        move = self._within_reach(downhill)
+        move = self.within_reach(downhill)
         self.turns += 2.0 * (move.sign() * self.direction < 0)
         self.direction = move.sign()
         self._go(move, self.low)
@@ -318,10 +323,10 @@ class HyperLearner:
         if len(x) >= self.FEW:
             spacing = float((x[1:] - x[:-1]).norm(dim=1).median())
             low[0] = max(float(low[0]), math.log(max(self.CLOSEST * spacing, 1e-9)))
-        self._go(self._within_reach(blocks.slope(self.vector) + prior * (self.vector - self.prior.vector())), low)
+        self._go(self.within_reach(blocks.slope(self.vector) + prior * (self.vector - self.prior.vector())), low)
         return True
 
-    def _within_reach(self, downhill: Tensor) -> Tensor:
+    def within_reach(self, downhill: Tensor) -> Tensor:
         """Λ⁻¹ downhill (P,), no part of which is longer than LONGEST, beyond which no quadratic is to be trusted.
 
         A part that would be is held there and the others are solved again beside it, the longest first: to shorten the
@@ -354,7 +359,8 @@ class HyperLearner:
         return {"vector": self.vector.clone(), "metric": self.metric.clone(), "turns": self.turns.clone(),
                 "direction": self.direction.clone(), "rounds": self.rounds.clone(),
                 "steps": self.steps, "pending": self.pending, "rejected": self.rejected,
-                "streams": self.streams, "blocks": {} if self.blocks is None else dict(self.blocks.__dict__)}
+                "seen": self.seen, "streams": self.streams,
+                "blocks": {} if self.blocks is None else dict(self.blocks.__dict__)}
 
     def load_state_dict(self, state: dict) -> None:
         self.vector, self.metric = state["vector"].clone(), state["metric"].clone()
@@ -362,6 +368,7 @@ class HyperLearner:
         # a state that did not count them has seen its samples at least once
         self.rounds = state["rounds"].clone() if "rounds" in state else torch.ones_like(self.vector)
         self.steps, self.pending, self.rejected = int(state["steps"]), float(state["pending"]), int(state["rejected"])
+        self.seen = int(state.get("seen", 0))
         self.streams = bool(state.get("streams", not self.BLOCKS))
         self.blocks = Blocks(**state["blocks"]) if state.get("blocks") else None
         self.theta = self.theta.with_vector(self.believed())

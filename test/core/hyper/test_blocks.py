@@ -1,0 +1,178 @@
+"""Learning by blocks: the sum of what they say, where it comes to rest, and in fields that no stationary prior fits."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from test_learner_bayes import LEARNED, NOISE, SIGNAL, cells_of, drive, evidence, highest, learn, random_field
+
+from gp_mapping.core.hyper.blocks import Blocks
+from gp_mapping.core.hyper.evidence import evidence_score, negative_log_evidence
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.theta import Theta
+
+TRUTH = Theta(1.0, SIGNAL, NOISE, 5.0)
+
+
+def rough_corner(count=400, seed=0):
+    """A smooth field, and in a quarter of the square a quarter of its lengthscale: cells in the order of a drive."""
+    x = drive(count, 0.1, 0.5)
+    middle = 0.5 * (x.amin(0) + x.amax(0))
+    inside = (x > middle).all(1).double()
+    g = torch.Generator().manual_seed(seed)
+    y = random_field(1.2, seed)(x) + inside * random_field(0.3, 50 + seed)(x)
+    y = SIGNAL * y[:, None] + 0.03 * torch.randn(len(x), 1, dtype=torch.float64, generator=g)
+    still = torch.zeros_like(x)
+    return {"x": x, "velocity": still, "heading": still, "y": y - y[0],
+            "extra": torch.full((len(x),), 1e-4, dtype=torch.float64),
+            "order": torch.arange(len(x), dtype=torch.float64)}
+
+
+def test_boxes_part_the_plane():
+    """Every sample lies in one box, none holds more than it may, and a later sample is in one of them, too."""
+    x = torch.randn(700, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    blocks = Blocks.empty(2, 7).split(x, 100)
+    assert 7 <= len(blocks.low) <= 14 and int(blocks.held(x).max()) <= 100 and int(blocks.held(x).sum()) == 700
+    far = 1e3 * torch.randn(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    inside = (far[:, None] >= blocks.low) & (far[:, None] < blocks.high)
+    assert bool((inside.all(2).sum(1) == 1).all())
+    same = torch.zeros(300, 2, dtype=torch.float64)
+    assert len(Blocks.empty(2, 7).split(same, 100).low) == 1, "what lies at one place cannot be parted"
+
+
+def test_the_sum_of_what_blocks_say():
+    """slope is Σ g_b + A_b (v − v_b); news counts what came, what went, and nats."""
+    g = torch.Generator().manual_seed(3)
+    x = torch.rand(60, 2, dtype=torch.float64, generator=g)
+    order, blocks = torch.arange(60.0, dtype=torch.float64), Blocks.empty(2, 3).split(x, 30)
+    said = []
+    for which in range(2):
+        v, slope, root = (torch.randn(n, dtype=torch.float64, generator=g) for n in ((3,), (3,), (3, 3)))
+        said.append((v, slope, root @ root.mT))
+        blocks = blocks.told(which, 30, 59.0, *said[-1])
+        assert blocks.silent(x) == (which == 0)
+    v = torch.randn(3, dtype=torch.float64, generator=g)
+    assert torch.allclose(blocks.slope(v), sum(slope + bend @ (v - at) for at, slope, bend in said))
+
+    nats = [0.5 * float((v - at) @ bend @ (v - at)) for at, _, bend in said]
+    assert blocks.news(x, order, v).tolist() == pytest.approx(nats)
+    left = x[1:] if int(blocks.of(x[:1])) == 0 else x[blocks.of(x).argsort()[1:]]
+    kept = torch.arange(1.0, 60.0, dtype=torch.float64)
+    assert float(blocks.news(left, kept.clamp_max(59.0), v).sum()) == pytest.approx(sum(nats) + 1 / 1.5)
+    more, later = torch.cat([x, x[:1]]), torch.arange(61.0, dtype=torch.float64)
+    assert float(blocks.news(more, later, v).sum()) == pytest.approx(sum(nats) + 1 / 1.5)
+
+
+def test_average_information_is_the_mean_of_expected_and_observed():
+    """A = ½ (F + H) but for second derivatives, which σ² and s² have not: by automatic differentiation."""
+    data = cells_of(1.0, 60, 1, 0.1, 0.5)
+    parts = [data[name] for name in ("x", "velocity", "heading", "y", "extra")]
+    theta = Theta(1.0, 1.2, 0.3, 5.0)
+    average = evidence_score(theta, theta.vector(), list(LEARNED), *parts, average=True)[1]
+    fisher = evidence_score(theta, theta.vector(), list(LEARNED), *parts)[1]
+
+    def of_variances(v):  # linear in the covariance
+        logs = torch.cat([theta.vector()[:1], v.log(), theta.vector()[3:]])
+        return len(data["x"]) * negative_log_evidence(theta, logs, *parts)
+
+    variances = torch.tensor([1.2**2, 0.3**2], dtype=torch.float64)
+    observed = torch.autograd.functional.hessian(of_variances, variances) * variances[:, None] * variances
+    assert torch.allclose(average[1:3, 1:3], 0.5 * (fisher[1:3, 1:3] + observed), rtol=1e-8)
+    turned = torch.stack([torch.linspace(0.0, 1.0, 60), torch.linspace(1.0, 0.0, 60)], 1).double()
+    gradient, bent = evidence_score(replace(theta, heading_stddev=0.2), replace(theta, heading_stddev=0.2).vector(),
+                                    [True] * 7, parts[0], turned, turned, *parts[3:], average=True)
+    assert float(bent.diagonal().min()) > 0 and bool(torch.isfinite(gradient).all())
+    assert float(torch.linalg.eigvalsh(bent).min()) > -1e-9 * float(bent.diagonal().max())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_field_that_no_stationary_prior_fits(seed):
+    """Its parts contradict each other: still the maximum of the evidence of all cells, where minibatches lose tens."""
+    data = rough_corner(seed=seed)
+    start = replace(TRUTH, lengthscale=0.5)
+    learner = learn(start, start, data)
+    best = highest(data, learner.vector)
+    assert best - evidence(data, learner.vector) <= 3.0, learner.vector
+
+
+def test_a_lengthscale_below_the_spacing_of_cells_is_left():
+    """There the evidence has no slope: cells are white to each other, whatever the field is."""
+    data = cells_of(1.0, 200, 1, 0.2, 0.4)
+    start = Theta(0.02, SIGNAL, NOISE, 5.0)
+    learner = learn(start, start, data)
+    assert highest(data, TRUTH.vector()) - evidence(data, learner.vector) <= 3.0, learner.vector.exp()
+
+
+def test_nothing_new_costs_nothing():
+    """Once it is at rest, pending steps compute nothing until samples come; then the first of them count at once."""
+    data = cells_of(1.0, 300, 2, 0.1, 0.5)
+    learner, generator = learn(TRUTH, TRUTH, data), torch.Generator().manual_seed(0)
+    for _ in range(20):
+        learner.step(data, generator)
+    steps, vector = learner.steps, learner.vector
+    assert not any(learner.step(data, generator) for _ in range(5))
+    assert learner.steps == steps and learner.vector is vector
+
+    wild = {name: torch.cat([column, column[-20:]]) for name, column in data.items()}
+    wild["y"][-20:] += 10.0 * torch.randn(20, 1, dtype=torch.float64, generator=generator)
+    wild["order"][-20:] += 20.0
+    before = evidence(wild, learner.vector)
+    while learner.step(wild, generator):
+        pass
+    assert evidence(wild, learner.vector) > before + 5.0 and learner.steps <= steps + 40
+
+
+def test_it_goes_on_from_its_state_bit_for_bit():
+    data = cells_of(0.3, 450, 2, 0.1, 0.3)  # more than a block
+    half = {name: column[:420] for name, column in data.items()}
+    learner, generator = learn(TRUTH, TRUTH, half), torch.Generator().manual_seed(0)
+    assert len(learner.blocks.low) == 2
+    other = HyperLearner(TRUTH, TRUTH, free=LEARNED)
+    other.load_state_dict(learner.state_dict())
+    for one in (learner, other):
+        while one.step(data, generator):
+            pass
+    assert torch.equal(learner.vector, other.vector) and torch.equal(learner.metric, other.metric)
+    assert learner.steps == other.steps and not learner.streams
+
+
+def test_halves_speak_before_anything_moves():
+    """One is rough and one smooth: what one of them says alone is not what both say."""
+    data = rough_corner(420)
+    start = replace(TRUTH, lengthscale=0.5)
+    learner = learn(start, start, {name: column[:400] for name, column in data.items()})
+    generator, vector = torch.Generator().manual_seed(0), learner.vector
+    assert len(learner.blocks.low) == 1
+    learner.step(data, generator)
+    assert len(learner.blocks.low) == 2 and torch.equal(learner.vector, vector)
+    learner.step(data, generator)
+    assert not torch.equal(learner.vector, vector)
+
+
+def test_by_minibatches_where_most_is_forgotten():
+    """And where θ came from outside, whose samples are not here."""
+    data = cells_of(1.0, 300, 2, 0.1, 0.5)
+    learner, generator = learn(TRUTH, TRUTH, data), torch.Generator().manual_seed(0)
+    assert not learner.streams and learner.seen == 300
+    late = {name: column[-140:] for name, column in data.items()}
+    learner.step(late, generator)
+    assert learner.streams and learner.blocks is None
+
+    settled = HyperLearner(TRUTH, TRUTH, free=LEARNED)
+    settled.settle(TRUTH, torch.eye(7, dtype=torch.float64))
+    assert settled.streams
+
+
+def test_a_part_that_is_too_long_holds_up_no_other():
+    """The rest of the step is the best beside it: the minimum of the quadratic in the box."""
+    learner = HyperLearner(TRUTH, TRUTH, free=LEARNED)
+    learner.metric = torch.eye(7, dtype=torch.float64) + 0.3
+    learner.metric[2, 2] = 0.5
+    downhill = torch.tensor([0.2, -0.1, 8.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    move = learner.within_reach(downhill)
+    assert float(move[2]) == HyperLearner.LONGEST[2] and float(move[3:].abs().max()) == 0.0
+    rest = torch.linalg.solve(learner.metric[:2, :2], downhill[:2] - learner.metric[:2, 2] * move[2])
+    assert torch.allclose(move[:2], rest) and float(rest.abs().max()) < 0.5
+    assert math.isclose(float(learner.within_reach(0.01 * downhill)[2]),
+                        float(torch.linalg.solve(learner.metric[:3, :3], 0.01 * downhill[:3])[2]))
