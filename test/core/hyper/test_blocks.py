@@ -176,3 +176,20 @@ def test_a_part_that_is_too_long_holds_up_no_other():
     assert torch.allclose(move[:2], rest) and float(rest.abs().max()) < 0.5
     assert math.isclose(float(learner.within_reach(0.01 * downhill)[2]),
                         float(torch.linalg.solve(learner.metric[:3, :3], 0.01 * downhill[:3])[2]))
+
+
+def test_what_is_known_bends_as_many_cells_do_and_never_less_than_the_prior():
+    """Of few cells the information is Fisher's, of many the average; Λ has the prior in it once."""
+    data = rough_corner(400)
+    learner = HyperLearner(TRUTH, TRUTH, free=LEARNED)
+    few, many = torch.arange(60), torch.arange(300)
+    assert torch.equal(learner.bend(learner.vector, data, few)[1], learner.score(learner.vector, data, few)[1])
+    bent, expected = learner.bend(learner.vector, data, many)[1], learner.score(learner.vector, data, many)[1]
+    assert not torch.allclose(bent, expected, rtol=0.05)
+    louder = {**data, "y": 2.0 * data["y"]}  # A is quadratic in the data, F knows nothing of them
+    assert torch.allclose(learner.bend(learner.vector, louder, many)[1], 4.0 * bent)
+
+    learner.step({name: column[:6] for name, column in data.items()}, torch.Generator().manual_seed(0))
+    prior = learner.prior_precision(1, 1, 1)
+    assert torch.allclose(learner.metric, learner.blocks.information.sum(0) + torch.diag(prior), rtol=0.3)
+    assert float((learner.covariance().diagonal()[:3] / learner.prior_sd[:3].square()).max()) <= 1.0
