@@ -17,7 +17,9 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import map_settings_for
 
-__all__ = ["WORLDS", "World", "run"]
+__all__ = ["TABLES", "WORLDS", "World", "run"]
+
+TABLES = ("sensors",)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def mapped(world: World, drive: Samples, **settings) -> MapSession:
     return session
 
 
-def run(quick: bool, environment: dict) -> Part:
+def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     """All sensors; GP_MAPPING_SEEDS is the number of worlds of each (default 20; quick: 1)."""
     seeds = range(1 if quick else int(os.environ.get("GP_MAPPING_SEEDS", "20")))
     table = Table("Other sensors, nothing set but `sensor`: the field between the lanes, and new measurements there",
@@ -98,11 +100,11 @@ def run(quick: bool, environment: dict) -> Part:
     table.notes = [f"{len(seeds)} worlds of each sensor: draws of a Matérn-5/2 process by random Fourier features, one "
                    "lawnmower each. Right start: lengthscale, signal and noise as the world was drawn. Exact GP: all "
                    "measurements of the drive, with these. Places are drawn at random within the area."]
-    environment["seeds"] = len(seeds)
+    where["seeds"] = len(seeds)
     return Part("sensors", [Goal("Sensors: worst mean ratio of RMSE to the right start's", worst_ratio, high=1.10),
                             Goal("Sensors: most that coverage differs from the right start's", worst_apart, high=0.02),
                             Goal("Sensors: least coverage", min(covered), low=0.92),
-                            Goal("Sensors: most coverage", max(covered), high=0.97)], [table], environment)
+                            Goal("Sensors: most coverage", max(covered), high=0.97)], [table], where)
 
 
 def _one(world: World, seed: int) -> list[float]:

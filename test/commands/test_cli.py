@@ -93,7 +93,7 @@ def test_map_writes_what_it_says_and_json_is_one_object(mapped, bags):
     assert sorted(p.name for p in output.iterdir()) == ["map.gpm", "map.npz", "map.png", "mean.pgm", "mean.yaml",
                                                         "report.json", "stddev.pgm", "stddev.yaml"]
     assert json.loads((output / "report.json").read_text()) == result
-    assert "100%" in err and "messages" in err  # the progress bar
+    assert err == ""  # the progress bar is for terminals
     with np.load(output / "map.npz") as grid:
         xs, ys = np.meshgrid(grid["x"], grid["y"])
         inside = (xs > 0.1) & (xs < 1.9) & (ys > 0.1) & (ys < 1.7)

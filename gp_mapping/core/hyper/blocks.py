@@ -18,6 +18,7 @@ from torch import Tensor
 
 __all__ = ["Blocks"]
 
+_FAR = 1e300  # m: the edge of the plane; a saved map holds finite numbers alone
 _FRESH = 0.05  # share of a block's samples that may be new before that counts as much as a nat
 
 
@@ -41,7 +42,7 @@ class Blocks:
     @staticmethod
     def empty(dimension: int, parameters: int) -> Blocks:
         """One box, all of the plane."""
-        edge = torch.full((1, dimension), torch.inf, dtype=torch.float64)
+        edge = torch.full((1, dimension), _FAR, dtype=torch.float64)
         nothing = torch.zeros(1, parameters, dtype=torch.float64)
         return Blocks(-edge, edge, torch.zeros(1, dtype=torch.int64), nothing[:, 0], nothing, nothing,
                       nothing[:, :, None] * nothing[:, None])

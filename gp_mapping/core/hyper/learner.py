@@ -302,6 +302,7 @@ class HyperLearner:
         blocks = self.blocks = blocks.split(x, self.BLOCK)
         news = blocks.news(x, order, self.vector)
         which = int(news.argmax())
+        self.steps += 1  # also those that find nothing to do: θ has settled as far as it can by now
         if news[which] < self.ENOUGH:
             return False
 
@@ -312,7 +313,6 @@ class HyperLearner:
         if said is None:
             return False
         self.blocks = blocks = blocks.told(which, len(near), float(order.max()), self.vector, *said)
-        self.steps += 1
         if blocks.silent(x):
             return True
 
