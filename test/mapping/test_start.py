@@ -60,7 +60,7 @@ def fed(settings, drive, cut=10**9):
 def test_nothing_but_the_sensor(sensor, mean, spread, noise, length, lane, side, step):
     """RMSE within a tenth of that from the right starts, coverage within .02."""
     own, right = [], []
-    for seed in (1,):
+    for seed in (1, 2):  # of one world coverage at 400 places scatters by more than that
         drive, field = driven(mean, spread, noise, length, lane, side, step, seed)
         g = torch.Generator().manual_seed(seed)
         places = side * torch.rand(400, 2, dtype=torch.float64, generator=g)
