@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+from domains import domain_of
 from ros_helpers import NodeProcess, Peer, Stream, ask, fill, settle, spin, spin_until
 from std_srvs.srv import Trigger
 from test_live_equals_offline import differences
@@ -21,8 +22,8 @@ PERIOD = 2.0
 
 @pytest.fixture(autouse=True)
 def domain(monkeypatch):
-    """Apart from what other tests have killed."""
-    monkeypatch.setenv("ROS_DOMAIN_ID", str((int(os.environ["ROS_DOMAIN_ID"]) + 13) % 100 + 1))
+    """Apart from what other tests have killed, and from all that other processes run."""
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(domain_of("autosave")))
 
 
 def test_killed_while_driving_it_loses_a_period_at_most_and_goes_on(tmp_path):

@@ -16,6 +16,7 @@ pytest.importorskip("rclpy")
 
 import torch
 from dds_helpers import DEEP, Listener, Process
+from domains import domain_of
 from sensor_msgs.msg import MagneticField
 from std_msgs.msg import Header
 
@@ -38,7 +39,7 @@ from gp_mapping.sim.simulation import OdometryReading, Simulation, SimulationSet
 from gp_mapping.sim.walls import Walls, parse_walls
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
-DOMAIN = 22 + os.getpid() % 70
+DOMAIN = domain_of("demo")
 
 
 def gp_mapping(*arguments, log_dir, **how):

@@ -1,7 +1,6 @@
 """A robot explores by itself: simulator, mapper and explorer as processes of their own over real DDS."""
 
 import math
-import os
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ pytest.importorskip("rclpy")
 import torch
 from dds_helpers import DEEP, Listener, Process, ros_run
 from diagnostic_msgs.msg import DiagnosticArray
+from domains import domain_of
 from geometry_msgs.msg import Point32, PolygonStamped, PoseStamped
 from nav_msgs.msg import OccupancyGrid, Odometry, Path
 from nav_msgs.srv import GetPlan
@@ -23,7 +23,7 @@ from gp_mapping.ros.simulator_node import floor_plan
 from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.sim.walls import parse_walls
 
-DOMAIN = 30 + os.getpid() % 60
+DOMAIN = domain_of("explore")
 WALLS = "1.9 0 2.0 1.7, 0.9 2.3 1.5 2.6"
 BUDGET = 7.0
 SIMULATOR = ("commanded:=true", "waypoints:='0.6 0.6, 1 0.6'", f"walls:='{WALLS}'", "world.width:=4.0",

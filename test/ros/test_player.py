@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("rclpy")
 
 from dds_helpers import DEEP, Listener, ros_run, stamp_ns
+from domains import domain_of
 from nav_msgs.msg import OccupancyGrid, Odometry
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
@@ -24,7 +25,7 @@ from gp_mapping.ros.bag_player_node import main
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 
-DOMAIN = 21 + os.getpid() % 70
+DOMAIN = domain_of("player")
 MODULE = "gp_mapping.ros.bag_player_node"
 INPUTS = {"magnetic_field": (MagneticField, DEEP), "odometry": (Odometry, DEEP), "/clock": (Clock, DEEP)}
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import os
 import threading
 import time
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ pytest.importorskip("rclpy")
 import rclpy
 from dds_helpers import DEEP, Listener, ros_run, stamp_ns
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from domains import domain_of
 from geometry_msgs.msg import PoseStamped
 from nav_msgs.msg import OccupancyGrid, Odometry, Path
 from rclpy.executors import SingleThreadedExecutor
@@ -30,7 +30,7 @@ from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 from gp_mapping.sim.world import WorldSettings
 
-DOMAIN = 20 + os.getpid() % 70
+DOMAIN = domain_of("simulator")
 MODULE = "gp_mapping.ros.simulator_node"
 FAST = ("publish_clock:=true", "real_time_factor:=20.0", "wait_for_subscribers:=20.0")
 

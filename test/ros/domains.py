@@ -1,0 +1,14 @@
+"""DDS domains of tests that name their own: no two of one run meet, whichever processes share it (pytest-xdist)."""
+
+import os
+import zlib
+
+_FIRST, _EACH = 21, 24  # domains 21 to 92, 24 of each of three processes
+_SLOTS = {"simulator": 0, "player": 1, "demo": 2, "explore": 3, "autosave": 6, "resilience": 7}  # explore takes three
+
+
+def domain_of(name: str) -> int:
+    """The domain of a file of tests; another run on this machine has most likely another one."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 3
+    run = zlib.crc32(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())).encode())
+    return _FIRST + (_EACH * worker + _SLOTS[name] + run % (3 * _EACH - 2)) % (3 * _EACH - 2)
