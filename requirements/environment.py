@@ -75,10 +75,20 @@ def install(python: Path, ros: str) -> None:
               "and nodes do not. Source a ROS 2 installation for those.", flush=True)
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     files = [part for path in requirement_files(ros) for part in ("-r", path)]
-    for command in ([*pip, *files], [*pip, "--no-deps", "--editable", ROOT]):
+    # without ROS, setuptools is among the requirements: it need not be fetched again to build with
+    build = [] if ros else ["--no-build-isolation"]
+    for command in ([*pip, "--no-compile", *files], [*pip, "--no-deps", *build, "--editable", ROOT]):
         print("+ " + " ".join(map(str, command)), flush=True)
         if subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
             sys.exit("pip could not install the requirements (its reason stands above); run make again to go on")
+
+
+def compile_what_is_loaded(python: Path) -> None:
+    """Bytecode of what the nodes and commands load, of other libraries: all that comes with them would take longer than
+    to install it, and Python compiles the rest where it is ever asked for."""
+    code = ("import importlib, sys; from benchmark.warm import LOADED; sys.dont_write_bytecode = False\n"
+            "for name in LOADED:\n    try: importlib.import_module(name)\n    except ImportError: pass")
+    subprocess.run([python, "-B", "-c", code], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
 
 
 def main(folder: Path) -> None:
@@ -98,6 +108,7 @@ def main(folder: Path) -> None:
         create(folder, ros)
     note.unlink(missing_ok=True)
     install(python, ros)
+    compile_what_is_loaded(python)
     note.write_text(json.dumps(want))
 
 
