@@ -19,7 +19,7 @@ demo: environment
 	@$(VENV)/bin/python -m gp_mapping.cli demo $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 test: environment
-	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; code=0; \
+	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}; unset PYTHONDONTWRITEBYTECODE; code=0; \
 	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS) || code=$$?; \
 	if [ $$code -eq 1 ]; then \
 	    echo "Run again, one at a time: what failed. A fault fails again; what passes now lost its turn on busy cores."; \

@@ -7,9 +7,6 @@ import tempfile
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, and for child processes: on few cores more only wait
-# hundreds of processes import the same: without files of bytecode each of them would compile all of it
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 import pytest
 import torch
@@ -17,6 +14,9 @@ from file_order import LONG
 from hypothesis import settings
 from recordings import invensense
 
+# hundreds of processes import the package: without files of bytecode each of them would compile all of it
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 gc.disable()  # while modules are loaded nothing of them becomes garbage (pytest_runtestloop)
 # Before anything imports rclpy, in this process and the ones it starts. What the caller has set stands.
 os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
