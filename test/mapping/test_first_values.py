@@ -45,7 +45,7 @@ def _mapped(settings: MapSettings, samples: Samples, cut: int = 50) -> MapSessio
     return session
 
 
-CELLS = 160  # beyond those of the beginning (100), after which the map judges by itself
+CELLS = 120  # beyond those of the beginning (100), after which the map judges by itself
 
 
 @functools.cache
@@ -57,7 +57,7 @@ def _of_the_good(sensor: str, wild: frozenset[int]) -> MapSession:
 
 
 @pytest.mark.parametrize("wild", [{0: 450.0}, {0: 1e6}, {0: 1e12}, {0: -450.0}, {0: 1e15, 1: -1e7, 2: 400.0, 3: 9e9},
-                                  {30: 1e154}, {30: 450.0}, {29: 1e12, 60: -1e9}, {150: 1e308}], ids=str)
+                                  {30: 1e154}, {30: 450.0}, {29: 1e12, 60: -1e9}, {110: 1e308}], ids=str)
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_the_map_is_that_of_the_good_values_alone(sensor, wild):
     """With inducing inputs wherever they change anything: which of them a map does without is not the question here."""

@@ -45,14 +45,14 @@ def fed(batches, **settings):
     return session
 
 
-@pytest.mark.parametrize("settings", [{}, {"cells": False, "max_inducing": 60, "memory_size": 200},
+@pytest.mark.parametrize("settings", [{}, {"cells": False, "max_inducing": 30, "memory_size": 100},
                                       {"model": "exact", "learn_hyperparameters": False},
                                       {"memory_size": 30, "max_inducing": 40, "forgetting_time": 100.0}])
 def test_the_split_does_not_matter(settings):
-    run = RUN[:1500]
+    run = RUN[:1000]
     whole = fed([run], **settings)
     rng = np.random.default_rng(0)
-    cuts = np.sort(rng.choice(len(run), 60, replace=False))
+    cuts = np.sort(rng.choice(len(run), 40, replace=False))
     parts = [run[int(a): int(b)] for a, b in itertools.pairwise([0, *cuts, len(run)])]
     split = fed(parts, **settings)
     # the revision and all else, but for a session that was looked at on the way too
@@ -86,7 +86,7 @@ def straight_run(settings) -> MapSession:
     return session
 
 
-@pytest.mark.parametrize("settings", [{}, {"cells": False, "max_inducing": 60, "memory_size": 200},
+@pytest.mark.parametrize("settings", [{}, {"cells": False, "max_inducing": 30, "memory_size": 100},
                                       {"memory_size": 40, "max_inducing": 40, "dtype": "float32"}])
 @pytest.mark.parametrize("stop", [3, 1237])
 def test_resume_is_bit_for_bit(settings, stop):

@@ -71,7 +71,7 @@ def test_home_is_in_reach_in_two_hundred_random_maps(first):
     planned = 0
     for seed in range(first, first + 20):
         rng = np.random.default_rng(seed)
-        problem = problem_in(seed, 32, 40, effort=16, seed=seed)
+        problem = problem_in(seed, 26, 30, effort=10, seed=seed)
         nodes = problem.travel.nodes
         home = nodes[rng.integers(len(nodes))]
         metres = rng.uniform(2.0, 8.0)
