@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from recordings import invensense
-from small_drive import field, lanes, write_drive
+from small_drive import GIVEN, field, lanes, write_drive
 
 from benchmark import warm
 from gp_mapping import cli
@@ -19,7 +19,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
-FAST = ["--set", "max_inducing=100", "--set", "resolution=0.1"]
+FAST = ["--set", "max_inducing=100", "--set", "resolution=0.1", *GIVEN]
 
 
 def gp_mapping(*arguments, code=0):

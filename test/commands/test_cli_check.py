@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_drive import lanes, write_drive
+from small_drive import GIVEN, lanes, write_drive
 
 from benchmark import warm
 from benchmark.robots import Robot, add_spikes, survey
@@ -37,7 +37,7 @@ def bags(tmp_path_factory):
 
 
 def test_against_another_bag(bags, tmp_path):
-    done = gp_mapping("check", bags / "a", "--against", bags / "b", "--output", tmp_path / "out", "--json")
+    done = gp_mapping("check", bags / "a", "--against", bags / "b", "--output", tmp_path / "out", "--json", *GIVEN)
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     stored = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -59,7 +59,7 @@ def test_a_sensor_that_reads_otherwise_on_each_drive_is_named(bags, tmp_path, bi
     if biased:
         other = tmp_path / "higher"
         write_drive(other, lanes(0.2), 2000.0, seed=1, spoil=lambda i, v, p: (v * (1.0 + 3e-6 / np.linalg.norm(v)), p))
-    done = gp_mapping("check", bags / "a", other, "--output", tmp_path / "out", "--json")
+    done = gp_mapping("check", bags / "a", other, "--output", tmp_path / "out", "--json", *GIVEN)
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     first, second = (bias["mean"] for bias in printed["biases"])
@@ -72,7 +72,8 @@ def test_a_sensor_that_reads_otherwise_on_each_drive_is_named(bags, tmp_path, bi
 
 @pytest.mark.parametrize("model", ["dual_svgp", "wiski"])
 def test_a_lone_bag_is_split_and_says_so(bags, tmp_path, model):
-    done = gp_mapping("check", bags / "a", "--output", tmp_path / "out", "--no-refits", "--set", f"model={model}")
+    done = gp_mapping("check", bags / "a", "--output", tmp_path / "out", "--no-refits", "--set", f"model={model}",
+                      *GIVEN)
     assert done.returncode == 0, done.stderr
     assert "the first 70 % maps, the rest tests" in done.stdout
     for words in ("what to mend on the robot first", "time offset", "in 50 %", "autocorrelation", "gross errors"):

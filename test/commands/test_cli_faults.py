@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from any_bag import header, make, write_bag
-from small_drive import lanes, write_drive
+from small_drive import GIVEN, lanes, write_drive
 
 from benchmark import warm
 from benchmark.faults.command import run_command
@@ -66,7 +66,7 @@ def test_every_error_becomes_one_line(monkeypatch, capfd, error, code, said):
 
 def test_nobody_reads_the_output(bag, tmp_path):
     """`gp-mapping map --json | head -c 1`."""
-    child = warm.Popen([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--json", "--suggest", "0"],
+    child = warm.Popen([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--json", "--suggest", "0", *GIVEN],
                              cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     child.stdout.close()
     err = child.stderr.read()
@@ -76,15 +76,16 @@ def test_nobody_reads_the_output(bag, tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_under_stdout(bag, tmp_path):
     with open("/dev/full", "w") as full:
-        done = warm.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0"], cwd=ROOT,
-                        stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=ENVIRONMENT)
+        done = warm.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN],
+                        cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=ENVIRONMENT)
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and "No space left" in last and "Traceback" not in done.stderr
 
 
 def test_an_ascii_terminal_takes_a_microtesla(bag, tmp_path):
-    done = subprocess.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0"], cwd=ROOT,
-                          capture_output=True, timeout=120, env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"})
+    done = subprocess.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN],
+                          cwd=ROOT, capture_output=True, timeout=120,
+                          env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0 and b"signal_stddev" in done.stdout, done.stderr
 
 
@@ -308,7 +309,7 @@ def damaged(bag, tmp_path_factory):
 
 def test_messages_that_cannot_be_read_are_counted_and_named_and_the_others_are_mapped(damaged, tmp_path, capfd):
     path, seen = damaged
-    assert cli.main(["map", str(path), "--output", str(tmp_path / "o"), "--suggest", "0"]) == 0
+    assert cli.main(["map", str(path), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN]) == 0
     said = capfd.readouterr().out
     report = json.loads((tmp_path / "o" / "report.json").read_text())
     assert report["dropped"]["unreadable"] == 3 and report["dropped"]["pose_unreadable"] == 1
@@ -318,7 +319,7 @@ def test_messages_that_cannot_be_read_are_counted_and_named_and_the_others_are_m
     assert "dropped 3: measurement whose recorded bytes" in said
     assert "/magnetic_field at " in said and "cannot be read" in said, "the first ones are named"
 
-    assert cli.main(["check", str(path), "--no-refits", "--output", str(tmp_path / "c")]) == 0
+    assert cli.main(["check", str(path), "--no-refits", "--output", str(tmp_path / "c"), *GIVEN]) == 0
     assert "cannot be read" in capfd.readouterr().out
     assert cli.main(["calibrate", str(path), "--output", str(tmp_path / "i.yaml")]) in (0, 2)
     assert "messages left out: 3, the first because" in capfd.readouterr().err
@@ -350,11 +351,12 @@ def test_names_of_any_bytes_end_in_pictures(bag, tmp_path, name):
     shutil.copytree(bag, odd)
     for words in (["check", odd, "--no-refits", "--output", tmp_path / "c"],
                   ["report", odd, "--no-refits", "--suggest", "0", "--output", tmp_path / "r.html"]):
-        ending = run_command(words)
+        ending = run_command([*words, *GIVEN])
         assert ending.code == 0 and not ending.wrong, ending
     (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_a_unit_is_a_name_as_well(bag, tmp_path):
-    ending = run_command(["map", bag, "--output", tmp_path / "o", "--suggest", "0", "--set", "field_unit=$a_{b"])
+    ending = run_command(["map", bag, "--output", tmp_path / "o", "--suggest", "0", "--set", "field_unit=$a_{b",
+                          *GIVEN])
     assert ending.code == 0 and not ending.wrong, ending

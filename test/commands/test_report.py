@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from small_drive import lanes, write_drive
+from small_drive import GIVEN, lanes, write_drive
 from test_cli import wrong
 from web_browser import browser_or_skip
 
@@ -15,7 +15,7 @@ from gp_mapping import cli
 from gp_mapping.commands.report.html import page
 from gp_mapping.commands.report.picture import nice_length
 
-FAST = ["--set", "max_inducing=40", "--set", "resolution=0.2"]
+FAST = ["--set", "max_inducing=40", "--set", "resolution=0.2", *GIVEN]
 VOID = {"meta", "img", "link", "br", "hr", "input"}
 CHILDREN = {"ul": {"li"}, "ol": {"li"}, "table": {"thead", "tbody"}, "thead": {"tr"}, "tbody": {"tr"},
             "tr": {"th", "td"}}

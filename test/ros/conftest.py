@@ -17,7 +17,7 @@ def node_of():
     from rclpy.context import Context
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.parameter import Parameter
-    from ros_helpers import QUICK, Peer
+    from ros_helpers import QUICK, STARTS, Peer
 
     from gp_mapping.ros.mapping_node import MappingNode
     from gp_mapping.ros.wire.messages import message_class
@@ -26,7 +26,9 @@ def node_of():
     rclpy.init(context=context)
 
     def make(find=message_class, namespace="/", started=True, **parameters):
-        overrides = [Parameter(key, value=value) for key, value in (QUICK | parameters).items()]
+        magnetic = not {"sensor", "likelihood", "field_unit"} & parameters.keys()
+        given = QUICK | (STARTS if magnetic else {}) | parameters
+        overrides = [Parameter(key, value=value) for key, value in given.items()]
         node = MappingNode(find_message=find, context=context, parameter_overrides=overrides, namespace=namespace)
         made.append((node, SingleThreadedExecutor(context=context)))
         made[-1][1].add_node(node)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from domains import domain_of
-from ros_helpers import NodeProcess, Peer, Stream, ask, fill, settle, spin, spin_until
+from ros_helpers import STARTS, NodeProcess, Peer, Stream, ask, fill, settle, spin, spin_until
 from std_srvs.srv import Trigger
 from test_live_equals_offline import differences
 
@@ -16,7 +16,7 @@ from gp_mapping.store.checkpoint import load_checkpoint
 from gp_mapping.store.resume import MapFiles, strangers
 
 QUICK = {"max_inducing": 60, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
-         "reliable_inputs": True}
+         "reliable_inputs": True, **STARTS}
 PERIOD = 2.0
 
 

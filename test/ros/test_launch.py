@@ -14,7 +14,7 @@ from any_bag import NS, header, make, transform, write_bag
 from lifecycle_msgs.srv import GetState
 from nav_msgs.msg import OccupancyGrid
 from rcl_interfaces.srv import GetParameters
-from ros_helpers import QUICK, ROOT, Peer, grid_array, parameter_file
+from ros_helpers import QUICK, ROOT, STARTS, Peer, grid_array, parameter_file
 from rosgraph_msgs.msg import Clock
 from small_drive import lanes, write_drive
 from std_srvs.srv import Trigger
@@ -145,7 +145,7 @@ class Launch:
 
 
 def test_demo_launch_maps_the_simulated_room(tmp_path):
-    params = parameter_file(tmp_path, **QUICK)
+    params = parameter_file(tmp_path, **QUICK, **STARTS)
     with Launch(tmp_path, "demo", "speed:=5.0", "namespace:=robot", "rviz:=false", f"params:={params}") as run, \
             Peer() as peer:
         mean = peer.listen(OccupancyGrid, "/robot/mapping/mean")
@@ -155,7 +155,7 @@ def test_demo_launch_maps_the_simulated_room(tmp_path):
 
 def test_two_robots_from_one_launch_do_not_mix(tmp_path):
     """Each hears its own simulator, publishes in its own namespace, and saves into its own folder."""
-    robots, params = ("a", "fleet/b"), parameter_file(tmp_path, **QUICK)
+    robots, params = ("a", "fleet/b"), parameter_file(tmp_path, **QUICK, **STARTS)
     with Launch(tmp_path, "robots", "robots:=a,fleet/b", "simulate:=true", "rviz:=auto",
                 f"params:={params}") as run, Peer() as peer:
         maps = {name: peer.listen(OccupancyGrid, f"/{name}/mapping/mean") for name in robots}
@@ -175,7 +175,7 @@ def test_two_robots_from_one_launch_do_not_mix(tmp_path):
 
 def test_a_team_of_simulated_robots_shows_one_map(tmp_path):
     """One command: the base station's map has what both have driven."""
-    params = parameter_file(tmp_path, **QUICK, tiles_period=0.5, tiles_round=3.0, merge_period=0.5)
+    params = parameter_file(tmp_path, **QUICK, **STARTS, tiles_period=0.5, tiles_round=3.0, merge_period=0.5)
     with Launch(tmp_path, "robots", "simulate:=true", "team:=true", f"params:={params}") as run, Peer() as peer:
         shown = {name: peer.listen(OccupancyGrid, f"/{name}/mean")
                  for name in ("robot1/mapping", "robot2/mapping", "fusion")}
@@ -208,7 +208,7 @@ def test_sensor_pose_and_model_arguments_reach_the_node(tmp_path):
 def test_replay_launch_plays_a_bag_into_the_node(tmp_path):
     write_drive(tmp_path / "drive", lanes(count=2))
     with Launch(tmp_path, "replay", f"bag:={tmp_path / 'drive'}", "rate:=10.0", "rviz:=false",
-                f"params:={parameter_file(tmp_path, **QUICK)}") as run, Peer() as peer:
+                f"params:={parameter_file(tmp_path, **QUICK, **STARTS)}") as run, Peer() as peer:
         mean = peer.listen(OccupancyGrid, "/mapping/mean")
         peer.until(lambda: mean and (grid_array(mean[-1]) > 0).sum() > 50, 40, "no map from the bag")
         run.interrupt()
@@ -282,7 +282,7 @@ def other_topics(path, kind="field"):
 
 def test_topics_that_nobody_chose_are_not_waited_for(tmp_path):
     """A second magnetometer, a status and TF, which an ordinary recording holds as well; and its clock is left out."""
-    params = parameter_file(tmp_path, **QUICK)
+    params = parameter_file(tmp_path, **QUICK, **STARTS)
     with Launch(tmp_path, "replay", f"bag:={other_topics(tmp_path / 'bag')}", "rate:=10.0", "rviz:=false",
                 f"params:={params}") as run, Peer() as peer:
         mean = peer.listen(OccupancyGrid, "/mapping/mean")
@@ -300,7 +300,7 @@ def test_topics_that_nobody_chose_are_not_waited_for(tmp_path):
 
 def test_saving_loading_and_frames_are_arguments(tmp_path):
     write_drive(tmp_path / "drive", lanes(count=2))
-    params = parameter_file(tmp_path, **QUICK)
+    params = parameter_file(tmp_path, **QUICK, **STARTS)
     with Launch(tmp_path, "replay", f"bag:={tmp_path / 'drive'}", "rate:=20.0", "rviz:=false", f"params:={params}",
                 f"save_directory:={tmp_path / 'kept'}", "save_on_exit:=true", "map_frame:=odom",
                 "base_frame:=base") as run, Peer() as peer:
@@ -321,7 +321,7 @@ def test_saving_loading_and_frames_are_arguments(tmp_path):
 def test_simulated_robots_have_a_tf_of_their_own(tmp_path, namespaced):
     message = pytest.importorskip("tf2_msgs.msg", reason="tf2_msgs is not installed (it comes with ROS)")
     with Launch(tmp_path, "robots", "robots:=a,b", "simulate:=true", f"namespaced_tf:={str(namespaced).lower()}",
-                f"params:={parameter_file(tmp_path, **QUICK)}") as run, Peer() as peer:
+                f"params:={parameter_file(tmp_path, **QUICK, **STARTS)}") as run, Peer() as peer:
         heard = {t: peer.listen(message.TFMessage, t, 100) for t in ("/tf", "/a/tf", "/b/tf")}
         fixed = peer.listen(message.TFMessage, "/a/tf_static" if namespaced else "/tf_static", LATCHED)
         where = ("/a/tf", "/b/tf") if namespaced else ("/tf",)

@@ -8,7 +8,7 @@ from lifecycle_msgs.srv import ChangeState, GetState
 from nav_msgs.msg import OccupancyGrid
 from rclpy.lifecycle import TransitionCallbackReturn as Result
 from rclpy.parameter import Parameter
-from ros_helpers import QUICK, NodeProcess, Peer
+from ros_helpers import QUICK, STARTS, NodeProcess, Peer
 from std_srvs.srv import Trigger
 
 from gp_mapping.mapping.session import MapSession
@@ -22,7 +22,7 @@ LABELS = {"configure": Transition.TRANSITION_CONFIGURE, "activate": Transition.T
 def test_every_path_of_a_life_by_services(tmp_path, monkeypatch):
     monkeypatch.setenv("ROS_DOMAIN_ID", str(101 + os.getpid() % 100))  # apart from what earlier tests have killed
     folder = tmp_path / "saved"
-    with NodeProcess(tmp_path, **QUICK, autostart=False, reliable_inputs=True, save_on_exit=True,
+    with NodeProcess(tmp_path, **QUICK, **STARTS, autostart=False, reliable_inputs=True, save_on_exit=True,
                      save_directory=str(folder)) as node, Peer() as peer:
         def change(label):
             return peer.call(ChangeState, "/mapping/change_state",

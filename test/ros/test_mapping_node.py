@@ -10,6 +10,7 @@ from nav_msgs.msg import OccupancyGrid
 from ros_helpers import (
     NS,
     ROOT,
+    STARTS,
     NodeProcess,
     Peer,
     cloud_array,
@@ -30,7 +31,7 @@ from benchmark import warm
 from gp_mapping.ros.wire.qos import LATCHED
 
 QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
-         "reliable_inputs": True}
+         "reliable_inputs": True, **STARTS}
 
 
 def test_live_map_and_late_joiner(tmp_path):

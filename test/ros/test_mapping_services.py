@@ -8,14 +8,14 @@ from nav_msgs.msg import OccupancyGrid
 from rcl_interfaces.msg import Parameter as ParameterMessage
 from rcl_interfaces.msg import ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
-from ros_helpers import NodeProcess, Peer, grid_array, place_at
+from ros_helpers import STARTS, NodeProcess, Peer, grid_array, place_at
 from std_srvs.srv import SetBool, Trigger
 
 from gp_mapping.planning.hull import grown_hull, inside_convex
 from gp_mapping.ros.wire.qos import LATCHED
 
 QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
-         "reliable_inputs": True}
+         "reliable_inputs": True, **STARTS}
 
 
 def test_services_pause_save_clear(tmp_path):

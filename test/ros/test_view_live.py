@@ -14,7 +14,7 @@ import pytest
 from nav_msgs.msg import Path
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
-from ros_helpers import QUICK, ROOT, NodeProcess, Peer, cloud_array
+from ros_helpers import QUICK, ROOT, STARTS, NodeProcess, Peer, cloud_array
 from sensor_msgs.msg import PointCloud2
 from std_srvs.srv import Trigger
 from view_data import decode
@@ -56,7 +56,7 @@ class View:
 def robot(tmp_path_factory):
     """A mapper in the namespace robot that has driven for 12 s, a peer, and a viewer of it."""
     with NodeProcess(tmp_path_factory.mktemp("view"), arguments=["-r", "__ns:=/robot"], suggestion_rate=2.0,
-                     **QUICK) as node, Peer(namespace="/robot") as peer, View("--namespace", "robot") as view:
+                     **QUICK, **STARTS) as node, Peer(namespace="/robot") as peer, View("--namespace", "robot") as view:
         peer.wait_for_node()
         peer.until(lambda: status(view.address)["overlay"] >= 0, what="no answer")
         peer.drive(0.0, 12.0, speed=4.0)
@@ -287,7 +287,7 @@ def test_other_machines_see_it_only_after_a_warning():
 
 def test_the_view_loads_ground_that_is_not_drawn_any_more(tmp_path):
     """`window: 1` draws a square about the robot; what lies behind it is asked for when it is looked at."""
-    with NodeProcess(tmp_path, **QUICK, window=1.0) as node, Peer() as peer, View() as view:
+    with NodeProcess(tmp_path, **QUICK, **STARTS, window=1.0) as node, Peer() as peer, View() as view:
         peer.wait_for_node()
         peer.until(lambda: status(view.address)["overlay"] >= 0, what="no answer")
         field = peer.listen(PointCloud2, "/mapping/field")
