@@ -74,7 +74,8 @@ def test_a_glitch_leaves_resolution_and_extent_as_they_were(far, length):
     assert session.report()["path_length"] == pytest.approx(clean.report()["path_length"], abs=1.0)
 
 
-@pytest.mark.parametrize("wild", [[0], [1], range(0, 600, 5), range(280, 380)], ids=["first", "second", "fifth", "drift"])
+@pytest.mark.parametrize("wild", [[0], [1], range(0, 600, 5), range(280, 380)],
+                         ids=["first", "second", "fifth", "drift"])
 def test_wild_poses_do_not_decide_what_is_wild(wild):
     """However early they come, every fifth of them, or a filter that runs away for a while."""
     chance, x = np.random.default_rng(2), _lanes()
