@@ -67,7 +67,7 @@ def test_calls_that_wait_are_answered_at_the_end_and_a_signal_is_obeyed_meanwhil
         peer.settle()
         answers = [ask(peer, *call) for _ in range(20)
                    for call in ((Trigger, "save"), (GetMap, "get_mean"), (Trigger, "load"))]
-        peer.until(lambda: peer.number("dropped: service_busy") > 0, what="too many calls were not counted")
+        peer.until(lambda: peer.number("refused: service_busy") > 0, what="too many calls were not counted")
         node.process.send_signal(signal.SIGINT)
         peer.until(lambda: all(answer.done() for answer in answers), 60.0, "calls without an answer")
         said = [answer.result().message for answer in answers if hasattr(answer.result(), "message")]
