@@ -420,6 +420,11 @@ class MapSession(Gathering):
         return self._path.points()
 
     @property
+    def driven(self) -> Tensor:
+        """(K, 2) points of the path on ground that was driven, metres: without the places of a pose's glitches."""
+        return self._path.driven()
+
+    @property
     def position(self) -> tuple[float, float] | None:
         """Where the newest sample was taken, metres; None before the first."""
         newest = self._path.newest
