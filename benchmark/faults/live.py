@@ -8,12 +8,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmark import warm
 from gp_mapping.commands.processes import NodeProcess, ros_arguments
 
-__all__ = ["NS", "SMALL", "LiveMapper", "field_at", "place_at"]
+__all__ = ["COUNTS", "LABELS", "LIGHT", "MAGNETIC", "NS", "SMALL", "LiveMapper", "Sensor", "field_at", "place_at"]
 
 NS = 1_000_000_000
 EPOCH = 1_700_000_000 * NS
@@ -35,6 +36,51 @@ def place_at(t: float, width: float = 4.0, lanes: int = 10) -> tuple[float, floa
     return (along if int(lane) % 2 == 0 else width - along), 0.3 * row
 
 
+@dataclass(frozen=True)
+class Sensor:
+    """What a robot measures with.
+
+    name: of the setting `sensor`, so of its topic.  message: type in sensor_msgs.msg.  number: dotted path to
+    its value.  truth: what it tells at x, y.  parameters: of the node besides `sensor`.
+    """
+
+    name: str
+    message: str
+    number: str
+    truth: Callable[[float, float], float]
+    parameters: dict = field(default_factory=dict)
+
+    def measurement(self, t: float, value: float):
+        """A message of `value`, t seconds into the drive."""
+        import sensor_msgs.msg
+
+        out = getattr(sensor_msgs.msg, self.message)()
+        out.header.frame_id = "magnetometer"
+        out.header.stamp.sec, out.header.stamp.nanosec = divmod(EPOCH + round(t * NS), NS)
+        *path, last = self.number.split(".")
+        target = out
+        for step in path:
+            target = getattr(target, step)
+        setattr(target, last, float(value))
+        return out
+
+    def settings(self) -> dict:
+        """Parameters of a node that maps it."""
+        return {"sensor": self.name} | self.parameters
+
+
+def _bumps(x: float, y: float) -> float:
+    return math.sin(1.5 * x) * math.cos(1.1 * y)
+
+
+MAGNETIC = Sensor("magnetic_field", "MagneticField", "magnetic_field.z", field_at)
+LIGHT = Sensor("illuminance", "Illuminance", "illuminance", lambda x, y: 300.0 + 80.0 * _bumps(x, y))
+COUNTS = Sensor("fluid_pressure", "FluidPressure", "fluid_pressure",
+                lambda x, y: float(round(9.0 + 6.0 * _bumps(x, y))), {"likelihood": "poisson", "count_duration": 0.02})
+LABELS = Sensor("fluid_pressure", "FluidPressure", "fluid_pressure", lambda x, y: float(round(1.0 + _bumps(x, y))),
+                {"likelihood": "softmax", "classes": 3})
+
+
 class LiveMapper:
     """mapping_node in a process of its own and a peer in this one; a context manager.
 
@@ -43,25 +89,27 @@ class LiveMapper:
         domain: of DDS; one of its own for each process where None.
         confined: without root's right to write into any folder.
         forked: of a process that has loaded everything (benchmark.warm), so that it starts in a second.
+        sensor: of the robot.
         parameters: of the node.
     """
 
     def __init__(self, folder: Path, domain: int | None = None, confined: bool = False, forked: bool = False,
-                 **parameters):
+                 sensor: Sensor = MAGNETIC, **parameters):
         import rclpy
+        import sensor_msgs.msg
         from diagnostic_msgs.msg import DiagnosticArray
         from nav_msgs.msg import Odometry
         from rclpy.context import Context
         from rclpy.executors import SingleThreadedExecutor
         from rclpy.node import Node
-        from sensor_msgs.msg import MagneticField
 
         from gp_mapping.ros.tools.playback import lossless
 
         os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
         self.domain = 1 + os.getpid() % 100 if domain is None else domain
         self.folder = Path(folder)
-        self.parameters = SMALL | {"save_directory": str(folder)} | parameters
+        self.sensor = sensor
+        self.parameters = SMALL | {"save_directory": str(folder)} | sensor.settings() | parameters
         self.environment = {"ROS_DOMAIN_ID": str(self.domain), "OMP_NUM_THREADS": "1",
                             "ROS_LOG_DIR": tempfile.gettempdir(), "PYTHONPATH": str(Path(__file__).parents[2])}
         self.context = Context()
@@ -69,7 +117,7 @@ class LiveMapper:
         self.node = Node("faults", context=self.context)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
-        self.field = self.node.create_publisher(MagneticField, "magnetic_field", lossless())
+        self.field = self.node.create_publisher(getattr(sensor_msgs.msg, sensor.message), sensor.name, lossless())
         self.odometry = self.node.create_publisher(Odometry, "odometry", lossless())
         self.values: dict[str, str] = {}
         self.texts: list[str] = []
@@ -146,7 +194,12 @@ class LiveMapper:
 
     def received(self) -> int:
         """Measurements that its callbacks have seen."""
-        return int(self.number("magnetic_field received"))
+        return int(self.number(f"{self.sensor.name} received"))
+
+    def unaccounted(self, sent: int) -> int:
+        """Measurements of so many that are neither used nor dropped nor waiting, or that are counted twice."""
+        used, waiting = (int(self.number(key)) for key in ("measurements used", "waiting for a pose"))
+        return abs(sent - used - self.dropped() - waiting)
 
     def settle(self, sent: int, timeout: float = 300.0) -> None:
         """Until it has seen `sent` measurements, or no more come, and nothing waits any longer."""
@@ -167,17 +220,11 @@ class LiveMapper:
         x, y = place_at(t)
         if pose:
             self.odometry.publish(self.pose(t, x, y))
-        self.field.publish(self.measurement(t, field_at(x, y) if value is None else value))
+        self.field.publish(self.measurement(t, self.sensor.truth(x, y) if value is None else value))
 
-    @staticmethod
-    def measurement(t: float, value: float):
-        """MagneticField of `value` tesla along z, t seconds into the drive."""
-        from sensor_msgs.msg import MagneticField
-        out = MagneticField()
-        out.header.frame_id = "magnetometer"
-        out.header.stamp.sec, out.header.stamp.nanosec = divmod(EPOCH + round(t * NS), NS)
-        out.magnetic_field.z = float(value)
-        return out
+    def measurement(self, t: float, value: float):
+        """A message of the sensor, t seconds into the drive."""
+        return self.sensor.measurement(t, value)
 
     @staticmethod
     def pose(t: float, x: float, y: float):

@@ -31,11 +31,6 @@ def run(quick: bool) -> list[Row]:
     return [*rows, at_once(Trigger, GetMap, 10 if quick else 100)]
 
 
-def accounted(mapper: LiveMapper) -> int:
-    """Measurements that have a place: used since the node started, dropped, waiting."""
-    return int(mapper.number("samples")) + mapper.dropped() + int(mapper.number("waiting for a pose"))
-
-
 def beside(name: str, kind, tries: int) -> Row:
     """A stream of 400 Hz, and the call in the middle of it."""
     with tempfile.TemporaryDirectory() as folder, LiveMapper(Path(folder), max_inducing=200,
@@ -58,11 +53,8 @@ def beside(name: str, kind, tries: int) -> Row:
             reports = [begin, *mapper.reports[before:], time.monotonic()]
             silence = max(silence, max(b - a for a, b in itertools.pairwise(reports)))
         mapper.settle(sent)
-        received = mapper.received()
-        # a map that was loaded or cleared counts anew, so what came is compared with what was sent
-        missing = sent - received
-        uncounted = max(0, sent - accounted(mapper)) if name not in ("load", "clear") else max(0, missing)
-        return Row(f"~/{name} beside {RATE:g} Hz", tries, answered, max(0, missing), uncounted, silence,
+        missing = max(0, sent - mapper.received())
+        return Row(f"~/{name} beside {RATE:g} Hz", tries, answered, missing, mapper.unaccounted(sent), silence,
                    f"worst: diagnostics silent; answered {max(0.0, waited):.1f} s after the stream at the latest")
 
 

@@ -67,7 +67,7 @@ def run(quick: bool) -> list[Row]:
                 spent = mapper.process.processor_seconds() - before
                 looks.append((*resources(mapper.process.pid), spent, beside + fixed_job()))
                 milliseconds.append(1e3 * spent / (STEP * RATE))
-            used, counted = int(mapper.number("samples")), mapper.dropped() + int(mapper.number("waiting for a pose"))
+            used, uncounted = int(mapper.number("samples")), mapper.unaccounted(sent)
             changes, inputs = int(mapper.number("changes")), int(mapper.number("inducing"))
             full = int(mapper.number("budget_full"))
     quarter = max(1, len(looks) // 4)
@@ -80,6 +80,6 @@ def run(quick: bool) -> list[Row]:
     names = ("threads", "file descriptors", "memory", "processor time a sample")
     text = ", ".join(f"{name} {100 * g:+.1f} %" for name, g in zip(names, grown))
     flat = all(g <= 0.05 for g in grown)
-    return [Row(f"{hours:g} h at {RATE:g} Hz", 1, int(flat), max(0, sent - used - 1), max(0, sent - used - counted),
+    return [Row(f"{hours:g} h at {RATE:g} Hz", 1, int(flat), max(0, sent - used - 1), uncounted,
                 None, f"{sent} measurements, {inputs} of {BUDGET} inducing inputs, {full} times full; {text} "
                 f"({statistics.median(milliseconds):.1f} ms); {changes} changes reported, of a field without")]

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         region = [Polygon.of(corners, name="--region")] if corners else []
     except ValueError as error:
         raise UsageError(str(error)) from error
-    position = np.array(start[0] if start else session.path[-1].tolist())
+    position = np.array(start[0] if start else session.driven[-1].tolist())
     found, note = _planned(session, position, region, args, home[0] if home else None)
     if not found:
         raise UsageError(f"{args.map}: no plan: {found.reason}")
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _planned(session, position, region, args, home):
-    area = SurveyArea.of(None, position, path=session.path.numpy(), region=region, grow=args.margin)
+    area = SurveyArea.of(None, position, path=session.driven.numpy(), region=region, grow=args.margin)
     if not area:
         raise UsageError(f"{args.map}: no plan: {area.reason}")
     travel = Travel(area.free, session.map.hyperparameters()["lengthscale"] / 3)

@@ -46,8 +46,13 @@ class DropReason(Enum):
 
     @property
     def of_pose(self) -> bool:
-        """True where a pose was dropped and not a measurement."""
+        """True where it is a pose and not a measurement."""
         return self.value.startswith("pose_") and self is not DropReason.POSE_GAP
+
+    @property
+    def used(self) -> bool:
+        """True where the message was used all the same, but for what was wrong with it."""
+        return self is DropReason.POSE_BAD_COVARIANCE
 
 
 _EXPLANATIONS = {
@@ -113,8 +118,8 @@ class DropCounter:
 
     @property
     def total(self) -> int:
-        """All drops, of measurements and of poses."""
-        return sum(self._counts.values())
+        """All drops, of measurements and of poses; without those that were used all the same."""
+        return sum(n for reason, n in self._counts.items() if not reason.used)
 
     @property
     def measurements(self) -> int:

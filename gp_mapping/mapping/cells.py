@@ -63,11 +63,16 @@ class CellAverager:
     mean square of successive differences inside cells, remembered over about 1000 of them. With `robust`, samples far
     from their cell's median are left out and counted in `gross`; of counts, by their levels (level_of), whose spread is
     known. counts: whether the values are such.
+
+    A cell's velocity is that from its first to its last sample, which pose noise hardly touches. A slow sensor's cell
+    has but one: then it is the slower of the ways from the sample before it and to the one after it, in its pass, since
+    a glitch of the pose makes the other one fast.
     """
 
     def __init__(self, length: float, duration: float, robust: bool = True, counts: bool = False):
         self.length, self.duration, self.robust, self.counts = length, duration, robust, counts
         self.open: dict | None = None
+        self._before: tuple[list[float], float] | None = None  # place and stamp of the sample before the open cell
         self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
         self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0  # cells, Σ white, Σ white/n: of recent cells
         self._told: list[tuple[float, float]] = []  # white and white/n of the first cells that state it
@@ -96,7 +101,7 @@ class CellAverager:
         """
         rows = RawRows([x], [y], [stamp], [sensor], [heading], [position])
         over, reach = self.until(rows, 0, 1)
-        closed = None if over else self.flush()
+        closed = None if over else self.flush((x, stamp))
         self.take(rows, 0, 1, reach if over else 0.0)
         return closed
 
@@ -142,8 +147,9 @@ class CellAverager:
                         cell[name] = cell[name][::2]
                     cell["stride"] *= 2
 
-    def _close(self) -> Samples:
+    def _close(self, after: tuple[list[float], float] | None) -> Samples:
         cell, self.open = self.open, None
+        before, self._before = self._before, (cell["x"][-1], cell["t"][-1])
         x, y, stamps, *rest = (np.array(cell[name]) if None not in cell[name] else None for name in _COLUMNS)
         rows, first, last = len(y), x[0], x[-1]
         began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
@@ -163,8 +169,7 @@ class CellAverager:
         sensor = self.white_variance if stated is None else float(_mean(stated)[0])
         if sensor > 0.0:  # else too little is known of it
             self._remember(sensor, n, stated is not None and self.robust)
-        # from the cell's first to its last sample: a velocity that pose noise hardly touches
-        velocity = (last - first) / elapsed if elapsed > 0 else np.zeros_like(first)
+        velocity = (last - first) / elapsed if elapsed > 0 else _slower(before, (last, cell["t"][-1]), after)
         columns = {"x": first + _mean(x - first),  # coordinates may be 1e6 m
                    "y": _mean(y), "velocity": velocity[None], "stamp": began + _mean(stamps - began),
                    "count": np.array([float(n)]), "sensor_variance": np.array([sensor]),
@@ -230,9 +235,14 @@ class CellAverager:
             good &= np.abs(y - neighbours[2]) <= _GROSS * least
         return good.all(1)
 
-    def flush(self) -> Samples | None:
-        """Close the open cell: the end of a pass."""
-        return None if self.open is None else self._close()
+    def flush(self, after: tuple[list[float], float] | None = None) -> Samples | None:
+        """Close the open cell. after: place (D) and stamp of the sample that comes next in its pass; None: none does.
+        """
+        return None if self.open is None else self._close(after)
+
+    def lift(self) -> None:
+        """The next sample begins a new pass: how the robot came there is not known."""
+        self._before = None
 
     def state_dict(self) -> dict:
         opened = None
@@ -241,7 +251,8 @@ class CellAverager:
             opened = {"rows": rows, **{name: self.open[name] for name in ("count", "stride", "reach")}}
         return {"open": opened, "white_sum": self.white_sum, "white_count": self.white_count, "gross": self.gross,
                 "closed": self.closed, "single_sum": self.single_sum, "averaged_sum": self.averaged_sum,
-                "early": list(self._early), "told": [list(pair) for pair in self._told]}
+                "early": list(self._early), "told": [list(pair) for pair in self._told],
+                "before": None if self._before is None else [list(self._before[0]), self._before[1]]}
 
     def load_state_dict(self, state: dict) -> None:
         opened = state["open"]
@@ -253,8 +264,18 @@ class CellAverager:
         self.white_sum, self.white_count = float(state["white_sum"]), float(state["white_count"])
         self.gross, self._early = int(state["gross"]), list(state.get("early", []))
         self._told = [(float(a), float(b)) for a, b in state.get("told", [])]
+        before = state.get("before")
+        self._before = None if before is None else ([float(a) for a in before[0]], float(before[1]))
         self.closed, self.single_sum, self.averaged_sum = (float(state.get(name, 0.0)) for name in
                                                            ("closed", "single_sum", "averaged_sum"))
+
+
+def _slower(before, here, after) -> np.ndarray:
+    """Of the velocities before → here → after, each a place (D) and a stamp, or None, the slower one; 0: neither. (D,)
+    """
+    ways = [(np.subtract(b[0], a[0]), b[1] - a[1]) for a, b in ((before, here), (here, after)) if a and b]
+    found = [way / seconds for way, seconds in ways if seconds > 0]
+    return min(found, key=lambda velocity: float(velocity @ velocity), default=np.zeros_like(here[0]))
 
 
 def _as_sure(variance: np.ndarray | None) -> np.ndarray | bool:

@@ -104,7 +104,7 @@ class Gathering(ABC):
         if self.settings.cells:
             self.cells.take(rows, i, over, reach)
             if over < stop:
-                closed = self.cells.flush()
+                closed = self.cells.flush((rows.x[over], rows.stamp[over]))
                 self.cells.take(rows, over, stop, 0.0)
         else:
             self._raw += [one_of(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
@@ -154,6 +154,7 @@ class Gathering(ABC):
         self._pass_open, self.passes = True, self.passes + 1
         self._path.lift()
         self._track.lift()
+        self.cells.lift()
 
     def _refuse(self, count: int, why: str) -> None:
         self.refused += count

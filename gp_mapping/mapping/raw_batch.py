@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import torch
+from torch import Tensor
 
 from gp_mapping.core.types import Samples
 
 __all__ = ["joined", "one_of"]
+
+_STEP = 0.25  # s over which a velocity is looked for, where samples come that fast
 
 
 def one_of(sample: Samples, y: list[float], heading: list[float] | None) -> Samples:
@@ -18,11 +21,33 @@ def one_of(sample: Samples, y: list[float], heading: list[float] | None) -> Samp
 
 
 def joined(raw: list[Samples]) -> Samples:
-    """Raw samples as one batch, with one velocity from the first to the last of them."""
+    """Raw samples as one batch, each with its velocity."""
     # a column that not all of them have is left out
     drop = {f.name: None for f in fields(Samples) if any(getattr(s, f.name) is None for s in raw)}
     batch = Samples.concatenate([replace(s, **drop) for s in raw])
-    velocity = torch.zeros_like(batch.x)
-    if batch.stamp is not None and float(batch.stamp[-1]) > float(batch.stamp[0]):
-        velocity += (batch.x[-1] - batch.x[0]) / (batch.stamp[-1] - batch.stamp[0])
-    return replace(batch, velocity=velocity)
+    still = torch.zeros_like(batch.x)
+    return replace(batch, velocity=still if batch.stamp is None else _velocity(batch.x, batch.stamp))
+
+
+def _velocity(x: Tensor, stamp: Tensor) -> Tensor:
+    """The slower of the ways from what came _STEP before and to what comes _STEP after, at least from and to the next.
+
+    A glitch of the pose makes the other one fast, and a slow sensor's samples lie on more than one lane.
+
+    Args:
+        x: places (N, D), m.
+        stamp: (N,), s, in order.
+
+    Returns:
+        Velocities (N, D), m/s; 0 of a sample that is alone.
+    """
+    own = torch.arange(len(x))
+    first = torch.minimum(torch.searchsorted(stamp, stamp - _STEP), own - 1).clamp(min=0)
+    last = torch.maximum(torch.searchsorted(stamp, stamp + _STEP, right=True) - 1, own + 1).clamp(max=len(x) - 1)
+    ways = []
+    for a, b in ((first, own), (own, last)):
+        seconds = (stamp[b] - stamp[a])[:, None]
+        ways.append(torch.where(seconds > 0, (x[b] - x[a]) / seconds.clamp(min=1e-9), torch.inf))
+    back, ahead = ways
+    velocity = torch.where(back.norm(dim=1, keepdim=True) <= ahead.norm(dim=1, keepdim=True), back, ahead)
+    return torch.where(torch.isfinite(velocity), velocity, torch.zeros_like(x))

@@ -391,10 +391,10 @@ class MapSession(Gathering):
         return self.renderer.render(self.map, bounds, noise, self.revision, budget, self.local, place)
 
     def draw_ahead(self, budget: int) -> None:
-        """Evaluate so many points of the next drawing, without the cost of making a grid of all that is drawn."""
+        """Evaluate so many points of the next drawing, the longest waiting first, without the cost of making a grid."""
         noise = math.sqrt(self.noise_variance)
         bounds, place = self._ground()
-        self.renderer.advance(self.map, bounds, noise, self.revision, budget, place)
+        self.renderer.advance(self.map, bounds, noise, self.revision, budget, place, oldest=True)
 
     def _ground(self) -> tuple[tuple[list[float], list[float]], tuple[float, float]]:
         """What to draw (low, high), and the robot in it; what is left out though nobody asked for that: `warnings`."""
@@ -418,6 +418,11 @@ class MapSession(Gathering):
     def path(self) -> Tensor:
         """(K, 2) thinned positions of the samples, metres."""
         return self._path.points()
+
+    @property
+    def driven(self) -> Tensor:
+        """(K, 2) points of the path on ground that was driven, metres: without the places of a pose's glitches."""
+        return self._path.driven()
 
     @property
     def position(self) -> tuple[float, float] | None:

@@ -75,7 +75,7 @@ def offer_by_way(session, ground: HasGround, k: int, free: FreeSpace | None, pos
         reach: metres from the robot to the farthest place.
         places: bound of the places that are compared.
     """
-    kind, path = "gain_per_metre", session.path.numpy()
+    kind, path = "gain_per_metre", session.driven.numpy()
     position = session.position if position is None else position
     if position is None:
         return Suggestions(kind, reason="nothing has been measured yet")
@@ -121,7 +121,7 @@ def offer(session, grid, k: int, kind: str = "variance", free: FreeSpace | None 
         beyond: how far outside the hull of the path a place may lie where free is None, metres.
     """
     if free is None:
-        free, position = driven_area(session.path.numpy(), grid, beyond), None
+        free, position = driven_area(session.driven.numpy(), grid, beyond), None
         if not free.open.any():
             return Suggestions(kind, reason="nothing that is drawn lies inside the hull of the path")
     return suggest(session.map, grid, k, kind, free, position=position, min_distance=min_distance)

@@ -15,10 +15,11 @@ from pathlib import Path
 from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from rosbags.interfaces import QosDurability
 from rosbags.rosbag2 import Reader
 
+from gp_mapping.intake.poses.messages import TF_MESSAGE
 from gp_mapping.recording.bag import BagError, bag_topics, read_raw
 from gp_mapping.ros.mapper.descriptors import ParameterError
 from gp_mapping.ros.tools.playback import (
@@ -36,6 +37,7 @@ from gp_mapping.settings.fields import check_settings, setting
 __all__ = ["BagPlayerNode", "PlayerSettings", "main"]
 
 CLOCK = "/clock"
+STATIC = 1000  # messages of static transforms, which late joiners get all of
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,19 @@ def latched_topics(path: str) -> set[str]:
     with Reader(Path(path)) as reader:
         return {c.topic for c in reader.connections
                 if any(q.durability == QosDurability.TRANSIENT_LOCAL for q in c.ext.offered_qos_profiles)}
+
+
+def quality_of(kind: str, latched: bool) -> QoSProfile:
+    """How messages of that ROS type are published.
+
+    Of a latched topic the last one counts, but of static transforms each: every node that knows some has latched its
+    own, and here all of them come from one publisher.
+    """
+    qos = lossless()
+    if latched:
+        qos.durability = DurabilityPolicy.TRANSIENT_LOCAL
+        qos.depth = STATIC if kind == TF_MESSAGE else 1
+    return qos
 
 
 class BagPlayerNode(Node):
@@ -110,10 +125,7 @@ class BagPlayerNode(Node):
                 absent.append(f"{topic} ({kind})")
                 self.get_logger().warning(f"skipping {topic}: {kind} is not installed here")
                 continue
-            qos = lossless()
-            if topic in latched:
-                qos.durability, qos.depth = DurabilityPolicy.TRANSIENT_LOCAL, 1
-            out[topic] = self.create_publisher(cls, topic, qos)
+            out[topic] = self.create_publisher(cls, topic, quality_of(kind, topic in latched))
         if not out:
             raise BagError(f"{self.settings.path}: nothing can be played; these types are not installed: "
                            f"{', '.join(absent) or 'none is left'}")

@@ -147,7 +147,7 @@ class MappingNode(ManagedNode):
         self._health = Health(self.settings.silence_warning)
         self._requested = self._published = None
         self.map_services = MapServices(self, self.files, self.saver, self._find_message)
-        self._made.callback(self.map_services.close, Ending("the node is being cleaned up"))
+        self._made.callback(self.map_services.refuse, Ending("the node is not configured; configure it first"))
         jump = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False)
         self._made.callback(self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump).unregister)
         self._made.callback(self.destroy_timer, self.create_timer(1.0, self.publish_health, clock=self._steady))

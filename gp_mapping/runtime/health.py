@@ -8,6 +8,7 @@ import resource
 from collections import Counter
 from dataclasses import dataclass, field
 
+from gp_mapping.intake.drops import DropReason
 from gp_mapping.mapping.fullness import spoiled
 from gp_mapping.runtime.stream import StreamWatch
 
@@ -21,6 +22,8 @@ _EXPLAINED = {"queue_full": "more than worker_queue_size messages waited for the
               "service_busy": "calls that were refused at once, since service_queue_size others waited",
               "lost_by_error": "an error inside the map; the log has the traceback"}
 """Of what is counted before the intake: what to look at."""
+_BEFORE = ("queue_full", "paused", "abandoned", "lost_by_error")
+"""Of what is counted outside the intake: these are measurements, and with "pose_" before their names poses."""
 _FEW, _MOST = 10, 0.9  # measurements in a report, and the share of them that must not be dropped for one reason
 
 
@@ -77,6 +80,16 @@ class InputWatch:
         return None if self._last is None else max(0.0, now - self._last)
 
 
+def _heading(reason: str) -> str:
+    """Under what a count stands, so that measurements received = used + all "dropped" + waiting, to the message."""
+    found = next((one for one in DropReason if one.value == reason), None)
+    if found is not None and found.used:
+        return "poses used in part"
+    if reason in _BEFORE or (found is not None and not found.of_pose):
+        return "dropped"
+    return "poses dropped" if reason.startswith("pose_") else "refused"
+
+
 def resident_megabytes() -> float:
     """Memory of this process: resident set now (Linux), else its peak."""
     try:
@@ -130,7 +143,7 @@ class Health:
         self._refused(area, status)
         dropped = Counter(status.drops) + Counter(others)  # both the worker and the intake have a queue_full
         for reason, n in dropped.items():
-            area.values[f"dropped: {reason}"] = n
+            area.values[f"{_heading(reason)}: {reason}"] = n
             if n > self._drops_before.get(reason, 0):
                 own = _EXPLAINED.get(reason.removeprefix("pose_"), "")
                 explained = own if reason in others and own else status.explanations.get(reason, "")
@@ -138,6 +151,7 @@ class Health:
             self._drops_before[reason] = n
         for text in status.warnings:
             area.warn(text)
+        area.values["measurements used"] = status.used
         area.values["waiting for a pose"] = status.waiting
         if stamp_age is not None:
             area.values["age of the newest stamp (s)"] = stamp_age

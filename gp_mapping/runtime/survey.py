@@ -349,7 +349,7 @@ class Survey:
         if not wrong:
             lengthscale = session.map.hyperparameters()["lengthscale"]
             try:
-                area, travel = self._ground.at(position, self._free, session.path.numpy(), lengthscale,
+                area, travel = self._ground.at(position, self._free, session.driven.numpy(), lengthscale,
                                                region=self._region, keep_out=self._keep_out, reach=s.plan_reach,
                                                margin=s.plan_margin, places=s.plan_places)
             except ValueError as error:  # what the planner cannot answer: said, and no plan

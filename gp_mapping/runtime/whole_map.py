@@ -11,11 +11,13 @@ __all__ = ["WholeMap"]
 
 SLICE = 0.05  # s that one slice should take
 FIRST = 500  # points of the first slice
-TIMES = 2  # so many times the points of the whole drawing, at most: a map that changes meanwhile is never quite drawn
+TIMES = 2  # so many times the points of the whole drawing, at most, where its hyper-parameters change meanwhile
 
 
 class WholeMap:
     """One drawing of all that is known, for everybody who asked before it began.
+
+    What changes while it is drawn is as it was, or as it is then: a map that goes on is never quite drawn.
 
     future: its result is (FieldGrid, Limits or None), or None for an empty map.
     """
@@ -24,10 +26,12 @@ class WholeMap:
         self.future: Future = Future()
         self.begun = False
         self._points, self._drawn, self._most = FIRST, 0, 0
+        self._since = 0, 0  # revision of the map when it began, and of its samples the newest that was not drawn
 
     def go_on(self, session) -> bool:
         """In the map's thread: one slice; True when it is done. An exception ends it, too."""
-        self.begun = True
+        if not self.begun:
+            self.begun = True
         try:
             return self._slice(session)
         except BaseException as error:
@@ -44,11 +48,13 @@ class WholeMap:
             self.future.set_result(None)
             return True
 
+        if not self._drawn:
+            self._since = session.revision, session.renderer.newest
         start = time.monotonic()
         session.draw_ahead(self._points)
         took = time.monotonic() - start
 
-        left = session.renderer.points_stale
+        left = session.renderer.stale_since(*self._since)
         self._drawn += session.renderer.points_drawn
         self._most = max(self._most, left + session.renderer.points_drawn)
         if left and self._drawn < TIMES * self._most:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from gp_mapping.intake.drops import DropReason
+
 __all__ = ["Results", "Status"]
 
 
@@ -30,6 +32,7 @@ class Status:
     made: float
     report: dict
     received: dict[str, int]
+    used: int  # measurements that went into the map since the node began, whatever became of that map
     drops: dict[str, int]
     explanations: dict[str, str]  # drop reason -> what to look at
     warnings: list[str]
@@ -44,6 +47,7 @@ class Status:
     def of(session, intake, queue: int, counts: dict[str, int], timings, lag=(0.0, 0.0)) -> Status:
         """As it is now; in the thread that owns session and intake."""
         return Status(made=time.monotonic(), report=dict(session.report()), received=dict(intake.received),
+                      used=intake.samples - intake.drops[DropReason.REFUSED] - counts.get("lost_by_error", 0),
                       drops=intake.drops.as_dict(), explanations=intake.drops.explanations(),
                       warnings=[*intake.warnings, *session.warnings], waiting=intake.waiting,
                       last_stamp=intake.last_stamp, queue=queue,

@@ -20,6 +20,7 @@ import numpy as np
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.checkpoint import CheckpointError, about_checkpoint
 from gp_mapping.store.sessions import CHECKPOINT, Wanted, open_session
+from gp_mapping.store.tile_files import REFUSED
 
 __all__ = ["MapFiles", "Resumed", "autosave_name", "strangers"]
 
@@ -108,12 +109,12 @@ class MapFiles:
     def keep_refused(self, refused: list[Path]) -> list[Path]:
         """Second names for files that could not be gone on from, since this run writes over the first; the new ones.
 
-        A map of other settings, or of a newer version, is somebody's day. Under a name that ends otherwise no damaged
-        one keeps files of tiles from being removed (tile_files.py).
+        A map of other settings, or of a newer version, is somebody's day. Its tiles are kept as long as it is there;
+        under this name a damaged one keeps no others from being removed (tile_files.py).
         """
         kept = []
         for path in refused:
-            mine = path.with_name(f"{path.name}.refused")
+            mine = path.with_name(f"{path.name}{REFUSED}")
             if path == self.before or path.is_symlink() or not path.is_file() or _same(path, mine):
                 continue
             with suppress(OSError):

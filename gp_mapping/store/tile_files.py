@@ -9,6 +9,7 @@ saves, or has such a map open.
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import re
 import weakref
@@ -21,10 +22,14 @@ from gp_mapping.core.stored import StoredState
 from gp_mapping.store.archive import CheckpointError, manifest_of, read_state, write_state
 from gp_mapping.store.atomic import sync_folder
 
-__all__ = ["TileFile", "TileFolder"]
+__all__ = ["REFUSED", "TileFile", "TileFolder"]
+
+REFUSED = ".refused"
+"""Ending of what could not be gone on from and is kept for somebody who may mend it, its tiles as well."""
 
 _FOLDER, _LOCK, _CHECKPOINTS = "tiles", ".lock", ".gpm"
 _NAME = re.compile(r"(-?\d+_-?\d+)\.([0-9a-f]{12})\.tile")
+_NAMED = re.compile(_NAME.pattern.encode())
 _HALF = re.compile(r"\..*\.partial")
 
 
@@ -198,7 +203,9 @@ class TileFolder:
             except CheckpointError:
                 if path.suffix == _CHECKPOINTS:
                     raise
-                continue  # something else that lies there
+                if path.suffix != REFUSED:
+                    continue  # something else that lies there
+                known[moment] = _named_in(path)
             names |= known[moment]
         self._named = known
         return names
@@ -214,3 +221,12 @@ class TileFolder:
         """Shared, as long as this process refers to files of it."""
         with suppress(OSError):
             self._hold(fcntl.LOCK_SH if len(self._used) else fcntl.LOCK_UN)
+
+
+def _named_in(path: Path) -> set[str]:
+    """Names of tiles in the bytes of a checkpoint that is damaged: what says which they are is not compressed."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return set()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return {found[0].decode() for found in _NAMED.finditer(data)}

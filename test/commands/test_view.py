@@ -198,6 +198,43 @@ def test_slow_readers_keep_nobody_out(served):
         busy.join()
 
 
+def test_answers_that_nobody_takes_keep_nobody_out(served, monkeypatch):
+    """Twenty that ask for what fills every buffer and never read it, again and again: everybody else is served."""
+    _, ask, server = served
+    monkeypatch.setattr(server, "encoded_map", lambda: bytes(8_000_000))
+    monkeypatch.setattr("gp_mapping.commands.view.server.GRACE", 0.3)
+
+    def greedy():
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(1)
+        one.connect(server.server_address)
+        one.sendall(b"GET /api/map HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        return one
+
+    held, waits = [greedy() for _ in range(16)], []
+    end = time.monotonic() + 10.0
+    while served_status(ask) and time.monotonic() < end:
+        time.sleep(0.05)  # until all places are taken
+    for _ in range(5):
+        begin = time.monotonic()
+        while not served_status(ask):
+            assert time.monotonic() - begin < 5.0, "kept out"
+            time.sleep(0.05)
+        waits.append(time.monotonic() - begin)
+        held.append(greedy())
+    for each in held:
+        each.close()
+    assert max(waits) < 3.0
+
+
+def served_status(ask) -> bool:
+    try:
+        return ask("/api/status")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
 def test_a_request_has_its_time_in_all(served, monkeypatch):
     """However busily it trickles: a line every few seconds once kept a place for ever."""
     monkeypatch.setattr("gp_mapping.commands.view.server.HEADER", 0.5)

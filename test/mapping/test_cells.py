@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from gp_mapping.core.types import Samples
 from gp_mapping.mapping.cells import CellAverager
+from gp_mapping.mapping.raw_batch import joined
 
 
 def cells_of(x, y, stamp, length=0.1, duration=1.0, sensor=None, averager=None, flush=True):
@@ -51,6 +53,32 @@ def test_velocity_of_a_cell():
     _, cells = cells_of(x, y, stamp)
     for cell in cells[:-1]:
         assert np.allclose(cell.velocity, [[0.2, 0.0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("glitch", [None, 40])
+def test_velocity_of_a_sensor_that_is_slower_than_cells(glitch):
+    """One sample a cell: how the robot goes is known from the samples beside it, also beside a glitch of the pose."""
+    stamp = 100.0 + np.arange(100.0)
+    x = np.stack([0.8 * np.arange(100.0), np.zeros(100)], 1)
+    if glitch is not None:
+        x[glitch, 1] = 500.0
+    averager, cells = cells_of(x, np.ones((100, 1)), stamp)
+    assert len(cells) == 100
+    for i, cell in enumerate(cells):
+        if i != glitch:
+            assert np.allclose(cell.velocity, [[0.8, 0.0]]), i
+    averager.lift()
+    _, cells = cells_of([[900.0, 0.0]], [[1.0]], [200.0], averager=averager)
+    assert float(cells[-1].velocity.norm()) == 0.0, "in a new pass nothing is known of how it came there"
+
+
+def test_velocity_of_a_sensor_that_is_slower_than_cells_resumes():
+    stamp, x = np.arange(20.0), np.stack([np.arange(20.0), np.zeros(20)], 1)
+    first, early = cells_of(x[:10], np.ones((10, 1)), stamp[:10], flush=False)
+    second = CellAverager(0.1, 1.0)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    _, late = cells_of(x[10:], np.ones((10, 1)), stamp[10:], averager=second)
+    assert all(np.allclose(cell.velocity, [[1.0, 0.0]]) for cell in [*early, *late])
 
 
 def test_a_standing_robot_says_one_thing():
@@ -194,3 +222,19 @@ def test_a_driver_that_states_more_from_now_on_is_believed():
     again = CellAverager(0.1, 1.0)
     again.load_state_dict(copy.deepcopy(averager.state_dict()))
     assert again.state_dict() == averager.state_dict()
+
+
+@pytest.mark.parametrize("rate", [50.0, 1.0])
+def test_velocity_of_raw_samples_is_that_of_their_own_lane(rate):
+    """Without cells: 25 samples up one lane and down the next, and a glitch of the pose in one of them."""
+    there = np.minimum(np.arange(25.0), 24.0 - np.arange(25.0)) / rate
+    x = torch.tensor(np.stack([there, 0.0 * there], 1))
+    raw = [Samples(x[i:i + 1], [[1.0]], stamp=[100.0 + i / rate]) for i in range(25)]
+    velocity = joined(raw).velocity
+    far = 1 if rate == 1.0 else 12
+    assert torch.allclose(velocity[:13 - far, 0], torch.ones(1, dtype=torch.float64))
+    assert torch.allclose(velocity[12 + far:, 0], -torch.ones(1, dtype=torch.float64))
+    if rate == 1.0:
+        raw[6] = Samples(x[6:7] + 500.0, [[1.0]], stamp=[106.0])
+        assert float(joined(raw).velocity[[0, 3, 5, 7, 9]].norm(dim=1).max()) < 1.1
+    assert float(joined(raw[:1]).velocity.norm()) == 0.0

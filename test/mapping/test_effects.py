@@ -66,6 +66,20 @@ def test_a_known_delay_is_taken_out_by_the_velocity_as_it_is(speed):
     assert float((told - wanted).abs().max()) < 0.15 * 12 * UT * delay * speed
 
 
+@pytest.mark.parametrize("rate", [20.0, 2.0])
+def test_a_delay_is_found_whatever_the_rate_of_the_sensor(rate):
+    """Lanes up and down, measured .25 s late: by many samples in each cell, or by one sample in each that is driven."""
+    def late(backwards):
+        return lambda along: 6 * UT * np.sin(1.1 * (along + (0.3 if backwards else -0.3)))
+
+    session = MapSession(settings(learn_time_offset=True))
+    for i in range(6):
+        session.ingest(lane(30.0 * i, 0.4 * i, 8.0, 1.2, rate, late(bool(i % 2)), bool(i % 2)))
+        session.break_pass()
+    # its prior, 0 ± .2 s, pulls a little
+    assert session.map.hyperparameters()["time_offset"] == pytest.approx(0.25, abs=0.06)
+
+
 @pytest.mark.parametrize("elapsed", [20.0, 70.0, 300.0])
 def test_what_was_said_counts_exp_of_the_time_since(elapsed):
     """One place measured once: its precision β becomes β exp(−Δt/τ), and the variance what that leaves of s²."""

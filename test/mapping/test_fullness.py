@@ -38,7 +38,7 @@ def test_a_budget_that_spoils_the_map_is_said_with_the_setting_that_mends_it():
 
 
 def test_diagnostics_say_it():
-    status = Status(made=0.0, report=reported(40), received={}, drops={}, explanations={},
+    status = Status(made=0.0, report=reported(40), received={}, used=40, drops={}, explanations={},
                     warnings=[], waiting=0, last_stamp=None, queue=0, counts={})
     areas = Health(5.0).areas(now=0.0, status=status, watches=[], paused=False, notes=[], limits=None, published=0,
                               stamp_age=None, queue=0)

@@ -28,6 +28,16 @@ def test_a_standing_robot_with_pose_noise_drives_nowhere():
     assert path.length < 0.05 and len(path.points()) == 1
 
 
+def test_a_robot_that_stood_and_then_drives_leaps_for_a_moment_only():
+    """What the pose of a standing robot moves by, a millimetre, is no measure for a slow sensor on a fast robot."""
+    path, rng = Path(0.1), np.random.default_rng(0)
+    for _ in range(2000):
+        path.add(list(rng.normal(0, 0.001, 2)))
+    for i in range(1000):
+        path.add([0.6 * i, 0.0])
+    assert path.length > 400.0 and not path.starts()[-400:].any()
+
+
 def test_the_way_between_passes_is_not_driven():
     path = Path(0.1)
     path.add([0.0, 0.0])

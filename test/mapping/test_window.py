@@ -74,6 +74,23 @@ def test_a_glitch_leaves_resolution_and_extent_as_they_were(far, length):
     assert session.report()["path_length"] == pytest.approx(clean.report()["path_length"], abs=1.0)
 
 
+@pytest.mark.parametrize("wild", [[0], [1], range(0, 600, 5), range(280, 380)],
+                         ids=["first", "second", "fifth", "drift"])
+def test_wild_poses_do_not_decide_what_is_wild(wild):
+    """However early they come, every fifth of them, or a filter that runs away for a while."""
+    chance, x = np.random.default_rng(2), _lanes()
+    for n, i in enumerate(wild):
+        x[i] = (70.0 * n, 70.0 * n) if len(wild) == 100 else chance.uniform(-1e5, 1e5, 2)
+    session, samples = MapSession(MapSettings(**SETTINGS)), _samples(x)
+    for part in range(0, 600, 50):
+        session.ingest(samples[part: part + 50])
+        grid = session.render(300)
+        assert grid.resolution == 0.1 and max(grid.shape) < 100, f"after {part + 50} samples"
+    driven = session.driven.numpy()
+    assert len(driven) > 150 and driven.min() >= 0.0 and driven.max() <= 6.0
+    assert session.path_starts.sum() >= min(len(wild), 2) - 1
+
+
 def test_many_glitches_cost_no_more():
     chance, x = np.random.default_rng(1), _lanes()
     for i in chance.choice(600, 40, replace=False):

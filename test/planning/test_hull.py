@@ -95,6 +95,20 @@ def test_live_and_offline_are_one_policy(driven, kind, beyond):
     assert distance_to_hull(CENTRES, session.path.numpy()).max() > 1.0, "the judge itself sees places beyond"
 
 
+@pytest.mark.parametrize("kind", ["gain_per_metre", "variance"])
+def test_a_pose_that_leapt_away_sends_no_robot_there(kind):
+    """A kilometre away, and near enough to be drawn with the room: nobody drove there, so nobody is sent."""
+    t = torch.linspace(0, 1, 300, dtype=torch.float64)
+    x = torch.stack([3 * t, 2 * torch.sin(9 * t).abs()], 1)
+    x[100], x[200] = torch.tensor([900.0, -500.0]), torch.tensor([28.0, 1.0])
+    session = MapSession(MapSettings(resolution=0.1, max_inducing=80))
+    session.ingest(Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, 0]), stamp=torch.arange(300.0).double() * 0.1))
+    session.flush()
+    found = next_places(session, session.render(), 5, NodeSettings(suggestion_kind=kind))
+    room = np.array([p for p in x.tolist() if p[0] < 4.0])
+    assert len(found) == 5 and distance_to_hull(found.positions.numpy(), room).max() < 0.5, found.positions
+
+
 def test_the_command_line_asks_as_a_node_does_by_default(driven):
     session, grid = driven
     found, node = next_places(session, grid, 3), NodeSettings()

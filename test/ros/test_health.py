@@ -12,8 +12,9 @@ from gp_mapping.runtime.worker_results import Status
 
 
 def status_of(made=100.0, **changes) -> Status:
-    values = {"report": {"samples": 10, "hyperparameters": {"lengthscale": 0.5}}, "received": {}, "drops": {},
-              "explanations": {}, "warnings": [], "waiting": 0, "last_stamp": None, "queue": 0, "counts": {},
+    values = {"report": {"samples": 10, "hyperparameters": {"lengthscale": 0.5}}, "received": {}, "used": 10,
+              "drops": {}, "explanations": {}, "warnings": [], "waiting": 0, "last_stamp": None, "queue": 0,
+              "counts": {},
               "timings": {"update": {"count": 1, "p50_ms": 2.0}}} | changes
     return Status(made=made, **values)
 
@@ -50,6 +51,18 @@ def test_drops_warn_when_they_grow_and_stay_in_the_numbers():
     assert first.level == WARN and "3 not_finite: NaN came" in first.message and "2 queue_full" in first.message
     again = areas_of(health, status=status)["input"]
     assert again.level == OK and again.values["dropped: not_finite"] == 3
+
+
+def test_only_measurements_stand_under_dropped():
+    status = status_of(drops={"pose_gap": 4, "pose_lost": 5, "pose_bad_covariance": 6}, used=90,
+                       counts={"paused": 1, "lost_by_error": 2, "pose_paused": 7, "service_busy": 8, "query_frame": 9,
+                               "error_update": 3})
+    values = areas_of(Health(2.0), status=status)["input"].values
+    assert {key: n for key, n in values.items() if ": " in key} == {
+        "dropped: pose_gap": 4, "dropped: paused": 1, "dropped: lost_by_error": 2, "poses dropped: pose_lost": 5,
+        "poses dropped: pose_paused": 7, "poses used in part: pose_bad_covariance": 6, "refused: service_busy": 8,
+        "refused: query_frame": 9}
+    assert values["measurements used"] == 90
 
 
 def test_where_nearly_all_is_dropped_for_one_reason_that_is_said_first():

@@ -81,7 +81,7 @@ def test_names_of_ten_megabytes_cost_a_hundred_characters(node_of):
     spin_until(node, peer, lambda: node.worker.free is not None)
     fill(node, 1.0, start=8.0)  # places are chosen anew for a map that has changed
 
-    wanted = {"dropped: unexpected_frame": 3, "dropped: pose_unexpected_frame": 3, "dropped: query_frame": 1}
+    wanted = {"dropped: unexpected_frame": 3, "poses dropped: pose_unexpected_frame": 3, "refused: query_frame": 1}
     spin_until(node, peer, lambda: all(peer.number(name) >= count for name, count in wanted.items()))
     spin_until(node, peer, lambda: any("the free-space map is in frame" in text for text in peer.messages))
     peer.messages.clear()

@@ -149,11 +149,13 @@ def test_bad_input_is_counted_by_reason_and_the_map_is_as_before(tmp_path):
         pose(0)
         pose(-500)
         peer.settle()
-        expected = {"not_finite": 2, "out_of_range": 1, "unexpected_frame": 1, "out_of_order": 1, "repeated_stamp": 1,
-                    "pose_zero_quaternion": 1, "pose_not_finite": 1, "pose_unexpected_frame": 1,
+        expected = {"not_finite": 2, "out_of_range": 1, "unexpected_frame": 1, "out_of_order": 1, "repeated_stamp": 1}
+        of_poses = {"pose_zero_quaternion": 1, "pose_not_finite": 1, "pose_unexpected_frame": 1,
                     "pose_repeated_stamp": 1, "pose_out_of_order": 1}
-        assert {key.removeprefix("dropped: "): int(value) for key, value in peer.values.items()
-                if key.startswith("dropped: ")} == expected
+        for heading, counts in (("dropped: ", expected), ("poses dropped: ", of_poses)):
+            assert {key.removeprefix(heading): int(value) for key, value in peer.values.items()
+                    if key.startswith(heading)} == counts
+        assert peer.number("measurements used") == peer.number("samples")
         assert {key: peer.values[key] for key in before} == before
         said = " ".join(peer.messages)
         assert "NaN" in said and "'camera'" in said and "expected 'odom'" in said

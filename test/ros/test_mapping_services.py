@@ -37,7 +37,7 @@ def test_services_pause_save_clear(tmp_path):
         peer.drive(2.02, 1.0, speed=4.0)
         peer.settle()
         assert peer.number("samples") == samples and peer.number("dropped: paused") == 51
-        assert peer.number("dropped: pose_paused") == 51
+        assert peer.number("poses dropped: pose_paused") == 51
         assert any("paused" in text for text in peer.messages)
         assert peer.call(SetBool, "/mapping/pause", SetBool.Request(data=False)).success
         peer.drive(3.5, 1.0, speed=2.0)
@@ -50,6 +50,11 @@ def test_services_pause_save_clear(tmp_path):
         assert peer.number("samples") == 0
         peer.drive(5.0, 2.0, speed=2.0)
         peer.until(lambda: grid_array(mean[-1]).max() > 0, what="no map after clear")
+        peer.settle()
+        dropped = sum(float(n) for key, n in peer.values.items() if key.startswith("dropped: "))
+        assert peer.number("samples") < peer.number("measurements used"), "those before ~/clear were used, too"
+        assert peer.number("magnetic_field received") == \
+            peer.number("measurements used") + dropped + peer.number("waiting for a pose"), "to the message"
         assert node.stop() == 0 and "Traceback" not in node.log, node.log
 
 

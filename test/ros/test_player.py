@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("rclpy")
 
+from builtin_interfaces.msg import Time
 from dds_helpers import DEEP, Listener, ros_run, stamp_ns
 from domains import domain_of
 from nav_msgs.msg import OccupancyGrid, Odometry
@@ -20,8 +21,9 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import MagneticField
 
+from gp_mapping.intake.poses.messages import TF_MESSAGE
 from gp_mapping.recording.bag_writer import BagWriter
-from gp_mapping.ros.bag_player_node import main
+from gp_mapping.ros.bag_player_node import main, quality_of
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 
@@ -129,6 +131,22 @@ def test_latched_topics_stay_latched_and_unknown_types_are_skipped(tmp_path):
         assert list(late[0].data) == [0, 100]
         assert here.spin_through(process) == 0
         assert "skipping /gas: gas_sensor_msgs/msg/Concentration is not installed here" in process.output
+
+
+def test_static_transforms_of_several_nodes_reach_who_joins_late():
+    """Each was latched by a node of its own; from one publisher that keeps the last one, all but one link are gone."""
+    def taken(kind: str) -> list[int]:
+        with Listener(DOMAIN, {}) as here:
+            publisher = here.node.create_publisher(Clock, "many", quality_of(kind, True))
+            for second in range(1, 31):
+                publisher.publish(Clock(clock=Time(sec=second)))
+            got = []
+            here.node.create_subscription(Clock, "many", got.append, quality_of(TF_MESSAGE, True))
+            assert here.spin_until(lambda: got)
+            return [m.clock.sec for m in got]
+
+    assert taken(TF_MESSAGE) == list(range(1, 31))
+    assert taken("nav_msgs/msg/OccupancyGrid") == [30]
 
 
 def _cut_off(bag, to):

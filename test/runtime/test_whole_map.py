@@ -45,14 +45,45 @@ def test_the_grid_is_made_once_and_is_the_maps(monkeypatch):
     assert limits.mean_low <= float(np.nanmedian(want.mean)) <= limits.mean_high
 
 
+def test_a_large_map_that_goes_on_is_drawn_once(monkeypatch):
+    """Beside a stream every point is evaluated about once: choosing which costs no more than evaluating, and what is
+    measured meanwhile begins nothing anew."""
+    settings = MapSettings(field_scale=1.0, learn_hyperparameters=False, lengthscale=0.8, resolution=0.02, margin=8.0,
+                           max_inducing=60)
+    session, clock, points = MapSession(settings), [0.0], []
+
+    def go_on(count):
+        t = clock[0] + 0.02 * torch.arange(count, dtype=torch.float64)
+        x = torch.stack([2.0 + 2.0 * torch.sin(0.3 * t), 1.0 + torch.cos(0.2 * t)], 1)
+        session.ingest(Samples(x, 5.0 * x[:, :1].sin() + 0.1 * x[:, 1:], stamp=t))
+        clock[0] += 0.02 * count
+
+    go_on(1000)
+    drawing = whole_map.WholeMap()
+    evaluate = session.draw_ahead
+
+    def counted(budget):
+        evaluate(budget)
+        points.append(session.renderer.points_drawn)
+    monkeypatch.setattr(session, "draw_ahead", counted)
+    while not drawing.go_on(session):
+        go_on(20)
+    grid, _ = drawing.future.result(0)
+    lattice = np.prod([side * 0.02 * 12.0 / 0.8 for side in grid.shape])  # twelve points in a lengthscale
+    assert lattice > 50_000 and sum(points) < 1.3 * lattice
+    assert len(points) < 120 and max(points) > 4 * whole_map.FIRST, (len(points), max(points))
+    want = session.render()
+    assert (grid.stddev - want.stddev).abs().max() < 0.5 * want.stddev.max() and bool(grid.known.any())
+
+
 def test_an_empty_map_and_a_fault_are_answers():
     empty, broken = whole_map.WholeMap(), whole_map.WholeMap()
     empty.finish(MapSession(MapSettings()))
     assert empty.future.result(0) is None
 
-    class Broken:
-        cell_count = 3
+    session = driven()
 
-        def draw_ahead(self, points):
-            raise RuntimeError("no memory")
-    assert broken.go_on(Broken()) and "no memory" in str(broken.future.exception(0))
+    def refuse(points):
+        raise RuntimeError("no memory")
+    session.draw_ahead = refuse
+    assert broken.go_on(session) and "no memory" in str(broken.future.exception(0))

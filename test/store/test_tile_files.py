@@ -19,6 +19,7 @@ from gp_mapping.core.registry import build_map
 from gp_mapping.core.types import Samples
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
+from gp_mapping.store.resume import MapFiles
 from gp_mapping.store.tile_room import TileRoom
 
 UT = 1e-6
@@ -176,6 +177,23 @@ def test_a_file_that_another_checkpoint_names_stays(mine):
     assert torch.equal(again.predict(x).mean, before.mean) and again.notes() == []
 
 
+@pytest.mark.parametrize("size", [None, 0.9], ids=["another model's", "cut off"])
+def test_what_could_not_be_resumed_keeps_its_tiles(mine, size):
+    """Whole, but of other settings, or cut off: which tiles it had can still be read, and they are somebody's day."""
+    files, tiles = MapFiles(mine), sorted(path.name for path in (mine / "tiles").glob("*.tile"))
+    if size is not None:
+        os.truncate(files.saved, int(size * files.saved.stat().st_size))
+    kept = files.keep_refused([files.saved])
+    assert len(kept) == 1 and len(tiles) >= 3
+    save_checkpoint(files.saved, {"number": 1.0})  # the new run's
+    gc.collect()
+    save_checkpoint(files.saved, {"number": 2.0})
+    assert sorted(path.name for path in (mine / "tiles").glob("*.tile")) == tiles
+    kept[0].unlink()
+    save_checkpoint(files.saved, {"number": 3.0})
+    assert not list((mine / "tiles").glob("*.tile"))
+
+
 def test_resume_reads_what_was_at_hand_and_no_more(mine, driven):
     state = load_checkpoint(mine / "map.gpm")
     field = built()
@@ -267,6 +285,7 @@ sys.path.insert(0, sys.argv[2])
 from test_tile_files import built, drive, road
 from pathlib import Path
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
+from gp_mapping.store.resume import MapFiles
 from gp_mapping.store.tile_room import TileRoom
 folder = Path(sys.argv[1])
 field = built(TileRoom(folder))

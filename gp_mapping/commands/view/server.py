@@ -23,6 +23,7 @@ _PAGE = {"/": ("index.html", "text/html"), "/view.js": ("view.js", "text/javascr
 _FARTHEST = 1e7  # m
 _AT_ONCE = 16  # requests
 HEADER, TOTAL = 3.0, 60.0  # s for sending a request, and for all of it
+GRACE = 1.0  # s in which an answer may be taken before it gives way to another request
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
             "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
                                        "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
@@ -35,7 +36,8 @@ class ViewServer(ThreadingHTTPServer):
     GET / is the page; /api/status and /api/overlay are JSON; /api/map is what view_map.encode_map writes, 204 before
     the first map; /api/window?low=X,Y&high=X,Y the same of what is known between two corners (m), 204 while the mapper
     has not answered. A request has HEADER s to be sent and TOTAL s in all, however busily it trickles; where all places
-    are taken, the one that has been sending its request for longest gives way.
+    are taken, the one that has been sending its request for longest gives way, or else the one that has been taking
+    its answer for longest, and for GRACE s at least.
     """
 
     daemon_threads = True
@@ -55,11 +57,13 @@ class ViewServer(ThreadingHTTPServer):
         """Each in a thread, and no more than so many at a time."""
         with self._lock:
             if len(self._open) >= _AT_ONCE:
-                sending = [one for one, (_, answered) in self._open.items() if not answered]
-                if not sending:
+                before = time.monotonic() - GRACE
+                late = [one for one, (_, answered) in self._open.items() if not answered] or \
+                    [one for one, (came, _) in self._open.items() if came < before]
+                if not late:
                     self.shutdown_request(request)
                     return
-                self._cut(min(sending, key=lambda one: self._open[one][0]))
+                self._cut(min(late, key=lambda one: self._open[one][0]))
             self._open[request] = (time.monotonic(), False)
         super().process_request(request, client_address)
 

@@ -111,6 +111,17 @@ class Renderer:
         inside = (rows > 0) & (rows < len(lattice.rows)) & (columns > 0) & (columns < len(lattice.columns))
         return float(lattice.stale[rows[inside], columns[inside]].mean()) if inside.any() else 0.0
 
+    @property
+    def newest(self) -> int:
+        """Number of samples in the map with the newest of those that no drawing has seen yet; 0 without any."""
+        return max((count for count, _ in self._touched), default=0)
+
+    def stale_since(self, revision: int, count: int) -> int:
+        """What waits since that revision of the map, or longer: points, and batches of its first `count` samples."""
+        unseen = sum(its <= count for its, _ in self._touched)
+        lattice = self._lattice
+        return unseen + (0 if lattice is None else int((lattice.stale & (lattice.since <= revision)).sum()))
+
     def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int, budget: int | None = None,
                local: LocalScale | None = None, about=None, ground: np.ndarray | None = None) -> FieldGrid:
         """The grid over `bounds` (low, high; metres) and a margin, cut where that has more than max_grid_cells.
@@ -128,8 +139,11 @@ class Renderer:
         return self._grid(noise_stddev, self.settings.unknown_ratio * hyper["signal_stddev"], revision, local)
 
     def advance(self, field: FieldMap, bounds, noise_stddev: float, revision: int, budget: int | None = None,
-                about=None, ground: np.ndarray | None = None) -> dict[str, float]:
-        """Evaluate points as `render` does, which is still to be called to see them. The map's hyper-parameters."""
+                about=None, ground: np.ndarray | None = None, oldest: bool = False) -> dict[str, float]:
+        """Evaluate points as `render` does, which is still to be called to see them. The map's hyper-parameters.
+
+        oldest: those that have waited longest, wherever they are.
+        """
         hyper = field.hyperparameters()
         source, included, epoch = field, math.inf, field.epoch
         if budget is not None:
@@ -163,7 +177,7 @@ class Renderer:
         self._epoch, self._touched = epoch, [(count, x) for count, x in self._touched if count > included]
         if ground is not None:
             lattice.leave_out(ground, _REACH * length)
-        rows, columns = lattice.choose(budget)
+        rows, columns = lattice.choose(budget, oldest)
         self.points_drawn = len(rows)
         if len(rows):
             places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
@@ -322,16 +336,20 @@ class _Lattice:
         self.since[near & ~self.stale] = revision
         self.stale |= near
 
-    def choose(self, budget: int | None) -> tuple[np.ndarray, np.ndarray]:
+    def choose(self, budget: int | None, oldest: bool) -> tuple[np.ndarray, np.ndarray]:
         """Row and column indices of the stale points to evaluate now."""
         rows, columns = self.stale.nonzero()
         if budget is None or len(rows) <= budget:
             return rows, columns
-        away = (self.columns[columns] - self.newest[0]) ** 2 + (self.rows[rows] - self.newest[1]) ** 2
-        picked = np.zeros(len(rows), dtype=bool)
-        picked[np.argpartition(away, budget // 2)[: budget // 2]] = True
-        waiting = np.where(picked, np.iinfo(np.int64).max, self.since[rows, columns])
-        picked[np.argpartition(waiting, budget - budget // 2)[: budget - budget // 2]] = True
+        picked, near = np.zeros(len(rows), dtype=bool), 0 if oldest else budget // 2
+        if near:
+            away = (self.columns[columns] - self.newest[0]) ** 2 + (self.rows[rows] - self.newest[1]) ** 2
+            picked[np.argpartition(away, near)[:near]] = True
+
+        left = np.flatnonzero(~picked)
+        # no two alike: among many of one value a partition takes ten times as long
+        waiting = self.since[rows[left], columns[left]] * len(left) + np.arange(len(left))
+        picked[left[np.argpartition(waiting, budget - near)[: budget - near]]] = True
         return rows[picked], columns[picked]
 
     def joined(self) -> None:

@@ -126,8 +126,19 @@ class Extent:
 
     def bounds(self, usual_move: float) -> tuple[list[float], list[float]]:
         """Corners of all ground, m; places that are none, as a pose's glitch makes them, are left out."""
+        return _around(self.ground(usual_move))
+
+    def ground(self, usual_move: float) -> list[Area]:
+        """Areas that were driven, the one with most points first: what a pose's glitch makes is none of them."""
         areas = self.areas(usual_move)
-        return _around([a for a in areas if a is areas[0] or a.points >= _DRIVEN or a.samples >= _SHARE * self._total])
+        return [a for a in areas if a is areas[0] or a.points >= _DRIVEN or a.samples >= _SHARE * self._total]
+
+    def holds(self, positions: np.ndarray, areas: list[Area]) -> np.ndarray:
+        """Which of positions (K, 2) m lie on squares of these areas: (K,) bool."""
+        squares = np.array([key for area in areas for key in area.squares], dtype=np.float64).reshape(-1, 2)
+        keys = np.floor(np.asarray(positions, dtype=np.float64).reshape(-1, 2) / _SIDE)
+        known = squares[:, 0] + 1j * squares[:, 1]
+        return np.isin(keys[:, 0] + 1j * keys[:, 1], known)
 
     def drawn(self, fits, usual_move: float) -> tuple[list[Area], list[Area]]:
         """Areas to draw, the most important first, and those to leave out. fits(low, high): whether a grid holds them.
@@ -135,7 +146,7 @@ class Extent:
         areas = self.areas(usual_move)
         if not areas:
             return [], []
-        ground = [a for a in areas if a is areas[0] or a.points >= _DRIVEN or a.samples >= _SHARE * self._total]
+        ground = self.ground(usual_move)
         here = next((a for a in ground if self._here in a.squares), areas[0])
         if here.points >= _HERE * areas[0].points:
             ground.remove(here)

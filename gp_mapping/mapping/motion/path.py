@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from statistics import median_low
 
 import torch
 from torch import Tensor
@@ -12,7 +14,7 @@ from gp_mapping.mapping.motion.extent import Area, Extent
 __all__ = ["Path"]
 
 _JUMP = 8.0  # times the usual move between two samples (and four steps): the pose has jumped, nobody drove there
-_USUAL = 0.05  # weight of a new move in the usual one
+_MOVES = 301  # newest moves, of which the median is the usual one: what is wild does not decide what is wild
 _RECENT = 9  # points of which the median tells where the robot is: a glitch of its pose does not move it
 _MOST = 20000  # points; beyond it every second one goes and the spacing doubles
 
@@ -28,7 +30,7 @@ class Path:
         self._newest = [math.inf, math.inf]  # the last of the points
         self._broken = True  # the next point begins a line
         self._last: list[float] | None = None
-        self._usual: float | None = None  # move between two samples, m
+        self._moves: deque[float] = deque(maxlen=_MOVES)  # between two samples, m
         self._anchor: list[float] | None = None
         self.extent = Extent()
         self._low, self._high = [math.inf, math.inf], [-math.inf, -math.inf]
@@ -47,16 +49,16 @@ class Path:
         low, high = [min(column) for column in zip(*positions)], [max(column) for column in zip(*positions)]
         self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
 
-        dist, last, usual, anchor, length = math.dist, self._last, self._usual, self._anchor, self.length
+        dist, last, moves, anchor, length = math.dist, self._last, self._moves, self._anchor, self.length
         lengths, points = [], []
         for x in positions:
             if last is not None:
                 moved = dist(x, last)
                 # a localiser that was lost, or a bag cut together: a new line begins, and this is no length of the path
-                if usual is not None and moved > 4.0 * self.step and moved > _JUMP * usual:
+                if moves and moved > 4.0 * self.step and moved > _JUMP * median_low(moves):
                     self._broken, anchor = True, None
-                elif moved > 0.0:
-                    usual = moved if usual is None else usual + _USUAL * (moved - usual)
+                if moved > 0.0:
+                    moves.append(moved)
             last = x
             if anchor is None:
                 anchor = x
@@ -68,7 +70,7 @@ class Path:
                 self._append(x)
             points.append(point)
             lengths.append(length)
-        self._last, self._usual, self._anchor, self.length = list(last), usual, list(anchor), length
+        self._last, self._anchor, self.length = list(last), list(anchor), length
         self.extent.extend(positions, points, low, high)
         return lengths
 
@@ -106,7 +108,7 @@ class Path:
     @property
     def usual_move(self) -> float:
         """Between two samples, m; 0 while none is known."""
-        return self._usual or 0.0
+        return median_low(self._moves) if self._moves else 0.0
 
     @property
     def newest(self) -> list[float] | None:
@@ -133,12 +135,22 @@ class Path:
         """(K, 2) metres."""
         return self._points[: self._count].clone()
 
+    def driven(self) -> Tensor:
+        """(K, 2) metres: the points where the robot drove, and not where a glitch has thrown its pose.
+
+        Those on ground that was driven; and not single ones with no line to or from them, where most have one.
+        """
+        points, line = self.points(), self.starts().cumsum(0)
+        kept = torch.from_numpy(self.extent.holds(points.numpy(), self.extent.ground(self.usual_move)))
+        along = line.bincount()[line] > 1 if len(line) else kept
+        return points[kept & along] if along.double().mean() > 0.5 else points[kept]
+
     def starts(self) -> Tensor:
         """(K,) bool: points to which no line leads, for a pass began there or the position jumped."""
         return self._starts[: self._count].clone()
 
     def state_dict(self) -> dict:
-        return {"starts": self.starts(), "broken": self._broken, "last": self._last, "usual": self._usual,
+        return {"starts": self.starts(), "broken": self._broken, "last": self._last, "moves": list(self._moves),
                 "points": self.points(), "step": self.step, "length": self.length, "anchor": self._anchor,
                 "low": list(self._low), "high": list(self._high),
                 "extent": self.extent.state_dict()}
@@ -154,7 +166,9 @@ class Path:
         self.step, self.length = state["step"], state["length"]
         self._low, self._high = list(state["low"]), list(state["high"])
         self._broken = bool(state["broken"])
-        self._last, self._usual = state["last"], state["usual"]
+        self._last = state["last"]
+        usual = state.get("usual")  # of older maps the usual one is all that is known
+        self._moves = deque(state.get("moves", [] if usual is None else [usual]), maxlen=_MOVES)
         self.extent = Extent()
         if "extent" in state:
             self.extent.load_state_dict(state["extent"])

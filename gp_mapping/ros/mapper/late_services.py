@@ -3,7 +3,10 @@
 rclpy answers a request when its callback returns. A coroutine may suspend, but rclpy then holds the callback's group,
 resumes it in each turn of the executor, and cannot answer it once the executor has stopped. So a callback here may
 return a promise in place of a response; the header of the request is kept, and the response goes out from the
-executor's thread, woken by a guard condition, or from close(), which leaves nobody without an answer.
+executor's thread, woken by a guard condition, or from rest() and close(), which leave nobody without an answer.
+
+A service that goes takes with it what is on the way to it. So services stay as long as the node: while it is not
+configured, or not active, who calls is told so.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ __all__ = ["LateServices", "Later"]
 BURST = 8  # answers of one service at once: a client keeps 10 that it has not looked at, and loses the rest
 PAUSE = 0.4  # s in which it looks at them
 LAST_PAUSE = 0.1  # s, at the end, for which somebody waits
+LAST_CALLS = 2.0  # s for which calls that keep coming are answered at the end: nobody may keep the node alive by asking
 
 
 class Later(NamedTuple):
@@ -59,15 +63,12 @@ class _Promise:
 
 
 class LateServices:
-    """A node's services in a callback group of their own. At most `size` calls wait; more are refused at once.
+    """A node's services in a callback group of their own. At most `size` calls wait; more are refused at once."""
 
-    on_refused: called with a number when calls are refused because too many wait.
-    """
-
-    def __init__(self, node, size: int, on_refused: Callable[[int], None] = lambda n: None):
-        self._node, self._size, self._on_refused = node, size, on_refused
+    def __init__(self, node, size: int):
+        self._node, self._size, self._on_refused = node, size, lambda n: None
         self._group = ReentrantCallbackGroup()
-        self._services: list[tuple[_Entry, object, bool]] = []  # with whether it is destroyed here
+        self._services: dict[str, tuple[_Entry, object, bool]] = {}  # with whether it is destroyed here
         self._waiting: list[_Promise] = []
         self._ending: BaseException | None = None
         self._sent: dict[str, deque[float]] = {}  # of each service, when its newest BURST answers went out
@@ -81,53 +82,86 @@ class LateServices:
                                reliability=ReliabilityPolicy.RELIABLE)
 
     @property
+    def size(self) -> int:
+        """Calls that may wait."""
+        return self._size
+
+    @property
     def waiting(self) -> int:
         """Calls that have no answer yet."""
         return len(self._waiting)
 
+    def begin(self, on_refused: Callable[[int], None] = lambda n: None) -> None:
+        """Calls are worked on, also after a rest(). on_refused: called with a number when too many wait."""
+        self._ending, self._on_refused = None, on_refused
+
     def add(self, kind: type, name: str, start, refuse) -> None:
-        """Offer the service ~/name."""
+        """Offer the service ~/name; one that is there already is served in this way from now on."""
+        known = self._services.get(name)
+        if known is not None:
+            self._serve(known[0]._replace(start=start, refuse=refuse), known[1], own=True)
+            return
         service = self._node.create_service(kind, f"~/{name}", lambda *_: None, qos_profile=self._qos,
                                             callback_group=self._group)
-        self._serve(name, service, start, refuse, own=True)
+        self._serve(_Entry(name, start, refuse, service.send_response), service, own=True)
 
     def adopt(self, name: str, service, start, refuse) -> None:
         """Serve one that is there already in this way; close() leaves it to its owner."""
-        self._serve(name, service, start, refuse, own=False)
+        self._serve(_Entry(name, start, refuse, service.send_response), service, own=False)
 
-    def _serve(self, name: str, service, start, refuse, own: bool) -> None:
-        entry = _Entry(name, start, refuse, service.send_response)
+    def _serve(self, entry: _Entry, service, own: bool) -> None:
         service.callback = partial(self._on_request, entry)
         service.send_response = partial(self._send, entry)  # called with what the callback returned
-        self._services.append((entry, service, own))
+        self._services[entry.name] = entry, service, own
 
     def refuse(self, reason: BaseException) -> None:
         """From now on calls are answered by the reason; those that wait go on."""
         self._ending = reason
 
-    def close(self, reason: BaseException) -> None:
-        """Answer everybody: what is done by its result, what is not by the reason. Then the services go."""
-        if not self._services:
-            return
+    def rest(self, reason: BaseException) -> None:
+        """Answer everybody: what is done by its result, what is not by the reason, and so what comes until begin()."""
+        self._ending = reason
         self._answer_done()
         for promise in self._waiting:
             self._refuse(promise.entry, promise.response, promise.header, reason)
         self._waiting = []
+        self._come(reason)
 
-        for entry, service, _ in self._services:
-            for _ in range(10 * self._size):  # nobody may keep the node alive by asking
-                with service.handle:
-                    request, header = service.handle.service_take_request(service.srv_type.Request)
-                if header is None:
-                    break
-                self._refuse(entry, service.srv_type.Response(), header, reason)
+    def close(self, reason: BaseException) -> None:
+        """The end: everybody is answered, here and now, and the services go."""
+        if not self._services:
+            return
+        self.rest(reason)
+        end = time.monotonic() + LAST_CALLS
         self._send_outgoing(everything=True)
-        for _, service, own in self._services:
+        while self._come(reason) and time.monotonic() < end:
+            self._send_outgoing(everything=True)
+
+        for entry, service, own in self._services.values():
+            self._refuse_come(entry, service, reason)  # what came while others were answered
+            self._send_outgoing(everything=True)
             if own:
                 self._node.destroy_service(service)
-        self._services = []
+        self._services = {}
         self._node.destroy_timer(self._pace)
         self._node.destroy_guard_condition(self._guard)
+
+    def _come(self, reason: BaseException) -> int:
+        """Refuse what the middleware holds of all services; how many calls that were."""
+        return sum(self._refuse_come(entry, service, reason) for entry, service, _ in self._services.values())
+
+    def _refuse_come(self, entry: _Entry, service, reason: BaseException) -> int:
+        """Refuse the calls of one service that the executor has not taken yet; how many they were."""
+        for n in range(10 * self._size):
+            try:
+                with service.handle:
+                    request, header = service.handle.service_take_request(service.srv_type.Request)
+            except (rclpy_implementation.RCLError, InvalidHandle):  # ROS was shut down under it
+                return n
+            if header is None:
+                return n
+            self._refuse(entry, service.srv_type.Response(), header, reason)
+        return 10 * self._size
 
     def _on_request(self, entry: _Entry, request, response):
         if self._ending is not None:

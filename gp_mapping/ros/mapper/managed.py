@@ -41,6 +41,7 @@ class ManagedNode(LifecycleNode):
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)  # runs before the first /clock and when it stands
         self._steps = StepRunner(self, self._steady)
         self._changes = LateServices(self, WAITING)
+        self._offered: dict[str, LateServices] = {}
         self._changes.adopt("change_state", self._service_change_state, self._on_change_state, self._refuse_change)
 
     def configuring(self) -> Steps:
@@ -130,9 +131,21 @@ class ManagedNode(LifecycleNode):
         self.get_logger().error(f"transition {transition} is not possible in state {self.state!r}: "
                                 f"{str(error).splitlines()[0]}")
 
+    def late_services(self, what: str, size: int, on_refused: Callable[[int], None]) -> LateServices:
+        """The services of that part of the node, which stay as long as the node does; at most `size` calls wait."""
+        known = self._offered.get(what)
+        if known is not None and known.size != size:  # it sets how many wait in the middleware, too
+            known.close(RuntimeError("the service begins anew with another service_queue_size; ask again"))
+            known = None
+        if known is None:
+            known = self._offered[what] = LateServices(self, size)
+        known.begin(on_refused)
+        return known
+
     def destroy_node(self) -> None:
-        """Whoever waits for a transition is answered before."""
-        self._changes.close(RuntimeError("the node is being destroyed"))
+        """Whoever waits for a transition, or calls a service, is answered before."""
+        for services in (*self._offered.values(), self._changes):
+            services.close(RuntimeError("the node is being destroyed"))
         super().destroy_node()
 
     # ---- here and now, without one -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from nav_msgs.srv import GetMap
 from std_srvs.srv import SetBool, Trigger
 
 from gp_mapping.errors import named
-from gp_mapping.ros.mapper.late_services import Later, LateServices
+from gp_mapping.ros.mapper.late_services import Later
 from gp_mapping.runtime.file_thread import Ending
 from gp_mapping.runtime.saving import Saver
 from gp_mapping.store.sessions import CHECKPOINT, Saved, map_folder, open_session
@@ -35,8 +35,8 @@ class MapServices:
 
     def __init__(self, node, files, saver: Saver, find):
         self._node, self._files, self._saver = node, files, saver
-        self._late = LateServices(node, node.settings.service_queue_size,
-                                  lambda n: node.worker.count("service_busy", n))
+        self._late = node.late_services("map", node.settings.service_queue_size,
+                                        lambda n: node.worker.count("service_busy", n))
         load = next(found for name in LOAD_MAP if (found := find(name)) is not None)
         save = find(SAVE_MAP)
         wanted = [(Trigger, "save", self._on_save), (Trigger, "load", self._on_load),
@@ -54,9 +54,9 @@ class MapServices:
         """New calls are answered by the reason; those that wait go on."""
         self._late.refuse(reason)
 
-    def close(self, reason: Ending) -> None:
-        """Answer all calls that wait, with what is done or with the reason, and take the services away."""
-        self._late.close(reason)
+    def rest(self, reason: Ending) -> None:
+        """Answer all calls that wait, with what is done or with the reason, and so those that come from now on."""
+        self._late.rest(reason)
 
     def say(self, what: str, error: BaseException) -> str:
         """Log why something was not done, and return it."""

@@ -17,7 +17,7 @@ from visualization_msgs.msg import MarkerArray
 from gp_mapping.errors import named
 from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.planning.worth.surface import variance_reduction_surface
-from gp_mapping.ros.mapper.late_services import Later, LateServices
+from gp_mapping.ros.mapper.late_services import Later
 from gp_mapping.ros.mapper.team_port import others_of
 from gp_mapping.ros.wire import plans
 from gp_mapping.ros.wire.qos import LATCHED
@@ -50,8 +50,8 @@ class SurveyPort:
         for topic, moved in _plan_topics(node):
             self._subscribe(Path, topic, partial(self._on_other, topic, moved), LATCHED)
 
-        self._services = LateServices(node, node.settings.service_queue_size,
-                                      lambda n: node.worker.count("service_busy", n))
+        self._services = node.late_services("survey", node.settings.service_queue_size,
+                                            lambda n: node.worker.count("service_busy", n))
         for name, act in (("survey/start", survey.start), ("survey/stop", survey.stop), ("survey/pause", survey.pause)):
             self._services.add(Trigger, name, partial(self._on_trigger, act), _refuse_trigger)
         self._services.add(GetPlan, "make_plan", self._on_make_plan, self._refuse_plan)
@@ -68,7 +68,8 @@ class SurveyPort:
     def destroy(self) -> None:
         """Take all of it away; who waits for a plan is told."""
         self._survey.on_plan = lambda plan: None
-        self._services.close(RuntimeError("the node was stopped before the plan was made"))
+        self._services.rest(RuntimeError("the node was stopped before the plan was made"))
+        self._services.refuse(RuntimeError("the node is not active; activate it first"))
         for destroy, made in self._made:
             destroy(made)
         self._node.destroy_guard_condition(self._changed)
