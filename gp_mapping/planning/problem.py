@@ -204,12 +204,17 @@ class Problem:
 
         −∞ for one that does not fit the limit.
         """
+        return [soon for _, soon in self.rate_both(routes)]
+
+    def rate_both(self, routes: Sequence[Sequence[int]]) -> list[tuple[float, float]]:
+        """Of each route what it brings in the end, Σ_i g_i / total, and its rating; −∞ for one that does not fit."""
         self.prepare(routes)
         drives = [self.drive(stops) for stops in routes]
         good = [i for i, drive in enumerate(drives) if self.feasible(drive)]
-        out = [-math.inf] * len(routes)
+        out = [(-math.inf, -math.inf)] * len(routes)
         limit, total = self.limit, max(self.value.total, 1e-300)
         for i, gains in zip(good, self.value.gains([drives[i].visits for i in good])):
             spent = limit.share(drives[i].marks, drives[i].times)
-            out[i] = float(gains @ torch.from_numpy(1.0 - self.mix * spent)) / total
+            end, soon = float(gains.sum()), float(gains @ torch.from_numpy(spent))
+            out[i] = end / total, (end - self.mix * soon) / total
         return out

@@ -2,7 +2,7 @@
 
 n lanes lie at (i + ½)·span/n, so that each has as much unknown on either side; a lane is cut where it meets an
 obstacle, and the pieces are driven one after the other, the nearest end first. Where it counts how soon the area is
-known (mix), every other lane may be left to a second pass.
+known (mix), every other lane may be left to a second pass: among walls, where no spiral leads around all of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["best_lanes", "lane_routes", "lanes"]
 
 _LEAST = 0.3  # share of the span's lanes; pieces shorter than that share of their distance are left out
 _TRIED = 3  # numbers of lanes for each direction
-_PASSES = 2  # passes over the area at most: in two, all of it is known a little before any of it is known well
+_PASSES = 2  # over the area: all of it is known a little before any of it is known well
 
 
 def lanes(problem: Problem) -> Iterator[tuple[int, ...]]:
@@ -86,8 +86,9 @@ def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
                 pieces: _Pieces = travel.keep(("lanes", *key), partial(_pieces, travel, *key))
                 if not len(pieces.ends):
                     continue
-                for passes in range(1, 1 + (min(_PASSES, count) if problem.mix > 0.0 else 1)):
-                    yield pieces.joined(problem.start, reached, passes)
+                yield pieces.joined(problem.start, reached)
+                if problem.mix > 0.0 and inset > 0.0 and count > 1:
+                    yield pieces.joined(problem.start, reached, _PASSES)
 
 
 class _Pieces:

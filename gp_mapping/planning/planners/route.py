@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from gp_mapping.planning.planners.annealing import annealed
 from gp_mapping.planning.planners.greedy import greedy
 from gp_mapping.planning.planners.lanes import fitted, lane_routes
 from gp_mapping.planning.planners.moves import Moves
+from gp_mapping.planning.planners.spirals import spiral_routes
 from gp_mapping.planning.problem import Problem
 
 __all__ = ["route"]
@@ -22,56 +23,109 @@ _LATE = 0.3  # mix up to which a search by what routes bring in the end finds th
 
 
 def route(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """Lanes, greedy and the old route as seeds; then a search among their neighbours; never worse than its seeds.
+    """Lanes, spirals, greedy and the old route as seeds; then a search among their neighbours; no worse than its seeds.
 
-    The old route stays unless the new one leaves less by the share problem.gain. Deterministic for a given seed.
+    Where it is mostly the end that counts, how soon a route brings it decides only between routes that leave no more in
+    the end than any lanes and the old route do. The old route stays unless the new one leaves less by the share
+    problem.gain. Deterministic for a given seed.
     """
+    late = problem.mix <= _LATE
     old = fitted(problem, tuple(s for s in problem.old if 0 <= s < len(problem.travel.nodes)))
-    best, rating = old, problem.rate([old])[0] if old else -math.inf
-    old_rating = rating
+    seeds = _Seeds(problem, old)
     if old:
         yield old
-
     if problem.fresh or not old:
         step = ()
         for step in greedy(problem):
-            yield best or step
-        seeds = {step: None}
-        for lanes in lane_routes(problem):
-            seeds[fitted(problem, lanes)] = None
-            yield best or step
-        seeds.pop((), None)
-        for stops, value in zip(seeds, problem.rate(list(seeds))):
-            if value > rating:
-                best, rating = stops, value
-    if not best:
+            yield old or step
+        lanes, spirals = [], []
+        for stops in lane_routes(problem):
+            lanes.append(fitted(problem, stops))
+            yield old or step
+        for stops in spiral_routes(problem) if late and problem.mix > 0.0 else ():
+            spirals.append(fitted(problem, stops))
+            yield old or step
+        seeds.add([step, *lanes, *spirals])
+        if late:
+            seeds.leave_no_more_than(lanes)
+    elif late:
+        seeds.leave_no_more_than([])
+    if not seeds.top[0]:
         yield ()
         return
 
-    worth_it = old_rating + problem.gain * max(1.0 - old_rating, 0.0)
-    search = _annealed if problem.mix <= _LATE else _improved
-    for found, value in search(problem, best, rating):
-        yield found if not old or value > worth_it else old
+    if not late:
+        yield from _improved(problem, seeds)
+        return
+    for start in seeds.starts():
+        found: list[tuple[int, ...]] = []
+        for so_far in annealed(problem, start, _LOOKS * problem.effort):
+            found = so_far
+            yield seeds.best
+        seeds.add(found)
+    yield seeds.best
 
 
-def _annealed(problem: Problem, best: tuple[int, ...], rating: float) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Looked at by what a route brings in the end; the best of them rated."""
-    found: list[tuple[int, ...]] = []
-    for so_far in annealed(problem, best, _LOOKS * problem.effort):
-        found = so_far
-        yield best, rating
-    for stops, value in zip(found, problem.rate(found)):
-        if value > rating:
-            best, rating = stops, value
-    yield best, rating
+class _Seeds:
+    """Routes (stops), with what they bring in the end and their ratings, and which of them is to be driven."""
+
+    def __init__(self, problem: Problem, old: tuple[int, ...]):
+        self.problem, self.old = problem, old
+        self._least = -math.inf  # of what is brought in the end
+        self._known: dict[tuple[int, ...], tuple[float, float]] = {}
+        if old:
+            self.add([old])
+
+    def add(self, routes: Sequence[tuple[int, ...]]) -> None:
+        """Know these, too."""
+        new = [stops for stops in dict.fromkeys(routes) if stops and stops not in self._known]
+        self._known.update(zip(new, self.problem.rate_both(new)))
+
+    def leave_no_more_than(self, routes: list[tuple[int, ...]]) -> None:
+        """From now on a route must bring as much in the end as these and the old one; as these, where they are clearly
+        better than the old one.
+        """
+        most = max((self._known[stops][0] for stops in routes if stops), default=-math.inf)
+        if self.old:
+            end = self._known[self.old][0]
+            most = most if most > self._clearly(end) else end
+        self._least = most
+
+    def _clearly(self, brought: float) -> float:
+        return brought + self.problem.gain * max(1.0 - brought, 0.0)
+
+    def _top(self, allowed: bool) -> tuple[int, ...]:
+        found = (stops for stops, (end, _) in self._known.items() if end >= self._least or not allowed)
+        return max(found, key=lambda stops: self._known[stops][1], default=())
+
+    @property
+    def top(self) -> tuple[tuple[int, ...], float]:
+        """What is rated highest of those that leave no more, and its rating."""
+        stops = self._top(allowed=True)
+        return stops, self._known[stops][1] if stops else -math.inf
+
+    def starts(self) -> list[tuple[int, ...]]:
+        """The best, and what would be rated higher if it did not leave more in the end: its neighbours may not."""
+        return list(dict.fromkeys([self._top(allowed=True), self._top(allowed=False)]))
+
+    @property
+    def best(self) -> tuple[int, ...]:
+        """The best route; the old one where that is hardly worse, in the end or by its rating."""
+        top = self._top(allowed=True)
+        if not self.old or top == self.old or self._known[self.old][0] < self._least:
+            return top
+        (end, rating), (old_end, old_rating) = self._known[top], self._known[self.old]
+        sooner = rating > self._clearly(old_rating)
+        return top if sooner or (self._least > -math.inf and end > self._clearly(old_end)) else self.old
 
 
-def _improved(problem: Problem, best: tuple[int, ...], rating: float) -> Iterator[tuple[tuple[int, ...], float]]:
+def _improved(problem: Problem, seeds: _Seeds) -> Iterator[tuple[int, ...]]:
     """By how soon a route brings it: batches of neighbours of the best so far, until effort or patience ends."""
+    best, rating = seeds.top
     moves = Moves(problem)
     tried, waited = 0, 0
     seen = {best}
-    yield best, rating
+    yield seeds.best
     moves.want(_left(problem, best))
     while tried < problem.effort and waited < _PATIENCE:
         batch = []
@@ -85,13 +139,12 @@ def _improved(problem: Problem, best: tuple[int, ...], rating: float) -> Iterato
         if not batch:
             return
         tried += len(batch)
-        ratings = problem.rate(batch)
-        top = int(np.argmax(ratings))
+        seeds.add(batch)
         waited += 1
-        if ratings[top] > rating * (1.0 + 1e-9):
-            best, rating, waited = batch[top], ratings[top], 0
+        if seeds.top[1] > rating * (1.0 + 1e-9):
+            (best, rating), waited = seeds.top, 0
             moves.want(_left(problem, best))
-        yield best, rating
+        yield seeds.best
 
 
 def _left(problem: Problem, stops: tuple[int, ...]) -> np.ndarray:
