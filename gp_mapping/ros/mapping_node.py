@@ -192,7 +192,7 @@ class MappingNode(ManagedNode):
     def _activate(self) -> None:
         self._running.callback(self.inputs.close)
         self.inputs.open()
-        free = self.create_subscription(OccupancyGrid, "map", self._take_free, qos.LATCHED)
+        free = self.create_subscription(OccupancyGrid, "map", self._on_free, qos.LATCHED)
         self._running.callback(self.destroy_subscription, free)
         self.queries = PointQueries(self, self.worker, lambda: self.frame, self.settings.max_query_points)
         self._running.callback(self.queries.destroy)
@@ -273,7 +273,7 @@ class MappingNode(ManagedNode):
         return {"grid": max(1.0 / s.publish_rate, 2.0 * drawing), "markers": 1.0 / s.marker_rate,
                 "suggestions": choosing}
 
-    def _take_free(self, message: OccupancyGrid) -> None:
+    def _on_free(self, message: OccupancyGrid) -> None:
         """The newest free-space map: what was suggested without it is chosen anew, though the robot may stand."""
         self._other_free |= self.worker.set_free(message)
 
