@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from rosbags.interfaces import Nodetype
 from tqdm import tqdm
 
 from gp_mapping.core.types import Samples
@@ -70,7 +71,11 @@ def _topic(bag, there, one: Input, name: str | None, settings: IntakeSettings) -
 
 def _found(bag, there, one: Input, name: str | None, settings: IntakeSettings) -> str | None:
     if one.role not in ("tf", "tf_static"):
-        return choose_topic(bag, there, one.messages, name, any_kind=settings.sensor == "scalar")
+        scalar = one.role == "measurement" and settings.sensor == "scalar"
+        topic = choose_topic(bag, there, one.messages, name, any_kind=scalar)
+        if scalar and there[topic][0] in STORE.fielddefs and not _is_number(there[topic][0]):
+            raise BagError(f"{bag}: topic {topic} is a {there[topic][0]}, which has no number called data or value")
+        return topic
     found = [t for t, (kind, n) in there.items() if kind in one.messages and n and t.endswith(one.topic)]
     if len(found) > 1:
         found = [t for t in found if t == one.topic] or found
@@ -95,7 +100,21 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
         option, now = "pose_source", settings.pose_source
         fitting = [source for source, kind in {**POSE_MESSAGES, "tf": TF_MESSAGE}.items() if kind in kinds]
     words = [f"--set {option}={word}" for word in fitting if word != now]
-    return f"; write {' or '.join(words)} (or {option}: in --params)" if words and now not in fitting else ""
+    if words and now not in fitting:
+        return f"; write {' or '.join(words)} (or {option}: in --params)"
+    if role != "measurement" or fitting:
+        return ""
+    wanted = there if name is None else (name, "/" + name.lstrip("/"))
+    one = next((topic for topic, (kind, n) in there.items() if n and topic in wanted and _is_number(kind)), None)
+    given = "" if now == "scalar" else "--set sensor=scalar "
+    return f"; {one} has one number in a message: write {given}--field-topic {one}" if one is not None else ""
+
+
+def _is_number(kind: str) -> bool:
+    """Whether messages of this type have a number called data or value, which sensor: scalar maps."""
+    fields = dict(STORE.fielddefs[kind][1]) if kind in STORE.fielddefs else {}
+    found = next((fields[name] for name in ("data", "value") if name in fields), None)
+    return found is not None and found[0] == Nodetype.BASE and found[1][0].startswith(("int", "uint", "float"))
 
 
 def samples_of(plans: list[BagPlan], intake: Intake, label: str,

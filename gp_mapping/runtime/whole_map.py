@@ -9,7 +9,7 @@ from gp_mapping.mapping.drawing.levels import field_limits
 
 __all__ = ["WholeMap"]
 
-SLICE = 0.05  # s that one slice should take
+SLICE = 0.05  # s of work that one slice should be; on a busy machine that takes longer, and is no less to be done
 FIRST = 500  # points of the first slice
 TIMES = 2  # so many times the points of the whole drawing, at most, where its hyper-parameters change meanwhile
 
@@ -50,9 +50,9 @@ class WholeMap:
 
         if not self._drawn:
             self._since = session.revision, session.renderer.newest
-        start = time.monotonic()
+        start = time.thread_time()
         session.draw_ahead(self._points)
-        took = time.monotonic() - start
+        took = time.thread_time() - start
 
         left = session.renderer.stale_since(*self._since)
         self._drawn += session.renderer.points_drawn

@@ -213,3 +213,22 @@ def test_calibrate_refuses_a_drive_without_turns(tmp_path, capfd):
     code, out, err = run(capfd, "calibrate", bag, "--output", tmp_path / "iron.yaml")
     assert code == 2 and out == "" and "turn" in err and "two full turns" in err
     assert not (tmp_path / "iron.yaml").exists()
+
+
+def test_a_number_in_any_message_is_found_and_named(tmp_path, capfd):
+    """A counter's Int32, say: what to write is in the error, and does it."""
+    stamps, places = drive()
+    number = "std_msgs/msg/Int32"
+    entries = [odometry(stamp, place) for stamp, place in zip(stamps, places)]
+    entries += [("/clicks", number, stamp + 1, make(number, data=7)) for stamp in stamps[:-1]]
+    bag = write_bag(tmp_path / "counter", entries)
+    for given, wanted in ((), "--set sensor=scalar --field-topic /clicks"), \
+                         (("--set", "sensor=scalar"), "write --field-topic /clicks"), \
+                         (("--set", "sensor=temperature", "--field-topic", "clicks"), "--set sensor=scalar"):
+        code, _, err = run(capfd, "map", bag, "--output", tmp_path / "o", *given)
+        assert code == 2 and err.count("\n") == 1 and wanted in err
+    code, _, err = run(capfd, "map", bag, "--output", tmp_path / "o", "--set", "sensor=scalar", "--field-topic",
+                       entries[0][0])
+    assert code == 2 and "nav_msgs/msg/Odometry, which has no number called data or value" in err
+    result, *_ = mapped(capfd, bag, tmp_path / "out", "--set", "sensor=scalar", "--field-topic", "/clicks")
+    assert result["samples"] == len(stamps) - 1

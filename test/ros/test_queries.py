@@ -1,6 +1,7 @@
 """Point queries: a cloud of positions in, mean and stddev out; over DDS, with the node in this process."""
 
 import threading
+import time
 from array import array
 
 import numpy as np
@@ -165,3 +166,19 @@ def test_nothing_answers_after_deactivation_and_the_worker_does_not_mind(asked):
     assert node.worker.call(lambda session: session.cell_count).result(10) > 0
     node.activate()
     assert cloud_array(ask(question(POINTS, 2))[2], NAMES).shape == (3, 5)
+
+
+def test_questions_that_nobody_has_taken_before_deactivation_get_an_empty_cloud(node_of):
+    node, peer = node_of(map_frame="odom")
+    publisher = peer.node.create_publisher(PointCloud2, "/mapping/query", QoSProfile(depth=100))
+    answers = peer.listen(PointCloud2, "/mapping/query_result", QoSProfile(depth=100))
+    spin_until(node, peer, lambda: publisher.get_subscription_count() and
+               peer.node.count_publishers("/mapping/query_result"))
+    for number in (1, 2, 3):
+        publisher.publish(question(POINTS, number))
+    time.sleep(0.5)  # they lie in the middleware: no executor has turned
+    node.deactivate()
+    end = time.monotonic() + 20.0
+    while len(answers) < 3 and time.monotonic() < end:
+        peer.executor.spin_once(timeout_sec=0.05)
+    assert {a.header.stamp.sec: a.width for a in answers} == {1: 0, 2: 0, 3: 0}

@@ -106,8 +106,14 @@ class PointQueries:
         self._subscription = node.create_subscription(PointCloud2, "~/query", self._on_query, _QOS)
 
     def destroy(self) -> None:
-        """Listen no more; questions that wait for the map get an empty cloud."""
+        """Listen no more; questions that wait for the map, or to be taken, get an empty cloud."""
         self._publish()
+        for _ in range(_QOS.depth):
+            with self._subscription.handle:
+                taken = self._subscription.handle.take_message(PointCloud2, False)
+            if taken is None:
+                break
+            self._asked.append(taken[0].header)
         publisher, self._publisher = self._publisher, None
         for header in self._asked:
             publisher.publish(_empty(header))
