@@ -19,7 +19,7 @@ __all__ = ["route"]
 _BATCH = 16  # routes rated together
 _PATIENCE = 8  # batches without a better route after which the search ends
 _LOOKS = 2  # routes that are looked at while one would be rated along its real ways
-_LATE = 0.3  # mix up to which a search by what routes bring in the end finds those that also bring it soon
+_LATE = 0.3  # mix up to which the end counts: it is searched by, and not given for what is known sooner
 
 
 def route(problem: Problem) -> Iterator[tuple[int, ...]]:
