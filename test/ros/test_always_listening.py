@@ -8,12 +8,12 @@ import pytest
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from nav_msgs.srv import GetMap, LoadMap
-from ros_helpers import NodeProcess, Peer, Stream
+from ros_helpers import STARTS, NodeProcess, Peer, Stream
 from std_srvs.srv import SetBool, Trigger
 
 # 200 000 cells: their pictures take seconds
 LARGE = {"max_inducing": 80, "resolution": 0.03, "margin": 6.0, "learn_hyperparameters": False, "lengthscale": 0.6,
-         "reliable_inputs": True}
+         "reliable_inputs": True, **STARTS}
 
 
 def ask(peer, kind, name: str, **fields):
@@ -129,7 +129,8 @@ def test_calls_that_never_stop_are_all_answered_through_cleanup_and_configure(tm
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_was_delivered_before_a_signal_is_in_the_map(tmp_path, number):
     """The signal comes right after the last message, twice: to the node, that is one."""
-    quick = {"max_inducing": 60, "learn_hyperparameters": False, "reliable_inputs": True, "max_wait": 60.0}
+    quick = {"max_inducing": 60, "learn_hyperparameters": False, "reliable_inputs": True, "max_wait": 60.0,
+             "lengthscale": 0.6, **STARTS}
     with NodeProcess(tmp_path, **quick, save_on_exit=True, input_queue_depth=20000,
                      save_directory=str(tmp_path)) as node, Peer() as peer:
         peer.wait_for_node()
