@@ -1,5 +1,7 @@
 """An update that would spoil a map leaves no trace of itself: every model, bit for bit."""
 
+import copy
+import functools
 import math
 
 import pytest
@@ -26,13 +28,19 @@ def _map(name: str):
     return create_map(name, seed=3, **_SMALL)
 
 
-def _driven(name: str, batches: int = 6):
+@functools.cache
+def _made(name: str, batches: int):
+    """Which no test changes."""
     field = _map(name)
     for k in range(batches):
         field.update(_samples(k, 15, 3 if name == "curl_free" else 1))
         while field.refine(math.inf):
             pass
     return field
+
+
+def _driven(name: str, batches: int = 6):
+    return copy.deepcopy(_made(name, batches))
 
 
 # what a driver, a filter that has diverged or a bad cable may send; each is one column of one sample

@@ -1,6 +1,7 @@
 """Another θ, or other inducing inputs, slice by slice: what the map becomes is what it would be had it been at once."""
 
 import copy
+import functools
 import math
 import time
 from dataclasses import replace
@@ -27,6 +28,12 @@ def samples(count, seed=0, side=4.0):
 
 
 def built(count=500, model="dual_svgp", **settings):
+    return copy.deepcopy(_built(count, model, rebuilds.SLICE, **settings))
+
+
+@functools.cache
+def _built(count, model, slices, **settings):
+    """Which no test changes; slices: as large as they are meanwhile."""
     field = create_map(model, **(GIVEN | {"max_inducing": 300, "memory_size": 600} | settings))
     data = samples(count)
     for start in range(0, count, 10):
@@ -215,10 +222,8 @@ def test_one_that_does_not_factor_leaves_the_map_as_it_was(small_slices, monkeyp
     same(sliced, plain)
 
 
-def test_no_slice_does_much_more_than_its_share():
-    """Counted in operations, at the default budget and a full memory; and beside the floor in processor time."""
-    field = built(count=2600, max_inducing=400, memory_size=2000)
-    assert len(field.basis) > 250 and not field.rest_empty
+def slices_of(field):
+    """Operations and processor seconds of each slice of a rebuild, and of the floor beside it."""
     rebuild = Rebuild(field, replace(field.theta, lengthscale=0.52), 400)
     factor = torch.linalg.cholesky(torch.eye(400, dtype=torch.float64) + 0.5)
     right = torch.randn(400, 100, dtype=torch.float64)
@@ -231,6 +236,18 @@ def test_no_slice_does_much_more_than_its_share():
         white @ white.mT
         seconds.append(middle - begin)
         floors.append(time.thread_time() - middle)
+    return spent, seconds, floors
+
+
+def test_no_slice_does_much_more_than_its_share():
+    """Counted in operations, at the default budget and a full memory; and beside the floor in processor time."""
+    field = built(count=2600, max_inducing=400, memory_size=2000)
+    assert len(field.basis) > 250 and not field.rest_empty
+    spent, seconds, floors = slices_of(copy.deepcopy(field))
+    same_spent, again, more = slices_of(field)
+    assert spent == same_spent
+    # the same work twice: what one of them took longer was the machine's, whose other processes share its caches
+    seconds, floors = [min(pair) for pair in zip(seconds, again)], floors + more
     # one step at the most beyond it: 500 candidates beside 2000 samples at M = 400, 2 · 500 · 2000 · 400 = 8e8
     assert len(spent) > 3 and max(spent) < SLICE + 8.1e8, [f"{s:.2g}" for s in spent]
     assert max(seconds) < 60 * sorted(floors)[len(floors) // 2], (max(seconds), floors)
