@@ -23,6 +23,7 @@ from typing import NoReturn
 
 from gp_mapping.commands import COMMANDS, add_arguments
 from gp_mapping.errors import UsageError, UserError, one_line
+from gp_mapping.threads import one_thread_each
 
 __all__ = ["main"]
 
@@ -142,6 +143,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; the exit code. The one place where an error becomes what the user reads."""
     alone, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     if alone:
+        one_thread_each()
         atexit.register(gc.freeze)  # to take a loaded torch apart at the end would take half a second
     if not sys.warnoptions and "--debug" not in argv:
         warnings.simplefilter("ignore")  # what a library warns of is for who writes programs, not for who maps

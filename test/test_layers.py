@@ -14,13 +14,14 @@ ROS = {"rclpy", "tf2_ros", "tf2_py", "tf2_geometry_msgs", "launch", "launch_ros"
        "std_srvs", "geometry_msgs", "sensor_msgs", "nav_msgs", "visualization_msgs", "diagnostic_msgs", "grid_map_msgs",
        "tf2_msgs", "rosbag2_py"}
 # Which of our own rooms each may import besides itself, ground first. The package's __init__ is the public face.
-GROUND = {"errors", "settings"}
+GROUND = {"errors", "settings", "threads"}
 MODELS = GROUND | {"core"}
 MAPS = MODELS | {"mapping", "planning"}
 DATA = GROUND | {"core", "intake", "recording"}
 FINISHED = MAPS | DATA | {"analysis", "sim", "store"}
 ROOMS = {
     "errors": set(),
+    "threads": set(),
     "settings": {"errors"},
     "core": GROUND,
     "__init__": MODELS,

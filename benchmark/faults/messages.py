@@ -31,7 +31,7 @@ __all__ = ["KINDS", "run"]
 
 TOTAL = 1_000_000  # hostile messages in all
 SECONDS, RATE = 10.0, 50.0  # of the good drive of each kind
-AHEAD = 8000  # messages sent beyond what the node says it has seen
+AHEAD = 8000  # messages sent beyond what the node says of those it has seen, and of measurements dealt with
 EQUAL = 1e-9  # predictive standard deviations
 
 
@@ -181,9 +181,10 @@ def difference(saved: Path, session: MapSession) -> float:
     return float(torch.maximum((a.mean - b.mean).abs() / sigma, (a.stddev - b.stddev).abs() / sigma).max())
 
 
-def wait_for(mapper: LiveMapper, count: int) -> None:
-    """Until the node says that it has seen so many messages: no queue of the middleware overflows."""
-    mapper.until(lambda: mapper.received() + mapper.number("odometry received") >= count)
+def wait_for(mapper: LiveMapper, measured: int, posed: int) -> None:
+    """Until all but AHEAD of so many messages are seen, and measurements dealt with: no queue overflows."""
+    mapper.until(lambda: mapper.received() + mapper.number("odometry received") >= measured + posed - AHEAD
+                 and mapper.unaccounted(measured) <= AHEAD, timeout=300.0)
 
 
 def hostile(name: str, count: int, seed: int = 0) -> Row:
@@ -203,7 +204,7 @@ def hostile(name: str, count: int, seed: int = 0) -> Row:
                 kind.make(mapper, t + 1e-4 * (k + 1) / now, rng)
             tried += now
             measured, posed = measured + 1 + now * (kind.part == "field"), posed + 1 + now * (kind.part == "pose")
-            wait_for(mapper, measured + posed - AHEAD)
+            wait_for(mapper, measured, posed)
         mapper.publish(times[-1] + 1.0 / RATE)
         measured += 1
         mapper.settle(measured)

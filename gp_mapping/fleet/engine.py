@@ -25,11 +25,12 @@ from typing import Any
 from tqdm import tqdm
 
 from gp_mapping.errors import UsageError, UserError, one_line
+from gp_mapping.threads import MATRIX_LIBRARIES
 
 __all__ = ["Cluster", "Engine", "Here", "Lost", "connected"]
 
 _DEATHS = 10  # workers that may die over one step before it is taken for what kills them
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # matrices of a few hundred rows: one thread
+_THREADS = ("OMP_NUM_THREADS", *MATRIX_LIBRARIES)  # matrices of a few hundred rows: one thread
 _MISSING = ("the Python package 'distributed' is not installed, and bags go to several workers by it; write: pip "
             "install 'gp_mapping[fleet]', or --workers 1, which needs no workers beside this process")
 

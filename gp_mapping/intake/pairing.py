@@ -258,10 +258,10 @@ class Intake:
             self._take_reading(one.content)
         self._resolve()
 
-    def _pose_clock(self) -> Spans:
-        """Where the poses are; nothing while that is not known."""
+    def _pose_clock(self) -> Spans | None:
+        """Where the poses are; None where TF cannot tell."""
         if self._poses is self._tf:
-            return () if (newest := self._poses.newest) is None else ((newest, newest),)
+            return None if (newest := self._poses.newest) is None else ((newest, newest),)
         return self._pose_gate.spans()
 
     def _take_pose(self, stamp: int, position, quaternion, variance: float) -> None:

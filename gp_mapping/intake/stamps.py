@@ -8,10 +8,11 @@ ahead = max(jump_back, 5 d). A message that leaps is held. The next one decides:
     it leaps again, on from the one held   held as well; of five in a row all are taken: the stream has become that slow
     none of these                          what was held is stray, and this one is held in its place
 
-A robot's measurements and its poses have one clock, so each of the two streams is witness of the other: while the
-other is near s, a leap that is confirmed by what follows it is still held until the other has come to t, or holds a
-leap of its own to there; a message that goes on from s makes it stray, however many said it. Of a stream whose s has
-never been near the other, a t that is near is the right one at once. What is far from any pose could not be placed.
+A robot's measurements and its poses have one clock, so each of the two streams is witness of the other: a leap that
+is confirmed by what follows it is still held until the other has come to t, or holds a leap of its own to there; a
+message that goes on from s makes it stray, however many said it. The other may be late, or not have begun: that is no
+word against s. Of a stream whose s has never been near the other, a t that is near is the right one at once. What is
+far from any pose could not be placed.
 
 Which messages are taken follows from the two streams' own orders, so that it does not matter how they interleave.
 """
@@ -43,16 +44,16 @@ class StampGate:
     """One stream.
 
     jump_back: ns by which stamps may go back without leaping.  near: ns from the witness that are near it.
-    most: messages that are held; beyond them a leap is taken without a witness.
+    most: messages that are held; beyond them a leap is taken without a word of the witness.
     """
 
     def __init__(self, jump_back: int, near: int = 0, most: int = 1000):
         self.jump_back, self._near, self._most = jump_back, near, most
-        self._witness: Callable[[], Spans] = tuple
+        self._witness: Callable[[], Spans | None] = lambda: None
         self.clear()
 
-    def believe(self, witness: Callable[[], Spans]) -> None:
-        """Who tells where the robot's clock is; it tells nothing while it does not know."""
+    def believe(self, witness: Callable[[], Spans | None]) -> None:
+        """Who tells where the robot's clock is: no span while it has not begun, None where it cannot tell."""
         self._witness = witness
 
     def spans(self) -> Spans:
@@ -97,12 +98,13 @@ class StampGate:
         """What was held and is to be taken now: the witness may have gone on meanwhile."""
         if not self._held:
             return []
-        seen = list(self._witness())
-        here = self._last is not None and self._is_near(self._last, seen)
+        told = self._witness()
+        seen = [] if told is None else list(told)
         there = any(self._is_near(one.stamp, seen) for one in (self._held[0], self._held[-1]))
         if self._confirmed:
-            right = there or not here or len(self._held) > self._most
+            right = there or told is None or len(self._held) > self._most
         else:
+            here = self._last is not None and self._is_near(self._last, seen)
             right = there and not here and not self._sure
             self._usual = None if right else self._usual  # what came before was not this stream
         self._sure &= there
@@ -148,7 +150,7 @@ class StampGate:
 
     def finish(self) -> tuple[list[Stamped], int]:
         """The end of the stream: what is held is taken, or so many are strays, where the witness speaks against it."""
-        seen, held = list(self._witness()), self._held
+        seen, held = list(self._witness() or ()), self._held
         if held and self._last is not None and self._is_near(self._last, seen) \
                 and not any(self._is_near(one.stamp, seen) for one in held):
             self._drop()
@@ -183,4 +185,4 @@ class StampGate:
             self._usual = float(step) if self._usual is None else self._usual + _WEIGHT * (step - self._usual)
         if self._last is None or stamp > self._last or stamp < self._last - self.jump_back:
             self._last = stamp
-        self._sure = self._sure or self._is_near(stamp, list(self._witness()))
+        self._sure = self._sure or self._is_near(stamp, list(self._witness() or ()))

@@ -16,9 +16,11 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+from gp_mapping.threads import one_thread_each
+
 __all__ = ["NODES", "node_of", "quiet_while_loading"]
 
-NODES = ("mapping_node", "simulator_node", "explorer_node", "bag_player_node")
+NODES = ("mapping_node", "fusion_node", "simulator_node", "explorer_node", "bag_player_node")
 
 
 def node_of(arguments: list[str]) -> str:
@@ -35,13 +37,15 @@ def node_of(arguments: list[str]) -> str:
 
 
 def quiet_while_loading() -> None:
-    """In the process of a node: SIGINT and SIGTERM end it at once with exit code 0, warnings are not shown.
+    """In the process of a node: SIGINT and SIGTERM end it at once with exit code 0, warnings are not shown, and numpy
+    computes in one thread.
 
     Where Python was told what to do with warnings (-W, PYTHONWARNINGS), that is done. Other processes are left alone.
     """
     name = node_of(sys.orig_argv)
     if not name or threading.current_thread() is not threading.main_thread():
         return
+    one_thread_each()
     atexit.register(gc.freeze)  # to take a loaded torch apart at the end would take half a second
     if not sys.warnoptions:
         warnings.simplefilter("ignore")

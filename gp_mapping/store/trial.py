@@ -89,6 +89,9 @@ def _try(state: dict, overrides: dict) -> None:
     x = path[:: max(1, len(path) // _TRIED)][:_TRIED].clone()
     told = trial.predict(x)
     _check_prediction(told)
+    if not trial.scores.sound(x):
+        raise ValueError("what the map keeps of its earlier states predicts values that are not finite; use an older "
+                         "checkpoint")
 
     last = 0.0 if state["last_stamp"] is None else float(state["last_stamp"])
     stamp = last + 0.02 * torch.arange(1, len(x) + 1, dtype=torch.float64)

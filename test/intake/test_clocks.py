@@ -74,6 +74,34 @@ def test_fifty_wrong_stamps_to_each_good_one_change_nothing(wrong, role, first):
     assert intake.drops.as_dict()[name] >= 0.9 * hostile
 
 
+@pytest.mark.parametrize("late", ["pose", "measurement"])
+@pytest.mark.parametrize("wrong", ["zero", "since boot", "before"])
+def test_a_witness_that_has_not_begun_is_waited_for(wrong, late):
+    """On a busy machine the middleware hands over one topic seconds after the other: that speaks for no clock."""
+    rng, good, messages = random.Random(0), drive(12.0), []
+    for k, (t, what, message) in enumerate(good):
+        if what != late and k > 8:
+            make = measurement if what == "measurement" else pose
+            messages += [(t, what, make(WRONG[wrong](t + 1e-4 * j, rng))) for j in range(50)]
+        messages.append((t + 5.0 * (what == late), what, message))
+    expected, _ = samples([(what, message) for _, what, message in good])
+    in_order = sorted(messages, key=lambda one: one[0])
+    found, _ = samples([(what, message) for _, what, message in in_order], max_wait=30.0)
+    assert torch.equal(joined(found), joined(expected))
+
+
+@pytest.mark.parametrize("late", ["pose", "measurement"])
+def test_a_bag_that_loops_is_followed_though_one_topic_is_late(late):
+    """Twice the same stamps, one of the topics five seconds behind: all that can be placed is, in two passes."""
+    once = drive(12.0)
+    messages = [(t + 20.0 * loop + 5.0 * (what == late), what, message)
+                for loop in range(2) for t, what, message in once]
+    in_order = sorted(messages, key=lambda one: one[0])
+    found, _ = samples([(what, message) for _, what, message in in_order], max_wait=30.0)
+    assert len(joined(found)) == 2 * len(joined(samples([(what, message) for _, what, message in once])[0]))
+    assert sum(begins for begins, _ in found) == 1
+
+
 def test_wrong_stamps_beside_transforms_change_nothing():
     good, rng, messages = drive(source="tf"), random.Random(1), []
     for k, (t, what, message) in enumerate(good):

@@ -90,6 +90,7 @@ def at(state, trail):
     (("map", "sites", "precision"), "nan", "not finite"), (("map", "basis", "z"), "short", "do not agree|fit"),
     (("map", "basis", "L"), torch.zeros(3), "expected a tensor"), (("raw_count",), "many", "expected a number"),
     (("map", "theta", "lengthscale"), float("inf"), "inf"), (("path", "points"), {}, "expected a tensor"),
+    (("scores", "snapshots", 0, "posterior", "z"), "huge", "earlier states"),
     (("last_stamp",), [1.0], "expected a number"), (("map", "sites"), None, "not a state"),
     (("settings", "lengthscale"), -1.0, "lengthscale"),
     (("settings", "unheard_of"), 1.0, "unheard_of"), (("channels",), 2, "fit together|channels")])

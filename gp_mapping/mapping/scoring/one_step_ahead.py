@@ -94,6 +94,11 @@ class OneStepAhead:
             # what it will be asked for lies at most 1.5 distances and a cell further along the path
             self._snapshots.append((length, field.snapshot(place, 1.6 * distance + 2 * self.settings.cell_length)))
 
+    def sound(self, x: Tensor) -> bool:
+        """Whether all that is kept for later scores says finite values at x (N, 2) m."""
+        told = [kept.predict_in_pass(x, NO_PASS, torch.zeros_like(x), None) for _, kept in self._snapshots]
+        return all(bool(torch.isfinite(p.mean).all() and torch.isfinite(p.variance).all()) for p in told)
+
     def _older(self, length: float) -> Snapshot | None:
         old = [p for at, p in self._snapshots if length - at >= self.settings.score_distance]
         return old[-1] if old else None
