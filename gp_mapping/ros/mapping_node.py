@@ -186,13 +186,13 @@ class MappingNode(ManagedNode):
         except BaseException:
             self._running.close()
             raise
-        self._requested, self.active = None, True
+        self._requested, self._other_free, self.active = None, False, True
         yield from ()
 
     def _activate(self) -> None:
         self._running.callback(self.inputs.close)
         self.inputs.open()
-        free = self.create_subscription(OccupancyGrid, "map", self.worker.set_free, qos.LATCHED)
+        free = self.create_subscription(OccupancyGrid, "map", self._take_free, qos.LATCHED)
         self._running.callback(self.destroy_subscription, free)
         self.queries = PointQueries(self, self.worker, lambda: self.frame, self.settings.max_query_points)
         self._running.callback(self.queries.destroy)
@@ -273,6 +273,10 @@ class MappingNode(ManagedNode):
         return {"grid": max(1.0 / s.publish_rate, 2.0 * drawing), "markers": 1.0 / s.marker_rate,
                 "suggestions": choosing}
 
+    def _take_free(self, message: OccupancyGrid) -> None:
+        """The newest free-space map: what was suggested without it is chosen anew, though the robot may stand."""
+        self._other_free |= self.worker.set_free(message)
+
     def _on_tick(self) -> None:
         """Ask the worker for what somebody waits for, unless it is still at it."""
         if self._finished:
@@ -282,6 +286,9 @@ class MappingNode(ManagedNode):
             return
         if self.suggester.news:
             self.publishers_.renew_part("suggestions")
+        elif self._other_free:
+            self.publishers_.renew_part("suggestions", at_once=False)
+        self._other_free = False
         if wanted := self._due(self._periods()):
             self._requested = time.monotonic()
             self.worker.request(wanted)

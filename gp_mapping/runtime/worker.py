@@ -215,12 +215,17 @@ class MapWorker:
         """A gap that stamps do not show (pause): the next measurement begins a new pass."""
         self._queue.append(("break", None, time.monotonic()))
 
-    def set_free(self, message) -> None:
-        """The newest free-space map (nav_msgs/OccupancyGrid). The same one again is the one that was read already."""
+    def set_free(self, message) -> bool:
+        """The newest free-space map (nav_msgs/OccupancyGrid); whether it is another one than before.
+
+        The same one again is the one that was read already.
+        """
         before = self._free
-        if before is None or before.header.frame_id != message.header.frame_id or before.info != message.info \
-                or bytes(before.data) != bytes(message.data):
-            self._free = message
+        if before is not None and before.header.frame_id == message.header.frame_id and before.info == message.info \
+                and bytes(before.data) == bytes(message.data):
+            return False
+        self._free = message
+        return True
 
     def request(self, wanted) -> None:
         """Ask for Results with 'grid', and with 'markers' or 'suggestions' where named."""

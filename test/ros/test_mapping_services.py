@@ -105,9 +105,8 @@ def test_suggestions_are_masked_by_the_free_space_map(tmp_path):
         broken.data = broken.data[:-7]
         free.publish(broken)
         peer.until(lambda: any("cannot be read" in text for text in peer.messages), what="the wrong map went unnoticed")
-        free.publish(_free_space("odom", 0.2))
         many.clear()
-        peer.drive(12.08, 2.0, speed=2.0)
+        free.publish(_free_space("odom", 0.2))  # nothing is measured any more
         peer.until(lambda: many and many[-1].poses, what="a good map after a wrong one is not used")
         assert node.stop() == 0 and "Traceback" not in node.log
 

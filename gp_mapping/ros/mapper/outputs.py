@@ -26,6 +26,7 @@ from gp_mapping.runtime.worker_results import Results
 
 __all__ = ["OUTPUTS", "MapPublishers", "Output"]
 
+_OLD = -1  # a revision that no map has
 _NOTHING_KNOWN = outbound.Limits(0.0, 1.0, 0.0, 1.0)  # no value depends on them
 GRID_MAP = "grid_map_msgs/msg/GridMap"  # published where its messages are installed
 
@@ -144,11 +145,12 @@ class MapPublishers:
         for topic in self._outputs.values():
             topic.revision = None
 
-    def renew_part(self, part: str) -> None:
-        """What a part of Results shows has changed, though the map has not."""
+    def renew_part(self, part: str, at_once: bool = True) -> None:
+        """What a part of Results shows has changed, though the map has not: made at once, or when its period is over.
+        """
         for topic in self._outputs.values():
-            if topic.output.part == part:
-                topic.revision = None
+            if topic.output.part == part and (at_once or topic.revision is not None):
+                topic.revision = None if at_once else _OLD
 
     def destroy(self) -> None:
         """Take the topics away (lifecycle clean-up)."""
