@@ -39,10 +39,12 @@ def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Sa
         weights = layout.weights(there, x[which])
         weights = torch.where(weights < _SILENT, 0.0, weights)
         weights = weights / weights.sum(0)
-        for one, weight in zip(there, weights):
-            asked = weight > 0
-            if bool(asked.any()):
-                told.setdefault(one, []).append((which[asked], weight[asked]))
+        asked = weights > 0
+        tile, place = asked.nonzero(as_tuple=True)  # by tile, then by place
+        counts = asked.sum(1).tolist()
+        for one, count, *part in zip(there, counts, which[place].split(counts), weights[tile, place].split(counts)):
+            if count:
+                told.setdefault(one, []).append(tuple(part))
     return [(key, torch.cat([w for w, _ in parts]), torch.cat([v for _, v in parts])) for key, parts in told.items()]
 
 

@@ -73,8 +73,13 @@ class Layout:
             above = 1 + ((value - high) / self.side).floor()
             below = -1 - ((low - value) / self.side).floor()
             columns.append(torch.where(value < low, below, torch.where(value < high, 0.0, above)))
-        places, which = torch.stack(columns, 1).long().unique(dim=0, return_inverse=True)
-        return [(tuple(place), (which == i).nonzero()[:, 0]) for i, place in enumerate(places.tolist())]
+        if not len(x):
+            return []
+        column, row = (c.long() for c in columns)
+        first, rows = row.min(), row.max() - row.min() + 1
+        order = (column * rows + row - first).argsort(stable=True)  # by tile, then as they came
+        places, counts = torch.stack([column, row], 1)[order].unique_consecutive(dim=0, return_counts=True)
+        return [(tuple(place), part) for place, part in zip(places.tolist(), order.split(counts.tolist()))]
 
     def outside(self, key: Key, x: Tensor) -> Tensor:
         """How far x (N, 2) lies outside a tile's core along the worse axis: (N,) m, negative inside."""
@@ -91,14 +96,12 @@ class Layout:
 
     def weights(self, keys: list[Key], x: Tensor) -> Tensor:
         """How much each of the tiles says at x (N, 2): (K, N), columns sum to one, continuous in x."""
-        raw = []
-        for key in keys:
-            low, high = (torch.tensor(corner, dtype=x.dtype, device=x.device) for corner in self.core(key))
-            inside = torch.minimum(x - low, high - x)  # (N, 2)
-            ramp = (inside / self.blend + 0.5).clamp(0.0, 1.0).prod(1)
-            away = (-inside).clamp_min(0.0).square().sum(1).sqrt()
-            raw.append(ramp + _FAINT * torch.exp(-_FADE * away / self.blend))
-        total = torch.stack(raw).clamp_min(1e-300)
+        low, high = (torch.tensor(corners, dtype=x.dtype, device=x.device)[:, None]
+                     for corners in zip(*map(self.core, keys)))
+        inside = torch.minimum(x - low, high - x)  # (K, N, 2)
+        ramp = (inside / self.blend + 0.5).clamp(0.0, 1.0).prod(2)
+        away = (-inside).clamp_min(0.0).square().sum(2).sqrt()
+        total = (ramp + _FAINT * torch.exp(-_FADE * away / self.blend)).clamp_min(1e-300)
         return total / total.sum(0)
 
     def state_dict(self) -> dict:
