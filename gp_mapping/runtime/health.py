@@ -80,7 +80,7 @@ class InputWatch:
         return None if self._last is None else max(0.0, now - self._last)
 
 
-def _heading(reason: str) -> str:
+def _group_of(reason: str) -> str:
     """Under what a count stands, so that measurements received = used + all "dropped" + waiting, to the message."""
     found = next((one for one in DropReason if one.value == reason), None)
     if found is not None and found.used:
@@ -143,7 +143,7 @@ class Health:
         self._refused(area, status)
         dropped = Counter(status.drops) + Counter(others)  # both the worker and the intake have a queue_full
         for reason, n in dropped.items():
-            area.values[f"{_heading(reason)}: {reason}"] = n
+            area.values[f"{_group_of(reason)}: {reason}"] = n
             if n > self._drops_before.get(reason, 0):
                 own = _EXPLAINED.get(reason.removeprefix("pose_"), "")
                 explained = own if reason in others and own else status.explanations.get(reason, "")

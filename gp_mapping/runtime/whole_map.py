@@ -22,7 +22,7 @@ class WholeMap:
     future: its result is (FieldGrid, Limits or None), or None for an empty map.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.future: Future = Future()
         self.begun = False
         self._points, self._drawn, self._most = FIRST, 0, 0
@@ -30,8 +30,7 @@ class WholeMap:
 
     def go_on(self, session) -> bool:
         """In the map's thread: one slice; True when it is done. An exception ends it, too."""
-        if not self.begun:
-            self.begun = True
+        self.begun = True
         try:
             return self._slice(session)
         except BaseException as error:
