@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.settings.parts import ANY_LIKELIHOOD, BIASES, KERNELS, LIKELIHOODS, METRIC, MODELS
@@ -202,7 +203,7 @@ def latent_starts(likelihood: str) -> dict[str, object]:
     return starts | ({"cells": False} if likelihood == "softmax" else {})
 
 
-def within_ranges(values: dict[str, float]) -> dict[str, float]:
+def within_ranges(values: dict[str, float]) -> dict[str, Any]:
     """Numbers that follow from others, by name: each above 0 and in the range of its setting."""
     limits = {f.name: f.metadata for f in fields(MapSettings)}
     return {name: min(max(value, 1e-15), limits[name]["high"]) for name, value in values.items()}
