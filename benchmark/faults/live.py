@@ -19,9 +19,9 @@ __all__ = ["COUNTS", "LABELS", "LIGHT", "MAGNETIC", "NS", "SMALL", "LiveMapper",
 NS = 1_000_000_000
 EPOCH = 1_700_000_000 * NS
 # a drive is sent as fast as it is taken, and the middleware may hand over one topic long before the other: nothing of
-# it is to be lost for want of room or patience
+# it is to be lost for want of patience
 SMALL = {"max_inducing": 60, "resolution": 0.1, "memory_size": 200, "reliable_inputs": True,
-         "input_queue_depth": 20000, "queue_size": 20000, "max_wait": 60.0}
+         "input_queue_depth": 20000, "max_wait": 60.0}
 START = 90.0  # s for a node to come up on a busy machine
 
 

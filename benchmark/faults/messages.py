@@ -21,6 +21,7 @@ import torch
 
 from benchmark.faults.live import COUNTS, LABELS, LIGHT, MAGNETIC, LiveMapper, Sensor, place_at
 from benchmark.faults.rows import Row
+from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.intake import Intake
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.session import MapSession
@@ -157,7 +158,7 @@ def run(quick: bool) -> list[Row]:
 def reference(sensor: Sensor, values: dict[str, object], times: list[float]) -> MapSession:
     """What an offline session makes of the good messages alone."""
     known = Parameters.build({k: v for k, v in values.items() if k not in ("reliable_inputs", "save_directory")})
-    session, intake = MapSession(known.map), Intake(known.intake)
+    session, intake = MapSession(known.map), Intake(known.intake, judge=judge_of(known.map))
     for t in times:
         place = place_at(t)
         feed(intake, "pose", LiveMapper.pose(t, *place), 0)

@@ -17,6 +17,7 @@ from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places, open_session
+from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.pour import pour, pour_rest
@@ -80,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
     plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))
     output = folder_to_write(args.output)
     check_suggest(args.suggest)
-    session, intake, positions = _session(args, parameters), Intake(parameters.intake), []
+    session, positions = _session(args, parameters), []
+    intake = Intake(parameters.intake, judge=judge_of(parameters.map))
     before = session.report()["samples"]
     if session.about.get("frame"):
         intake.expect(session.about["frame"])
@@ -126,7 +128,8 @@ def reasons(intake: Intake) -> str:
 
 def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:
     """The scores on --test, every one of its measurements."""
-    intake, scores = Intake(parameters.intake), PredictionScores(session, trained, session.settings.field_scale)
+    intake = Intake(parameters.intake, judge=judge_of(parameters.map))
+    scores = PredictionScores(session, trained, session.settings.field_scale)
     started, follower = time.perf_counter(), ChangeFollower(session)
     for new_pass, samples in samples_of(plans, intake, "test"):
         scores.add(samples, new_pass)

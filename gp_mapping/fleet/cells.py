@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gp_mapping.analysis.refits import whole
 from gp_mapping.analysis.sensor_faults import sensor_faults
+from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.intake import Intake
@@ -137,7 +138,7 @@ def read_bag(job: Job) -> BagCells:
 
 def _read(job: Job) -> BagCells:
     settings, scale = job.parameters.map, job.parameters.map.field_scale
-    intake, maker, parts = Intake(job.parameters.intake), CellMaker(settings), []
+    intake, maker, parts = Intake(job.parameters.intake, judge=judge_of(settings)), CellMaker(settings), []
     plans = plan_bags([job.bag], job.parameters.intake, job.topics)
 
     def heard():

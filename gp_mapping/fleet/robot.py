@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gp_mapping.analysis.calibration import calibration_report
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.core.registry import start_of
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.fleet.cells import Job
@@ -104,7 +105,7 @@ def _unpacked(state: dict) -> tuple[Robot, Scores]:
 
 
 def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
-    intake, session = Intake(job.parameters.intake), MapSession(job.parameters.map)
+    intake, session = Intake(job.parameters.intake, judge=judge_of(job.parameters.map)), MapSession(job.parameters.map)
     session.taken = []
     plans = plan_bags([job.bag], job.parameters.intake, job.topics)
     for _ in pour(samples_of(plans, intake, "", shown=False), session, intake.drops):

@@ -13,6 +13,7 @@ class DropReason(Enum):
     UNREADABLE = "unreadable"
     NOT_FINITE = "not_finite"
     OUT_OF_RANGE = "out_of_range"
+    IMPOSSIBLE = "impossible"
     BAD_COVARIANCE = "bad_covariance"
     REPEATED_STAMP = "repeated_stamp"
     OUT_OF_ORDER = "out_of_order"
@@ -60,6 +61,8 @@ _EXPLANATIONS = {
     DropReason.NOT_FINITE: "measurement with a NaN or infinite axis (REP-103: NaN means not measured)",
     DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value); is the "
                              "message in the unit that ROS asks for (tesla for a magnetic field)?",
+    DropReason.IMPOSSIBLE: "measurement that cannot be of what is mapped: a label that is none of the classes, a count "
+                           "below 0 or beyond belief; are likelihood and classes right for this topic?",
     DropReason.BAD_COVARIANCE: "measurement whose covariance is NaN, infinite, negative or larger than the square of "
                                "the sensor's range; write zeros, or -1 in front, where it is unknown",
     DropReason.REPEATED_STAMP: "measurement with the stamp of the one before; does the driver set header.stamp?",

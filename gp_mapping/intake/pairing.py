@@ -24,6 +24,7 @@ from gp_mapping.intake.poses.tf_tree import TfTree
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
+from gp_mapping.intake.sensors.judged import Judge
 from gp_mapping.intake.stamps import Spans, StampGate
 from gp_mapping.intake.stretch import PoseRows, distance, find_poses, read_poses, seldom_slow, waits
 from gp_mapping.settings.intake import IntakeSettings
@@ -63,11 +64,13 @@ class Intake:
     out until then is void, and `take_restart` says so: whoever got it begins an empty map.
 
     lookup: a TF look-up to use in place of the intake's own tree (which `add_tf` fills) where the settings ask for TF.
+    judge: drops what the map that the samples are for cannot be told, before it waits for a pose; None: every number.
     """
 
-    def __init__(self, settings: IntakeSettings | None = None, lookup: Lookup | None = None):
+    def __init__(self, settings: IntakeSettings | None = None, lookup: Lookup | None = None,
+                 judge: Judge | None = None):
         self.settings = s = settings or IntakeSettings()
-        self._lookup = lookup
+        self._lookup, self._adaptor = lookup, make_adaptor(s, judge)
         self._votes = {name: FrameVote(getattr(s, name)) for name in ("sensor_frame", "odometry_frame")}
         self._first: list[tuple] | None = []  # messages as they came, until frames are settled
         self._restarted = self._again = False
@@ -83,7 +86,6 @@ class Intake:
         self.first_stamp: float | None = None
         self._warnings: list[str] = []
         self._max_wait, self._jump_back, self._pass_gap = map(_ns, (s.max_wait, s.jump_back, s.pass_gap))
-        self._adaptor = make_adaptor(s)
         self._placer = Placer(s, self._adaptor)
         self._waiting: deque[_Waiting] = deque()
         self._ready: deque[Placed] = deque()

@@ -11,9 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import fields
 
-import torch
-
-from gp_mapping.core.likelihoods import make_likelihood
+from gp_mapping.core.likelihoods.outcomes import Outcomes
 from gp_mapping.core.types import FARTHEST, Samples
 from gp_mapping.mapping.bias_numbers import BiasNumbers
 from gp_mapping.mapping.cells import CellAverager, RawRows
@@ -49,7 +47,7 @@ class Gathering(ABC):
         self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust, s.counts)
         self._raw: list[Samples] = []  # without cells: those that wait for their batch
         self._first, self._bias = FirstValues(s), BiasNumbers(s.bias_time)
-        self._classes = None if s.metric else make_likelihood(s)  # of classes and counts not every number is a value
+        self._outcomes = Outcomes(s)
         self._path, self._track = Path(s.cell_length), HeadingTrack(s.axle_distance)
         self._pass_open = False
         self.raw_count, self.passes, self.refused, self.last_refusal = 0, 0, 0, ""
@@ -121,22 +119,12 @@ class Gathering(ABC):
 
     def _first_wrong(self, rows: RawRows, start: int, stop: int) -> int:
         """The first of the rows start … stop − 1 that no map can take; stop: all are good."""
-        if not self._possible(rows.y[start:stop]):  # of many at once, which is the usual case
-            stop = next(k for k in range(start, stop) if not self._possible(rows.y[k:k + 1]))
+        if not self._outcomes.all_in(rows.y[start:stop]):  # of many at once, which is the usual case
+            stop = next(k for k in range(start, stop) if not self._outcomes.all_in(rows.y[k:k + 1]))
         for k in range(start, stop):
             if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
                 return k
         return stop
-
-    def _possible(self, y: list[list[float]]) -> bool:
-        """Whether all of them can be outcomes: a label is one of the classes, a count is not negative."""
-        if self._classes is None or not y:
-            return True
-        try:
-            self._classes.encode(torch.tensor(y, dtype=torch.float64))
-        except ValueError:
-            return False
-        return True
 
     def _see(self, rows: RawRows, part: slice) -> None:
         """What is to be known of raw samples beside their cell: pass, headings, the path."""

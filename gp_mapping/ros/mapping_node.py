@@ -19,6 +19,7 @@ from nav_msgs.msg import OccupancyGrid
 from rclpy.clock import JumpThreshold
 from rclpy.duration import Duration
 
+from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import named
 from gp_mapping.intake import Intake
 from gp_mapping.intake.messages import has_header
@@ -125,7 +126,8 @@ class MappingNode(ManagedNode):
         self.survey = Survey(self.settings, self.map_settings.seed, maps=maps)
         self._done = self.create_guard_condition(self._publish_results)
         self._made.callback(self.destroy_guard_condition, self._done)
-        self.worker = MapWorker(session, Intake(self.intake_settings), queue_size=self.settings.worker_queue_size,
+        self.worker = MapWorker(session, Intake(self.intake_settings, judge=judge_of(self.map_settings)),
+                                queue_size=self.settings.worker_queue_size,
                                 draw_budget=self.settings.draw_budget, suggest=self.suggester,
                                 survey=self.survey, on_result=self._done.trigger, on_error=self.get_logger().error)
         self._made.callback(self.worker.stop, abandon=True)

@@ -186,7 +186,7 @@ def test_an_adaptor_of_somebody_else_is_asked_for_each_message(tmp_path, stretch
             y, noise = super().values(readings, turn)
             return 0.5 * y, noise
 
-    monkeypatch.setattr("gp_mapping.intake.pairing.make_adaptor", Halved)
+    monkeypatch.setattr("gp_mapping.intake.pairing.make_adaptor", lambda settings, judge: Halved(settings))
     bag = write_drive(tmp_path / "bag", 1, n=900, trouble=0.0)
     plan, = plan_bags([bag], IntakeSettings(), NAMES)
     found = rows(samples_of([plan], Intake(), "test", 100))

@@ -20,10 +20,11 @@ def label(kind: str, x: float, y: float, chance) -> float:
 
 
 def drive(node, kind: str, seconds: float, rate: int = 20) -> None:
+    """Every hundredth measurement is one that cannot be."""
     ports, chance = {port.role: port for port in node.inputs.ports}, np.random.default_rng(0)
     for i in range(round(seconds * rate) + 1):
         stamp, (x, y) = 1_700_000_000 * NS + round(i / rate * NS), place_at(i / rate)
-        message = Temperature(temperature=label(kind, x, y, chance))
+        message = Temperature(temperature=-1.0 if i % 100 == 50 else label(kind, x, y, chance))
         message.header.frame_id, (message.header.stamp.sec, message.header.stamp.nanosec) = "sensor", divmod(stamp, NS)
         node._on_input(ports["measurement"], message)
         node._on_input(ports["pose"], odometry(stamp, x, y))
@@ -42,6 +43,7 @@ def test_what_people_ask_for_is_on_the_topics(node_of, kind):
     spin_until(node, peer, lambda: field and asked.get_subscription_count() and node.worker.results and
                node.worker.results.revision == node.worker.revision == node.publishers_._outputs["field"].revision
                and field[-1].width == int(node.worker.results.grid.known.sum()))
+    assert node.worker.status.drops == {"impossible": 4}
     names = [f.name for f in field[-1].fields]
     points = cloud_array(field[-1], names)
     x, mean, stddev = points[:, 0], points[:, 4], points[:, 5]

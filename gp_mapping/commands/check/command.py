@@ -22,6 +22,7 @@ from gp_mapping.commands.check.picture import draw_check
 from gp_mapping.commands.check.text import text_of
 from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import folder_to_write
+from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
@@ -70,7 +71,8 @@ def _say(text: str) -> None:
 
 def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[Samples], Intake]:
     """The passes of some bags. UsageError where nothing could be used."""
-    plans, intake = plan_bags(bags, parameters.intake, topics), Intake(parameters.intake)
+    plans = plan_bags(bags, parameters.intake, topics)
+    intake = Intake(parameters.intake, judge=judge_of(parameters.map))
     passes = whole(samples_of(plans, intake, label))
     if not passes:
         why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"

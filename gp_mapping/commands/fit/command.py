@@ -19,6 +19,7 @@ from gp_mapping.commands.fit.text import summary
 from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.map import parameters_of, reasons, scored, written
 from gp_mapping.commands.output import folder_to_write
+from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
 from gp_mapping.intake.pour import pour, pour_rest
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 def _through(plans, parameters: Parameters, session: MapSession, label: str
              ) -> tuple[MapSession, Intake, list[np.ndarray]]:
     """The bags through a session: it, their intake, and every position."""
-    intake, positions = Intake(parameters.intake), []
+    intake, positions = Intake(parameters.intake, judge=judge_of(parameters.map)), []
     for samples in pour(samples_of(plans, intake, label), session, intake.drops):
         positions.append(samples.x.numpy())
     pour_rest(session, intake.drops)

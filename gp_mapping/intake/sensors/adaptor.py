@@ -13,6 +13,7 @@ import numpy as np
 from gp_mapping.intake.columns import Columns, Readings
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
+from gp_mapping.intake.sensors.judged import Judge, JudgedAdaptor
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.parts import Part
 from gp_mapping.settings.sensors import SENSOR_TYPES, SensorType
@@ -87,7 +88,8 @@ def _number(msg, names: tuple[str, ...]) -> float:
                      "one of them, for example std_msgs/Float64")
 
 
-def make_adaptor(settings: IntakeSettings) -> Adaptor:
-    """The adaptor of `settings.sensor`."""
+def make_adaptor(settings: IntakeSettings, judge: Judge | None = None) -> Adaptor:
+    """The adaptor of `settings.sensor`; judge: of what it reads, where a map does not take every number."""
     kind = SENSOR_TYPES[settings.sensor]
-    return ScalarAdaptor(kind, settings) if kind.adaptor is None else Part(kind.adaptor).load()(settings)
+    adaptor: Adaptor = ScalarAdaptor(kind, settings) if kind.adaptor is None else Part(kind.adaptor).load()(settings)
+    return adaptor if judge is None or adaptor.needs_rotation else JudgedAdaptor(adaptor, judge)

@@ -1,0 +1,59 @@
+"""Measurements held against what the map can be told, before they wait for a pose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from gp_mapping.intake.columns import Columns, Readings, reads_columns
+from gp_mapping.intake.drops import DropReason
+from gp_mapping.intake.messages import Adaptor, Reading
+
+__all__ = ["Judge", "JudgedAdaptor"]
+
+
+class Judge(Protocol):
+    """What numbers a map knows; core.likelihoods.outcomes.Outcomes is one."""
+
+    def strangers(self, y: np.ndarray) -> list[int]:
+        """The rows of y (N, C) that it does not know, in order."""
+
+
+class JudgedAdaptor:
+    """An adaptor whose measurements are IMPOSSIBLE where the judge does not know their value.
+
+    Values that depend on how the sensor is turned are not known here; the map itself refuses those.
+    """
+
+    needs_rotation = False
+
+    def __init__(self, adaptor: Adaptor, judge: Judge):
+        self._adaptor, self._judge = adaptor, judge
+        self.values = adaptor.values
+
+    def read(self, msg, stamp: int) -> Reading | DropReason:
+        """As the adaptor's, or IMPOSSIBLE."""
+        reading = self._adaptor.read(msg, stamp)
+        if isinstance(reading, DropReason):
+            return reading
+        return DropReason.IMPOSSIBLE if self._strangers(self.values([reading], None)[0]) else reading
+
+    def read_columns(self, columns: Columns) -> Readings | None:
+        """As `read` of each; None where the adaptor reads one by one."""
+        readings = self._adaptor.read_columns(columns) if reads_columns(self._adaptor) else None
+        if readings is None:
+            return None
+        usable = np.setdiff1d(np.arange(len(readings)), list(readings.refused))
+        strangers = usable[self._strangers(self.values_of_rows(readings.at(usable), None)[0])]
+        return replace(readings, refused=readings.refused | dict.fromkeys(strangers.tolist(), DropReason.IMPOSSIBLE))
+
+    def values_of_rows(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
+        """As the adaptor's."""
+        if not reads_columns(self._adaptor):
+            raise TypeError(f"{type(self._adaptor).__name__} reads one by one")
+        return self._adaptor.values_of_rows(readings, turn)
+
+    def _strangers(self, y: np.ndarray) -> list[int]:
+        return self._judge.strangers(y.reshape(len(y), -1))
