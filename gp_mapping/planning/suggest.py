@@ -69,20 +69,24 @@ def thin(mask: Tensor, limit: int, score: Tensor | None = None) -> tuple[Tensor,
     while True:
         across = -(-width // side)
         block = (rows // side) * across + columns // side
-        blocks, owner, count = torch.unique(block, return_inverse=True, return_counts=True)
-        if len(blocks) <= limit:
+        count = torch.bincount(block)
+        taken = count > 0
+        number = taken.cumsum(0) - 1  # of each block among those that allow a cell
+        blocks = int(taken.sum())
+        if blocks <= limit:
             break
-        side = max(side + 1, int(side * math.sqrt(len(blocks) / limit)))
+        side = max(side + 1, int(side * math.sqrt(blocks / limit)))
     if score is None:
         middle = (side - 1) / 2
         merit = -((rows % side - middle) ** 2 + (columns % side - middle) ** 2)
     else:
         merit = score[rows, columns]
-    best = torch.full((len(blocks),), -torch.inf, dtype=merit.dtype).scatter_reduce(0, owner, merit, "amax")
+    owner = number[block]
+    best = torch.full((blocks,), -torch.inf, dtype=merit.dtype).scatter_reduce(0, owner, merit, "amax")
     flat = rows * width + columns
-    first = torch.full((len(blocks),), height * width).scatter_reduce(
+    first = torch.full((blocks,), height * width).scatter_reduce(
         0, owner, torch.where(merit == best[owner], flat, height * width), "amin")
-    return first, count
+    return first, count[taken]
 
 
 def _values(kind: str, field: Planned, observed: Callable[[Prediction], Prediction], places: Tensor, targets: Tensor,

@@ -30,22 +30,30 @@ def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Sa
 
     A tile that exists answers for its core and for the eight around it.
     """
-    told: dict[Key | None, list[tuple[Tensor, Tensor]]] = {}
-    for key, which in layout.keys(x):
-        there = [k for k in layout.near(key) if exists(k)]
-        if not there:
-            told.setdefault(None, []).append((which, torch.ones(len(which), dtype=x.dtype, device=x.device)))
-            continue
-        weights = layout.weights(there, x[which])
-        weights = torch.where(weights < _SILENT, 0.0, weights)
-        weights = weights / weights.sum(0)
-        asked = weights > 0
-        tile, place = asked.nonzero(as_tuple=True)  # by tile, then by place
-        counts = asked.sum(1).tolist()
-        for one, count, *part in zip(there, counts, which[place].split(counts), weights[tile, place].split(counts)):
-            if count:
-                told.setdefault(one, []).append(tuple(part))
-    return [(key, torch.cat([w for w, _ in parts]), torch.cat([v for _, v in parts])) for key, parts in told.items()]
+    keys, owner = layout.owners(x)
+    number: dict[Key, int] = {}  # of each tile that is asked at all
+    near = [[number.setdefault(k, len(number)) for k in layout.near(key) if exists(k)] for key in keys]
+    most, tiles = max(map(len, near), default=0), list(number)
+    if not most:
+        return [(None, torch.arange(len(x), device=x.device), x.new_ones(len(x)))] if len(x) else []
+
+    around = torch.tensor([some + [-1] * (most - len(some)) for some in near], device=x.device)[owner]  # (N, K)
+    low, high = (torch.tensor(corner, dtype=x.dtype, device=x.device)[around]
+                 for corner in zip(*map(layout.core, tiles)))
+    say = layout.say(low, high, x[:, None]).masked_fill_(around < 0, 0.0)
+    total = say.sum(1, keepdim=True)
+    say = torch.where(say < _SILENT * total, 0.0, say)
+    weight = say / say.sum(1, keepdim=True)
+
+    if len(x) == 1:  # as a robot brings them: there is nothing to be put in order
+        return [(tile, owner, weight[:, i]) for i, (tile, w) in enumerate(zip(tiles, weight[0].tolist())) if w > 0]
+    asked = weight > 0  # nan, where nobody is near, is not
+    tile, weight, place = around[asked], weight[asked], asked.nonzero()[:, 0]  # in order of places
+    order = tile.argsort(stable=True)
+    counts = tile.bincount(minlength=len(tiles)).tolist()
+    said = list(zip(tiles, place[order].split(counts), weight[order].split(counts)))
+    alone = (total[:, 0] == 0).nonzero()[:, 0]
+    return [part for part in [*said, (None, alone, x.new_ones(len(alone)))] if len(part[1])]
 
 
 def blend(said: list[tuple[Tensor, Tensor, Prediction]], count: int) -> Prediction:

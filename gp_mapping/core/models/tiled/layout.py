@@ -63,23 +63,28 @@ class Layout:
             high.append(last)
         return low, high
 
-    def keys(self, x: Tensor) -> list[tuple[Key, Tensor]]:
-        """The tiles whose cores hold x (N, 2), each with the indices of its places."""
+    def owners(self, x: Tensor) -> tuple[list[Key], Tensor]:
+        """The tiles whose cores hold x (N, 2), and the number of its own among them for each place (N,)."""
         if x.shape[0] == 1:  # as a robot brings them
-            return [(self.key(x[0].tolist()), torch.zeros(1, dtype=torch.long, device=x.device))]
+            return [self.key(x[0].tolist())], torch.zeros(1, dtype=torch.long, device=x.device)
+        if not len(x):
+            return [], torch.zeros(0, dtype=torch.long, device=x.device)
         columns = []
         for axis in range(2):
             value, low, high = x[:, axis], self.low[axis], self.high[axis]
             above = 1 + ((value - high) / self.side).floor()
             below = -1 - ((low - value) / self.side).floor()
             columns.append(torch.where(value < low, below, torch.where(value < high, 0.0, above)))
-        if not len(x):
-            return []
         column, row = (c.long() for c in columns)
-        first, rows = row.min(), row.max() - row.min() + 1
-        order = (column * rows + row - first).argsort(stable=True)  # by tile, then as they came
-        places, counts = torch.stack([column, row], 1)[order].unique_consecutive(dim=0, return_counts=True)
-        return [(tuple(place), part) for place, part in zip(places.tolist(), order.split(counts.tolist()))]
+        first, rows = int(row.min()), int(row.max() - row.min()) + 1
+        codes, owner = (column * rows + (row - first)).unique(return_inverse=True)
+        return [(code // rows, code % rows + first) for code in codes.tolist()], owner
+
+    def keys(self, x: Tensor) -> list[tuple[Key, Tensor]]:
+        """The tiles whose cores hold x (N, 2), each with the indices of its places."""
+        keys, owner = self.owners(x)
+        order = owner.argsort(stable=True)  # by tile, then as they came
+        return list(zip(keys, order.split(owner.bincount(minlength=len(keys)).tolist())))
 
     def outside(self, key: Key, x: Tensor) -> Tensor:
         """How far x (N, 2) lies outside a tile's core along the worse axis: (N,) m, negative inside."""
@@ -94,15 +99,20 @@ class Layout:
         """The tile and its eight neighbours."""
         return [(key[0] + i, key[1] + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
 
-    def weights(self, keys: list[Key], x: Tensor) -> Tensor:
-        """How much each of the tiles says at x (N, 2): (K, N), columns sum to one, continuous in x."""
-        low, high = (torch.tensor(corners, dtype=x.dtype, device=x.device)[:, None]
-                     for corners in zip(*map(self.core, keys)))
-        inside = torch.minimum(x - low, high - x)  # (K, N, 2)
-        ramp = (inside / self.blend + 0.5).clamp(0.0, 1.0).prod(2)
-        away = (-inside).clamp_min(0.0).square().sum(2).sqrt()
-        total = (ramp + _FAINT * torch.exp(-_FADE * away / self.blend)).clamp_min(1e-300)
-        return total / total.sum(0)
+    def say(self, low: Tensor, high: Tensor, x: Tensor) -> Tensor:
+        """How much tiles say at x (N, K, 2) beside each other, (N, K): continuous in x, to be divided by their sum.
+
+        low, high: (N, K, 2), corners of their cores.
+        """
+        left, right = x - low, high - x
+        ramp = far = None
+        for axis in range(2):  # numbers side by side are read much faster than pairs of them
+            inside = torch.minimum(left[..., axis], right[..., axis])
+            rise = (inside / self.blend + 0.5).clamp_(0.0, 1.0)
+            outside = inside.neg_().clamp_min_(0.0).square_()
+            ramp, far = (rise, outside) if ramp is None else (ramp.mul_(rise), far.add_(outside))
+        faint = far.sqrt_().mul_(-_FADE / self.blend).exp_()
+        return ramp.add_(faint, alpha=_FAINT).clamp_min_(1e-300)
 
     def state_dict(self) -> dict:
         return {"low": list(self.low), "high": list(self.high), "side": self.side, "halo": self.halo,

@@ -412,7 +412,8 @@ class TiledMap(Revertible, FieldMap):
             return self._asked(key).covariance(a[rows], b[columns])
 
         def between() -> Tensor:
-            left, right = (sayings(self.layout, self._answers, x) for x in (a, b))
+            left = sayings(self.layout, self._answers, a)
+            right = left if b is a else sayings(self.layout, self._answers, b)
             return blend_covariance(left, right, of, (len(a), len(b)), self.centre)
 
         return self._answered(between)

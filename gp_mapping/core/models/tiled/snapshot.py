@@ -52,7 +52,8 @@ class TiledSnapshot(Snapshot):
             return self._asked(key).covariance(a[rows], b[columns])
 
         def between() -> Tensor:
-            left, right = (sayings(self.layout, self._exists, x) for x in (a, b))
+            left = sayings(self.layout, self._exists, a)
+            right = left if b is a else sayings(self.layout, self._exists, b)
             return blend_covariance(left, right, of, (len(a), len(b)), self.prior.mean)
 
         return self._answered(between)

@@ -1,5 +1,8 @@
 """Tiles cover the plane once, and their weights are continuous and sum to one."""
 
+import math
+
+import pytest
 import torch
 
 from gp_mapping.core.models.tiled.blended import sayings
@@ -33,7 +36,9 @@ def test_one_place_has_the_core_that_it_has_among_others():
 def test_weights_are_one_inside_and_go_over_without_a_step():
     line = torch.stack([torch.linspace(0.0, 8.0, 4001).double(), torch.full((4001,), 3.0).double()], 1)
     keys = [(0, 0), (1, 0), (2, 0)]
-    weights = LAYOUT.weights(keys, line)
+    weights = torch.zeros(3, 4001).double()
+    for key, which, weight in sayings(LAYOUT, keys.__contains__, line):
+        weights[keys.index(key), which] = weight
     assert torch.allclose(weights.sum(0), torch.ones(4001).double())
     assert float((weights[:, 1:] - weights[:, :-1]).abs().max()) < 0.005
     assert float(weights[0, line[:, 0] < 3.6].min()) > 1 - 1e-6
@@ -50,3 +55,29 @@ def test_all_that_exist_answer_for_their_surroundings_and_nobody_far_away():
         far = torch.stack([LAYOUT.outside(k, PLACES[which]) for k in there]).amin(0)
         assert float(far.min()) > LAYOUT.side - 1e-9 if key is None else float(far.max()) <= 5.0
     assert torch.allclose(total, torch.ones(len(PLACES)).double())
+
+
+def said_plainly(there: set, x) -> dict:
+    """The weights at one place by the formula: a ramp over each border, and faintly by the distance outside."""
+    say = {}
+    for key in filter(there.__contains__, LAYOUT.near(LAYOUT.key(x))):
+        low, high = LAYOUT.core(key)
+        inside = [min(a - first, last - a) for a, first, last in zip(x.tolist(), low, high)]
+        ramp = math.prod(min(1.0, max(0.0, d / LAYOUT.blend + 0.5)) for d in inside)
+        say[key] = ramp + 1e-9 * math.exp(-8.0 * math.hypot(*(max(0.0, -d) for d in inside)) / LAYOUT.blend)
+    loud = {key: w for key, w in say.items() if w >= 1e-4 * sum(say.values())}
+    return {key: w / sum(loud.values()) for key, w in loud.items()}
+
+
+@pytest.mark.parametrize("there", [{(0, 0)}, {(0, 0), (1, 0), (1, 1), (-1, 0)},
+                                   {(i, j) for i in range(-7, 7) for j in range(-9, 7)}, set()])
+def test_who_answers_is_what_the_formula_says_for_one_place_and_for_many(there):
+    close = PLACES[:300] * 0.2  # about the borders of the first tiles
+    for places in (PLACES[:300], close, close[:1], close[:0], PLACES[:1]):
+        told = [{} for _ in places]
+        for key, which, weight in sayings(LAYOUT, there.__contains__, places):
+            assert bool((which[1:] > which[:-1]).all())
+            for i, w in zip(which.tolist(), weight.tolist()):
+                told[i][key] = w
+        for one, x in zip(told, places):
+            assert one == pytest.approx(said_plainly(there, x) or {None: 1.0}, rel=1e-12)
