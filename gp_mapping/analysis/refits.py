@@ -14,7 +14,8 @@ from gp_mapping.errors import UsageError
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["changes_along", "changes_of", "fit", "positions", "quality", "refits", "split", "whole"]
+__all__ = ["changes_along", "changes_of", "fit", "positions", "quality", "rmse_of", "split", "ways_to_refit",
+           "whole"]
 
 _SHARE = 0.7  # of a lone recording maps, the rest tests
 _NEAR = 0.1  # a boundary between passes this near to the share is preferred to a cut through one
@@ -65,15 +66,19 @@ def positions(passes: list[Samples]) -> np.ndarray:
     return torch.cat([p.x for p in passes]).numpy()
 
 
-def refits(train: list[Samples], test: list[Samples], settings: MapSettings, progress,
-           biased: bool = False) -> dict[str, float]:
-    """RMSE on the test, had the map no time offset, no part that turns, neither, or a learned lever arm.
+def rmse_of(train: list[Samples], test: list[Samples], settings: MapSettings) -> float:
+    """RMSE on the test of a map with these settings, in the unit that is displayed."""
+    return residuals(fit(train, settings), test, positions(train)).summary()["rmse_ut"]
 
-    biased: had it no constants of passes, too.
+
+def ways_to_refit(settings: MapSettings, biased: bool = False) -> dict[str, MapSettings]:
+    """Maps to compare with: no time offset, no part that turns, neither, or a learned lever arm.
+
+    biased: no constants of passes, too.
 
     Only what the settings have is left out, and a lever arm is tried where it is not learned already.
     """
-    ways = {}
+    ways: dict[str, dict] = {}
     if settings.learn_time_offset or settings.time_offset:
         ways["without_offset"] = {"learn_time_offset": False, "time_offset": 0.0}
     if settings.heading_stddev > 0:
@@ -84,12 +89,7 @@ def refits(train: list[Samples], test: list[Samples], settings: MapSettings, pro
         ways["without_bias"] = {"learn_bias": False, "bias_stddev": 0.0}
     if not settings.learn_lever_arm:
         ways["with_lever_arm"] = {"learn_lever_arm": True}
-    trained, found = positions(train), {}
-    for name, change in ways.items():
-        progress(name)
-        session = fit(train, replace(settings, **change))
-        found[name] = residuals(session, test, trained).summary()["rmse_ut"]
-    return found
+    return {name: replace(settings, **change) for name, change in ways.items()}
 
 
 def changes_along(session: MapSession, test: list[Samples]) -> list[dict]:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from gp_mapping.errors import UsageError
 
-__all__ = ["NodeProcess", "Signals", "node_environment", "ros_arguments", "ros_client"]
+__all__ = ["NodeProcess", "Signals", "die_with_parent", "node_environment", "python_path", "ros_arguments",
+           "ros_client"]
 
 
 def ros_arguments(**parameters) -> list[str]:
@@ -40,11 +41,16 @@ def ros_client(module: str, name: str) -> type:
 
 def node_environment(domain: int, folder: Path) -> dict[str, str]:
     """For nodes of ours in that ROS_DOMAIN_ID, with their logs in a folder; works without an installation, too."""
-    source = str(Path(__file__).resolve().parents[2])
     return {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(folder / "ros_log"), "PYTHONUNBUFFERED": "1",
             # several processes share the machine, and matrices of a few hundred rows gain nothing from more
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-            "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
+            "PYTHONPATH": python_path()}
+
+
+def python_path() -> str:
+    """PYTHONPATH of a process that is to find this package, whether or not it is installed."""
+    source = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
 
 
 class Signals:
@@ -69,7 +75,7 @@ class Signals:
             signal.signal(number, handler)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Linux: SIGTERM when the parent is gone, even by SIGKILL. Elsewhere only an orderly end of the parent stops us."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
@@ -88,7 +94,7 @@ class NodeProcess:
         # a session of its own: Ctrl-C reaches the parent only, which then ends its children in order
         self._popen = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=self._file,
                                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-                                       env={**os.environ, **environment}, preexec_fn=_die_with_parent)
+                                       env={**os.environ, **environment}, preexec_fn=die_with_parent)
 
     def __enter__(self) -> NodeProcess:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +16,11 @@ from gp_mapping.analysis.advice import Advice, advise
 from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import by_component, learned
 from gp_mapping.analysis.pass_biases import differ, pass_biases
-from gp_mapping.analysis.refits import changes_along, changes_of, fit, positions, quality, refits, split, whole
+from gp_mapping.analysis.refits import changes_along, changes_of, fit, positions, quality, split, ways_to_refit, whole
 from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
 from gp_mapping.commands.check.picture import draw_check
+from gp_mapping.commands.check.refits import refits
 from gp_mapping.commands.check.text import text_of
 from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import folder_to_write
@@ -118,7 +120,9 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
     else:
         train, test, how = split(passes)
     _say(f"{sum(map(len, train))} measurements map, {sum(map(len, test))} test")
+    began = time.perf_counter()
     session = fit(train, parameters.map)
+    spent = time.perf_counter() - began
     if not session.map.started:
         raise UsageError("the part that maps is too short for a single cell; give a longer recording")
     found = residuals(session, test, positions(train))
@@ -128,8 +132,8 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
             calibration = calibration_report(session.map, session.noise_variance)
         except RuntimeError as error:
             raise UsageError(str(error)) from error
-    tried = refits(train, test, parameters.map, lambda name: _say("maps again, " + name.replace("_", " ")),
-                   _biased(session)) if tries else {}
+    ways = ways_to_refit(parameters.map, _biased(session)) if tries else {}
+    tried = refits(train, test, ways, spent, lambda name: _say("maps again, " + name.replace("_", " ")))
     result = _result(session, found, calibration, tried, intakes, changes_along(session, test), parameters,
                      sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)))
     result |= {"components": by_component(session, found, test, positions(train))}
