@@ -73,6 +73,7 @@ class MappingNode(ManagedNode):
         self.paused, self._find_message = False, find_message
         self.active, self._finished, self.exit_code = False, True, 0
         self.hurry: Callable[[], bool] = lambda: False  # whether somebody has asked a second time for the end
+        self.inputs: Inputs | None = None
         self._made, self._running = ExitStack(), ExitStack()  # what cleanup and deactivate take away
 
     @property
@@ -91,6 +92,10 @@ class MappingNode(ManagedNode):
             self.parameters.reopen()
             raise
         self._finished, self.exit_code = False, 0
+
+    def moment(self) -> float:
+        """s in which more may come before looking again pays; 0 where none of the inputs has brought anything."""
+        return 0.0 if self.inputs is None else self.inputs.moment()
 
     def _read_parameters(self) -> None:
         warnings = self.parameters.unknown + params.unmatched_files(
@@ -422,7 +427,7 @@ def _live(node: MappingNode, stopper: Stopper) -> int:
             ending = node.end()
         return ending is not None and ending.done()
 
-    spin(node, over)
+    spin(node, over, node.moment)
     if ending is None:  # ROS was shut down under it: there is nobody to answer, but a map to save
         node.finish()
     return 2 if failed() else node.exit_code

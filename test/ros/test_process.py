@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import pytest
 import rclpy
@@ -38,6 +39,26 @@ def test_a_failing_callback_does_not_end_the_spinning(stopper):
         node.destroy_node()
         rclpy.try_shutdown()
     assert len(calls) >= 3 and stopper.count == 1 and stopper
+
+
+def test_between_looks_it_lets_pass_what_it_is_told_and_no_more():
+    """Half a second of a timer at 1 kHz: 4 ms after every look that brought something, so at most 125 looks."""
+    rclpy.init()
+    node, looks, calls = Node("spinner"), [], []
+    try:
+        node.create_timer(0.001, lambda: calls.append(time.monotonic()), clock=Clock(clock_type=ClockType.STEADY_TIME))
+        for moment in (lambda: 0.004, lambda: 0.0):
+            began = time.monotonic()
+            looks.append(0)
+
+            def over(began=began):
+                looks[-1] += 1
+                return time.monotonic() - began > 0.5
+            spin(node, over, moment)
+    finally:
+        node.destroy_node()
+        rclpy.try_shutdown()
+    assert looks[0] <= 127 and looks[1] > looks[0]
 
 
 def test_signals_within_a_second_are_one_and_the_third_is_the_systems_own(stopper, monkeypatch):

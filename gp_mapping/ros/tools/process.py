@@ -42,10 +42,11 @@ class Stopper:
         return self.count > 0
 
 
-def spin(node, over: Callable[[], object]) -> None:
+def spin(node, over: Callable[[], object], moment: Callable[[], float] = lambda: 0.0) -> None:
     """Run the node's callbacks in this thread until over() or ROS is shut down.
 
     Single-threaded on purpose: this rclpy's MultiThreadedExecutor loses messages (rclpy #1223, #1452).
+    moment: s to let pass before the next look, asked after each: what comes meanwhile is taken together.
     An exception in a callback comes out of spin_once: it is logged (the same every 5 s at most) and mapping goes on.
     """
     executor = SingleThreadedExecutor()
@@ -61,5 +62,7 @@ def spin(node, over: Callable[[], object]) -> None:
             if text != last or time.monotonic() - said > 5.0:
                 last, said = text, time.monotonic()
                 node.get_logger().error(f"a callback failed; mapping goes on without it:\n{text}")
+        if (pause := moment()) > 0.0:
+            time.sleep(pause)
     executor.remove_node(node)
     executor.shutdown()
