@@ -26,6 +26,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 from contextlib import contextmanager, suppress
 
 __all__ = ["Popen", "everywhere", "run"]
@@ -35,7 +36,7 @@ LOADED = ("numpy", "torch", "scipy.linalg", "scipy.spatial", "scipy.ndimage", "s
           "matplotlib.backends.backend_svg", "matplotlib.font_manager", "yaml", "rosbags.rosbag2", "rosbags.typesys",
           "rosbags.typesys.stores.ros2_jazzy", "rclpy", "rclpy.lifecycle", "rclpy.action", "std_msgs.msg",
           "geometry_msgs.msg", "sensor_msgs.msg", "nav_msgs.msg", "nav_msgs.srv", "diagnostic_msgs.msg",
-          "visualization_msgs.msg", "std_srvs.srv", "lifecycle_msgs.srv")
+          "visualization_msgs.msg", "std_srvs.srv", "lifecycle_msgs.srv", "rosidl_generator_py")
 _STARTS_OTHERS = ("demo", "explore", "play")  # commands whose processes are to begin loaded, too
 _SUBREAPER = 36  # of prctl: orphans below this process become its children
 _EXECUTE = inspect.signature(subprocess.Popen._execute_child)  # noqa: SLF001 the one place that starts a process
@@ -272,6 +273,14 @@ def _load() -> None:
             importlib.import_module(name)
 
 
+def _spare() -> None:
+    """What each process would do for all that is loaded, at its first log and at its end: done here, or left."""
+    # rclpy asks who logs: for a file that it does not know Python looks up those of all modules, once for each of them
+    inspect.getmodule(inspect.currentframe(), "a file of nobody")
+    for each in weakref.finalize._registry:  # noqa: SLF001 the only list of them
+        each.atexit = False  # torch takes each of its operators apart, a tenth of a second
+
+
 def _nest() -> socket.socket | None:
     """Fork a loaded process for those that this one will start; its line in it, None in this one."""
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -307,5 +316,6 @@ def _serve(line: socket.socket) -> None:
 if __name__ == "__main__":
     _told = os.pipe()
     _load()
+    _spare()
     gc.freeze()  # what is never looked at is never copied
     _serve(socket.socket(fileno=int(sys.argv[1])))

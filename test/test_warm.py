@@ -35,6 +35,17 @@ def test_of_other_libraries_everything_is_there(module):
     assert done.stdout.split() == ["gp_mapping"], done
 
 
+def test_a_first_log_and_the_end_have_nothing_to_do_for_what_is_loaded():
+    """To say who logs, rclpy has Python look up the file of every module; at its end torch takes itself apart."""
+    code = ("import inspect, os, sys; usual, asked = os.path.realpath, []; "
+            "os.path.realpath = lambda path: (asked.append(path), usual(path))[1]; "
+            "inspect.getmodule(inspect.currentframe(), 'another'); import weakref; "
+            "print(len(asked), len(sys.modules), sum(each.atexit for each in weakref.finalize._registry), "
+            "'rclpy' not in sys.modules or 'rosidl_generator_py' in sys.modules)")
+    asked, modules, ends, said_by = said(code).stdout.split()
+    assert int(asked) < 20 and int(modules) > 1000 and (ends, said_by) == ("0", "True")
+
+
 def test_arguments_input_output_folder_and_environment(tmp_path):
     code = "import os, sys; print(sys.argv, input(), os.getcwd(), os.environ['ONE'], 'TWO' in os.environ, __name__)"
     os.environ["TWO"] = "2"
@@ -59,6 +70,7 @@ def test_modules_are_found_where_python_would_find_them(tmp_path):
     ("import sys; sys.exit(3)", 3, ""), ("import sys; sys.exit('no')", 1, "no\n"), ("pass", 0, ""),
     ("import sys; sys.exit()", 0, ""), ("1 / 0", 1, "ZeroDivisionError: division by zero\n"),
     ("import atexit, sys; atexit.register(print, 'bye', file=sys.stderr)", 0, "bye\n"),
+    ("import sys, weakref; weakref.finalize(sys.modules['__main__'], print, 'bye', file=sys.stderr)", 0, "bye\n"),
     ("import threading, time, sys\n"
      "threading.Thread(target=lambda: (time.sleep(0.3), print('last', file=sys.stderr))).start()", 0, "last\n"),
     ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
