@@ -28,6 +28,14 @@ def test_what_needs_no_torch_does_not_import_it(code):
     assert last_line(code) == "[]"
 
 
+def test_a_fleets_workers_load_no_drawing_library():
+    """Each of them would: it is a quarter of their start, and they draw nothing that it is needed for."""
+    loads = ("import importlib, pkgutil, gp_mapping.fleet as fleet\n"
+             "names = [each.name for each in pkgutil.iter_modules(fleet.__path__)]; assert 'cells' in names\n"
+             "for name in names: importlib.import_module(f'gp_mapping.fleet.{name}')")
+    assert "matplotlib" not in last_line(loads)
+
+
 EACH = """
 import gp_mapping.cli, time
 for command in sys.argv[1:]:

@@ -17,8 +17,8 @@ from gp_mapping.mapping.drawing.levels import Limits, field_limits
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.export import export_map_server
 from gp_mapping.store.geotiff import Datum, export_geotiff
-from gp_mapping.store.picture import quantity
 from gp_mapping.store.trial import blaming
+from gp_mapping.store.wording import quantity
 
 __all__ = ["BLOCK_CELLS", "run", "write_blocks"]
 

@@ -30,9 +30,9 @@ from gp_mapping.settings.sensors import SENSOR_TYPES
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
-from gp_mapping.store.picture import unit_text
 from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import blaming
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["UNITS", "about_map", "parameters_of", "reasons", "run", "scored",
            "summary", "written"]

@@ -17,9 +17,9 @@ from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
-from gp_mapping.store.picture import unit_text
 from gp_mapping.store.sessions import odometry_frame_of, quantity_of
 from gp_mapping.store.trial import blaming
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 

@@ -21,7 +21,7 @@ from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.archive import read_state, write_state
-from gp_mapping.store.picture import unit_text
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["BagCells", "CellMaker", "Job", "Told", "cells_of", "read_bag", "told_of"]
 

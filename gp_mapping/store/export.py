@@ -12,7 +12,8 @@ from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, Limits, field_limits, levels
 from gp_mapping.store.atomic import write_atomic
-from gp_mapping.store.picture import draw_map, quantity, unit_text
+from gp_mapping.store.picture import draw_map
+from gp_mapping.store.wording import quantity, unit_text
 
 __all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz"]
 

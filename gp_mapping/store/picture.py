@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 from matplotlib import colormaps
@@ -15,35 +14,18 @@ from torch import Tensor
 from gp_mapping.errors import one_line
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.vector import axis_names
+from gp_mapping.store.wording import quantity, unit_text
 
-__all__ = ["draw_map", "picture_text", "quantity", "unit_text"]
+__all__ = ["draw_map", "picture_text"]
 
 _DPI = 130
 _PANEL = 5.2  # inches along the longer side of a panel
 _UNKNOWN_COLOUR = "#d9d9d9"
 
 
-_MICRO = re.compile(r"u(?=(T|V|A|g|m|s|S|Sv|Gy|Bq|W|Pa|mol|L|l|F|H|N|J|K|R|rad)(?![A-Za-z]))")
-
-
-def unit_text(unit: str) -> str:
-    """A unit as people write it: uT, ug/m3 and mol/um2 have µ; any other name, as units or usd, stays as given."""
-    return re.sub(r"(?<![A-Za-z])" + _MICRO.pattern, "µ", unit)
-
-
 def picture_text(text: object, longest: int = 200) -> str:
     """A text with names from outside, as a figure can show it: one line, any bytes, and a $ that is no mathematics."""
     return one_line(text, longest).replace("$", r"\$")
-
-
-def quantity(settings) -> str:
-    """What the mean of a map is, in words. settings: MapSettings."""
-    if settings.metric:
-        return "field"
-    if not settings.observes:
-        return "latent field"
-    return {"bernoulli": f"probability of more than {settings.threshold:g}", "poisson": "rate",
-            "softmax": "probability of the most likely class"}[settings.likelihood]
 
 
 def _labelled(what: str, unit: str) -> str:

@@ -12,7 +12,8 @@ from gp_mapping.mapping.drawing.levels import field_limits, levels, nice_limits
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.suggest import Suggestion
 from gp_mapping.store.export import UNKNOWN, export_all
-from gp_mapping.store.picture import draw_map, unit_text
+from gp_mapping.store.picture import draw_map
+from gp_mapping.store.wording import unit_text
 
 
 def truth(x):

@@ -32,7 +32,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.store.atomic import write_atomic
-from gp_mapping.store.picture import unit_text
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["Assessment", "assess", "calibrates", "parameters_of", "run",
            "topics_of"]

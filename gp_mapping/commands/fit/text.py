@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gp_mapping.commands.map import UNITS
 from gp_mapping.settings.mapping import MapSettings
-from gp_mapping.store.picture import unit_text
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["summary"]
 

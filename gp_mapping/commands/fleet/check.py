@@ -16,7 +16,7 @@ from gp_mapping.fleet.mapping import Bags, FleetMap, agreed_by, check_fleet, com
 from gp_mapping.fleet.table import FIGURES, row_of, to_mend, usual_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.atomic import write_atomic
-from gp_mapping.store.picture import unit_text
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["run", "table_of", "text_of"]
 

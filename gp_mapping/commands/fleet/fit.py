@@ -18,7 +18,7 @@ from gp_mapping.fleet.mapping import agreed_by, check_fleet, map_bags, read_bags
 from gp_mapping.recording.replay import plan_bags
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
-from gp_mapping.store.picture import unit_text
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 

@@ -22,8 +22,8 @@ from gp_mapping.errors import UsageError, one_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.atomic import write_atomic
-from gp_mapping.store.picture import unit_text
 from gp_mapping.store.trial import blaming
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 

@@ -1,0 +1,24 @@
+"""What the numbers of a map are, in words: for pictures, reports and the command line; no drawing library is loaded."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["quantity", "unit_text"]
+
+_MICRO = re.compile(r"u(?=(T|V|A|g|m|s|S|Sv|Gy|Bq|W|Pa|mol|L|l|F|H|N|J|K|R|rad)(?![A-Za-z]))")
+
+
+def unit_text(unit: str) -> str:
+    """A unit as people write it: uT, ug/m3 and mol/um2 have µ; any other name, as units or usd, stays as given."""
+    return re.sub(r"(?<![A-Za-z])" + _MICRO.pattern, "µ", unit)
+
+
+def quantity(settings) -> str:
+    """What the mean of a map is, in words. settings: MapSettings."""
+    if settings.metric:
+        return "field"
+    if not settings.observes:
+        return "latent field"
+    return {"bernoulli": f"probability of more than {settings.threshold:g}", "poisson": "rate",
+            "softmax": "probability of the most likely class"}[settings.likelihood]
