@@ -243,7 +243,7 @@ def spin(node, peer, seconds: float):
     """Serve a node of this process (fixture node_of) and its peer."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        node.executor_.spin_once(timeout_sec=0.002)
+        node.executor_.spin_once(timeout_sec=min(0.01, seconds))  # each look costs a millisecond of the processor
         peer.executor.spin_once(timeout_sec=0.0)
 
 
