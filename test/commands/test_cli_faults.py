@@ -214,6 +214,29 @@ def test_a_sensor_that_hangs_is_named_and_a_coarse_one_is_not():
     assert not sensor_faults([Samples(still, hung, stamp=t)], 1.0, "°C"), "it stood still"
 
 
+def faults_of(values, metres=0.4, seconds=0.1):
+    t = np.arange(len(values)) * seconds
+    samples = Samples(np.stack([metres * t, 0.0 * t], 1), np.asarray(values, float)[:, None], stamp=t)
+    return [fault.text for fault in sensor_faults([samples], 1.0, "units")]
+
+
+def test_a_sensor_that_drops_out_saturates_or_knows_few_values_is_named():
+    """None of these hung for long beside what it usually did, so nothing was said of them."""
+    n = np.arange(600)
+    alive = 20.0 + np.sin(0.1 * n) + 0.01 * np.random.default_rng(0).standard_normal(600)
+    for said, values in (("exactly 0 units, the smallest", np.where(n % 2, 0.0, alive)),
+                         ("exactly 0 units, the smallest", np.where(n // 25 % 2, 0.0, alive)),
+                         ("exactly 0 units, the smallest", np.where(n == 77, alive, 0.0)),
+                         ("exactly 20.5 units, the largest", np.minimum(alive, 20.5)),
+                         ("one of 2 values (3; 4 units)", 3.0 + n % 2)):
+        texts = faults_of(values)
+        assert texts and said in texts[0], (said, texts)
+    assert "hung" in faults_of(alive[:100] * (n[:100] < 60) + 7.0 * (n[:100] >= 60), 0.5, 1.0)[0], "at 1 Hz, for 40 s"
+    assert "dead" in faults_of(np.zeros(25), 0.5, 1.0)[0]
+    for good in (alive, np.round(alive), np.round(3.0 * alive), np.round(100.0 * alive)):
+        assert not faults_of(good), faults_of(good)
+
+
 @pytest.mark.parametrize("text, said", [
     ("/**:\n  ros__parameters:\n    lengthscale: 2001-99-99\n", "month must be"),
     ("a: &a\n  b: *a\n", "an alias"), ("[" * 3000, "not a YAML file"), ("\x00\x01", "not a YAML file"),
