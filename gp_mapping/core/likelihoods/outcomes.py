@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import torch
 
 from gp_mapping.core.likelihoods import make_likelihood
@@ -27,7 +28,7 @@ class Outcomes:
             return False
         return True
 
-    def strangers(self, y: np.ndarray) -> list[int]:
+    def strangers(self, y: Any) -> list[int]:
         """The rows of y (N, C) that are none, in order: by halves, so that few among many cost little."""
         if self.all_in(y):
             return []
