@@ -102,6 +102,9 @@ class CellMaker(Gathering):
     def _absorb(self, cell: Samples) -> None:
         self.made.append(cell)
 
+    def _begin_over(self) -> None:
+        self.made, self._opening = [], None
+
     def all(self) -> Samples | None:
         """Every cell as one batch, with all columns; None where there is none."""
         parts = ([] if self._opening is None else [self._opening]) + self.made

@@ -25,6 +25,7 @@ _WILD = 25.0  # squared differences, of the typical one, beyond which it is an e
 _FIRST_TOLD = 9  # cells whose median says what variance a driver states
 _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
+_STEP = 0.25  # of the sensor's resolution, which is no error: with _GROSS one and a half steps
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
 
 
@@ -75,8 +76,11 @@ class CellAverager:
         self._before: tuple[list[float], float] | None = None  # place and stamp of the sample before the open cell
         self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
         self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0  # cells, Σ white, Σ white/n: of recent cells
+        self.resolution = math.inf  # smallest step between samples of a cell; of a sensor that does not round nearly 0
         self._told: list[tuple[float, float]] = []  # white and white/n of the first cells that state it
         self._early: list[float] = []  # the first squared differences of cells with few samples
+        self._begun: list[list[float]] | None = []  # squared differences of the first cells; None: there are more
+        self._whites: list[tuple[float, int]] | None = []  # white variances and counts of the first cells, the same
 
     @property
     def single_variance(self) -> float:
@@ -153,6 +157,7 @@ class CellAverager:
         x, y, stamps, *rest = (np.array(cell[name]) if None not in cell[name] else None for name in _COLUMNS)
         rows, first, last = len(y), x[0], x[-1]
         began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
+        self._note_resolution(y)
         good = self._good(y) if self.robust and rows >= _FEW else np.ones(rows, bool)
         if self.robust and (sure := good & _as_sure(rest[0]) & _as_sure(rest[2])).any():
             good = sure
@@ -181,7 +186,8 @@ class CellAverager:
         """White variance of a sample of a cell, and how many it averages, into what recent cells had on average.
 
         Of what a driver states the median of the first cells counts, and later no cell for more than _WILD times what
-        was usual: one message with an absurd covariance must not be the sensor's noise.
+        was usual: one message with an absurd covariance must not be the sensor's noise. What is measured of the first
+        cells counts for no more than _WILD times what the newest of them say.
         """
         if stated and len(self._told) < _FIRST_TOLD:
             self._told.append((white, white / n))
@@ -190,6 +196,17 @@ class CellAverager:
             return
         if stated:
             white = min(white, _WILD * self.single_variance)
+        elif self._whites is not None and self.robust:
+            self._whites.append((white, n))
+            first, self.closed, self.single_sum, self.averaged_sum = self._whites, 0.0, 0.0, 0.0
+            for told, count in first:
+                self._average(min(told, _WILD * white), count)
+            if len(first) >= _FIRST_TOLD:
+                self._whites = None
+            return
+        self._average(white, n)
+
+    def _average(self, white: float, n: int) -> None:
         self.closed = _RECENT * self.closed + 1.0
         self.single_sum = _RECENT * self.single_sum + white
         self.averaged_sum = _RECENT * self.averaged_sum + white / n
@@ -198,7 +215,9 @@ class CellAverager:
         """Squared differences of successive samples. few: nothing in their cell could tell a wild one from the others.
 
         Then what is beyond _WILD times the typical one counts as that, or as a fifth of all so far: one spike must not
-        be the sensor's noise, and what is usual after a quiet start must become it.
+        be the sensor's noise, and what is usual after a quiet start must become it. A whole cell of wild ones counts
+        on average for no more than _WILD times what is usual, and not at all among the first, by the quieter of which
+        it is told.
         """
         if few and self.white_count < 10:
             self._early += steps
@@ -209,10 +228,42 @@ class CellAverager:
         elif few and self.white_sum > 0:
             most = max(_WILD, 0.2 * self.white_count) * self.white_sum / self.white_count
             steps = [min(step, most) for step in steps]
+        if not steps:
+            return
+        if self._begun is None or not self.robust:
+            usual = self.white_sum / self.white_count if self.white_count >= 10 and self.robust else 0.0
+            self._add_white(_at_most(steps, _WILD * usual))
+            return
+
+        self._begun.append(steps)
+        self.white_sum = self.white_count = 0.0
+        quiet = sorted(sum(each) / len(each) for each in self._begun)[len(self._begun) // 4]
+        for each in self._begun:
+            if sum(each) <= _WILD * quiet * len(each) or not quiet:
+                self._add_white(each)
+        if len(self._begun) >= _FIRST_TOLD:
+            self._begun = None
+
+    def forget_white(self) -> bool:
+        """What was measured of white noise is void; False where a sensor states it, and it is not."""
+        if self._told:
+            return False
+        self.white_sum = self.white_count = self.closed = self.single_sum = self.averaged_sum = 0.0
+        self._early, self._begun, self._whites = [], [], []
+        return True
+
+    def _add_white(self, steps: list[float]) -> None:
         total, count = self.white_sum, self.white_count
         for step in steps:
             total, count = 0.999 * total + step, 0.999 * count + 1.0
         self.white_sum, self.white_count = total, count
+
+    def _note_resolution(self, y: np.ndarray) -> None:
+        """A sensor of whole degrees tells one number nearly always, and the next one is no error."""
+        steps = np.abs(y[1:] - y[:-1])
+        real = steps[steps > 1e-12 * np.abs(y).max()]  # else rounding
+        if len(real):
+            self.resolution = min(self.resolution, float(real.min()))
 
     def _good(self, y: np.ndarray) -> np.ndarray:
         """Which of _FEW samples and more are within _GROSS robust standard deviations of two medians. (n,)
@@ -222,7 +273,8 @@ class CellAverager:
         """
         white = 1.0 if self.counts else self.white_variance
         y = level_of(y) if self.counts else y
-        least = max(white**0.5, 1e-12 * float(np.abs(y).max()))
+        step = 0.0 if self.counts or self.resolution == math.inf else _STEP * self.resolution
+        least = max(white**0.5, step, 1e-12 * float(np.abs(y).max()))
         away = np.abs(y - _median(y))
         good = away <= _GROSS * np.maximum(1.4826 * _median(away), least)
         if white > 0:
@@ -251,6 +303,8 @@ class CellAverager:
             opened = {"rows": rows, **{name: self.open[name] for name in ("count", "stride", "reach")}}
         return {"open": opened, "white_sum": self.white_sum, "white_count": self.white_count, "gross": self.gross,
                 "closed": self.closed, "single_sum": self.single_sum, "averaged_sum": self.averaged_sum,
+                "resolution": self.resolution, "begun": self._begun and [list(each) for each in self._begun],
+                "whites": self._whites and [list(pair) for pair in self._whites],
                 "early": list(self._early), "told": [list(pair) for pair in self._told],
                 "before": None if self._before is None else [list(self._before[0]), self._before[1]]}
 
@@ -264,6 +318,10 @@ class CellAverager:
         self.white_sum, self.white_count = float(state["white_sum"]), float(state["white_count"])
         self.gross, self._early = int(state["gross"]), list(state.get("early", []))
         self._told = [(float(a), float(b)) for a, b in state.get("told", [])]
+        self.resolution = float(state.get("resolution", math.inf))
+        begun, whites = state.get("begun"), state.get("whites")  # maps saved before: the first cells are over
+        self._begun = None if begun is None else [list(map(float, each)) for each in begun]
+        self._whites = None if whites is None else [(float(a), int(b)) for a, b in whites]
         before = state.get("before")
         self._before = None if before is None else ([float(a) for a in before[0]], float(before[1]))
         self.closed, self.single_sum, self.averaged_sum = (float(state.get(name, 0.0)) for name in
@@ -276,6 +334,11 @@ def _slower(before, here, after) -> np.ndarray:
     ways = [(np.subtract(b[0], a[0]), b[1] - a[1]) for a, b in ((before, here), (here, after)) if a and b]
     found = [way / seconds for way, seconds in ways if seconds > 0]
     return min(found, key=lambda velocity: float(velocity @ velocity), default=np.zeros_like(here[0]))
+
+
+def _at_most(steps: list[float], most: float) -> list[float]:
+    """Squared differences of a cell, the same for each where their mean is beyond `most`; 0: it may be anything."""
+    return [most] * len(steps) if 0.0 < most * len(steps) < sum(steps) else steps
 
 
 def _as_sure(variance: np.ndarray | None) -> np.ndarray | bool:

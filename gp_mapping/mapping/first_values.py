@@ -7,6 +7,7 @@ map to ask, and for a sensor of which a cell is one sample no neighbour within t
     and a cell that lies far from that median is left out of them; four of nine may be wild
     from then on until the map has settled, a cell far from the median of the last 32 waits: two more that agree with
     it make it part of the field (a source, a new room), another that does not makes it a gross error
+    where the first hundred tell that the sensor had not begun to measure, all begins with those after (warm_up.py)
 
 far: beyond twelve robust standard deviations (1.4826 MAD), or twelve signal_stddev where that is more. A value beyond a
 million of either is no field at any time. Of counts the levels are compared (cells.py), whose standard deviation is 1;
@@ -15,42 +16,55 @@ no cell of them waits, for a source is driven past quickly; a count beyond ten t
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, replace
+from itertools import pairwise
 from statistics import median
 
 import torch
 
+from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.cells import level_of
+from gp_mapping.mapping.notes import warm_up_note
+from gp_mapping.mapping.warm_up import WarmUp
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["FirstValues"]
 
 FIRST = 9  # cells whose median is the centre
+_TELLING = 3  # cells that say little of how much the field varies
+_ROUNDS = 5
 _WINDOW = 32  # cells whose median and spread the next one is held against
 _EARLY = 100  # cells before which no map is trusted to judge
 _FAR = 12.0  # robust standard deviations
 _AGREE = 3  # cells in a row that are far together are no error
 _ABSURD = 1e6  # robust standard deviations that no field has
 _STRONGEST = 1e4  # times the median of the last cells, and one more, that no source counts
+_ROUNDING = 1e-12  # of a value; less is no step of the sensor
 _NORMAL = 1.4826  # standard deviations of a normal in its median absolute deviation
 
 
 class FirstValues:
     """Holds the first cells, and later ones that are far until the next tell what they are.
 
-    gross: raw samples of cells that were left out.
+    gross: raw samples of cells that were left out.  note: that the sensor had not begun to measure; '' where it had.
     """
 
     def __init__(self, settings: MapSettings):
+        self._settings, self._early = settings, WarmUp(settings)
+        self.note = ""
         self._counts = settings.robust and settings.counts
         self._judges = settings.robust and settings.metric
-        self._signal = settings.signal_stddev or 10.0 * settings.field_scale  # until the first cells tell
+        # until the first cells tell; of the levels of counts it is known
+        self._signal = 1.0 if self._counts else settings.signal_stddev or 10.0 * settings.field_scale
         self._first: list[Samples] = []  # one row each
         self._recent: list[list[float]] = []
         self._held: list[Samples] = []
         self._reference: tuple[list[float], list[float]] | None = None  # median and spread, each (C,), SI
         self._measured: float | None = None
+        self._resolution = math.inf  # smallest step of the sensor so far, SI
+        self._last: list[float] | None = None  # value of the last cell
         self.seen, self.gross = 0, 0
 
     @property
@@ -68,9 +82,41 @@ class FirstValues:
         """Robust standard deviation of the last cells of the beginning, SI, of the widest channel; None: not known."""
         return self._measured
 
-    def note_signal(self, signal: float) -> None:
+    def close(self) -> None:
+        """The map is more than its first cells: it does not begin again."""
+        self._early.close()
+
+    def begun(self, cell: Samples, resolution: float = math.inf) -> list[Samples] | None:
+        """One more cell, before all else. Where all is to begin again with some of them: these; none is kept here.
+
+        resolution: the smallest step between two samples of a cell so far, SI; of a sensor that rounds, what it shows.
+        """
+        single = _raw(cell) == len(cell)  # means of several samples tell nothing of it
+        values = cell.y.tolist()
+        for before, after in pairwise([*([] if self._last is None else [self._last]), *values]) if single else ():
+            steps = [abs(a - b) for a, b in zip(before, after) if abs(a - b) > _ROUNDING * abs(a)]
+            self._resolution = min(self._resolution, *steps, math.inf)
+        self._last = values[-1] if single else None
+        self._resolution = min(self._resolution, resolution)
+        parted = self._early.add(cell, self._step)
+        if parted is None:
+            return None
+        before, after = parted
+        self._first, self._recent, self._held, self._reference, self.seen = [], [], [], None, 0
+        self.gross = sum(map(_raw, before))
+        self.note = warm_up_note(self.gross, float(before[-1].y.abs().max()))
+        return after
+
+    @property
+    def _step(self) -> float:
+        return 0.0 if self._resolution == math.inf else self._resolution
+
+    def _note_signal(self, rows: list[Samples]) -> None:
         """How much the field varies, SI, as the first cells tell: no spread is taken for less."""
-        self._signal = signal
+        s = self._settings
+        if self._judges and not s.signal_stddev:
+            x, y = torch.cat([row.x for row in rows]), torch.cat([row.y for row in rows])
+            self._signal = first_guess(x, y, s.kernel, s.field_scale).signal
 
     def credible(self, y: list[float]) -> bool:
         """Whether a raw value (C,), SI, can be one of this field at all; True while nothing is known of it."""
@@ -90,10 +136,16 @@ class FirstValues:
         values = [row.y[0].tolist() for row in self._first]
         if self._counts:
             values = [level_of(value).tolist() for value in values]
-        if not (self._judges or self._counts) or len(values) < 3:
-            kept = self._first
+        kept = self._first
+        if (self._judges or self._counts) and len(values) >= _TELLING:
+            for _ in range(_ROUNDS):  # all of them tell how much the field varies, then those that are not far, …
+                self._note_signal(kept)
+                near = [row for row, value in zip(self._first, values) if not self._far(value, values)]
+                same, kept = len(near) == len(kept), near or self._first
+                if same:
+                    break
         else:
-            kept = [row for row, value in zip(self._first, values) if not self._far(value, values)]
+            self._note_signal(kept)
         if not self.opening:
             self._recent = [row.y[0].tolist() for row in kept][-_WINDOW:]
             self._reference = self._median_and_spread(self._recent)
@@ -139,7 +191,7 @@ class FirstValues:
         middle = [median(column) for column in zip(*values)]
         spread = [_NORMAL * median(abs(v - m) for v in column) for column, m in zip(zip(*values), middle)]
         self._measured = max(spread)
-        return middle, [max(s, self._signal) for s in spread]
+        return middle, [max(s, self._signal, self._step) for s in spread]
 
     def _far(self, value: list[float], among: list[list[float]]) -> bool:
         if len(among) < 3:
@@ -161,7 +213,8 @@ class FirstValues:
         return {"first": [_columns(row) for row in self._first], "recent": [list(v) for v in self._recent],
                 "held": [_columns(cell) for cell in self._held], "seen": self.seen, "gross": self.gross,
                 "measured": self._measured,
-                "signal": self._signal,
+                "signal": self._signal, "early": self._early.state_dict(), "note": self.note,
+                "resolution": self._resolution, "last": None if self._last is None else list(self._last),
                 "reference": None if self._reference is None else [list(part) for part in self._reference]}
 
     def load_state_dict(self, state: dict) -> None:
@@ -170,7 +223,9 @@ class FirstValues:
         self._recent = [list(map(float, v)) for v in state["recent"]]
         self._reference = None if state["reference"] is None else tuple(list(part) for part in state["reference"])
         self.seen, self.gross, self._measured = int(state["seen"]), int(state["gross"]), state.get("measured")
-        self._signal = float(state.get("signal", self._signal))
+        self._signal, self.note = float(state.get("signal", self._signal)), str(state.get("note", ""))
+        self._resolution, self._last = float(state.get("resolution", math.inf)), state.get("last")
+        self._early.load_state_dict(state.get("early"))
 
 
 def _raw(cell: Samples) -> int:

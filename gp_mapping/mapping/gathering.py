@@ -9,7 +9,9 @@ only, never on how it is cut into calls.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
+
+import torch
 
 from gp_mapping.core.likelihoods.outcomes import Outcomes
 from gp_mapping.core.types import FARTHEST, Samples
@@ -60,6 +62,10 @@ class Gathering(ABC):
     @abstractmethod
     def _absorb(self, cell: Samples) -> None:
         """A cell that is none of the first."""
+
+    @abstractmethod
+    def _begin_over(self) -> None:
+        """All cells so far are void; those that were no warm-up of the sensor come once more."""
 
     def _settled(self) -> bool:
         """Whether there is a map that can judge cells by itself."""
@@ -166,6 +172,18 @@ class Gathering(ABC):
         """A finished cell: handed over, or first held against those before it (first_values.py)."""
         if self.settings.has_biases:
             cell = self._bias.numbered(cell, self.passes)
+        again = self._first.begun(cell, self.cells.resolution)
+        if again is None:
+            self._hand_over(cell)
+            return
+        self._begin_over()
+        unknown = self.cells.forget_white()
+        for one in again:
+            variance = one.sensor_variance
+            void = unknown and variance is not None
+            self._hand_over(replace(one, sensor_variance=torch.zeros_like(variance)) if void else one)
+
+    def _hand_over(self, cell: Samples) -> None:
         if self._first.opening:
             self._open_with(self._first.first(cell), cell)
             return

@@ -49,7 +49,8 @@ def moved(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
     path = _moved_path(session, turn, shift)
     return MapSession.from_state_dict(state | {
         "scores": scores, "path": path.state_dict(), "track": young["track"],
-        "first_values": state["first_values"] | {"first": [], "held": []}, "start": state["start"] | {"cells": []}})
+        "first_values": state["first_values"] | {"first": [], "held": [], "early": None},
+        "start": state["start"] | {"cells": []}})
 
 
 def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:

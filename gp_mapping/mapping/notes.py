@@ -7,7 +7,7 @@ import math
 from gp_mapping.mapping.motion.extent import Area
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["drawing_notes", "nonsense"]
+__all__ = ["drawing_notes", "nonsense", "warm_up_note"]
 
 _NAMED = 3  # areas that are named one by one
 _RATIO = 1e4  # of standard deviations beyond which the smaller one means nothing beside the larger
@@ -57,3 +57,9 @@ def nonsense(settings: MapSettings, spread: float | None) -> list[str]:
                      "far too narrow; write what it varies by as signal_stddev and signal_stddev_prior, and a "
                      "field_scale of about that")
     return notes
+
+
+def warm_up_note(count: int, value: float) -> str:
+    """What was left out of a sensor that had not begun to measure. value: the last of it, SI."""
+    return (f"the first {count} measurements are left out ({value:.3g}, SI): far from all that followed, as of a "
+            "sensor that had not begun to measure")

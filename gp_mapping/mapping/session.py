@@ -34,7 +34,7 @@ __all__ = ["MapSession"]
 
 _REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
 _LOOK_AGAIN = 200  # revisions of a map that nobody draws
-_COUNTS = ("revision", "cell_count", "left_out")
+_COUNTS = ("revision", "cell_count", "left_out", "lost")
 _NEWEST = ("last_stamp", "pass_samples", "channels")
 _FORGOTTEN = 1e-12  # share of what was known that is left when all of it is forgotten
 
@@ -44,6 +44,7 @@ class MapSession(Gathering):
 
     room: where parts of the map go that nobody needs now; they stay in memory if None.
     taken: the cells that the map has taken so far, for who asks for them by setting it to []; None: not kept.
+    lost: raw samples of cells that the map has refused.
     """
 
     taken: list[Samples] | None = None
@@ -55,23 +56,34 @@ class MapSession(Gathering):
 
     def clear(self) -> None:
         """Forget everything; the settings stay."""
-        s = self.settings
         self._begin()
+        self._empty_map()
+        self._channels: int | None = None
+        self._cut: list[str] = []  # what the last drawing has left out, or would have
+        self._looked = -_LOOK_AGAIN  # the revision of which `_cut` is
+        self.about: dict = {}  # where and of what it is: frame, sensor, …, as the intake of its first sample says
+        self.last_report: UpdateReport | None = None
+
+    def _empty_map(self) -> None:
+        """No cell has come yet."""
+        s = self.settings
         self.map = self._new_map(s)
         self._start = Start(s)
         self._again: Again | None = None  # the map that is being made again with other starts
         self._blank: dict | None = None  # the state of the map before it has seen anything
         self.scores = OneStepAhead(s)
-        self._pass_samples = 0
-        self._channels: int | None = None
         self.renderer = Renderer(s)
+        self._pass_samples = 0
         self._last_stamp: float | None = None
         self.revision += 1
-        self.cell_count, self.left_out = 0, 0
-        self._cut: list[str] = []  # what the last drawing has left out, or would have
-        self._looked = -_LOOK_AGAIN  # the revision of which `_cut` is
-        self.about: dict = {}  # where and of what it is: frame, sensor, …, as the intake of its first sample says
-        self.last_report: UpdateReport | None = None
+        self.cell_count = self.left_out = self.lost = 0
+        self.taken = None if self.taken is None else []
+
+    def _begin_over(self) -> None:
+        """What the map refused of these cells it is offered again."""
+        self.raw_count, self.refused = self.raw_count + self.lost, self.refused - self.lost
+        self.last_refusal = ""
+        self._empty_map()
 
     # --- samples in -----------------------------------------------------------------------------------------------
     @torch.no_grad()
@@ -157,7 +169,6 @@ class MapSession(Gathering):
         if self._start.open_with(first):
             self.map = self._new_map(self._start.resolved, self._start.centre)
             self.scores.begin_again(self._start.resolved)
-            self._first.note_signal(self._start.resolved.signal_stddev)
         else:
             self.map.load_state_dict(self._blank)
         parts = [first]
@@ -259,6 +270,7 @@ class MapSession(Gathering):
             return
         count = len(batch) if batch.count is None else round(float(batch.count.sum()))
         self.raw_count -= count
+        self.lost += count
         self._refuse(count, one_line(error))
 
     def _fade(self, field: FieldMap, before: float | None, batch: Samples) -> float | None:
@@ -308,6 +320,7 @@ class MapSession(Gathering):
             each.finish_starts()
         self.map.merge(other.map)
         self._start.close()
+        self._first.close()
         self.scores.join(other.scores, self.map)
         self._path.join(other.trace)
         for name in ("raw_count", "cell_count", "passes", "left_out", "refused"):
@@ -412,7 +425,8 @@ class MapSession(Gathering):
         """What a person should look at, in plain words: what is not drawn, settings that make no sense together."""
         if self.cell_count and self.revision >= self._looked + _LOOK_AGAIN:
             self._ground()  # nobody draws it
-        return [*self._cut, *nonsense(self._start.resolved, self._first.spread), *self.map.notes()]
+        return [*self._cut, *([self._first.note] if self._first.note else []),
+                *nonsense(self._start.resolved, self._first.spread), *self.map.notes()]
 
     @property
     def path(self) -> Tensor:

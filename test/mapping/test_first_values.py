@@ -97,6 +97,70 @@ def test_a_source_that_is_really_there_is_mapped():
     assert float(session.predict(samples.x[41:42]).mean) > 500.0
 
 
+@pytest.mark.parametrize("said", [lambda i: 85.0, lambda i: 0.0, lambda i: 1e30, lambda i: 1e10 * (1.0 + i % 3)],
+                         ids=["85", "0", "1e30", "noise"])
+@pytest.mark.parametrize("many", [5, 12])
+def test_a_sensor_that_has_not_begun_to_measure_is_no_beginning_of_the_field(many, said):
+    """More cells than their median leaves out; before, all good ones were then refused, or the map lay between both."""
+    settings, unit = SENSORS["scalar"]
+    samples = _drive(unit, {i: said(i) for i in range(many)}, 60)
+    told, alone = _mapped(settings, samples), _mapped(settings, _drive(unit, {}, 60)[torch.arange(many, 60)])
+    x = torch.tensor(_lanes(60, 0.25) + 0.07)[many:]
+    p, q = told.predict(x), alone.predict(x)
+    assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 1.0
+    assert told.report()["gross_errors"] == many and told.refused == 0 and told.raw_count == 60
+    assert any("had not begun to measure" in text for text in told.warnings)
+    assert not any("had not begun" in text for text in alone.warnings) and alone.report()["gross_errors"] == 0
+
+
+def test_no_field_is_taken_for_a_sensor_that_has_not_begun():
+    """Plateaus and slopes, a source at the start that is left behind, and a sensor that rounds."""
+    settings, unit = SENSORS["scalar"]
+    samples = _drive(unit, {}, 60)
+    slope = torch.linspace(0.0, 1.0, 60, dtype=torch.float64)[:, None]
+    for y in (45.0 + 20.0 * (0.2 - slope).clamp_min(0.0) + 0.01 * samples.y, 400.0 + 3000.0 * torch.exp(-slope * 20.0),
+              4.0 * torch.round(samples.y / 4.0), torch.where(slope < 0.2, 44.0, 48.0)):
+        told = _mapped(settings, replace(samples, y=y))
+        assert told.report()["gross_errors"] == 0 and told.cell_count == 60, y[:, 0]
+
+
+@pytest.mark.parametrize("many", [25, 100])
+def test_wild_samples_of_a_fast_sensor_are_not_its_noise(many):
+    """Whole cells of them: they were left out, and what they differ by was the sensor's white noise for ever."""
+    settings, unit = SENSORS["scalar"]
+    wild = np.random.default_rng(5).standard_normal(many) * 1e11
+    samples = _drive(unit, dict(enumerate(wild)), 1200, step=0.005, dt=0.02)
+    told, alone = _mapped(settings, samples), _mapped(settings, samples[torch.arange(many, 1200)])
+    assert told.cells.single_variance < 2.0 * alone.cells.single_variance
+    x = samples.x[many::20] + 0.03
+    p, q = told.predict(x), alone.predict(x)
+    assert float(((p.mean - q.mean).abs() / (q.variance + q.noise_variance).sqrt()).max()) < 1.0
+
+
+@pytest.mark.parametrize("model", ["dual_svgp", "pitc", "exact"])
+@pytest.mark.parametrize("pause", [False, True])
+def test_without_cells_a_wild_first_value_costs_itself(model, pause):
+    """Alone before a pause it said how much the field varies, and so was no error."""
+    settings, unit = replace(SENSORS["scalar"][0], cells=False, model=model), SENSORS["scalar"][1]
+    samples, session = _drive(unit, {0: 4.5e4}, 60), MapSession(settings)
+    session.ingest(samples[:1])
+    if pause:
+        session.break_pass()
+    session.ingest(samples[1:])
+    session.flush()
+    alone = _mapped(settings, samples[torch.arange(1, 60)])
+    p, q = session.predict(samples.x + 0.07), alone.predict(samples.x + 0.07)
+    assert float(((p.mean - q.mean).abs() / (q.variance + q.noise_variance).sqrt()).max()) < 1.0
+    assert session.report()["gross_errors"] == 1
+
+
+def test_of_a_sensor_that_rounds_the_next_number_is_no_error():
+    settings, unit = SENSORS["scalar"]
+    samples = _drive(unit, {}, 1200, step=0.01, dt=0.02)
+    told = _mapped(settings, replace(samples, y=4.0 * torch.round(samples.y / 4.0)))
+    assert told.report()["gross_errors"] == 0
+
+
 RESUMED = {0: 1e6, 21: 1e5, 30: 700.0, 31: 710.0, 32: 705.0}
 
 

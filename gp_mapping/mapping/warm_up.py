@@ -1,0 +1,113 @@
+"""A sensor that has not begun to measure: what it says until then is no beginning of the field.
+
+Gas and light sensors, and many drivers, say something else for their first seconds: a constant (85 °C, zero, 1e10), or
+noise far from everything that follows. Four such cells of nine are left out by their median (first_values.py). Of more
+the first cells themselves know nothing; those that follow do:
+
+    the range    of those after, all but the largest and the smallest; at least their signal_stddev, and a step of a
+                 sensor that rounds
+    all before   lie outside of it by three ranges; or by one, where the sensor repeats one number to the bit, and does
+                 not afterwards
+    a leap       leads to those after, three times the usual step of those before, for a slope goes on; or a million
+                 ranges are between them, as in no field
+    the many     are those after: more than those before, and nine at least
+
+The map then begins with those after. Only the first cells are looked at so, while they are few.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from itertools import pairwise
+from statistics import median
+
+import torch
+
+from gp_mapping.core.hyper.first_guess import first_guess
+from gp_mapping.core.types import Samples
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["WarmUp"]
+
+_MOST = 100  # cells that are kept
+_LEAST = 9  # cells after it
+_BY_MEDIAN = 4  # wild cells that the median of the first nine leaves out
+_APART, _APART_STUCK, _ABSURD = 3.0, 1.0, 1e6  # ranges
+_LEAP = 3.0  # usual steps
+
+
+class WarmUp:
+    """Keeps the first cells, whatever becomes of them, until there are _MOST."""
+
+    def __init__(self, settings: MapSettings):
+        self._settings = settings
+        self._cells: list[Samples] | None = [] if settings.robust and settings.metric else None
+        self._values: list[list[float]] = []
+
+    def close(self) -> None:
+        """The beginning is over."""
+        self._cells, self._values = None, []
+
+    def add(self, cell: Samples, step: float = 0.0) -> tuple[list[Samples], list[Samples]] | None:
+        """One more cell. Where the sensor has begun to measure: the cells before that, and those after.
+
+        step: of a sensor that rounds, SI.
+        """
+        if self._cells is None:
+            return None
+        self._cells += [cell[i] for i in range(len(cell))]
+        self._values += cell.y.tolist()
+        before = max(self._before(channel, step) for channel in range(len(self._values[0])))
+        if before:
+            parted = self._cells[:before], self._cells[before:]
+            self.close()
+            return parted
+        if len(self._cells) >= _MOST:
+            self.close()
+        return None
+
+    def _before(self, channel: int, step: float) -> int:
+        """How many cells come before the sensor measures; 0: none, or it is not known yet."""
+        values = [row[channel] for row in self._values]
+        n = len(values)
+        if n <= _LEAST:
+            return 0
+        stuck = _equal(values)
+        stuck *= stuck > 1 and all(a != b for a, b in pairwise(values[stuck:]))
+        for most, apart in ((n, _APART), (stuck, _APART_STUCK)):
+            found = _outside(values[:most], values[n // 2:], apart)
+            if not (_BY_MEDIAN < found or found == stuck) or not 0 < found < n - found >= _LEAST:
+                continue
+            least = max(step, self._signal(found, channel))
+            usual = median(abs(b - a) for a, b in pairwise(values[:found])) if found > 1 else 0.0
+            leap = abs(values[found] - values[found - 1]) >= _LEAP * usual
+            if found == _outside(values[:found], values[found:], apart if leap else _ABSURD, least):
+                return found
+        return 0
+
+    def _signal(self, start: int, channel: int) -> float:
+        """How much the field varies, as cells from number start on tell, SI."""
+        s, cells = self._settings, (self._cells or [])[start:]
+        x, y = torch.cat([c.x for c in cells]), torch.cat([c.y for c in cells])[:, channel:channel + 1]
+        return s.signal_stddev or first_guess(x, y, s.kernel, s.field_scale).signal
+
+    def state_dict(self) -> list | None:
+        """For an exact resume."""
+        return None if self._cells is None else [{f.name: getattr(c, f.name) for f in fields(c)} for c in self._cells]
+
+    def load_state_dict(self, state: list | None) -> None:
+        """Continue where state_dict was taken."""
+        self._cells = None if state is None else [Samples(**row) for row in state]
+        self._values = [v for c in self._cells or () for v in c.y.tolist()]
+
+
+def _outside(values: list[float], after: list[float], apart: float, least: float = 0.0) -> int:
+    """How many of the first values lie outside the range of those after by `apart` times it, `least` at least."""
+    _, low, *_, high, _ = sorted(after)
+    reach = apart * max(high - low, least)
+    return next((i for i, v in enumerate(values) if low - reach <= v <= high + reach), len(values))
+
+
+def _equal(values: list[float]) -> int:
+    """How many of the first values are the same number."""
+    return next((i for i, v in enumerate(values) if v != values[0]), len(values))
