@@ -112,6 +112,12 @@ class DropCounter:
             raise ValueError(f"count({reason!r}, {n!r}): expected a DropReason and n >= 0")
         self._counts[reason] += n
 
+    def take_back(self, reason: DropReason, n: int) -> None:
+        """n of those counted were used after all: a map that has begun again took them. ValueError for more."""
+        if not 0 <= n <= self._counts[reason]:
+            raise ValueError(f"take_back({reason!r}, {n!r}): {self._counts[reason]} are counted")
+        self._counts[reason] -= n
+
     def __getitem__(self, reason: DropReason) -> int:
         return self._counts[reason]
 

@@ -56,7 +56,7 @@ def pour(batches: Iterable[tuple[bool, Samples]], session: Pool, drops: DropCoun
                 through = session.raw_count + session.refused - before
                 lost(error, 0 if through else 1)  # it raised before it had counted the sample, or afterwards
                 rest = rest[max(through, 1):]
-        drops.count(DropReason.REFUSED, session.refused - refused)
+        _count_refused(drops, session.refused - refused)
         yield samples
 
 
@@ -64,4 +64,12 @@ def pour_rest(session: Pool, drops: DropCounter) -> None:
     """The end: what the session still holds open."""
     refused = session.refused
     session.flush()
-    drops.count(DropReason.REFUSED, session.refused - refused)
+    _count_refused(drops, session.refused - refused)
+
+
+def _count_refused(drops: DropCounter, more: int) -> None:
+    """So many more have been refused; fewer, where a session has begun again with some of them (warm_up.py)."""
+    if more >= 0:
+        drops.count(DropReason.REFUSED, more)
+    else:
+        drops.take_back(DropReason.REFUSED, min(-more, drops[DropReason.REFUSED]))

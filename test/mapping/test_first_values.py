@@ -9,6 +9,8 @@ import torch
 
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import NumericalError
+from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.mapping.first_values import FIRST, FirstValues
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -111,6 +113,22 @@ def test_a_sensor_that_has_not_begun_to_measure_is_no_beginning_of_the_field(man
     assert told.report()["gross_errors"] == many and told.refused == 0 and told.raw_count == 60
     assert any("had not begun to measure" in text for text in told.warnings)
     assert not any("had not begun" in text for text in alone.warnings) and alone.report()["gross_errors"] == 0
+
+
+def test_what_was_refused_before_the_sensor_had_begun_is_used_and_counted_so():
+    """In small batches, as live: the map had refused good ones beside 1e10, and takes them when it begins again."""
+    settings, unit = SENSORS["scalar"]
+    samples = _drive(unit, dict.fromkeys(range(12), 1e10), 60)
+    session, drops = MapSession(settings), DropCounter()
+    most = 0
+    for count, one in enumerate(pour(((False, samples[i:i + 1]) for i in range(60)), session, drops)):
+        most = max(most, drops[DropReason.REFUSED])
+        open_cell = session.raw_count + drops.measurements - count
+        assert open_cell == len(one), "each is used or dropped, at any time"
+    pour_rest(session, drops)
+    assert most > 0 and drops.measurements == session.refused == 0 and session.raw_count == 60
+    with pytest.raises(ValueError, match="are counted"):
+        drops.take_back(DropReason.REFUSED, 1)
 
 
 def test_no_field_is_taken_for_a_sensor_that_has_not_begun():
