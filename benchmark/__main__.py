@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 PARTS = {"accuracy": "Protocol P, leave one trial out, Fig. 5(b) of Chang et al. (needs the recordings)",
          "cost": "time and memory of an update against M, n and threads, beside a floor",
@@ -45,9 +46,16 @@ APART = ("models", "classification", "vector_field", "anytime", "solve_gp", "sca
          "planning")  # for pages of their own
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; the usage is one --help away."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """What may be asked for."""
-    new = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__,
+    new = _Parser(prog="python -m benchmark", description=__doc__,
                                   formatter_class=argparse.RawDescriptionHelpFormatter,
                                   epilog="\n".join(f"{k:16}{v}{' (not in all)' * (k in APART)}"
                                                    for k, v in PARTS.items()))

@@ -139,8 +139,23 @@ def _leave_stdout() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _open_streams() -> None:
+    """A standard stream that the caller has closed (`>&-`, some service managers): what is said there goes nowhere.
+
+    Its number is taken, so that no file which is opened later gets it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # for the rest of the process
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; the exit code. The one place where an error becomes what the user reads."""
+    _open_streams()
     alone, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     if alone:
         one_thread_each()

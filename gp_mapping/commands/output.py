@@ -39,6 +39,8 @@ def file_to_write(path) -> Path:
 def _check(path: Path, folder: Path) -> None:
     """UsageError where the nearest of the folders above that exists takes nothing new."""
     while not folder.exists() and folder != folder.parent:
+        if folder.is_symlink():
+            raise UsageError(f"--output {named(path)}: {named(folder)} is a link that leads nowhere")
         folder = folder.parent
     if not folder.is_dir():
         raise UsageError(f"--output {named(path)}: {named(folder)} is a file, no folder")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -74,6 +75,20 @@ def test_nobody_reads_the_output(bag, tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_streams_that_the_caller_has_closed(bag, tmp_path, closed):
+    """As some service managers start a program: it does its work, and its exit code says how."""
+    for name, code in (("o", 0), ("", 2)):
+        words = shlex.join([sys.executable, "-m", "gp_mapping.cli", "plot", str(tmp_path / "none")] if code else
+                           [sys.executable, "-m", "gp_mapping.cli", "map", str(bag), "--output", str(tmp_path / name),
+                            "--suggest", "0", *GIVEN])
+        done = subprocess.run(["sh", "-c", f"{words} {closed}"], cwd=ROOT, capture_output=True, text=True, timeout=120,
+                              env=ENVIRONMENT)
+        assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+        assert "fault of this program" not in done.stdout + done.stderr
+    assert (tmp_path / "o" / "map.gpm").exists()
+
+
 def test_a_full_disk_under_stdout(bag, tmp_path):
     with open("/dev/full", "w") as full:
         done = warm.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN],
@@ -287,10 +302,19 @@ def test_what_is_refused_after_reading_is_one_line_as_well(bag, tmp_path, capfd)
     (["plot", "{bag}", "--suggest", "x"], "--suggest"), (["plot", "{bag}", "--suggest", "10**9"], "--suggest"),
     (["map", "{bag}", "--output", "{bag}/metadata.yaml"], "is a file"), (["map", "x\0y", "--output", "o"], "zero byte"),
     (["map", "{bag}", "--output", "{bag}/metadata.yaml/deeper"], ""),
-    (["map", "{bag}", "--output", "/proc/nowhere"], ""),
+    (["map", "{bag}", "--output", "/proc/nowhere"], ""), (["map", "{bag}", "--output", "{bag}-link"], "leads nowhere"),
     (["calibrate", "{bag}", "--output", "/proc/nowhere/x.yaml"], ""), (["map", "x" * 5000, "--output", "o"], "")])
 def test_odd_arguments(bag, words, said):
+    link = Path(f"{bag}-link")
+    if not link.is_symlink():
+        link.symlink_to(bag.parent / "nowhere")
     assert said in refused(*(word.replace("{bag}", str(bag)) for word in words))
+
+
+def test_bench_says_what_is_wrong_in_one_line():
+    done = warm.run([sys.executable, "-m", "gp_mapping.cli", "bench", "nothing"], cwd=ROOT, capture_output=True,
+                    text=True, timeout=60, env=ENVIRONMENT)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "'nothing'" in done.stderr, done.stderr
 
 
 # ---- what nobody thought of ----------------------------------------------------------------------------------------
