@@ -29,6 +29,9 @@ class Kept(Gathering):
         self.values += cell.y[:, 0].tolist()
         self.headings += [] if cell.heading is None else cell.heading.tolist()
 
+    def _begin_over(self):
+        self.values, self.headings = [], []
+
 
 def test_what_waits_to_be_confirmed_is_not_confirmed_by_the_next_pass():
     """Three far cells that agree are a field, in one pass; one at its end and two in the next are not."""
