@@ -1,15 +1,13 @@
 """A sensor that has not begun to measure: what it says until then is no beginning of the field.
 
-Gas and light sensors, and many drivers, say something else for their first seconds: a constant (85 °C, zero, 1e10), or
-noise far from everything that follows. Four such cells of nine are left out by their median (first_values.py). Of more
-the first cells themselves know nothing; those that follow do:
+Gas sensors, thermometers and many drivers say something else for their first seconds: a constant (85 °C, zero, 1e10),
+or numbers of no field. Four such cells of nine are left out by their median (first_values.py). Of more the first cells
+themselves know nothing; those that follow do:
 
     the range    of those after, all but the largest and the smallest; at least their signal_stddev, and a step of a
                  sensor that rounds
-    all before   lie outside of it by three ranges; or by one, where the sensor repeats one number to the bit, and does
-                 not afterwards
-    a leap       leads to those after, three times the usual step of those before, for a slope goes on; or a million
-                 ranges are between them, as in no field
+    all before   are one number to the bit, as are none of those after, and lie outside the range by one of it; or lie
+                 outside by a million, as in no field. That they are far is not enough: a robot may leave the sun
     the many     are those after: more than those before, and nine at least
 
 The map then begins with those after. Only the first cells are looked at so, while they are few.
@@ -19,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from itertools import pairwise
-from statistics import median
 
 import torch
 
@@ -32,8 +29,7 @@ __all__ = ["WarmUp"]
 _MOST = 100  # cells that are kept
 _LEAST = 9  # cells after it
 _BY_MEDIAN = 4  # wild cells that the median of the first nine leaves out
-_APART, _APART_STUCK, _ABSURD = 3.0, 1.0, 1e6  # ranges
-_LEAP = 3.0  # usual steps
+_APART, _ABSURD = 1.0, 1e6  # ranges
 
 
 class WarmUp:
@@ -74,14 +70,12 @@ class WarmUp:
             return 0
         stuck = _equal(values)
         stuck *= stuck > 1 and all(a != b for a, b in pairwise(values[stuck:]))
-        for most, apart in ((n, _APART), (stuck, _APART_STUCK)):
+        for most, apart in ((n, _ABSURD), (stuck, _APART)):
             found = _outside(values[:most], values[n // 2:], apart)
             if not (_BY_MEDIAN < found or found == stuck) or not 0 < found < n - found >= _LEAST:
                 continue
             least = max(step, self._signal(found, channel))
-            usual = median(abs(b - a) for a, b in pairwise(values[:found])) if found > 1 else 0.0
-            leap = abs(values[found] - values[found - 1]) >= _LEAP * usual
-            if found == _outside(values[:found], values[found:], apart if leap else _ABSURD, least):
+            if found == _outside(values[:found], values[found:], apart, least):
                 return found
         return 0
 

@@ -132,12 +132,13 @@ def test_what_was_refused_before_the_sensor_had_begun_is_used_and_counted_so():
 
 
 def test_no_field_is_taken_for_a_sensor_that_has_not_begun():
-    """Plateaus and slopes, a source at the start that is left behind, and a sensor that rounds."""
+    """Plateaus and slopes, a source at the start that is left behind, a sensor that rounds, and out of the sun."""
     settings, unit = SENSORS["scalar"]
     samples = _drive(unit, {}, 60)
     slope = torch.linspace(0.0, 1.0, 60, dtype=torch.float64)[:, None]
     for y in (45.0 + 20.0 * (0.2 - slope).clamp_min(0.0) + 0.01 * samples.y, 400.0 + 3000.0 * torch.exp(-slope * 20.0),
-              4.0 * torch.round(samples.y / 4.0), torch.where(slope < 0.2, 44.0, 48.0)):
+              4.0 * torch.round(samples.y / 4.0), torch.where(slope < 0.2, 44.0, 48.0),
+              torch.where(slope < 0.2, 50_000.0 + 20.0 * samples.y, samples.y)):
         told = _mapped(settings, replace(samples, y=y))
         assert told.report()["gross_errors"] == 0 and told.cell_count == 60, y[:, 0]
 
