@@ -137,15 +137,15 @@ class FirstValues:
         if self._counts:
             values = [level_of(value).tolist() for value in values]
         kept = self._first
-        if (self._judges or self._counts) and len(values) >= _TELLING:
+        if not (self._judges or self._counts) or len(values) < _TELLING:
+            self._note_signal(kept)
+        elif not self.opening or self._suspect(values):
             for _ in range(_ROUNDS):  # all of them tell how much the field varies, then those that are not far, …
                 self._note_signal(kept)
                 near = [row for row, value in zip(self._first, values) if not self._far(value, values)]
                 same, kept = len(near) == len(kept), near or self._first
                 if same:
                     break
-        else:
-            self._note_signal(kept)
         if not self.opening:
             self._recent = [row.y[0].tolist() for row in kept][-_WINDOW:]
             self._reference = self._median_and_spread(self._recent)
@@ -187,11 +187,19 @@ class FirstValues:
         self.gross += sum(_raw(cell) for cell in self._held)
         self._held = []
 
-    def _median_and_spread(self, values: list[list[float]]) -> tuple[list[float], list[float]]:
+    def _median_and_spread(self, values: list[list[float]], least: float | None = None
+                           ) -> tuple[list[float], list[float]]:
+        """Of each channel. least: of a spread; None: how much the field varies, and a step of the sensor."""
         middle = [median(column) for column in zip(*values)]
         spread = [_NORMAL * median(abs(v - m) for v in column) for column, m in zip(zip(*values), middle)]
         self._measured = max(spread)
-        return middle, [max(s, self._signal, self._step) for s in spread]
+        least = max(self._signal, self._step) if least is None else least
+        return middle, [max(s, least) for s in spread]
+
+    def _suspect(self, values: list[list[float]]) -> bool:
+        """Whether one of them is far by their spread alone, which is the least that can be held against it."""
+        middle, spread = self._median_and_spread(values, 0.0)
+        return any(abs(v - m) > _FAR * s for value in values for v, m, s in zip(value, middle, spread))
 
     def _far(self, value: list[float], among: list[list[float]]) -> bool:
         if len(among) < 3:
