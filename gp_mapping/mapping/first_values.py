@@ -27,6 +27,7 @@ from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.cells import level_of
 from gp_mapping.mapping.notes import warm_up_note
+from gp_mapping.mapping.raw_batch import RAW_BATCH
 from gp_mapping.mapping.warm_up import WarmUp
 from gp_mapping.settings.mapping import MapSettings
 
@@ -38,7 +39,7 @@ _ROUNDS = 5
 _WINDOW = 32  # cells whose median and spread the next one is held against
 _EARLY = 100  # cells before which no map is trusted to judge
 _FAR = 12.0  # robust standard deviations
-_AGREE = 3  # cells in a row that are far together are no error
+_AGREE = 3  # cells in a row, or batches of raw samples, that are far together are no error
 _ABSURD = 1e6  # robust standard deviations that no field has
 _STRONGEST = 1e4  # times the median of the last cells, and one more, that no source counts
 _ROUNDING = 1e-12  # of a value; less is no step of the sensor
@@ -55,6 +56,7 @@ class FirstValues:
         self._settings, self._early = settings, WarmUp(settings)
         self.note = ""
         self._counts = settings.robust and settings.counts
+        self._enough = _AGREE if settings.cells else _AGREE * RAW_BATCH
         self._judges = settings.robust and settings.metric
         # until the first cells tell; of the levels of counts it is known
         self._signal = 1.0 if self._counts else settings.signal_stddev or 10.0 * settings.field_scale
@@ -151,9 +153,7 @@ class FirstValues:
             self._reference = self._median_and_spread(self._recent)
             self.gross += sum(_raw(row) for row in self._first) - sum(_raw(row) for row in kept)
             self._first = []
-        # a column that not all of them have is left out
-        drop = {f.name: None for f in fields(Samples) if any(getattr(row, f.name) is None for row in kept)}
-        return Samples.concatenate([replace(row, **drop) for row in kept])
+        return _together(kept)
 
     def admit(self, cell: Samples, settled: bool) -> list[Samples]:
         """Which cells go into the map now, in order. settled: the map can judge by itself."""
@@ -166,6 +166,18 @@ class FirstValues:
             held, self._held = self._held, []  # the map judges these as well
             return [*held, cell]
 
+        if len(cell) == 1:
+            return self._judged(cell)
+        # raw samples, each by itself: what goes on of them goes on together
+        each = [cell[i] for i in range(len(cell))]
+        number = {id(row): i for i, row in enumerate(each)}
+        good = [one for row in each for one in self._judged(row)]
+        mine = [number[id(one)] for one in good if id(one) in number]
+        before = [one for one in good if id(one) not in number]  # they had waited
+        return ([_together(before)] if before else []) + ([cell[torch.tensor(mine)]] if mine else [])
+
+    def _judged(self, cell: Samples) -> list[Samples]:
+        """One cell, before the map can judge: it, with those that waited for it, or nothing while it waits itself."""
         value = cell.y.mean(0).tolist()
         if not self._far(value, self._recent):
             self.drop_held()
@@ -176,7 +188,7 @@ class FirstValues:
         if self._held and not self._agree(value):
             self.drop_held()
         self._held.append(cell)
-        if len(self._held) < _AGREE:
+        if len(self._held) < self._enough:
             return []
         held, self._held = self._held, []
         self._recent = [one.y.mean(0).tolist() for one in held]  # the field is here now
@@ -234,6 +246,12 @@ class FirstValues:
         self._signal, self.note = float(state.get("signal", self._signal)), str(state.get("note", ""))
         self._resolution, self._last = float(state.get("resolution", math.inf)), state.get("last")
         self._early.load_state_dict(state.get("early"))
+
+
+def _together(rows: list[Samples]) -> Samples:
+    """As one batch; a column that not all of them have is left out."""
+    drop = {f.name: None for f in fields(Samples) if any(getattr(row, f.name) is None for row in rows)}
+    return Samples.concatenate([replace(row, **drop) for row in rows])
 
 
 def _raw(cell: Samples) -> int:

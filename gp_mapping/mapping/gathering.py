@@ -20,12 +20,11 @@ from gp_mapping.mapping.cells import CellAverager, RawRows
 from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
-from gp_mapping.mapping.raw_batch import joined, one_of
+from gp_mapping.mapping.raw_batch import RAW_BATCH, joined, one_of
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Gathering"]
 
-_RAW_BATCH = 25  # without cells: raw samples in one update
 _PERIOD = 0.02  # s between raw samples that have no stamps
 
 
@@ -94,7 +93,7 @@ class Gathering(ABC):
         if self.settings.cells:
             over, reach = self.cells.until(rows, i, n)
         else:
-            over, reach = min(i + _RAW_BATCH - len(self._raw) - 1, n), 0.0
+            over, reach = min(i + RAW_BATCH - len(self._raw) - 1, n), 0.0
 
         stop = min(over + 1, n)  # the one that is over closes the cell, and is seen before that
         wrong = self._first_wrong(rows, i, stop)
@@ -112,7 +111,7 @@ class Gathering(ABC):
                 self.cells.take(rows, over, stop, 0.0)
         else:
             self._raw += [one_of(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
-            closed = joined(self._raw) if len(self._raw) >= _RAW_BATCH else None
+            closed = joined(self._raw) if len(self._raw) >= RAW_BATCH else None
         if closed is not None:
             self._raw = []
             self._admit(closed)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from gp_mapping.core.types import Samples
 
-__all__ = ["joined", "one_of"]
+__all__ = ["RAW_BATCH", "joined", "one_of"]
+
+RAW_BATCH = 25  # raw samples in one update
 
 _STEP = 0.25  # s over which a velocity is looked for, where samples come that fast
 

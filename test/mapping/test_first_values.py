@@ -173,6 +173,24 @@ def test_without_cells_a_wild_first_value_costs_itself(model, pause):
     assert session.report()["gross_errors"] == 1
 
 
+@pytest.mark.parametrize("where", [(30,), (30, 200, 300, 400, 500), (200, 201, 202, 300, 301)])
+def test_without_cells_a_spike_costs_itself_and_not_its_batch(where):
+    settings, unit = replace(SENSORS["scalar"][0], cells=False), SENSORS["scalar"][1]
+    samples = _drive(unit, dict.fromkeys(where, 1e4 * unit), 600)
+    told = _mapped(settings, samples)
+    alone = _mapped(settings, _drive(unit, {}, 600)[torch.tensor([i for i in range(600) if i not in where])])
+    assert told.report()["gross_errors"] == len(where) and told.raw_count == 600
+    p, q = told.predict(samples.x + 0.07), alone.predict(samples.x + 0.07)
+    assert float(((p.mean - q.mean).abs() / (q.variance + q.noise_variance).sqrt()).max()) < 1.0
+
+
+def test_without_cells_a_source_is_mapped_where_three_batches_agree():
+    settings, unit = replace(SENSORS["scalar"][0], cells=False), SENSORS["scalar"][1]
+    samples = _drive(unit, {i: 1e3 * unit + 0.1 * unit * (i % 3) for i in range(300, 400)}, 600)
+    told = _mapped(settings, samples)
+    assert told.report()["gross_errors"] == 0 and float(told.predict(samples.x[350:351]).mean) > 500.0 * unit
+
+
 def test_of_a_sensor_that_rounds_the_next_number_is_no_error():
     settings, unit = SENSORS["scalar"]
     samples = _drive(unit, {}, 1200, step=0.01, dt=0.02)
