@@ -31,7 +31,8 @@ def test_quick_cost_prints_stores_and_writes(tmp_path, capsys):
         numbers = [v for row in table["rows"] for v in row if isinstance(v, int | float)]
         assert all(math.isfinite(v) for v in numbers)
         # a difference of two times that were measured may be anything
-        below = [(table["title"], row[0], name, v) for row in table["rows"] for (name, _), v in zip(table["columns"], row)
+        below = [(table["title"], row[0], name, v) for row in table["rows"]
+                 for (name, _), v in zip(table["columns"], row)
                  if name != "more than alone" and isinstance(v, int | float) and v < 0]
         assert not below, "a time or a size below 0"
     ratio = stored["tables"][0]["rows"][0][1]
