@@ -68,7 +68,23 @@ def test_an_end_waits_for_nobody(started):
     aside.end()
     thread.join(30.0)
     assert time.monotonic() - began < 10.0 and started[0].returncode == -signal.SIGTERM
-    assert told[0] != told[0] and aside.rmse_of(TRAIN, TEST, SETTINGS) != 0.0 and len(started) == 1
+    assert told == [None] and aside.rmse_of(TRAIN, TEST, SETTINGS) is None and len(started) == 1
+
+
+def test_what_is_made_here_ctrl_c_ends_at_once(started, monkeypatch):
+    """It is made in the thread that hears of it."""
+    monkeypatch.setattr(module.sys, "executable", shutil.which("false"))
+    heard = []
+
+    def interrupted(*_):
+        heard.append(threading.current_thread())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "rmse_of", interrupted)
+    for seconds in (LONG, 1e-3):
+        with pytest.raises(KeyboardInterrupt):
+            refits(TRAIN, TEST, {"a": SETTINGS, "b": SETTINGS}, seconds, lambda name: None)
+    assert heard == [threading.main_thread()] * 2
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="parents' deaths are heard of on Linux alone")

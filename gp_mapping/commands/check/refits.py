@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
 import subprocess
@@ -32,20 +31,30 @@ def refits(train: list[Samples], test: list[Samples], ways: dict[str, MapSetting
     seconds: that one map takes.  progress: told the name of each as it begins.
     """
     cores = min(len(ways), _cores()) if seconds * len(ways) > _LONG else 1
-    aside = Aside() if cores > 1 else None
+    found = _side_by_side(train, test, ways, cores, progress) if cores > 1 else {}
+    for name, settings in ways.items():
+        if found.get(name) is None:
+            if name not in found:
+                progress(name)
+            found[name] = rmse_of(train, test, settings)
+    return {name: found[name] for name in ways}
 
-    def one(name: str) -> float:
+
+def _side_by_side(train: list[Samples], test: list[Samples], ways: dict[str, MapSettings], cores: int,
+                  progress: Callable[[str], None]) -> dict[str, float | None]:
+    """What each process found; None where it could not."""
+    aside = Aside()
+
+    def one(name: str) -> float | None:
         progress(name)
-        found = None if aside is None else aside.rmse_of(train, test, ways[name])
-        return rmse_of(train, test, ways[name]) if found is None else found
+        return aside.rmse_of(train, test, ways[name])
 
-    with ThreadPoolExecutor(max_workers=max(cores, 1)) as threads:
+    with ThreadPoolExecutor(max_workers=cores) as threads:
         try:
             return dict(zip(ways, threads.map(one, ways)))
         except BaseException:  # Ctrl-C, too: nobody waits for the others
             threads.shutdown(wait=False, cancel_futures=True)
-            if aside is not None:
-                aside.end()
+            aside.end()
             raise
 
 
@@ -59,7 +68,7 @@ class Aside:
     def rmse_of(self, train: list[Samples], test: list[Samples], settings: MapSettings) -> float | None:
         """None where it cannot be done there: a part that this program alone has registered, or no memory for it."""
         if self._ended:
-            return math.nan
+            return None
         command = [sys.executable, "-m", "gp_mapping.commands.check.refits"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    start_new_session=True,  # Ctrl-C is for us
@@ -69,8 +78,6 @@ class Aside:
             process.terminate()
         out, _ = process.communicate(pickle.dumps((train, test, settings, torch.get_num_threads())))
         self._running.discard(process)
-        if self._ended:
-            return math.nan
         return float(out) if process.returncode == 0 else None
 
     def end(self) -> None:
