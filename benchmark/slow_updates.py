@@ -27,10 +27,10 @@ from gp_mapping.core.models.dual_svgp.rebuilding import Rebuilding
 from gp_mapping.core.models.tiled.model import TiledMap
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.again import Again
+from gp_mapping.mapping.beginning.again import Again
+from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["TABLES", "Measured", "drive", "run"]

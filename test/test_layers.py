@@ -126,17 +126,6 @@ def test_the_ground_is_plain(path):
         assert name.split(".")[0] in PLAIN | {"gp_mapping"}, f"{shown(path)} imports {name}; expected {sorted(PLAIN)}"
 
 
-FULL = 15  # files in a folder
-CROWDED = {"gp_mapping/core", "gp_mapping/core/models"}
-
-
-@pytest.mark.parametrize("folder", sorted({p.parent for p in FILES}), ids=shown)
-def test_no_folder_is_crowded(folder):
-    files = [p for p in folder.iterdir() if p.is_file() and p.suffix == ".py" and p.name != "__init__.py"]
-    assert len(files) <= FULL or shown(folder) in CROWDED, (
-        f"{shown(folder)} has {len(files)} files, expected {FULL} at the most: which of them are a package?")
-
-
 def test_every_room_is_a_package():
     for path in FILES:
         assert (path.parent / "__init__.py").exists(), f"{shown(path.parent)} needs an __init__.py to be installed"

@@ -36,7 +36,7 @@ _BIAS = 0.1  # of noise_stddev: a start for passes' constants that costs nothing
 
 def complete(settings: MapSettings) -> MapSettings:
     """The same with a number for each start and prior that it leaves open, at 0, and no first cells have told
-    (mapping.start): a field that varies by ten display units over a metre.
+    (mapping.beginning.start): a field that varies by ten display units over a metre.
     """
     s, unit = settings, settings.field_scale
     signal = s.signal_stddev or 10.0 * unit

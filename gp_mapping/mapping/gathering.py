@@ -15,9 +15,9 @@ import torch
 
 from gp_mapping.core.likelihoods.outcomes import Outcomes
 from gp_mapping.core.types import FARTHEST, Samples
+from gp_mapping.mapping.beginning.first_values import FirstValues
 from gp_mapping.mapping.bias_numbers import BiasNumbers
 from gp_mapping.mapping.cells import CellAverager, RawRows
-from gp_mapping.mapping.first_values import FirstValues
 from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.raw_batch import RAW_BATCH, joined, one_of

@@ -17,7 +17,8 @@ from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError, one_line
-from gp_mapping.mapping.again import Again
+from gp_mapping.mapping.beginning.again import Again
+from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.ground import to_draw
@@ -27,7 +28,6 @@ from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.notes import nonsense
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
-from gp_mapping.mapping.start import Start
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]

@@ -11,7 +11,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.errors import NumericalError
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.pour import pour, pour_rest
-from gp_mapping.mapping.first_values import FIRST, FirstValues
+from gp_mapping.mapping.beginning.first_values import FIRST, FirstValues
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import map_settings_for
