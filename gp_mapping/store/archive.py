@@ -26,12 +26,11 @@ from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UserError
 from gp_mapping.store.atomic import written_whole
 
-__all__ = ["VERSION", "CheckpointError", "manifest_of", "read_state", "write_state"]
+__all__ = ["ID_LENGTH", "VERSION", "CheckpointError", "manifest_of", "read_state", "write_state"]
 
-VERSION = 1
+VERSION, ID_LENGTH = 1, 12  # of the format; hexadecimal digits of the id of a state
 _WITH_FILES = 2  # of a file that refers to others
 _FORMAT = "gp_mapping checkpoint"
-_ID_LENGTH = 12
 _ZIP_START = b"PK\x03\x04"
 _TENSOR, _TILE = "__tensor__", "__tile__"
 _MARKS = [mark.lstrip("_") for mark in (_TENSOR, _TILE)]
@@ -179,7 +178,7 @@ def _guarded(path: Path, *whole) -> dict:
 
 def _id(tree, digests: dict[str, str]) -> str:
     """A short name for a state: of its plain values and the digests of its arrays."""
-    return hashlib.sha256(json.dumps([tree, digests], sort_keys=True).encode()).hexdigest()[:_ID_LENGTH]
+    return hashlib.sha256(json.dumps([tree, digests], sort_keys=True).encode()).hexdigest()[:ID_LENGTH]
 
 
 def _open_regular(path: Path):

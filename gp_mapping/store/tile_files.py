@@ -39,6 +39,8 @@ class TileFile:
     folder: which keeps it as long as this is there.  size: bytes that it has.
     """
 
+    __slots__ = ("__weakref__", "folder", "name", "size")
+
     def __init__(self, folder: TileFolder, name: str, size: int):
         self.folder, self.name, self.size = folder, name, size
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gp_mapping.core.stored import StoredState
-from gp_mapping.store.archive import CheckpointError, read_state, write_state
+from gp_mapping.store.archive import ID_LENGTH, CheckpointError, read_state, write_state
 
 __all__ = ["TileRoom", "WorkingFile", "remove_left_rooms"]
 
@@ -48,11 +48,29 @@ class _Folder:
 
 
 class WorkingFile:
-    """One tile's file, which is removed when nobody refers to it any more."""
+    """One tile's file, which is removed when nobody refers to it any more.
 
-    def __init__(self, folder: _Folder, path: Path, digest: str):
-        self.path, self.digest, self._folder = path, digest, folder
-        weakref.finalize(self, _remove, path).atexit = False  # then the folder goes as a whole
+    There is one for each tile that is on the disk, so it is as small as can be.
+    """
+
+    __slots__ = ("_digest", "_folder", "_number")
+
+    def __init__(self, folder: _Folder, number: int, digest: str):
+        self._folder, self._number, self._digest = folder, number, int(digest, 16)
+
+    @staticmethod
+    def path_of(folder: _Folder, number: int) -> Path:
+        """Where the file of that number lies."""
+        return folder.path / f"{number}.tile"
+
+    @property
+    def path(self) -> Path:
+        return self.path_of(self._folder, self._number)
+
+    @property
+    def digest(self) -> str:
+        """The id of its state."""
+        return f"{self._digest:0{ID_LENGTH}x}"
 
     def read(self) -> dict:
         """The state. CheckpointError where it is damaged or gone."""
@@ -60,6 +78,10 @@ class WorkingFile:
 
     def trouble(self) -> str:
         return "" if self.path.exists() else f"{self.path}: the file is gone"
+
+    def __del__(self):
+        with suppress(Exception):  # the folder may be gone, the interpreter as well
+            os.unlink(self.path)
 
 
 class TileRoom:
@@ -118,9 +140,9 @@ class TileRoom:
     def _write(self, state: StoredState) -> None:
         if self._folder is None or not self._folder.path.is_dir():
             self._folder = _Folder(Path(tempfile.gettempdir()) if self._base is None else self._base)
-        path = self._folder.path / f"{next(_NUMBERS)}.tile"
-        digest = write_state(path, state.get(), lasting=False)
-        state.move_to(WorkingFile(self._folder, path, digest))
+        number = next(_NUMBERS)
+        digest = write_state(WorkingFile.path_of(self._folder, number), state.get(), lasting=False)
+        state.move_to(WorkingFile(self._folder, number, digest))
         self.written += 1
         if self.written % _EVERY == 0:
             _give_back_memory()
@@ -180,7 +202,3 @@ def _remove_folder(path: Path, lock: int) -> None:
     with suppress(OSError):
         os.close(lock)
 
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):
-        path.unlink()
