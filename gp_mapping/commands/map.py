@@ -21,7 +21,7 @@ from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.pour import pour, pour_rest
-from gp_mapping.mapping.fullness import spoiled
+from gp_mapping.mapping.fullness import left_out_note, spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
@@ -167,12 +167,7 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
         if result["dropped"].get(reason.value):
             lines.append(f"  dropped {result['dropped'][reason.value]}: {reason.explanation} [{reason.value}]")
     lines += [f"  warning: {text}" for text in result["warnings"]]
-    if report["left_out"]:
-        lines.append(f"  warning: the map was full, {report['left_out']} cells or measurements are left out of it; "
-                     "raise max_exact_samples, or take another model")
-    thin = spoiled(report)
-    if thin:
-        lines.append(f"  warning: {thin}")
+    lines += [f"  warning: {text}" for text in (left_out_note(report), spoiled(report)) if text]
     if report.get("budget_full") and "prior_left" in report:  # nothing is remembered: there is nothing to tell it by
         lines.append(f"inducing inputs {report['inducing']} of {report['budget']}, "
                      f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "

@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
             result["warnings"].append(
                 f"{report['merged_without']} cells that the maps of tiles no longer remember one by one are left out: "
                 "they cannot be told apart by place; raise memory_size, or map the recordings together")
+        result["warnings"] += first.map.notes()
         try:
             checkpoint = save_checkpoint(output / "map.gpm", first.state_dict())
             written = {"checkpoint": checkpoint, **export_all(first, output, map_id=about_checkpoint(checkpoint)["id"])}

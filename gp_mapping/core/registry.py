@@ -181,8 +181,8 @@ def _build(settings: MapSettings, room: Room | None, extra: dict) -> FieldMap:
         mean = {} if centre is None or not settings.metric else {"centre": centre}
         return make(settings, **extra | mean)
 
-    return TiledMap(tile, side=settings.map_tile_side, most=settings.tiles_in_memory, shelf=Shelf(room),
-                    seed=settings.seed)
+    return TiledMap(tile, side=settings.map_tile_side, most=settings.tiles_in_memory,
+                    limit=settings.max_tiles, shelf=Shelf(room), seed=settings.seed)
 
 
 def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from gp_mapping.core.models.tiled.layout import FULL, Layout, side_for
-from gp_mapping.core.models.tiled.model import BLEND, HALO
+from gp_mapping.core.models.tiled.opening import BLEND, HALO
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.robot import Robot
 

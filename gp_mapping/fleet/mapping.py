@@ -149,6 +149,9 @@ def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, 
     own = [(bags.cells[i], bags.jobs[i].number, bags.robots[i], agreed) for i in count]
     layout, known = _ground(engine, bags, agreed, own)
     all_tiles = sorted({key for cores, _, _ in known for key in cores})
+    if len(all_tiles) > settings.max_tiles:
+        raise UsageError(f"the bags' ground takes {len(all_tiles)} tiles, more than max_tiles ({settings.max_tiles}); "
+                         f"write --set max_tiles={len(all_tiles)}, or map fewer bags together")
     found: dict[sums.Tile, tuple] = {}
     spreads = []
     for key in all_tiles:

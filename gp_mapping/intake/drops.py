@@ -78,8 +78,9 @@ _EXPLANATIONS = {
     DropReason.TIME_JUMP: "measurement still waiting for its pose when time jumped back (a bag that loops)",
     DropReason.NOT_PLACEABLE: "measurement whose value or place is not finite, or out of reach, once it is turned and "
                               "placed (lever arm, soft iron, max_position)",
-    DropReason.REFUSED: "measurement that the map refused, because it would have spoiled it: too far from all others, "
-                        "or not finite once it is added; the map is as it was before",
+    DropReason.REFUSED: "measurement that the map refused, because it would have spoiled it (too far from all others, "
+                        "not finite once it is added) or because it is full (left_out: raise max_tiles, or "
+                        "max_exact_samples); the map is as it was before",
     DropReason.POSE_UNREADABLE: "pose or transform whose recorded bytes are no message of its type; is the "
                                 "bag damaged?",
     DropReason.POSE_NOT_FINITE: "pose with a NaN or infinite number",

@@ -1,8 +1,8 @@
-"""Whether a map's budget is too small for where the robot has been, in words."""
+"""Whether a map's budget or bound is too small for where the robot has been, in words."""
 
 from __future__ import annotations
 
-__all__ = ["DETAIL", "spoiled"]
+__all__ = ["DETAIL", "left_out_note", "spoiled"]
 
 DETAIL = 2.5  # inducing inputs for each square of a lengthscale, below which a field that varies in it is smoothed
 
@@ -23,3 +23,12 @@ def spoiled(report: dict) -> str | None:
             f"{density:.1f} inputs for each square of a lengthscale that was driven over ({DETAIL:g} are the least), "
             f"up to {100 * report['prior_left']:.0f} % of the prior variance left where it was measured; raise "
             "max_inducing")
+
+
+def left_out_note(report: dict) -> str | None:
+    """What to say of a map that is full and takes no more, by the numbers of MapSession.report; None where none is."""
+    if not report.get("left_out"):
+        return None
+    where, mend = ("", "max_exact_samples, or take another model") if "tiles" not in report else (
+        f" on ground beyond its {report['tiles']} tiles", "max_tiles, and drive or map there again")
+    return f"the map is full: {report['left_out']} cells or measurements{where} are left out; raise {mend}"

@@ -32,8 +32,10 @@ class Gathering(ABC):
     """Cells of raw samples, pass by pass, and what is counted on the way.
 
     Of n samples that came, raw_count (used) and refused grow by n together.  passes: begun so far.  trace: the path.
+    lost: of those refused, the ones that were counted as used until their cell was handed over.
     """
 
+    lost = 0
     raw_count: int
     refused: int
     passes: int
@@ -89,7 +91,7 @@ class Gathering(ABC):
         """Raw samples from number i on, up to the one that closes a cell, or is refused; the number of the next."""
         n = len(rows.x)
         if samples.stamp is None:
-            rows.stamp[i:] = [_PERIOD * float(self.raw_count + k) for k in range(n - i)]
+            rows.stamp[i:] = [_PERIOD * float(self.raw_count + self.lost + k) for k in range(n - i)]
         if self.settings.cells:
             over, reach = self.cells.until(rows, i, n)
         else:

@@ -44,7 +44,7 @@ class MapSession(Gathering):
 
     room: where parts of the map go that nobody needs now; they stay in memory if None.
     taken: the cells that the map has taken so far, for who asks for them by setting it to []; None: not kept.
-    lost: raw samples of cells that the map has refused.
+    lost: raw samples of cells that the map has refused.  left_out: those of the cells for which it was full.
     """
 
     taken: list[Samples] | None = None
@@ -146,8 +146,8 @@ class MapSession(Gathering):
         """The first few cells enter together, with each of them anew, so that none of them decides by itself."""
         try:
             self._begin_again(first)
-        except MapFullError:
-            self.left_out += len(batch)
+        except MapFullError as error:
+            self._lose(batch, error)
             return
         except _REFUSALS:
             if self._first.opening:  # too few yet to tell which of them is wild
@@ -252,7 +252,7 @@ class MapSession(Gathering):
         try:
             report = field.update(batch)
         except (MapFullError, *_REFUSALS) as error:
-            if len(batch) > 1 and not isinstance(error, MapFullError):
+            if len(batch) > 1:
                 half = len(batch) // 2
                 return self._update(field, batch[:half]) + self._update(field, batch[half:])
             self._lose(batch, error)
@@ -267,7 +267,6 @@ class MapSession(Gathering):
         """A robot's map must go on: what is known stays, what cannot be added is counted."""
         if isinstance(error, MapFullError):
             self.left_out += len(batch)
-            return
         count = len(batch) if batch.count is None else round(float(batch.count.sum()))
         self.raw_count -= count
         self.lost += count

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.mapping.fullness import spoiled
+from gp_mapping.mapping.fullness import left_out_note, spoiled
 from gp_mapping.runtime.stream import StreamWatch
 
 __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
@@ -217,15 +217,16 @@ class Health:
         if seconds > _LAGS:
             area.warn(f"driven ground is not drawn yet: {100 * share:.0f} % of the path, for {seconds:.0f} s; it is in "
                       "the map, and comes with the next drawings; raise draw_budget or resolution")
-        coarser, refused, left_out = (self._grown(name, status.report.get(name, 0))
+        coarser, refused, more = (self._grown(name, status.report.get(name, 0))
                                       for name in ("coarsened", "refused", "left_out"))
         if coarser:
             area.warn(f"the map's lattice would exceed max_grid_nodes: its spacing has been doubled, {coarser} times "
                       "by now")
         if refused:
             area.warn(f"{refused} cells or measurements lie where the map's lattice cannot reach, and are left out")
-        if left_out:
-            area.warn(f"the map is full: {left_out} cells or measurements are left out, and the map stays as it is")
+        full = left_out_note(status.report)
+        if more and full:
+            area.warn(full)
         thin = spoiled(status.report)
         if thin:
             area.warn(thin)

@@ -95,6 +95,9 @@ class MapSettings:
                                    "inputs than max_inducing has for it", "lengthscales", 3.0, 100.0)
     tiles_in_memory: int = setting(12, "tiles kept in memory; the others are on the disk and come back when the robot "
                                    "or a question does", "", 9, 100000)
+    max_tiles: int = setting(100000, "bound of the tiles; ground beyond them is not mapped: its measurements are left "
+                             "out, and counted. Each on the disk takes .4 kB of memory", "",
+                             9, 10000000)
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
     memory_rule: str = setting("uniform", "which samples a full memory keeps, a quarter of it always the newest: any, "
                                "those of much leverage, the newest, or those far from each other; model wiski: any",

@@ -14,6 +14,7 @@ from small_drive import field, lanes, write_drive
 
 from gp_mapping import cli
 from gp_mapping.core.types import Samples
+from gp_mapping.errors import UsageError
 from gp_mapping.fleet.cells import CellMaker
 from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import Here, connected
@@ -219,6 +220,12 @@ def test_what_is_kept_of_a_bag_is_what_was_made(bags, tmp_path):
     made = fleet_map(Here(), bags[:2], {}, tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["0.cells", "0.robot", "1.cells", "1.robot"]
     assert_bit_equal(fleet_map(Here(), ["nowhere", "not there"], {}, tmp_path), made)
+
+
+def test_ground_that_takes_more_tiles_than_there_may_be_is_said_before_the_work(bags):
+    """Of bags that are at hand nothing is left out unasked."""
+    with pytest.raises(UsageError, match=r"takes \d+ tiles, more than max_tiles \(9\); write --set max_tiles=\d+"):
+        fleet_map(Here(), bags, TILED | {"lengthscale": 0.1, "max_tiles": 9})
 
 
 def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):

@@ -153,12 +153,15 @@ class Peer:
         self.spin(0.3)  # the other direction of discovery
 
     def drive(self, start: float, seconds: float, rate: int = 50, speed: float = 1.0, epoch: int = 1_700_000_000 * NS,
-              before=None) -> None:
-        """Publish odometry and field at `rate` Hz of robot time from start on; `speed` times as fast as the wall."""
+              before=None, place=place_at) -> None:
+        """Publish odometry and field at `rate` Hz of robot time from start on; `speed` times as fast as the wall.
+
+        before: called with each stamp (ns) first.  place: where the robot is after t seconds.
+        """
         begin = time.monotonic()
         for i in range(round(seconds * rate) + 1):
             t = start + i / rate
-            stamp, (x, y) = epoch + round(t * NS), place_at(t)
+            stamp, (x, y) = epoch + round(t * NS), place(t)
             if before is not None:
                 before(stamp)
             self.odometry_publisher.publish(odometry(stamp, x, y))

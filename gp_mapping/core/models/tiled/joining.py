@@ -16,7 +16,10 @@ _TOGETHER = 100  # samples that come in with one update
 
 
 def merge_tiles(model, other) -> None:
-    """Add `other` to `model`. What it no longer remembers cannot be told apart by place, and is counted."""
+    """Add `other` to `model`. What it no longer remembers cannot be told apart by place, and is counted.
+
+    So is what it remembers of ground for which there may be no more tiles.
+    """
     if model.layout is None:
         model.settle()
     model.drain()
@@ -33,10 +36,15 @@ def merge_tiles(model, other) -> None:
         model.merged_without += max(0, source.samples - len(places))
 
         cores = model.layout.keys(places[own]) if bool(own.any()) else []
-        for mine, _ in cores:
+        for mine, which in cores:
             if not model.exists(mine):
+                if model.count >= model.limit:
+                    model.merged_without += len(which)
+                    continue
                 model.open_tile(mine)
         for mine, which in cores:
+            if not model.exists(mine):
+                continue
             indices = own.nonzero()[:, 0][which]
             for near in model.present(model.layout.near(mine)):
                 _give(model, near, source, indices[model.layout.takes(near, places[indices])],

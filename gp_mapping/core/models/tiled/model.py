@@ -35,7 +35,8 @@ from gp_mapping.core.models.tiled import state as states
 from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
-from gp_mapping.core.models.tiled.layout import FULL, Key, Layout, key_of, name_of, side_for
+from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
+from gp_mapping.core.models.tiled.opening import bound_note, leaves, new_tile, require_room, settle
 from gp_mapping.core.models.tiled.sending import carry_tiles, learned_by, move_tiles, slim_state, unreadable_tiles
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
@@ -48,12 +49,9 @@ from gp_mapping.core.types import Prediction, Samples, UpdateReport
 __all__ = ["TiledMap"]
 
 _HOME: Key = (0, 0)
-_SEEDS = 100  # samples of a neighbour that a new tile takes in with one update
-_LARGEST_FIRST = 1.25  # sides of a tile that the ground of one map may have in any case
 _ALONE = 3.0  # lengthscales beyond its samples in which a map says more than its prior
 _NAMED = 10  # tiles that are named one by one when they are lost
 _OWN_STEPS = 0.5  # share of learning steps in the tile where the robot is
-HALO, BLEND = 1.5, 1.0  # lengthscales
 
 
 class TiledMap(Revertible, FieldMap):
@@ -63,6 +61,7 @@ class TiledMap(Revertible, FieldMap):
         make: a new, empty tile: called with the prior mean (C,) SI, or None for the first batch's.
         side: of a tile, in lengthscales; less where the field takes more inputs than a budget has for it.
         most: tiles kept in memory.
+        limit: tiles there may be.
         shelf: where the others are; one without a room if None, which keeps them in memory.
         seed: of random choices.
     """
@@ -70,8 +69,8 @@ class TiledMap(Revertible, FieldMap):
     name = "tiled"
 
     def __init__(self, make: Callable[[Tensor | None], DualSVGP], *, side: float = 8.0, most: int = 12,
-                 shelf: Shelf | None = None, seed: int = 0):
-        self.make, self.side, self.most = make, side, max(most, 9)
+                 limit: int = 100_000, shelf: Shelf | None = None, seed: int = 0):
+        self.make, self.side, self.most, self.limit = make, side, max(most, 9), limit
         self.shelf = Shelf() if shelf is None else shelf
         self.sliced = False  # whether tiles are carried to another θ slice by slice
         self.layout: Layout | None = None  # None: the first tile is everything
@@ -95,7 +94,11 @@ class TiledMap(Revertible, FieldMap):
         return self.tiles[self.current].map if self.former is None else self.former
 
     def update(self, batch: Samples) -> UpdateReport:
-        """Absorb each sample once in every tile that knows its place, or none of the batch anywhere."""
+        """Absorb each sample once in every tile that knows its place, or none of the batch anywhere.
+
+        Raises:
+            MapFullError: its ground takes more tiles than there may be; samples of a part of it may fit.
+        """
         if not len(batch):
             return self.home.update(batch)
         if self.layout is None:
@@ -103,10 +106,11 @@ class TiledMap(Revertible, FieldMap):
             self.note_passes(batch.pass_number)
             self.reach(batch.x)
             self.samples += len(batch)
-            if self.leaves():
+            if leaves(self):
                 self.settle()
             return report
 
+        require_room(self, [key for key, _ in self.layout.keys(batch.x)])
         self.turn += 1
         for key, _ in self.layout.keys(batch.x):  # from the shelf now: it takes part in no transaction
             for near in self.present(self.layout.near(key)):
@@ -182,41 +186,9 @@ class TiledMap(Revertible, FieldMap):
         self.low = [min(a, b) for a, b in zip(self.low, x.amin(0).tolist())]
         self.high = [max(a, b) for a, b in zip(self.high, x.amax(0).tolist())]
 
-    def leaves(self) -> bool:
-        """Whether one map no longer suffices: it is full, and the robot has left a square of `side` lengthscales."""
-        first = self.home
-        extent = max(b - a for a, b in zip(self.low, self.high))
-        if extent <= _LARGEST_FIRST * self.side * first.theta.lengthscale:
-            return False
-        return (len(first.inducing_inputs()) >= FULL * first.max_inducing
-                or len(first.remembered_places()) >= FULL * first.memory_size)
-
     def settle(self) -> None:
         """The plane is laid out in tiles, and the first map is split, or becomes the first of them."""
-        first = self.home
-        length = first.theta.lengthscale
-        low, high = ([v + s * 0.5 * length for v in corner] for corner, s in ((self.low, -1.0), (self.high, 1.0)))
-        # as many inputs as this ground took, the others take; a tile with its halo is to hold them within its budget
-        squares = torch.cat([first.remembered_places(), first.inducing_inputs()]).div(length).floor().unique(dim=0)
-        density = len(first.inducing_inputs()) / max(1, len(squares))
-        side = side_for(density, first.max_inducing, HALO, self.side) * length
-        self.learner, first.learner = first.learner, None
-        if self.learner is not None:
-            self.learner.stream()
-        self.own_epoch += first.epoch
-        self.changes = Changes(self.own_epoch)
-        first.driven = True
-        if not first.rest_empty:  # what is not remembered knows no place: the whole ground is one core
-            self.layout = Layout(tuple(low), tuple(high), side, HALO * length, BLEND * length)
-            return
-
-        middle = [0.5 * (a + b) for a, b in zip(low, high)]
-        self.layout = Layout(tuple(m - 0.5 * side for m in middle), tuple(m + 0.5 * side for m in middle), side,
-                             HALO * length, BLEND * length)
-        self.former, self.tiles = first, {}
-        places = first.remembered_places()
-        for key, _ in self.layout.keys(places):
-            self.open_tile(key)
+        settle(self)
 
     def _split_on(self, stack: ExitStack) -> None:
         """One slice more for the tiles that the former map is split into; when they have all, it goes."""
@@ -244,25 +216,14 @@ class TiledMap(Revertible, FieldMap):
         around = {k for key, _ in self.layout.keys(x) for k in self.layout.near(key)}
         return [k for k in sorted(around) if self.exists(k) and bool(self.layout.takes(k, x).any())]
 
+    @property
+    def count(self) -> int:
+        """Tiles that there are."""
+        return len(self.tiles) + len(self.shelf)
+
     def open_tile(self, key: Key) -> None:
-        """A new tile at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
-        new = Tile(self.owned(self.make(self.centre)), touched=self.turn)
-        new.map.theta, new.map.learner, new.map.bias_spread = self.home.theta, None, self.home.bias_spread
-        if self.former is not None:
-            sources = [(self.former, self.former.remembered_places(), None)]
-        else:
-            keys = self.present(sorted(k for k in self.layout.near(key) if k != key))
-            sources = [(self.tiles[k].map, self.tiles[k].map.remembered_places(), k) for k in keys]
-        for source, places, other in sources:
-            wanted = self.layout.takes(key, places)
-            if other is not None:  # a sample is in the memory of up to four tiles: that of its core hands it on
-                wanted &= self.layout.outside(other, places) < 0
-            indices = wanted.nonzero()[:, 0]
-            if len(indices):
-                near = indices[self.layout.outside(key, places[indices]).argsort()]
-                new.seeds += tuple(source.excerpt(part) for part in near.split(_SEEDS))
-        new.forgot = self.forgot
-        self.tiles[key] = new
+        """A new tile, which starts with what its neighbours remember of its ground."""
+        self.tiles[key] = new_tile(self, key)
         self.opened += 1
 
     def present(self, keys: list[Key]) -> list[Key]:
@@ -460,17 +421,17 @@ class TiledMap(Revertible, FieldMap):
         told = self.home.counters()
         if self.learner is not None:
             told = told | {"learning_rejected": self.learner.rejected}
-        return told | {"tiles": len(self.tiles) + len(self.shelf), "tiles_in_memory": len(self.tiles),
+        return told | {"tiles": self.count, "tiles_in_memory": len(self.tiles),
                        "tiles_loaded": self.loads, "tiles_lost": self.lost_count,
                        "merged_without": self.merged_without}
 
     def notes(self) -> list[str]:
-        """Which tiles are left out, and why tiles stay in memory that should not."""
+        """Which tiles are left out, why tiles stay in memory that should not, and that there may be no more."""
         told = [f"tile {name_of(key)} of the map is left out, what it knew is not known any more: {why}"
                 for key, why in self.lost.items()]
         if self.lost_count > len(self.lost):
             told.append(f"{self.lost_count - len(self.lost)} more tiles are left out")
-        return [*told, *filter(None, [self.shelf.problem()]), *self.home.notes()]
+        return [*told, *filter(None, [self.shelf.problem(), bound_note(self)]), *self.home.notes()]
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
         """Posteriors of the tiles within reach (m) of `near`; without it, of those in memory, and states of others."""
@@ -558,7 +519,7 @@ class TiledMap(Revertible, FieldMap):
             if other.samples:
                 self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
             self.samples += other.samples
-            if self.leaves():
+            if leaves(self):
                 self.settle()
             return
         if not self.started:

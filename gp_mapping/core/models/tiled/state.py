@@ -89,7 +89,7 @@ def _load_one(model, state: dict) -> dict:
     first = model.make(None)
     first.load_state_dict(state)
     first.in_slices(model.sliced)
-    new = type(model)(model.make, side=model.side, most=model.most, shelf=model.shelf.restored({}))
+    new = type(model)(model.make, side=model.side, most=model.most, limit=model.limit, shelf=model.shelf.restored({}))
     new.sliced = model.sliced
     new.tiles[new.current].map, new.samples, new.newest_pass = first, first.samples, first.newest_pass
     ground = state.get("ground")

@@ -1,0 +1,95 @@
+"""Where tiles begin: when the one map no longer suffices, what a new tile starts with, and how many there may be.
+
+A map that has as many tiles as it may have stays as it is, and goes on where its tiles are: what was measured is worth
+more than what comes, which a recording of the day still has.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from gp_mapping.core.models.tiled.changes import Changes
+from gp_mapping.core.models.tiled.layout import FULL, Key, Layout, side_for
+from gp_mapping.core.models.tiled.tile import Tile
+from gp_mapping.errors import MapFullError
+
+__all__ = ["BLEND", "HALO", "bound_note", "leaves", "new_tile", "require_room", "settle"]
+
+HALO, BLEND = 1.5, 1.0  # lengthscales
+_SEEDS = 100  # samples of a neighbour that a new tile takes in with one update
+_LARGEST_FIRST = 1.25  # sides of a tile that the ground of one map may have in any case
+
+
+def leaves(model) -> bool:
+    """Whether one map no longer suffices: it is full, and the robot has left a square of `side` lengthscales."""
+    first = model.home
+    extent = max(b - a for a, b in zip(model.low, model.high))
+    if extent <= _LARGEST_FIRST * model.side * first.theta.lengthscale:
+        return False
+    return (len(first.inducing_inputs()) >= FULL * first.max_inducing
+            or len(first.remembered_places()) >= FULL * first.memory_size)
+
+
+def settle(model) -> None:
+    """The plane is laid out in tiles, and the first map is split, or becomes the first of them."""
+    first = model.home
+    length = first.theta.lengthscale
+    low, high = ([v + s * 0.5 * length for v in corner] for corner, s in ((model.low, -1.0), (model.high, 1.0)))
+    # as many inputs as this ground took, the others take; a tile with its halo is to hold them within its budget
+    places = first.remembered_places()
+    squares = torch.cat([places, first.inducing_inputs()]).div(length).floor().unique(dim=0)
+    density = len(first.inducing_inputs()) / max(1, len(squares))
+    side = side_for(density, first.max_inducing, HALO, model.side) * length
+    middle = [0.5 * (a + b) for a, b in zip(low, high)]
+    split = Layout(tuple(m - 0.5 * side for m in middle), tuple(m + 0.5 * side for m in middle), side, HALO * length,
+                   BLEND * length)
+
+    model.learner, first.learner = first.learner, None
+    if model.learner is not None:
+        model.learner.stream()
+    model.own_epoch += first.epoch
+    model.changes = Changes(model.own_epoch)
+    first.driven = True
+    cores = [key for key, _ in split.keys(places)] if first.rest_empty else []
+    if not 0 < len(cores) <= model.limit:  # what is not remembered knows no place: the whole ground is one core
+        model.layout = Layout(tuple(low), tuple(high), side, HALO * length, BLEND * length)
+        return
+    model.layout, model.former, model.tiles = split, first, {}
+    for key in cores:
+        model.open_tile(key)
+
+
+def new_tile(model, key: Key) -> Tile:
+    """One at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
+    new = Tile(model.owned(model.make(model.centre)), touched=model.turn)
+    new.map.theta, new.map.learner, new.map.bias_spread = model.home.theta, None, model.home.bias_spread
+    if model.former is not None:
+        sources = [(model.former, model.former.remembered_places(), None)]
+    else:
+        keys = model.present(sorted(k for k in model.layout.near(key) if k != key))
+        sources = [(model.tiles[k].map, model.tiles[k].map.remembered_places(), k) for k in keys]
+    for source, places, other in sources:
+        wanted = model.layout.takes(key, places)
+        if other is not None:  # a sample is in the memory of up to four tiles: that of its core hands it on
+            wanted &= model.layout.outside(other, places) < 0
+        indices = wanted.nonzero()[:, 0]
+        if len(indices):
+            near = indices[model.layout.outside(key, places[indices]).argsort()]
+            new.seeds += tuple(source.excerpt(part) for part in near.split(_SEEDS))
+    new.forgot = model.forgot
+    return new
+
+
+def require_room(model, keys: list[Key]) -> None:
+    """MapFullError where those of the tiles that are not there yet would be more than there may be."""
+    new = sum(not model.exists(key) for key in keys)
+    if new and model.count + new > model.limit:
+        raise MapFullError(bound_note(model))
+
+
+def bound_note(model) -> str:
+    """What to know of a map that has as many tiles as it may have; '' while it may have more."""
+    if model.layout is None or model.count < model.limit:
+        return ""
+    return (f"the map has {model.count} tiles, all that max_tiles ({model.limit}) allows: measurements on other ground "
+            "are left out, what is known stays; raise max_tiles")

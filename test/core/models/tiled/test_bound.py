@@ -1,0 +1,111 @@
+"""As many tiles as there may be: what is known stays and goes on, what lies beyond is left out and said."""
+
+import copy
+
+import pytest
+import torch
+
+from gp_mapping import Samples, create_map
+from gp_mapping.errors import MapFullError
+
+UT = 1e-6
+MOST = 12
+SETTINGS = {"lengthscale": 0.6, "signal_stddev": 10 * UT, "noise_stddev": 0.3 * UT, "heading_stddev": 0.0,
+            "learn_hyperparameters": False, "learn_time_offset": False, "centre": [45 * UT], "tiles": True,
+            "max_inducing": 60, "memory_size": 300, "map_tile_side": 5.0, "tiles_in_memory": 9}
+
+
+def field_at(x):
+    return 45 * UT + 8 * UT * torch.sin(2.0 * x[:, :1]) * torch.cos(3.0 * x[:, 1:])
+
+
+def road(start, stop):
+    along = torch.arange(start, stop, 0.1).double()
+    x = torch.stack([along, torch.zeros_like(along)], 1)
+    return Samples(x, field_at(x))
+
+
+def built(**settings):
+    return create_map("dual_svgp", **SETTINGS | {"max_tiles": MOST} | settings)
+
+
+def drive(field, samples):
+    """One by one; how many found no room."""
+    left = 0
+    for i in range(len(samples)):
+        try:
+            field.update(samples[i: i + 1])
+        except MapFullError:
+            left += 1
+    return left
+
+
+@pytest.fixture(scope="module")
+def full():
+    """A map of as many tiles as there may be, and where its ground ends, m."""
+    field = built()
+    samples = road(0.0, 60.0)
+    left = drive(field, samples)
+    return field, float(samples.x[len(samples) - left, 0])
+
+
+def test_no_more_tiles_are_opened_and_the_map_stays_as_it_was(full):
+    field, end = full
+    assert field.counters()["tiles"] == MOST and 20.0 < end < 55.0
+    known = torch.stack([torch.linspace(0.0, end, 200).double(), torch.zeros(200).double()], 1)
+    free = drive(built(max_tiles=1000), road(0.0, end))
+    assert free == 0
+    before, state = field.predict(known), field.samples
+    with pytest.raises(MapFullError, match=r"12 tiles, all that max_tiles \(12\) allows.*raise max_tiles"):
+        field.update(road(70.0, 70.5))
+    after = field.predict(known)
+    assert torch.equal(before.mean, after.mean) and torch.equal(before.variance, after.variance)
+    assert field.samples == state
+    error = (before.mean - field_at(known)).abs()
+    assert float(error.max()) < 1.0 * UT, "what is known is known to its end"
+
+
+def test_it_goes_on_where_its_tiles_are(full):
+    field = copy.deepcopy(full[0])
+    assert drive(field, road(1.0, 12.0)) == 0 and field.counters()["tiles"] == MOST
+
+
+def test_it_is_said_while_it_lasts(full):
+    field, end = full
+    assert any("raise max_tiles" in note for note in field.notes())
+    fewer = built()
+    drive(fewer, road(0.0, 0.5 * end))
+    assert fewer.counters()["tiles"] < MOST and not any("max_tiles" in note for note in fewer.notes())
+
+
+def test_a_larger_bound_goes_on_from_what_was_saved(full):
+    field, end = full
+    state = field.state_dict()
+    same, larger, smaller = built(), built(max_tiles=100), built(max_tiles=9)
+    for one in (same, larger, smaller):
+        one.load_state_dict(state)
+    beyond = road(end + 0.05, end + 4.0)
+    assert drive(same, beyond) == len(beyond)
+    assert drive(larger, beyond) == 0 and larger.counters()["tiles"] > MOST
+    assert smaller.counters()["tiles"] == MOST, "what was measured is not thrown away for a smaller bound"
+    assert drive(smaller, beyond) == len(beyond) and drive(smaller, road(1.0, 8.0)) == 0
+
+
+def test_one_map_is_not_split_into_more_than_there_may_be():
+    """It becomes the first tile as it is: nothing is lost."""
+    field = built()
+    field.limit = 2  # fewer than a setting allows
+    left = drive(field, road(0.0, 30.0))
+    assert left > 0 and field.counters()["tiles"] == 2
+    x = road(0.0, 5.0).x
+    assert float((field.predict(x).mean - field_at(x)).abs().max()) < 1.5 * UT
+
+
+def test_merging_counts_what_finds_no_room(full):
+    field, end = copy.deepcopy(full[0]), full[1]
+    other = built()
+    drive(other, road(end - 3.0, end + 3.0))
+    field.merge(other)
+    assert field.counters()["tiles"] == MOST
+    beyond = int((other.remembered_places()[:, 0] > end).sum())
+    assert field.counters()["merged_without"] == pytest.approx(beyond, abs=2) and beyond > 20
