@@ -14,9 +14,10 @@ from gp_mapping.mapping.atlas import blocks, ground, overview
 from gp_mapping.mapping.drawing.blocks import block_indices
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import Limits, field_limits
+from gp_mapping.mapping.earth import Datum
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.export import export_map_server
-from gp_mapping.store.geotiff import Datum, export_geotiff
+from gp_mapping.store.geotiff import export_geotiff
 from gp_mapping.store.trial import blaming
 from gp_mapping.store.wording import quantity
 
@@ -33,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     session = open_session(checkpoint, **({} if args.resolution is None else {"resolution": args.resolution}))
     if session.report()["cells"] == 0:
         raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
-    datum, whence = (None, "") if args.datum is None else datum_of(args.datum, session.about, args.fix_topic)
+    datum, whence = None, ""
+    if args.format == "geotiff":
+        datum, whence = datum_of(args.datum, session.about, args.fix_topic, session.fixes)
     if whence:
         print(whence)
     try:

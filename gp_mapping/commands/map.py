@@ -78,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     # what is wrong with a bag is said before the work, not after it
-    plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))
+    plans = plan_bags(args.bags, parameters.intake, topics, fixes=True)
+    test_plans = plan_bags(args.test, parameters.intake, topics)
     output = folder_to_write(args.output)
     check_suggest(args.suggest)
     session, positions = _session(args, parameters), []
@@ -88,10 +89,14 @@ def run(args: argparse.Namespace) -> int:
         intake.expect(session.about["frame"])
     with blaming(args.resume) if args.resume else nullcontext():
         for samples in pour(samples_of(plans, intake, "map"), session, intake.drops):
+            session.fixes.add(intake.fixes.take())
             if args.test:  # nothing else needs every position, and a recording may be long
                 positions.append(samples.x.numpy())
         pour_rest(session, intake.drops)
+        session.fixes.add(intake.fixes.take(finish=True))
     session.about = {**intake.about, **session.about}
+    lonely = [] if not parameters.intake.fix_topic or session.fixes.count else [
+        f"no fix on {parameters.intake.fix_topic} has a pose at its stamp: the map carries no datum"]
     if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {reasons(intake)}")
     mapped = time.perf_counter()
@@ -104,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
         grid = session.render()
     suggestions = next_places(session, grid, args.suggest, parameters.node)
     result.update({"received": dict(intake.received), "dropped_measurements": intake.drops.measurements,
-                   **about_map(args, parameters, session, suggestions, intake.warnings)})
+                   **about_map(args, parameters, session, suggestions, intake.warnings + lonely)})
     paths = written(output, session, suggestions, result, started)
     print(json.dumps(result, allow_nan=False) if args.json else summary(result, session, paths))
     return 0
@@ -172,6 +177,7 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
         lines.append(f"inducing inputs {report['inducing']} of {report['budget']}, "
                      f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "
                      f"{100 * report['prior_left']:.1f} % of the prior variance left where it was measured")
+    lines += [report["datum"]] if report["datum"] else []
     lines.append("hyper-parameters")
     metric = session.settings.metric  # else f has no unit
     for name, value in report["hyperparameters"].items():

@@ -39,6 +39,10 @@ class DropReason(Enum):
     POSE_BAD_COVARIANCE = "pose_bad_covariance"
     POSE_FRAMES_FULL = "pose_frames_full"
     POSE_LOST = "pose_lost"
+    FIX_UNREADABLE = "fix_unreadable"
+    FIX_INVALID = "fix_invalid"
+    FIX_NO_POSE = "fix_no_pose"
+    FIX_QUEUE_FULL = "fix_queue_full"
 
     @property
     def explanation(self) -> str:
@@ -49,6 +53,11 @@ class DropReason(Enum):
     def of_pose(self) -> bool:
         """True where it is a pose and not a measurement."""
         return self.value.startswith("pose_") and self is not DropReason.POSE_GAP
+
+    @property
+    def of_fix(self) -> bool:
+        """True where it is a fix of a satellite receiver."""
+        return self.value.startswith("fix_")
 
     @property
     def used(self) -> bool:
@@ -98,6 +107,10 @@ _EXPLANATIONS = {
                                     "uncertainty counts as unknown",
     DropReason.POSE_LOST: "pose whose covariance says that the robot may be anywhere (10 km and more); if covariances "
                           "are placeholders, set use_pose_covariance to false",
+    DropReason.FIX_UNREADABLE: "fix whose recorded bytes are no message of its type; is the bag damaged?",
+    DropReason.FIX_INVALID: "fix of a receiver that knew no position (status -1), or that is no place of the earth",
+    DropReason.FIX_NO_POSE: "fix with no pose around its stamp; do receiver and poses have the same time?",
+    DropReason.FIX_QUEUE_FULL: "fix pushed out of a full queue",
 }
 
 
@@ -128,13 +141,13 @@ class DropCounter:
 
     @property
     def total(self) -> int:
-        """All drops, of measurements and of poses; without those that were used all the same."""
+        """All drops, of measurements, poses and fixes; without those that were used all the same."""
         return sum(n for reason, n in self._counts.items() if not reason.used)
 
     @property
     def measurements(self) -> int:
-        """Dropped measurements (a dropped pose is not a lost measurement)."""
-        return sum(n for reason, n in self._counts.items() if not reason.of_pose)
+        """Dropped measurements (a dropped pose or fix is not a lost measurement)."""
+        return sum(n for reason, n in self._counts.items() if not reason.of_pose and not reason.of_fix)
 
     def explanations(self) -> dict[str, str]:
         """Reason name -> what to look at, of those that occurred."""

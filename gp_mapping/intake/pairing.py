@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Iterator
-from statistics import median_low
 from typing import NamedTuple
 
 import numpy as np
 
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import named
+from gp_mapping.intake import stretch
 from gp_mapping.intake.columns import Readings, Stream, reads_columns
 from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.intake.fixes import ROLE, FixQueue
 from gp_mapping.intake.frames import FrameVote, to_keep
 from gp_mapping.intake.messages import Reading, frame_of, has_header, stamp_ns
 from gp_mapping.intake.placing import Placed, Placer
@@ -26,7 +27,6 @@ from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
 from gp_mapping.intake.sensors.judged import Judge
 from gp_mapping.intake.stamps import Spans, StampGate
-from gp_mapping.intake.stretch import PoseRows, distance, find_poses, read_poses, seldom_slow, waits
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Intake"]
@@ -35,8 +35,6 @@ _UNREADABLE_NAMED = 3  # messages that cannot be read, which are named one by on
 _MAX_WARNINGS = 20  # different texts; a frame that changes with each message must not fill the memory
 _READY_FACTOR = 100  # samples that nobody takes, in units of queue_size
 _TF_MAP = "map"
-_PERIODS = 4  # of a slow sensor, beyond which a pause is one
-_RECENT_STEPS = 15  # that its period is the median of
 _DECIDING = 500  # messages after which frames are settled, as far as what came until then can be taken in again
 
 
@@ -99,7 +97,7 @@ class Intake:
         self._field_epoch = 0
         self._last_field: int | None = None
         self._advance = 0
-        self._steps: deque[int] = deque(maxlen=_RECENT_STEPS)  # between the newest measurements, ns
+        self._steps: deque[int] = deque(maxlen=stretch.RECENT_STEPS)  # between the newest measurements, ns
         self._oriented: bool | None = None  # the poses have orientations; the first says so
         self._base = s.base_frame.lstrip("/")
         self._tf: TfPoses | None = None
@@ -112,6 +110,7 @@ class Intake:
             self._tf = TfPoses(self.frame, self._base, self._tree, lookup)
         self._track = PoseTrack(self._new_buffer, self._jump_back)  # of poses that come as messages
         self._poses: PoseTrack | TfPoses = self._tf if self._tf is not None and s.pose_source == "tf" else self._track
+        self.fixes = FixQueue(s, self.drops, self.received, lambda: self._poses)
 
     def _new_buffer(self) -> PoseBuffer:
         s = self.settings
@@ -269,7 +268,7 @@ class Intake:
     def _take_pose(self, stamp: int, position, quaternion, variance: float) -> None:
         last, fastest = self._last_pose, self.settings.max_speed
         if fastest > 0.0 and last is not None and last[0] < stamp \
-                and distance(position, last[1]) > fastest * 1e-9 * (stamp - last[0]):
+                and stretch.distance(position, last[1]) > fastest * 1e-9 * (stamp - last[0]):
             return self.drops.count(DropReason.POSE_TOO_FAST)
         refused = self._track.add(Pose(stamp, position, quaternion, variance))
         if refused is not None:
@@ -289,6 +288,11 @@ class Intake:
         for one in self._field_gate.release():
             self._take_reading(one.content)
         self._resolve()
+
+    def add_fix(self, msg) -> None:
+        """Take in a sensor_msgs/NavSatFix: where on the earth the robot is."""
+        self._keep("add_fix", msg)
+        self.fixes.add(msg)
 
     def poll(self) -> None:
         """Look again for what waits: an injected look-up does not say when it has learned something."""
@@ -351,15 +355,12 @@ class Intake:
     add_field = add_measurement
 
     def _longest_pause(self) -> int:
-        """A pause within a pass, ns: pass_gap, or some periods of a sensor that is slower; told by its stamps alone."""
-        slow = sum(_PERIODS * step > self._pass_gap for step in self._steps)
-        if 2 * slow <= len(self._steps):
-            return self._pass_gap
-        period = median_low(self._steps)
-        if period > self._pass_gap and len(self._steps) >= _RECENT_STEPS:
+        """A pause within a pass, ns."""
+        longest, slow = stretch.longest_pause(self._steps, self._pass_gap)
+        if slow:
             self._warn(f"the sensor is slower than pass_gap allows ({self.settings.pass_gap:g} s): a pass ends after a "
                        "pause of four of its periods")
-        return _PERIODS * period
+        return longest
 
     # ---- many messages at once -----------------------------------------------------------------------------------
 
@@ -374,10 +375,10 @@ class Intake:
                  and all(w.epoch == self._field_epoch and w.longest == self._pass_gap for w in self._waiting))
         if not usual or not reads_columns(self._adaptor):
             return None
-        poses, read = read_poses(pose, self.settings), self._adaptor.read_columns(field.columns)
+        poses, read = stretch.read_poses(pose, self.settings), self._adaptor.read_columns(field.columns)
         return None if read is None or poses is None else self._take_stretch(field, read, pose, *poses)
 
-    def _take_stretch(self, field: Stream, read: Readings, pose: Stream, poses: PoseRows,
+    def _take_stretch(self, field: Stream, read: Readings, pose: Stream, poses: stretch.PoseRows,
                       drops: Counter) -> list[tuple[bool, Samples]] | None:
         # what is refused for itself never comes to the gates
         usable = np.setdiff1d(np.arange(len(read)), list(read.refused))
@@ -406,12 +407,12 @@ class Intake:
             return None
         rows = poses.after(known)
         came = np.searchsorted(pose.where[told[on_time]], field.where[usable[fresh]])
-        longest, queue = waits(every, advance, len(waiting), rows.stamps[len(known) - 1 + came])
+        longest, queue = stretch.waits(every, advance, len(waiting), rows.stamps[len(known) - 1 + came])
         steps = [*self._steps, *np.diff(stamps, prepend=last_field).tolist()]
         if (len(rows.stamps) > buffer.size or rows.too_fast(len(known), self.settings.max_speed)
                 or longest > self._max_wait or queue > self.settings.queue_size
                 or len(every) > _READY_FACTOR * self.settings.queue_size
-                or not seldom_slow(steps, len(self._steps), self._pass_gap // _PERIODS, _RECENT_STEPS)):
+                or not stretch.seldom_slow(steps, len(self._steps), self._pass_gap)):
             return None
         votes = [(self._votes["odometry_frame"], pose.columns.frame(), len(pose.columns))]
         if field.columns.stamps() is not None:
@@ -439,12 +440,12 @@ class Intake:
         readings = read.at(usable[fresh]).after([w.reading for w in waiting])
         self._waiting = deque(_Waiting(self._field_epoch, readings.row(i, int(every[i])), int(advance[i]),
                                        self._pass_gap) for i in range(found, len(every)))
-        before, after, near = find_poses(every[:found], rows.stamps, buffer.max_gap)
+        before, after, near = stretch.find_poses(every[:found], rows.stamps, buffer.max_gap)
         self.drops.count(DropReason.POSE_GAP, int((~near).sum()))
         return self._place_together(every[:found][near], rows, before[near], after[near],
                                     readings.at(np.flatnonzero(near)))
 
-    def _place_together(self, stamps: np.ndarray, rows: PoseRows, before: np.ndarray, after: np.ndarray,
+    def _place_together(self, stamps: np.ndarray, rows: stretch.PoseRows, before: np.ndarray, after: np.ndarray,
                         readings: Readings) -> list[tuple[bool, Samples]]:
         """Samples of measurements between poses of these numbers, cut where passes begin."""
         if not len(stamps):
@@ -520,8 +521,9 @@ class Intake:
         """Count a message of an input (role: as inputs_of names it) whose bytes nobody understands, and say why."""
         self._keep("add_unreadable", role, why)
         s = self.settings
-        self.received[s.sensor if role == "measurement" else s.pose_source if role == "pose" else "tf"] += 1
-        self.drops.count(DropReason.UNREADABLE if role == "measurement" else DropReason.POSE_UNREADABLE)
+        reasons = {"measurement": DropReason.UNREADABLE, ROLE: DropReason.FIX_UNREADABLE}
+        self.received[{"measurement": s.sensor, "pose": s.pose_source, ROLE: ROLE}.get(role, "tf")] += 1
+        self.drops.count(reasons.get(role, DropReason.POSE_UNREADABLE))
         if self.drops[DropReason.UNREADABLE] + self.drops[DropReason.POSE_UNREADABLE] <= _UNREADABLE_NAMED:
             self._warn(f"{why}; it is left out")
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
+from statistics import median_low
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +21,34 @@ from gp_mapping.intake.poses.buffer import Between, Pose, read_rows
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose_columns
 from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["PoseRows", "Waits", "distance", "find_poses", "read_poses", "seldom_slow", "waits"]
+__all__ = ["PERIODS", "RECENT_STEPS", "PoseRows", "Waits", "distance", "find_poses", "longest_pause", "read_poses",
+           "seldom_slow", "waits"]
+
+PERIODS = 4  # of a slow sensor, beyond which a pause is one
+RECENT_STEPS = 15  # that its period is the median of
 
 
 def distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
     """Between two places, m; by the operations that `PoseRows.too_fast` takes columns of them through."""
     x, y, z = (p - q for p, q in zip(a, b))
     return math.sqrt(x * x + y * y + z * z)
+
+
+def longest_pause(steps: Sequence[int], pass_gap: int) -> tuple[int, bool]:
+    """A pause within a pass, ns: pass_gap, or some periods of a sensor that is slower; told by its stamps alone.
+
+    Args:
+        steps: between the newest measurements, ns, at most RECENT_STEPS.
+        pass_gap: ns.
+
+    Returns:
+        It, and whether the sensor is so slow that this has to be said.
+    """
+    slow = sum(PERIODS * step > pass_gap for step in steps)
+    if 2 * slow <= len(steps):
+        return pass_gap, False
+    period = median_low(steps)
+    return PERIODS * period, period > pass_gap and len(steps) >= RECENT_STEPS
 
 
 class PoseRows(NamedTuple):
@@ -125,12 +148,12 @@ def waits(stamps: np.ndarray, advance: np.ndarray, first: int, newest: np.ndarra
     return Waits(int((advance[mine] - advance[oldest]).max()), int((mine - oldest).max()) + 1)
 
 
-def seldom_slow(steps: list[int], first: int, longest: int, window: int) -> bool:
-    """Whether at most half of the last `window` steps (ns) were longer than `longest`, at each step from `first` on."""
-    slow = np.array(steps) > longest
+def seldom_slow(steps: list[int], first: int, pass_gap: int) -> bool:
+    """Whether `longest_pause` is pass_gap (ns) at each step (ns) from number `first` on."""
+    slow = np.array(steps) > pass_gap // PERIODS
     if not slow.any():
         return True
     total = np.concatenate([[0], np.cumsum(slow)])
     ends = np.arange(first + 1, len(steps) + 1)
-    starts = np.maximum(ends - window, 0)
+    starts = np.maximum(ends - RECENT_STEPS, 0)
     return bool((2 * (total[ends] - total[starts]) <= ends - starts).all())

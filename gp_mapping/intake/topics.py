@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gp_mapping.intake.fixes import FIX, ROLE
 from gp_mapping.intake.poses.messages import POSE_MESSAGES, TF_MESSAGE
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
@@ -14,7 +15,8 @@ __all__ = ["Input", "feed", "inputs_of"]
 class Input(NamedTuple):
     """One input: its role, its usual topic, the ROS types that it may have.
 
-    role: measurement, pose, tf, tf_static.  topic: relative, but for TF, whose topics are always the same.
+    role: measurement, pose, tf, tf_static, fix.  topic: relative, but for TF, whose topics are always the same, and as
+    it was written for fixes.
     """
 
     role: str
@@ -23,7 +25,7 @@ class Input(NamedTuple):
 
 
 def inputs_of(settings: IntakeSettings) -> tuple[Input, ...]:
-    """The measurement first, then the poses, then TF where it is asked for."""
+    """The measurement first, then the poses, then TF and fixes where they are asked for."""
     sensor = settings.sensor
     out = [Input("measurement", sensor, SENSOR_TYPES[sensor].messages)]
     if settings.pose_source != "tf":
@@ -31,6 +33,8 @@ def inputs_of(settings: IntakeSettings) -> tuple[Input, ...]:
         out.append(Input("pose", topic, (POSE_MESSAGES[settings.pose_source],)))
     if "tf" in (settings.pose_source, settings.mounting):
         out += [Input("tf", "/tf", (TF_MESSAGE,)), Input("tf_static", "/tf_static", (TF_MESSAGE,))]
+    if settings.fix_topic:
+        out.append(Input(ROLE, settings.fix_topic, (FIX,)))
     return tuple(out)
 
 
@@ -40,5 +44,7 @@ def feed(intake, role: str, message, received_ns: int) -> None:
         intake.add_measurement(message, received_ns)
     elif role == "pose":
         intake.add_pose_message(message)
+    elif role == ROLE:
+        intake.add_fix(message)
     else:
         intake.add_tf(message, static=role == "tf_static")

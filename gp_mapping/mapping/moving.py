@@ -39,6 +39,7 @@ def moved(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
     if (x, y, yaw) == (0.0, 0.0, 0.0):
         return session
     session.map.move(turn, shift)
+    session.fixes.move(turn, shift)
     state = session.state_dict()
 
     scores = state["scores"] | {"snapshots": [], "picked": [], "last": None, "changes": []}

@@ -23,6 +23,7 @@ from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.ground import to_draw
 from gp_mapping.mapping.drawing.renderer import Renderer
+from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
 from gp_mapping.mapping.notes import nonsense
@@ -61,6 +62,7 @@ class MapSession(Gathering):
         self._channels: int | None = None
         self._cut: list[str] = []  # what the last drawing has left out, or would have
         self._looked = -_LOOK_AGAIN  # the revision of which `_cut` is
+        self.fixes = Fixes(self.settings.max_fixes)  # where on the earth it is
         self.about: dict = {}  # where and of what it is: frame, sensor, …, as the intake of its first sample says
         self.last_report: UpdateReport | None = None
 
@@ -322,6 +324,7 @@ class MapSession(Gathering):
         self._first.close()
         self.scores.join(other.scores, self.map)
         self._path.join(other.trace)
+        self.fixes.join(other.fixes)
         for name in ("raw_count", "cell_count", "passes", "left_out", "refused"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._bias.join(other.bias_numbers)
@@ -469,12 +472,13 @@ class MapSession(Gathering):
                 "refused_samples": self.refused, "last_refusal": self.last_refusal,
                 "noise_stddev": math.sqrt(self.noise_variance) if self.map.started else None,
                 "learning_steps": self.map.learning_steps or 0, "learning_rejected": 0,
-                "attitude_lag": self.scores.lag.seconds, "hyperparameters": self.map.hyperparameters(), **counted}
+                "attitude_lag": self.scores.lag.seconds, "fixes": self.fixes.count, "datum": self.fixes.told()[1],
+                "hyperparameters": self.map.hyperparameters(), **counted}
 
     # --- resume ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict:
         """Everything that an exact resume needs; tensors, numbers, strings and nested dicts and lists of them."""
-        return {"settings": asdict(self.settings), "about": dict(self.about),
+        return {"settings": asdict(self.settings), "about": dict(self.about), "fixes": self.fixes.state_dict(),
                 "map": self.map.state_dict(), "scores": self.scores.state_dict(), "start": self._start.state_dict(),
                 "again": None if self._again is None else self._again.state_dict(), **self._gathered(),
                 **{n: getattr(self, f"_{n}") for n in _NEWEST}, **{n: getattr(self, n) for n in _COUNTS}}
@@ -499,6 +503,8 @@ class MapSession(Gathering):
             session.scores.load_state_dict(state["scores"], session.map)
             session.__dict__ |= {f"_{n}": state[n] for n in _NEWEST}
             session.__dict__ |= {n: state.get(n, 0) for n in _COUNTS}  # 0: maps saved before it was counted
+            if "fixes" in state:  # else of a version that knew none
+                session.fixes.load_state_dict(state["fixes"])
             session.about = dict(state.get("about", {}))  # maps saved before they knew where they are: empty
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"not the state of a mapping session: {type(error).__name__}: {error}") from error

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from gp_mapping.core.types import Samples
 from gp_mapping.intake import Intake, inputs_of
 from gp_mapping.intake.columns import Stream
+from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.poses.messages import POSE_MESSAGES, TF_MESSAGE
 from gp_mapping.intake.topics import Input, feed
 from gp_mapping.recording.bag import (
@@ -45,8 +46,10 @@ class BagPlan(NamedTuple):
     count: int
 
 
-def plan_bags(bags, settings: IntakeSettings, names: dict[str, str | None]) -> list[BagPlan]:
+def plan_bags(bags, settings: IntakeSettings, names: dict[str, str | None], fixes: bool = False) -> list[BagPlan]:
     """What to read of each bag. names: role (measurement, pose) -> topic, None: the only one of its type.
+
+    fixes: those of `fix_topic`, too, for who takes them from the intake.
 
     Raises BagError where a bag cannot be read, or has no such topic, or several.
     """
@@ -55,14 +58,14 @@ def plan_bags(bags, settings: IntakeSettings, names: dict[str, str | None]) -> l
     plans = []
     for bag in bags:
         there = bag_topics(bag)
-        roles = {topic: one.role for one in inputs_of(settings)
-                 if (topic := _topic(bag, there, one, names.get(one.role), settings)) is not None}
+        roles = {topic: one.role for one in inputs_of(settings) if (fixes or one.role != FIX)
+                 and (topic := _topic(bag, there, one, names.get(one.role), settings)) is not None}
         plans.append(BagPlan(Path(bag), roles, sum(there[topic][1] for topic in roles)))
     return plans
 
 
 def _topic(bag, there, one: Input, name: str | None, settings: IntakeSettings) -> str | None:
-    """The topic of one input; None for a /tf_static that is not there. An error names the setting that mends it."""
+    """The topic of one input; None for /tf_static, or fixes, that are not there. An error names what mends it."""
     try:
         return _found(bag, there, one, name, settings)
     except BagError as error:
@@ -70,6 +73,9 @@ def _topic(bag, there, one: Input, name: str | None, settings: IntakeSettings) -
 
 
 def _found(bag, there, one: Input, name: str | None, settings: IntakeSettings) -> str | None:
+    if one.role == FIX:  # a day without a receiver is mapped all the same
+        names = one.topic, f"/{one.topic.lstrip('/')}"
+        return next((t for t in names if t in there and there[t][0] in one.messages), None)
     if one.role not in ("tf", "tf_static"):
         scalar = one.role == "measurement" and settings.sensor == "scalar"
         topic = choose_topic(bag, there, one.messages, name, any_kind=scalar)
@@ -141,12 +147,14 @@ def _samples(intake: Intake, plan: BagPlan, chunk: list[RawMessage]) -> Iterator
 
     One message that no reader understands does not cost the others: it is counted, and the first ones are named.
     """
-    streams = _streams(plan.roles, chunk)
+    fixes = [raw for raw in chunk if plan.roles[raw.topic] == FIX]
+    rest = [raw for raw in chunk if plan.roles[raw.topic] != FIX] if fixes else chunk
+    streams = _streams(plan.roles, rest)
     taken = None if streams is None else intake.take_together(*streams)
     if taken is not None:
         yield from taken
-        return
-    for raw in chunk:
+        rest = []
+    for raw in [*rest, *fixes]:  # each fix finds its pose by its stamp
         role = plan.roles[raw.topic]
         try:
             message = deserialize(raw)

@@ -258,7 +258,7 @@ class MappingNode(ManagedNode):
 
     def _on_input(self, port: InputPort, message) -> None:
         port.watch.arrived(time.monotonic())
-        if self.paused and port.role in ("measurement", "pose"):
+        if self.paused and port.role in ("measurement", "pose", "fix"):
             self.worker.count("paused", role=port.role)  # TF goes on: a static link is said once
         else:
             unstamped = port.role == "measurement" and not has_header(message)

@@ -23,7 +23,8 @@ _EXPLAINED = {"queue_full": "more than worker_queue_size messages waited for the
               "lost_by_error": "an error inside the map; the log has the traceback"}
 """Of what is counted before the intake: what to look at."""
 _BEFORE = ("queue_full", "paused", "abandoned", "lost_by_error")
-"""Of what is counted outside the intake: these are measurements, and with "pose_" before their names poses."""
+"""Of what is counted outside the intake: these are measurements, with "pose_" before their names poses, with "fix_"
+fixes of a satellite receiver."""
 _FEW, _MOST = 10, 0.9  # measurements in a report, and the share of them that must not be dropped for one reason
 
 
@@ -85,6 +86,8 @@ def _group_of(reason: str) -> str:
     found = next((one for one in DropReason if one.value == reason), None)
     if found is not None and found.used:
         return "poses used in part"
+    if reason.startswith("fix_"):
+        return "fixes dropped"
     if reason in _BEFORE or (found is not None and not found.of_pose):
         return "dropped"
     return "poses dropped" if reason.startswith("pose_") else "refused"
@@ -145,7 +148,7 @@ class Health:
         for reason, n in dropped.items():
             area.values[f"{_group_of(reason)}: {reason}"] = n
             if n > self._drops_before.get(reason, 0):
-                own = _EXPLAINED.get(reason.removeprefix("pose_"), "")
+                own = _EXPLAINED.get(reason.removeprefix("pose_").removeprefix("fix_"), "")
                 explained = own if reason in others and own else status.explanations.get(reason, "")
                 area.warn(f"{n} {reason}: {explained}" if explained else f"{n} {reason}")
             self._drops_before[reason] = n
@@ -198,7 +201,7 @@ class Health:
         came, self._received_before = received - self._received_before, received
         for reason, n in status.drops.items() if came >= _FEW else ():
             new = n - self._drops_before.get(reason, 0)
-            if new > _MOST * came and (not reason.startswith("pose_") or reason == "pose_gap"):
+            if new > _MOST * came and (not reason.startswith(("pose_", "fix_")) or reason == "pose_gap"):
                 share, why = round(100 * min(new / came, 1.0)), status.explanations.get(reason, "see the log")
                 area.warn(f"{share} % of the last {came} measurements were dropped as {reason}: {why}")
                 area.warnings.insert(0, area.warnings.pop())

@@ -9,6 +9,7 @@ import traceback
 from collections import Counter, deque
 from concurrent.futures import Future
 
+from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.messages import has_header, stamp_ns
 from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.intake.topics import feed
@@ -20,11 +21,12 @@ from gp_mapping.runtime.worker_results import Results, Status
 
 __all__ = ["MapWorker"]
 
-ROLES = ("measurement", "pose", "tf", "tf_static")
+ROLES = ("measurement", "pose", "tf", "tf_static", FIX)
 POLL = 0.05  # s; messages are taken in groups: one wake-up for each would cost more than the map
 CHUNK = 500  # messages between two looks at what else is wanted
 STATUS_PERIOD = 0.5  # s
 _OF_POSES = {"queue_full": "pose_queue_full", "paused": "pose_paused", "abandoned": "pose_abandoned"}
+_OF_FIXES = {"queue_full": "fix_queue_full", "paused": "fix_paused", "abandoned": "fix_abandoned"}
 
 
 class MapWorker:
@@ -78,7 +80,7 @@ class MapWorker:
     def put(self, role: str, message, received_ns: int | None = None) -> bool:
         """Queue a message by the role of its input; False, and counted, where the queue is full.
 
-        role: measurement, pose, tf, tf_static.  received_ns: the node's time, for messages without a stamp.
+        role: measurement, pose, tf, tf_static, fix.  received_ns: the node's time, for messages without a stamp.
         """
         with self._lock:
             refused = "abandoned" if self._ended else "queue_full" if self.full else ""
@@ -330,6 +332,7 @@ class MapWorker:
                 if stamp <= newest + 1e-6:
                     self._timings["latency"].add(now - arrived)
             start = time.monotonic()
+        self._session.fixes.add(self._intake.fixes.take(finish))
 
     def _lost(self, error: Exception, count: int) -> None:
         """An update that raised what no message should make it raise; the rest of its batch goes on."""
@@ -406,5 +409,5 @@ class MapWorker:
 
 
 def _reason(role: str, why: str) -> str:
-    """By what a message is counted: measurements and poses apart, so that those that came are those that are told."""
-    return why if role == "measurement" else _OF_POSES[why]
+    """By what a message is counted: each kind apart, so that those that came are those that are told."""
+    return why if role == "measurement" else (_OF_FIXES if role == FIX else _OF_POSES)[why]

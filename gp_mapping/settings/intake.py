@@ -68,6 +68,8 @@ class IntakeSettings:
                                     2, 1000000)
     odometry_frame: str = setting("", "frame that poses must be in; empty: that of the first. With TF: the frame to "
                                   "map in; empty: map")
+    fix_topic: str = setting("", "topic of a satellite receiver (sensor_msgs/NavSatFix), whose fixes tell where on the "
+                             "earth the map lies; empty: none")
     base_frame: str = setting("base_link", "frame of the robot's body, for TF (odometry names its own)")
     sensor_frame: str = setting("", "frame that measurements must be in; empty: that of the first")
     mounting: str = setting("parameters", "where the sensor sits on the robot: the parameters sensor_..., or TF from "

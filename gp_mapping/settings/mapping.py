@@ -127,6 +127,8 @@ class MapSettings:
     score_distance: float = setting(1.0, "path between a scored sample and the newest data behind its prediction",
                                     "m", 0.0, 1e4)
     forgetting_time: float = setting(0.0, "time constant of exponential forgetting; 0 keeps everything", "s", 0.0, 1e9)
+    max_fixes: int = setting(2000, "bound of the fixes kept for the datum (fix_topic); beyond it every second one "
+                             "goes, and of those to come as many", "", 10, 1000000)
     resolution: float = setting(0.05, "side of a grid cell", "m", 1e-3, 1e4)
     margin: float = setting(0.5, "how far the grid extends beyond the path", "m", 0.0, 1e4)
     max_grid_cells: int = setting(4000000, "bound of the grid; of a larger area a part is drawn, and that is said", "",

@@ -10,37 +10,14 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.earth import Datum
 
-__all__ = ["Datum", "export_geotiff"]
-
-
-class Datum(NamedTuple):
-    """Where the origin of the map's frame lies, and how it is turned.
-
-    latitude, longitude: degrees, WGS 84.  heading: of the x axis, rad counter-clockwise from east.
-    """
-
-    latitude: float
-    longitude: float
-    heading: float
-
-    @staticmethod
-    def parse(text: str) -> Datum:
-        """From "latitude,longitude,heading"; UsageError where that is no place."""
-        try:
-            datum = Datum(*map(float, text.split(",")))
-        except (TypeError, ValueError):
-            datum = Datum(math.nan, 0.0, 0.0)
-        if not (abs(datum.latitude) <= 90.0 and abs(datum.longitude) <= 180.0 and math.isfinite(datum.heading)):
-            raise UsageError(f"datum is {text!r}, expected latitude and longitude in degrees and the direction of the "
-                             "map's x axis in rad from east, as 52.3731,4.8922,0.0")
-        return datum
+__all__ = ["export_geotiff"]
 
 
 def export_geotiff(path: Path, blocks: Iterable[tuple[tuple[int, int], FieldGrid]], indices: list[tuple[int, int]],

@@ -1,16 +1,19 @@
 """A datum from fixes: where it was, how it was turned; one place is not enough, and that is said."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 import torch
 from rosbags.rosbag2 import StoragePlugin, Writer
+from small_drive import GIVEN
 
 from gp_mapping import Samples, cli
-from gp_mapping.commands.datum import FIX, fitted
+from gp_mapping.intake.fixes import FIX
+from gp_mapping.mapping.earth import fitted
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.recording.bag import ODOMETRY, STORE
+from gp_mapping.recording.bag import MAGNETIC_FIELD, ODOMETRY, STORE
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.checkpoint import save_checkpoint
 
@@ -63,11 +66,12 @@ def saved(tmp_path_factory):
 
 
 def bag(path, length, frame="odom", status=0):
-    """A straight drive of that length at 1 m/s along the map's x axis; odometry at 10 Hz, fixes at 1 Hz between."""
+    """A straight drive of that length in 10 s along the map's x axis; odometry, field at 10 Hz, fixes at 1 Hz."""
     types = STORE.types
     with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         odometry = writer.add_connection("/odometry", ODOMETRY, typestore=STORE)
         fix = writer.add_connection("/gps/fix", FIX, typestore=STORE)
+        field = writer.add_connection("/magnetic_field", MAGNETIC_FIELD, typestore=STORE)
 
         def header(ns, name):
             time = types["builtin_interfaces/msg/Time"](sec=ns // 10**9, nanosec=ns % 10**9)
@@ -86,6 +90,10 @@ def bag(path, length, frame="odom", status=0):
                                           twist=types["geometry_msgs/msg/Twist"](linear=still, angular=still),
                                           covariance=zero))
             writer.write(odometry, ns, STORE.serialize_cdr(message, ODOMETRY))
+            value = types["geometry_msgs/msg/Vector3"](x=0.0, y=0.0, z=45e-6 + 3e-6 * math.sin(0.3 * k))
+            message = types[MAGNETIC_FIELD](header=header(ns, "magnetometer"), magnetic_field=value,
+                                            magnetic_field_covariance=np.zeros(9))
+            writer.write(field, ns, STORE.serialize_cdr(message, MAGNETIC_FIELD))
             if k % 10 == 3:
                 at = np.array([[length * (k + 0.5) / 100, 0.0]])
                 latitude, longitude = earth_of(at, *TRUE)[0]
@@ -120,3 +128,36 @@ def test_a_bag_that_tells_too_little_is_said_so(saved, tmp_path, capfd, how, wor
     assert export(saved, tmp_path, bag(tmp_path / "drive", **how)) == 2
     said = capfd.readouterr().err
     assert words in said and said.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory):
+    """A folder with a bag of a drive with fixes."""
+    folder = tmp_path_factory.mktemp("mapped")
+    bag(folder / "bag", 80.0)
+    return folder
+
+
+def map_it(folder, *more):
+    return cli.main(["map", str(folder / "bag"), "--output", str(folder / "out"), *GIVEN, "--set", "resolution=0.5",
+                     "--set", "learn_hyperparameters=false", *more])
+
+
+def test_a_map_of_a_bag_with_fixes_carries_its_datum(mapped, tmp_path, capfd):
+    assert map_it(mapped, "--set", "fix_topic=gps/fix", "--set", "max_fixes=10") == 0
+    assert "datum 52.1" in capfd.readouterr().out
+    report = json.loads((mapped / "out" / "report.json").read_text())
+    assert report["received"]["fix"] == report["map"]["fixes"] == 10
+    wanted = ["export", str(mapped / "out"), "--output", str(tmp_path / "tif"), "--format", "geotiff"]
+    code = cli.main(wanted)
+    told = capfd.readouterr()
+    latitude, longitude, heading = map(float, told.out.split("datum ")[1].split(" from")[0].split(","))
+    assert abs(latitude - TRUE[0]) * 111e3 < 0.3 and abs(longitude - TRUE[1]) * 111e3 < 0.3
+    assert heading == pytest.approx(TRUE[2], abs=0.01) and (code == 0 or "pip install rasterio" in told.err)
+    cli.main([*wanted, "--datum", "none"])
+    assert "datum" not in capfd.readouterr().out, "coordinates of the map's frame were asked for"
+
+
+def test_a_bag_without_fixes_is_mapped_and_that_is_said(mapped, capfd):
+    assert map_it(mapped, "--set", "fix_topic=other/fix") == 0
+    assert "no fix on other/fix has a pose at its stamp: the map carries no datum" in capfd.readouterr().out

@@ -41,7 +41,8 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)")
     parser.add_argument("--datum", metavar="LAT,LON,HEADING_or_BAG", help="where the map's origin lies, in degrees, "
                         "and the direction of its x axis in rad from east (geotiff), or a bag with NavSatFix beside "
-                        "the map's poses, which tells it; without it coordinates are the map's")
+                        "the map's poses, which tells it; none: coordinates are the map's (default: what the map's own "
+                        "fixes tell)")
     parser.add_argument("--fix-topic", metavar="NAME", help="of NavSatFix in that bag (default: the only one)")
 
 

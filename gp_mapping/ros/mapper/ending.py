@@ -61,7 +61,7 @@ class MapEnding:
         while not node.worker.stop(abandon=self._late(), timeout=0.0):
             yield
         counts = node.worker.status.counts
-        left = counts.get("abandoned", 0) + counts.get("pose_abandoned", 0)
+        left = sum(counts.get(name, 0) for name in ("abandoned", "pose_abandoned", "fix_abandoned"))
         if left:
             node.get_logger().warning(f"{left} messages are not in the map: {self._why()}")
         node.publish_health()

@@ -12,6 +12,7 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from gp_mapping.intake import Input, inputs_of
+from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.messages import has_header, stamp_ns
 from gp_mapping.ros.mapper.descriptors import ParameterError
 from gp_mapping.ros.wire.messages import message_class
@@ -70,7 +71,7 @@ class Inputs:
             if not classes:
                 raise ParameterError(_absent(wanted, settings))
             # links that never move are not silent, and beside other poses TF may be all static
-            steady = wanted.role in ("measurement", "pose") or (wanted.role, settings.pose_source) == ("tf", "tf")
+            steady = wanted.role in ("measurement", "pose", FIX) or (wanted.role, settings.pose_source) == ("tf", "tf")
             self.ports.append(InputPort(wanted, classes, _qos(wanted.role, depth, reliable), steady))
             resolved, known = node.resolve_topic_name(wanted.topic), wanted.topic.lstrip("/")
             if resolved != f"/{known}":
@@ -225,7 +226,7 @@ class Inputs:
 
     def _on_incompatible(self, port: InputPort, event) -> None:
         reliable = port.qos.reliability == ReliabilityPolicy.RELIABLE
-        remedy = "set reliable_inputs: false" if reliable and port.role in ("measurement", "pose") else \
+        remedy = "set reliable_inputs: false" if reliable and port.role in ("measurement", "pose", FIX) else \
             "/tf_static is published reliable and transient local" if port.role == "tf_static" else \
             "compare ros2 topic info --verbose"
         text = (f"QoS mismatch: a publisher of {self._node.resolve_topic_name(port.topic)} offers less than is asked "
@@ -241,7 +242,7 @@ def _on_lost(watch: InputWatch, event) -> None:
 
 def _qos(role: str, depth: int, reliable: bool) -> QoSProfile:
     """As sensors are published; TF as tf2 publishes it, where late joiners get all of /tf_static."""
-    if role in ("measurement", "pose"):
+    if role in ("measurement", "pose", FIX):
         return sensor_data(depth, reliable)
     static = role == "tf_static"
     return QoSProfile(depth=TF_DEPTH, reliability=ReliabilityPolicy.RELIABLE,
@@ -251,6 +252,7 @@ def _qos(role: str, depth: int, reliable: bool) -> QoSProfile:
 def _absent(wanted: Input, settings: IntakeSettings) -> str:
     """Which parameter asks for messages that are not there, and what to do."""
     name, value = ("sensor", settings.sensor) if wanted.role == "measurement" else \
+        ("fix_topic", settings.fix_topic) if wanted.role == FIX else \
         ("mounting", settings.mounting) if wanted.role.startswith("tf") and settings.pose_source != "tf" else \
         ("pose_source", settings.pose_source)
     package = wanted.messages[0].split("/")[0]

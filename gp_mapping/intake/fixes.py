@@ -1,0 +1,93 @@
+"""Fixes of a satellite receiver, each with where the robot was in the map's frame at its stamp."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.intake.messages import stamp_ns
+from gp_mapping.intake.poses.buffer import Between, Bracket
+from gp_mapping.intake.poses.tf_poses import TfPoses
+from gp_mapping.intake.poses.track import PoseTrack
+from gp_mapping.settings.intake import IntakeSettings
+
+__all__ = ["FIX", "ROLE", "FixQueue", "place_of"]
+
+FIX, ROLE = "sensor_msgs/msg/NavSatFix", "fix"
+_NO_FIX = -1
+
+
+class _Fix(NamedTuple):
+    epoch: int
+    stamp: int
+    place: tuple[float, float]
+
+
+def place_of(msg) -> tuple[float, float] | None:
+    """Latitude and longitude of a sensor_msgs/NavSatFix, degrees; None where the receiver knew no position."""
+    place = float(msg.latitude), float(msg.longitude)
+    known = msg.status.status > _NO_FIX and all(map(math.isfinite, place))
+    return place if known and abs(place[0]) <= 90.0 and abs(place[1]) <= 180.0 else None
+
+
+class FixQueue:
+    """Fixes that wait for their pose, and those that have it. Each is used or counted.
+
+    settings: `queue_size` bounds what waits, `max_wait` for how long by the stamps of fixes.
+    drops: counts those that are not used.  poses: where the robot was.  received: counts them under "fix".
+    """
+
+    def __init__(self, settings: IntakeSettings, drops: DropCounter, received: dict[str, int],
+                 poses: Callable[[], PoseTrack | TfPoses]):
+        self._drops, self._received, self._poses = drops, received, poses
+        self._most, self._max_wait = settings.queue_size, round(1e9 * settings.max_wait)
+        self._waiting: deque[_Fix] = deque()
+        self._ready: deque[tuple[float, float, float, float]] = deque()
+        if settings.fix_topic:
+            received[ROLE] = 0
+
+    @property
+    def waiting(self) -> int:
+        """Fixes whose pose is not known yet."""
+        return len(self._waiting)
+
+    def add(self, msg) -> None:
+        """Take in a sensor_msgs/NavSatFix."""
+        self._received[ROLE] = self._received.get(ROLE, 0) + 1
+        place = place_of(msg)
+        if place is None:
+            return self._drops.count(DropReason.FIX_INVALID)
+        self._waiting.append(_Fix(self._poses().epoch, stamp_ns(msg), place))
+        self._resolve()
+        newest = self._waiting[-1].stamp if self._waiting else 0
+        while self._waiting and (len(self._waiting) > self._most or
+                                 abs(newest - self._waiting[0].stamp) > self._max_wait):
+            self._waiting.popleft()
+            self._drops.count(DropReason.FIX_NO_POSE)
+        return None
+
+    def take(self, finish: bool = False) -> list[tuple[float, float, float, float]]:
+        """All that have their pose now: x, y (m, in the map's frame), latitude, longitude (degrees). finish: the end.
+        """
+        self._resolve(finish)
+        taken = list(self._ready)
+        self._ready.clear()
+        return taken
+
+    def _resolve(self, finish: bool = False) -> None:
+        while self._waiting:
+            epoch, stamp, place = self._waiting[0]
+            found = self._poses().find(epoch, stamp, finish)
+            if found is None:
+                return
+            self._waiting.popleft()
+            if not isinstance(found, Bracket):
+                self._drops.count(DropReason.FIX_NO_POSE)
+            elif len(self._ready) >= self._most:
+                self._drops.count(DropReason.FIX_QUEUE_FULL)
+            else:
+                x, y, _ = Between.of([found], [stamp]).interpolate(orientation=False)[0][0].tolist()
+                self._ready.append((x, y, *place))

@@ -1,0 +1,91 @@
+"""Fixes that a map keeps: bounded, spread over the day, and they lie where the map lies, also when it moves."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping import Samples
+from gp_mapping.mapping.earth import Fixes
+from gp_mapping.mapping.moving import moved, rotation
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+
+TRUE = (52.1, 4.5, 0.7)
+METRE = 180.0 / math.pi / 6.37e6  # degrees of latitude; half a per cent is enough here
+
+
+def rows(count, length=200.0, noise=0.0, seed=0):
+    """Fixes along a bent drive: x, y, latitude, longitude."""
+    t = np.linspace(0.0, 1.0, count)
+    x, y = length * t, 0.3 * length * np.sin(3.0 * t)
+    c, s = math.cos(TRUE[2]), math.sin(TRUE[2])
+    g = np.random.default_rng(seed)
+    east, north = c * x - s * y + noise * g.normal(size=count), s * x + c * y + noise * g.normal(size=count)
+    longitude = TRUE[1] + east * METRE / math.cos(math.radians(TRUE[0]))
+    return [tuple(row) for row in np.stack([x, y, TRUE[0] + north * METRE, longitude], 1).tolist()]
+
+
+def assert_true(datum, metres=1.0, heading=0.02):
+    assert abs(datum.latitude - TRUE[0]) < metres * METRE and datum.heading == pytest.approx(TRUE[2], abs=heading)
+    assert abs(datum.longitude - TRUE[1]) < metres * METRE / math.cos(math.radians(TRUE[0]))
+
+
+def test_at_most_so_many_are_kept_and_they_are_of_all_the_day():
+    few, all_ = Fixes(100), Fixes(10000)
+    for fixes in (few, all_):
+        for row in rows(3000, noise=1.0):
+            fixes.add([row])
+    assert len(few) <= 100 < 3000 == few.count == len(all_) and len(few) > 50
+    (mine, said), (best, other) = few.told(), all_.told()
+    assert_true(mine, 2.0)
+    assert_true(best, 2.0)
+    assert f"from {len(few)} of 3000 fixes (max_fixes)" in said and "from 3000 fixes," in other
+    kept = few.state_dict()["rows"][:, 0]
+    assert kept[0] < 5.0 and kept[-1] > 190.0 and float(kept.diff().max()) < 2.5 * float(kept.diff().min())
+
+
+def test_too_little_is_said_and_nothing_is_none():
+    fixes = Fixes(100)
+    assert fixes.told() == (None, "")
+    fixes.add(rows(2))
+    assert fixes.told()[0] is None and "no datum: 2 fixes, expected 3 at least" in fixes.told()[1]
+    fixes = Fixes(100)
+    fixes.add(rows(50, length=0.5, noise=1.0))
+    assert fixes.told()[0] is None and "one place knows no direction" in fixes.told()[1]
+
+
+def test_they_go_with_the_map_that_is_saved_moved_or_merged():
+    sessions = []
+    for part in (rows(40)[:20], rows(40)[20:]):
+        session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=1.0, max_fixes=50))
+        x = torch.stack([torch.arange(0.0, 5.0, 0.1).double(), torch.zeros(50).double()], 1)
+        session.ingest(Samples(x, 45e-6 + 1e-6 * torch.sin(x[:, :1]), stamp=torch.arange(50).double() * 0.1))
+        session.fixes.add(part)
+        sessions.append(MapSession.from_state_dict(session.state_dict()))
+        sessions[-1].flush()
+    first, second = sessions
+    assert_true(first.fixes.told()[0])
+    assert first.report()["fixes"] == 20 and first.report()["datum"].startswith("datum 52.1")
+    first.merge(second)
+    assert first.fixes.count == 40 == len(first.fixes)
+    assert_true(first.fixes.told()[0])
+
+    before = first.fixes.told()[0]
+    there = moved(first, 3.0, -4.0, 0.4)
+    now = there.fixes.told()[0]
+    assert math.remainder(before.heading - now.heading - 0.4, math.tau) == pytest.approx(0.0, abs=1e-5)
+    origin = rotation(before.heading - 0.4) @ torch.tensor([3.0, -4.0], dtype=torch.float64)  # as seen from the new one
+    assert (before.latitude - now.latitude) / METRE == pytest.approx(float(origin[1]), abs=0.05)
+    there.clear()
+    assert there.report()["fixes"] == 0 and there.report()["datum"] == ""
+
+
+@pytest.mark.parametrize("state", [{"rows": torch.zeros(2, 3)}, {"rows": torch.full((2, 4), math.nan)}, {"count": 1},
+                                   {"every": 0}, {"rows": "none"}])
+def test_a_state_that_is_none_is_refused(state):
+    good = Fixes(10)
+    good.add(rows(5))
+    with pytest.raises(ValueError, match="fixes"):
+        Fixes(10).load_state_dict(good.state_dict() | state)
