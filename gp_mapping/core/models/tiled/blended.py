@@ -1,15 +1,18 @@
 """Answers of several tiles as one: what a map of tiles and a snapshot of one have in common.
 
     mean = Σ_t w_t(x) mean_t(x),    variance = Σ_t w_t(x) variance_t(x),
-    cov(a, b) = Σ_t √w_t(a) cov_t(a, b) √w_t(b)
+    cov(a, b) = s(a) s(b) Σ_t √v_t(a) cov_t(a, b) √v_t(b),    s² = variance / Σ_t v_t variance_t
 
-The weights sum to one (layout.py). Of two places that no tile answers for together nothing is said to be in common:
-cov is positive semi-definite as a sum of such, and equals the variance where a = b.
+The weights w and v sum to one (layout.py). w goes over from one tile to the next along `blend`; v as far as a tile's
+halo reaches, so that two places on either side of a border have in common what a tile knows that has seen both. cov is
+positive semi-definite as a sum of such, and equals the variance where a = b. Of two places that no tile reaches
+together nothing is said to be in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,7 +21,7 @@ from gp_mapping.core.field_map import FieldMap, Snapshot
 from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.types import Prediction
 
-__all__ = ["blend", "blend_covariance", "blended_prediction", "sayings"]
+__all__ = ["blend", "blended_covariance", "blended_prediction", "sayings"]
 
 Saying = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places and its weights there
 
@@ -88,15 +91,27 @@ def blended_prediction(layout: Layout, exists: Callable[[Key], bool], asked: Cal
     return blend(said, len(x))
 
 
-def blend_covariance(rows: list[Saying], columns: list[Saying], covariance: Callable[[Key, Tensor, Tensor], Tensor],
-                     shape: tuple[int, int], like: Tensor) -> Tensor:
-    """Between places a and b: (N, K). rows, columns: `sayings` at a and b; covariance: of a tile, between indices."""
-    total = torch.zeros(shape, dtype=like.dtype, device=like.device)
+@torch.no_grad()
+def blended_covariance(layout: Layout, exists: Callable[[Key], bool], asked: Callable[[Key], Snapshot | FieldMap],
+                       prior: Prediction, a: Tensor, b: Tensor) -> Tensor:
+    """Between places a (N, 2) and b (K, 2): (N, K). Arguments as of blended_prediction."""
+    far = replace(layout, blend=2.0 * layout.halo)
+
+    def scale(x: Tensor) -> Tensor:
+        told, reached = (blended_prediction(each, exists, asked, prior, x, None, None).variance[:, 0]
+                         for each in (layout, far))
+        return (told / reached.clamp_min(1e-300)).sqrt()
+
+    rows = sayings(far, exists, a)
+    columns = rows if b is a else sayings(far, exists, b)
     second = {key: (which, weight) for key, which, weight in columns}
+    total = torch.zeros((len(a), len(b)), dtype=prior.mean.dtype, device=prior.mean.device)
     for key, which, weight in rows:
         if key is None or key not in second:
             continue
         other, beside = second[key]
-        part = weight.sqrt()[:, None] * covariance(key, which, other) * beside.sqrt()[None, :]
-        total[which[:, None], other[None, :]] += part
-    return total
+        between = asked(key).covariance(a[which], b[other])
+        part = weight.to(between).sqrt()[:, None] * between * beside.to(between).sqrt()[None, :]
+        total[which[:, None].to(total.device), other[None, :].to(total.device)] += part
+    left = scale(a)
+    return left[:, None] * total * (left if b is a else scale(b))[None, :]

@@ -32,7 +32,7 @@ from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import state as states
-from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
+from gp_mapping.core.models.tiled.blended import blended_covariance, blended_prediction
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
@@ -369,15 +369,9 @@ class TiledMap(Revertible, FieldMap):
         if self.layout is None or self.former is not None:
             return self.home.covariance(a, b)
 
-        def of(key: Key, rows: Tensor, columns: Tensor) -> Tensor:
-            return self._asked(key).covariance(a[rows], b[columns])
-
-        def between() -> Tensor:
-            left = sayings(self.layout, self._answers, a)
-            right = left if b is a else sayings(self.layout, self._answers, b)
-            return blend_covariance(left, right, of, (len(a), len(b)), self.centre)
-
-        return self._answered(between)
+        same, a = b is a, torch.as_tensor(a, dtype=torch.float64)
+        b = a if same else torch.as_tensor(b, dtype=torch.float64)
+        return self._answered(lambda: blended_covariance(self.layout, self._answers, self._asked, self.prior(), a, b))
 
     def noise_variance(self) -> Tensor:
         return self.home.noise_variance()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import FieldMap, Snapshot
-from gp_mapping.core.models.tiled.blended import blend_covariance, blended_prediction, sayings
+from gp_mapping.core.models.tiled.blended import blended_covariance, blended_prediction
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
 from gp_mapping.core.models.tiled.visits import TileLost, Visits
 from gp_mapping.core.stored import StoredState
@@ -48,15 +48,7 @@ class TiledSnapshot(Snapshot):
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Between a (N, 2) and b (K, 2) within a tile's reach of each other; 0 where no tile answers for both."""
-        def of(key: Key, rows: Tensor, columns: Tensor) -> Tensor:
-            return self._asked(key).covariance(a[rows], b[columns])
-
-        def between() -> Tensor:
-            left = sayings(self.layout, self._exists, a)
-            right = left if b is a else sayings(self.layout, self._exists, b)
-            return blend_covariance(left, right, of, (len(a), len(b)), self.prior.mean)
-
-        return self._answered(between)
+        return self._answered(lambda: blended_covariance(self.layout, self._exists, self._asked, self.prior, a, b))
 
     def _answered(self, ask: Callable):
         """What ask() gives; where a tile that was on the shelf cannot be read, without that one."""

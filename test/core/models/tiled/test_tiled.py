@@ -164,6 +164,22 @@ def test_a_covariance_is_one(survey):
     assert torch.allclose(c.diagonal(), tiled.predict(x).variance[:, 0] / UT**2, rtol=1e-6)
 
 
+def test_places_on_either_side_of_a_border_have_in_common_what_one_large_map_says():
+    """Lanes two lengthscales apart; pairs up to one and a half apart, neither within half of one of the border."""
+    samples = measured(lanes(8.0, 4.0, gap=1.2))
+    tiled, large = drive(build(tiles=True, **SMALL), samples), drive(build(max_inducing=900), samples, 4)
+    layout, length = tiled.layout, SETTINGS["lengthscale"]
+    border = layout.core((0, 0))[0][0]  # along y
+    y = torch.linspace(0.3, 3.7, 40).double()
+    for apart, least in ((1.1, 0.3), (1.5, 0.1)):
+        left, right = (torch.stack([torch.full_like(y, border + s * 0.5 * apart * length), y], 1) for s in (-1.0, 1.0))
+        mine, its = (f.covariance(left, right).diagonal() / (f.predict(left).stddev * f.predict(right).stddev)[:, 0]
+                     for f in (tiled, large))
+        assert float(its.abs().max()) > least, "there is something in common"
+        assert float((mine - its).square().mean().sqrt()) < 0.05
+        assert float((mine - its).abs().max()) < 0.15
+
+
 def test_a_snapshot_has_the_covariance_of_its_moment(survey):
     """A planner asks one: the map goes on being written while it plans."""
     tiled, _, samples = survey
