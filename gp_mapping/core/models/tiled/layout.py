@@ -18,7 +18,6 @@ __all__ = ["FULL", "Key", "Layout", "key_of", "name_of", "side_for"]
 Key = tuple[int, int]  # column and row; (0, 0) is the first tile
 
 FULL = 0.9  # share of a budget from which a tile that has left its square takes no more ground
-_LEAST_SIDE = 5.0  # lengthscales
 _FADE = 8.0  # how fast, per `blend`, a tile's say falls outside all cores: the nearest of the tiles that exist decides
 _FAINT = 1e-9  # its weight beside that of a tile whose core is near
 
@@ -141,6 +140,6 @@ def side_for(density: float, budget: int, halo: float, most: float) -> float:
         density: inducing inputs that the ground takes for a square of a lengthscale.
         budget: inducing inputs of a tile.
         halo: lengthscales.
-        most: lengthscales; and five at the least.
+        most: lengthscales; and two halos at the least, so that a sample lies in no more than four tiles.
     """
-    return min(most, max(_LEAST_SIDE, math.sqrt(FULL * budget / max(density, 1e-9)) - 2.0 * halo))
+    return min(most, max(2.0 * halo, math.sqrt(FULL * budget / max(density, 1e-9)) - 2.0 * halo))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gp_mapping.core.models.tiled.blended import sayings
-from gp_mapping.core.models.tiled.layout import Layout
+from gp_mapping.core.models.tiled.layout import Layout, side_for
 
 LAYOUT = Layout((-1.0, 2.0), (4.0, 4.5), 3.0, 1.2, 0.6)
 PLACES = torch.rand(4000, 2, generator=torch.Generator().manual_seed(0)).double() * 40 - 20
@@ -81,3 +81,10 @@ def test_who_answers_is_what_the_formula_says_for_one_place_and_for_many(there):
                 told[i][key] = w
         for one, x in zip(told, places):
             assert one == pytest.approx(said_plainly(there, x) or {None: 1.0}, rel=1e-12)
+
+
+@pytest.mark.parametrize("density", [0.5, 3.0, 5.6, 8.0, 10.0])
+def test_a_tile_with_its_halo_holds_its_inputs_within_its_budget(density):
+    side = side_for(density, 400, 1.5, 8.0)
+    assert (side + 3.0) ** 2 * density <= 400 and 3.0 <= side <= 8.0
+    assert side_for(100.0, 400, 1.5, 8.0) == 3.0, "below two halos a sample would lie in more than four tiles"
