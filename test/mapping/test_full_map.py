@@ -85,6 +85,17 @@ def test_an_exact_map_that_is_full_drops_what_it_leaves_out():
     assert "raise max_exact_samples" in left_out_note(session.report())
 
 
+def test_time_goes_on_for_samples_without_stamps():
+    """They count as 50 a second, those that are left out as well."""
+    samples = road(0.0, 8.0)
+    session = MapSession(MapSettings(**GIVEN, model="exact", max_exact_samples=30))
+    for start in range(0, len(samples), 7):
+        part = slice(start, start + 7)
+        session.ingest(Samples(samples.x[part], samples.y[part]))
+    session.flush()
+    assert session.left_out > 20 and session.newest_stamp == pytest.approx(0.02 * len(samples), abs=0.05)
+
+
 def test_the_command_says_it(tmp_path, capsys):
     write_drive(tmp_path / "bag", np.array([(0.0, 0.0), (60.0, 0.0)]), speed=2.0, rate=40.0)
     given = [word for name, value in GIVEN.items() for word in ("--set", f"{name}={str(value).lower()}")]
