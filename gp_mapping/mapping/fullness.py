@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["DETAIL", "left_out_note", "spoiled"]
+__all__ = ["DETAIL", "SMOOTHED", "left_out_note", "spoiled"]
 
 DETAIL = 2.5  # inducing inputs for each square of a lengthscale, below which a field that varies in it is smoothed
+SMOOTHED = 9.0  # noise variances, three of its standard deviations: what a budget leaves out beyond that is seen
 
 
 def spoiled(report: dict) -> str | None:
@@ -17,12 +18,19 @@ def spoiled(report: dict) -> str | None:
         One sentence: how thin the inputs are, what is lost, and the setting that mends it.
     """
     density = report.get("inputs_per_square_lengthscale")
-    if not report.get("budget_full") or density is None or density >= DETAIL:
+    if not report.get("budget_full") or density is None:
         return None
-    return (f"the budget of {report['budget']} inducing inputs is full and the map gets coarser everywhere: "
-            f"{density:.1f} inputs for each square of a lengthscale that was driven over ({DETAIL:g} are the least), "
-            f"up to {100 * report['prior_left']:.0f} % of the prior variance left where it was measured; raise "
-            "max_inducing")
+    full = f"the budget of {report['budget']} inducing inputs is full and the map"
+    left = f"up to {100 * report['prior_left']:.0f} % of the prior variance left where it was measured"
+    if density < DETAIL:
+        return (f"{full} gets coarser everywhere: {density:.1f} inputs for each square of a lengthscale that was "
+                f"driven over ({DETAIL:g} are the least), {left}; raise max_inducing")
+    noise, signal = report.get("noise_stddev"), report["hyperparameters"].get("signal_stddev")
+    ratio = report["prior_left"] * (signal / noise) ** 2 if noise and signal else 0.0
+    if ratio <= SMOOTHED:
+        return None
+    tiles = ", or lower map_tile_side, so that it goes on in tiles" if report.get("tiles") == 1 else ""
+    return f"{full} smooths what was measured: {left}, {ratio:.0f} times that of the noise; raise max_inducing{tiles}"
 
 
 def left_out_note(report: dict) -> str | None:

@@ -37,6 +37,17 @@ def test_a_budget_that_spoils_the_map_is_said_with_the_setting_that_mends_it():
     assert "max_inducing" in spoiled(thin) and "40" in spoiled(thin)
 
 
+def test_so_is_one_that_smooths_what_was_measured_though_its_inputs_lie_close():
+    """Beyond three standard deviations of the noise; a full map that leaves hardly anything out is not."""
+    full = reported(140)
+    assert full["budget_full"] > 0 and full["inputs_per_square_lengthscale"] > 2.5
+    assert "smooths what was measured" in spoiled(full) and "lower map_tile_side" in spoiled(full)
+    noise = full["noise_stddev"] / full["hyperparameters"]["signal_stddev"]
+    assert "times that of the noise" in spoiled(full | {"prior_left": 9.1 * noise**2})
+    assert spoiled(full | {"prior_left": 8.9 * noise**2}) is None
+    assert "map_tile_side" not in spoiled(full | {"tiles": 4}), "it is in tiles already"
+
+
 def test_diagnostics_say_it():
     status = Status(made=0.0, report=reported(40), received={}, used=40, drops={}, explanations={},
                     warnings=[], waiting=0, last_stamp=None, queue=0, counts={})
