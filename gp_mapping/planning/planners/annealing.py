@@ -2,7 +2,10 @@
 
 A neighbour that is worth less is taken with probability exp(−loss / T), T falling to nothing: a search that takes none
 stays in the first route that no single move betters, and among walls that one leaves a tenth to a third more variance
-(Kirkpatrick, Gelatt & Vecchi 1983). Ways are looked at at a glance here; what is found is rated along real ones.
+(Kirkpatrick, Gelatt & Vecchi 1983). Metres have a price, which falls to nothing, too: at first what the route takes of
+the logarithm of the variance for each of its metres, so that a neighbour that is shorter, and hardly worse, is taken
+and makes room for another stop. A search that looks at gains alone fills the limit with the first route's detours. Ways
+are looked at at a glance here; what is found is rated along real ones.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from gp_mapping.planning.planners.moves import Moves
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.worth.exchange import Exchange
 
-__all__ = ["annealed"]
+__all__ = ["annealed", "price_of_metres"]
 
 _BATCH = 8  # routes whose ways are looked at together
 _HEAT = 0.01  # share of what the first route leaves that is readily lost at first
@@ -40,12 +43,21 @@ def annealed(problem: Problem, stops: tuple[int, ...], effort: int,
     tried = 0
     while tried < effort:
         proposed = [search.moves.propose(search.stops) for _ in range(min(_BATCH, effort - tried))]
-        falling = first * (1.0 - tried / effort) ** 2
+        ahead = 1.0 - tried / effort
         tried += len(proposed)
-        if search.step(proposed, falling) and search.gain > max((gain for gain, _ in found[:1]), default=begun):
+        taken = search.step(proposed, first * ahead**2, ahead * price_of_metres(problem, search.gain))
+        if taken and search.gain > max((gain for gain, _ in found[:1]), default=begun):
             found.insert(0, (search.gain, search.stops))
             del found[_KEPT:]
         yield [route for _, route in found]
+
+
+def price_of_metres(problem: Problem, gain: float) -> float:
+    """L log(V / L) / R of one metre, where routes of R metres at most gain so much of the variance V and leave L."""
+    total, limit = problem.value.total, problem.limit
+    left = total - gain
+    metres = min(limit.metres, limit.seconds * limit.speed)
+    return left * math.log(total / left) / metres if 0.0 < left < total and 0.0 < metres < math.inf else 0.0
 
 
 class _Search:
@@ -73,17 +85,19 @@ class _Search:
         if self._taken % _WANTED == 0:
             self.moves.want(self._exchange.left)
         self._taken += 1
-        self.moves.winding(self.stops, self._off + sum(leg.metres for leg in legs))
+        self._metres = sum(leg.metres for leg in legs)
+        self.moves.winding(self.stops, self._off + self._metres)
 
-    def step(self, proposed: list[tuple[int, ...]], heat: float) -> bool:
-        """Take the first of the proposed routes that is better, or by chance; whether one was taken."""
+    def step(self, proposed: list[tuple[int, ...]], heat: float, price: float) -> bool:
+        """Take the first of the proposed routes that is better, or by chance, at a price of metres; whether one was."""
         keyed = [(stops, self._keys(stops)) for stops in proposed if stops]
         flat = [key for _, keys in keyed for key in keys]
         legs = dict(zip(flat, self._glances.of_pairs(flat)))
         for stops, keys in keyed:
-            if keys == self._exchange.keys or not self._fits(stops, [legs[key].metres for key in keys]):
+            metres = [legs[key].metres for key in keys]
+            if keys == self._exchange.keys or not self._fits(stops, metres):
                 continue
-            more = self._exchange.change(keys, legs)
+            more = self._exchange.change(keys, legs) - price * (sum(metres) - self._metres)
             if more > 0.0 or (heat > 0.0 and self.moves.rng.random() < math.exp(more / heat)):
                 self.stops = stops
                 self._begin(keys, [legs[key] for key in keys])

@@ -1,4 +1,4 @@
-"""Neighbours of a route: a stop shifted, put in, left out, replaced, moved; a part driven the other way round."""
+"""Neighbours of a route: a stop shifted, put in, left out or replaced."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gp_mapping.planning.problem import Problem
 
 __all__ = ["Moves"]
 
-# of shift, insert, drop, replace, move, reverse: their shares, summed up
-_SHARES = np.cumsum((0.3, 0.25, 0.1, 0.15, 0.1, 0.1))
+# of shift, insert, drop, replace: their shares, summed up
+_SHARES = np.cumsum((0.375, 0.3125, 0.125, 0.1875))
 
 
 class Moves:
@@ -18,11 +18,11 @@ class Moves:
 
     def __init__(self, problem: Problem):
         self.problem, self.travel = problem, problem.travel
-        # what is rated by its end alone may be driven in any order
-        self._shares = _SHARES if problem.mix == 0.0 else _SHARES[:4] / _SHARES[3]
         self.rng = np.random.default_rng(problem.seed)
         self._places = self.travel.places[problem.goals]
-        self._tree = cKDTree(self.travel.nodes[self._places])
+        open_ = self.travel.reachable(problem.start)
+        self._nodes = np.flatnonzero(open_ if problem.closed is None else open_ & ~problem.closed)
+        self._tree = cKDTree(self.travel.nodes[self._nodes])
         self._wanted = np.arange(1.0, len(self._places) + 1.0)
         limit = problem.limit
         self._most = min(limit.metres, limit.seconds * limit.speed)
@@ -42,29 +42,25 @@ class Moves:
     def propose(self, stops: tuple[int, ...]) -> tuple[int, ...]:
         """One neighbour; made to fit the limit by leaving out stops that cost most."""
         rng, new = self.rng, list(stops)
-        kind = int(np.searchsorted(self._shares, rng.random()))
+        kind = int(np.searchsorted(_SHARES, rng.random()))
         i = int(rng.random() * len(new))
         if kind == 0:
-            new[i] = self._near(new[i])
+            new[i] = self.shifted(new[i])
         elif kind == 1:
             self._insert(new, self._some())
         elif kind == 2:
             new.pop(i)
-        elif kind == 3:
+        else:
             new.pop(i)
             self._insert(new, self._some())
-        elif kind == 4:
-            self._insert(new, new.pop(i), loosely=True)
-        else:
-            j = int(rng.random() * len(new))
-            low, high = min(i, j), max(i, j) + 1
-            new[low:high] = new[low:high][::-1]
         return self._fitting(new)
 
-    def _near(self, node: int) -> int:
-        radius = self.travel.spacing * (1.0 + 2.0 * self.rng.random())
+    def shifted(self, node: int) -> int:
+        """Any node near another one: places are farther apart than a lane is to be moved."""
+        grain = self.travel.free.resolution * self.travel.block
+        radius = grain + 2.0 * self.travel.spacing * self.rng.random()
         near = self._tree.query_ball_point(self.travel.nodes[node], radius)
-        return int(self._places[near[int(self.rng.random() * len(near))]]) if near else node
+        return int(self._nodes[near[int(self.rng.random() * len(near))]]) if near else node
 
     def _some(self) -> int:
         return int(self._places[np.searchsorted(self._wanted, self.rng.random() * self._wanted[-1])])
@@ -73,15 +69,13 @@ class Moves:
         ends = [] if self.problem.home is None else [self.travel.nodes[[self.problem.home]]]
         return np.vstack([self.problem.position[None], self.travel.nodes[list(stops)], *ends])
 
-    def _insert(self, stops: list[int], stop: int, loosely: bool = False) -> None:
+    def _insert(self, stops: list[int], stop: int) -> None:
         """Where the way gets longer by least, as the crow flies."""
         x = self._line(stops)
         away = np.hypot(*(x - self.travel.nodes[stop]).T)
         detour = away[:-1] + away[1:] - np.hypot(*np.diff(x, axis=0).T)
         if self.problem.home is None:
             detour = np.append(detour, away[-1])
-        if loosely:
-            detour = detour + self.rng.exponential(self.travel.spacing, len(detour))
         stops.insert(int(detour.argmin()), stop)
 
     def _fitting(self, stops: list[int]) -> tuple[int, ...]:
