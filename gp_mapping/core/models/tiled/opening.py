@@ -84,7 +84,8 @@ def require_room(model, keys: list[Key]) -> None:
     """MapFullError where those of the tiles that are not there yet would be more than there may be."""
     new = sum(not model.exists(key) for key in keys)
     if new and model.count + new > model.limit:
-        raise MapFullError(bound_note(model))
+        raise MapFullError(bound_note(model) or f"the samples' ground takes {new} more tiles, and the map has "
+                           f"{model.count} of the {model.limit} that max_tiles allows; give them in parts, or raise it")
 
 
 def bound_note(model) -> str:

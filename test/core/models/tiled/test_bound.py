@@ -65,6 +65,17 @@ def test_no_more_tiles_are_opened_and_the_map_stays_as_it_was(full):
     assert float(error.max()) < 1.0 * UT, "what is known is known to its end"
 
 
+def test_a_batch_that_wants_more_tiles_than_are_left_is_told_so():
+    field = built()
+    drive(field, road(0.0, 25.0))
+    tiles = field.counters()["tiles"]
+    assert 1 < tiles < MOST
+    far = torch.cat([torch.arange(100.0, 1e4, 100.0)[:, None], torch.zeros(99, 1)], 1).double()
+    with pytest.raises(MapFullError, match=rf"99 more tiles, and the map has {tiles} of the {MOST} that max_tiles"):
+        field.update(Samples(far, field_at(far)))
+    assert field.counters()["tiles"] == tiles
+
+
 def test_it_goes_on_where_its_tiles_are(full):
     field = copy.deepcopy(full[0])
     assert drive(field, road(1.0, 12.0)) == 0 and field.counters()["tiles"] == MOST
