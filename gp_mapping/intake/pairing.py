@@ -31,6 +31,7 @@ from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Intake"]
 
+_UNREADABLE = (DropReason.UNREADABLE, DropReason.POSE_UNREADABLE, DropReason.FIX_UNREADABLE)
 _UNREADABLE_NAMED = 3  # messages that cannot be read, which are named one by one
 _MAX_WARNINGS = 20  # different texts; a frame that changes with each message must not fill the memory
 _READY_FACTOR = 100  # samples that nobody takes, in units of queue_size
@@ -524,7 +525,7 @@ class Intake:
         reasons = {"measurement": DropReason.UNREADABLE, ROLE: DropReason.FIX_UNREADABLE}
         self.received[{"measurement": s.sensor, "pose": s.pose_source, ROLE: ROLE}.get(role, "tf")] += 1
         self.drops.count(reasons.get(role, DropReason.POSE_UNREADABLE))
-        if self.drops[DropReason.UNREADABLE] + self.drops[DropReason.POSE_UNREADABLE] <= _UNREADABLE_NAMED:
+        if sum(self.drops[reason] for reason in _UNREADABLE) <= _UNREADABLE_NAMED:
             self._warn(f"{why}; it is left out")
 
     def _end(self) -> None:

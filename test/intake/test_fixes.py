@@ -74,3 +74,12 @@ def test_what_nobody_takes_is_bounded():
         made.add_pose_message(odometry_message(10.0 + 0.1 * k))
         made.add_fix(fix(10.0 + 0.1 * k))
     assert len(made.fixes.take()) == 5 and made.drops.as_dict() == {"fix_queue_full": 35}
+
+
+def test_fixes_that_cannot_be_read_are_counted_and_the_first_ones_named():
+    made = intake()
+    for k in range(10):
+        made.add_unreadable("fix", f"message {k} is none")
+    assert made.received["fix"] == 10 and made.drops.as_dict() == {"fix_unreadable": 10}
+    assert [text for text in made.warnings if "is none" in text] == [f"message {k} is none; it is left out"
+                                                                      for k in range(3)]
