@@ -25,7 +25,7 @@ from gp_mapping.ros.tools.nav2 import Nav2Driver
 from gp_mapping.ros.tools.playback import declare_groups, run_node
 from gp_mapping.ros.tools.survey_action import SurveyAction
 from gp_mapping.ros.wire.qos import LATCHED
-from gp_mapping.runtime.pursuit import Pursuit
+from gp_mapping.runtime.surveying.pursuit import Pursuit
 from gp_mapping.settings.explorer import ExplorerSettings
 
 __all__ = ["ExplorerNode", "main"]

@@ -39,11 +39,11 @@ from gp_mapping.ros.wire import qos
 from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.runtime.file_thread import Ending, FileThread
-from gp_mapping.runtime.free_maps import FreeMaps
 from gp_mapping.runtime.health import ERROR, WARN, Health
 from gp_mapping.runtime.saving import Saver
-from gp_mapping.runtime.suggester import Suggester
-from gp_mapping.runtime.survey import Survey
+from gp_mapping.runtime.surveying.free_maps import FreeMaps
+from gp_mapping.runtime.surveying.suggester import Suggester
+from gp_mapping.runtime.surveying.survey import Survey
 from gp_mapping.runtime.team.team import Team
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings

@@ -118,7 +118,7 @@ class Health:
 
         limits: outbound.Limits or None.
         team: numbers and sentences about other robots' maps, or None.
-        survey: runtime.survey.SurveyState or None.  facts: more values of the map, by name.
+        survey: runtime.surveying.survey.SurveyState or None.  facts: more values of the map, by name.
         stamp_age: node clock − newest measurement stamp in s, or None.
         """
         self._started = now if self._started is None else self._started

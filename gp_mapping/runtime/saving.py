@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gp_mapping.runtime.file_thread import FileThread, TooBusy
-from gp_mapping.runtime.suggester import Suggester
+from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.resume import MapFiles
 from gp_mapping.store.sessions import Saved, map_folder, take_snapshot, write_snapshot

@@ -34,7 +34,7 @@ class MapWorker:
 
     session: MapSession.  intake: Intake.
     suggest: callable(session, grid, position, free message, frame) -> planning.Suggestions.
-    survey: runtime.survey.Survey, which plans in slices between messages, or None.
+    survey: runtime.surveying.survey.Survey, which plans in slices between messages, or None.
     on_result: called in the worker's thread when a request was worked on (new Results, or an error).
     on_error: called with a text for the log.
     An exception in the worker is counted by stage and logged with its traceback; the thread lives on.

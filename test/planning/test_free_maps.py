@@ -10,9 +10,9 @@ from planning_scene import occupancy
 from gp_mapping import MapSettings, Samples
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.runtime.free_maps import FreeMaps
-from gp_mapping.runtime.suggester import Suggester
-from gp_mapping.runtime.survey import Survey
+from gp_mapping.runtime.surveying.free_maps import FreeMaps
+from gp_mapping.runtime.surveying.suggester import Suggester
+from gp_mapping.runtime.surveying.survey import Survey
 from gp_mapping.settings.node import NodeSettings
 
 SIDE, CELL = 2000, 0.05  # 100 m at 5 cm: 4 million cells

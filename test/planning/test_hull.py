@@ -10,7 +10,7 @@ from gp_mapping.commands.saved import next_places
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.hull import grown_hull, inside_convex, within_hull
 from gp_mapping.planning.offer import offer
-from gp_mapping.runtime.suggester import Suggester
+from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 

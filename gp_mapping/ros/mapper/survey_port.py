@@ -21,7 +21,7 @@ from gp_mapping.ros.mapper.late_services import Later
 from gp_mapping.ros.mapper.team_port import others_of
 from gp_mapping.ros.wire import plans
 from gp_mapping.ros.wire.qos import LATCHED
-from gp_mapping.runtime.survey import Survey
+from gp_mapping.runtime.surveying.survey import Survey
 from gp_mapping.settings.team import transforms_of
 
 __all__ = ["SurveyPort"]

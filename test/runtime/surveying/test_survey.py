@@ -11,7 +11,7 @@ import torch
 
 from gp_mapping import Samples
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.runtime.survey import Survey
+from gp_mapping.runtime.surveying.survey import Survey
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 

@@ -22,8 +22,8 @@ from gp_mapping.planning.problem import Problem, mix_of_rest, usual_mix
 from gp_mapping.planning.worth.held import HeldValue
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
-from gp_mapping.runtime.free_maps import FreeMaps, GroundAside
-from gp_mapping.runtime.survey_state import Request, SurveyState
+from gp_mapping.runtime.surveying.free_maps import FreeMaps, GroundAside
+from gp_mapping.runtime.surveying.survey_state import Request, SurveyState
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.plan import home_of
 

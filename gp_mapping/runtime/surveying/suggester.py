@@ -5,7 +5,7 @@ from __future__ import annotations
 from gp_mapping.errors import named
 from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer_as_set
 from gp_mapping.planning.suggest import Suggestions
-from gp_mapping.runtime.free_maps import FreeMaps, GroundAside
+from gp_mapping.runtime.surveying.free_maps import FreeMaps, GroundAside
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Suggester"]
