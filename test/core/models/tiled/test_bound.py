@@ -67,7 +67,7 @@ def test_no_more_tiles_are_opened_and_the_map_stays_as_it_was(full):
 
 def test_a_batch_that_wants_more_tiles_than_are_left_is_told_so():
     field = built()
-    drive(field, road(0.0, 25.0))
+    drive(field, road(0.0, 12.0))
     tiles = field.counters()["tiles"]
     assert 1 < tiles < MOST
     far = torch.cat([torch.arange(100.0, 1e4, 100.0)[:, None], torch.zeros(99, 1)], 1).double()
