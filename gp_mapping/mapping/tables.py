@@ -59,9 +59,11 @@ class Squares:
             self._free.append(self._slots.pop(square))
         return numbers
 
-    def pop_oldest(self) -> None:
-        """Take away the one that was put first."""
-        self._free.append(self._slots.popitem(last=False)[1])
+    def pop_oldest(self) -> list[float]:
+        """Take away the one that was put first; its numbers."""
+        slot = self._slots.popitem(last=False)[1]
+        self._free.append(slot)
+        return self._rows[slot, 2:].tolist()
 
     def numbers(self) -> np.ndarray:
         """(K, width), in order."""

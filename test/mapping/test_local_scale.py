@@ -7,7 +7,8 @@ from test_start import waves
 from test_survey_noise import even
 
 from gp_mapping import MapSettings, Samples
-from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.mapping.scoring import local_scale
+from gp_mapping.mapping.scoring.local_scale import LocalScale, ScaleOfGrid
 from gp_mapping.mapping.session import MapSession
 
 
@@ -56,13 +57,46 @@ def test_a_grid_shows_what_is_asked_for_point_by_point():
     scale = LocalScale(0.3)
     scale.add(*scored())
     xs, ys = np.arange(-1, 7, 0.02) + 0.01, np.arange(0, 5, 0.02) + 0.01
-    drawn = scale.on_axes(xs, ys)
+    drawn = ScaleOfGrid().at(scale, xs, ys)
     assert drawn.shape == (len(ys), len(xs))
     rng = np.random.default_rng(2)
     i, j = rng.integers(0, len(ys), 300), rng.integers(0, len(xs), 300)
     asked = scale.at(np.stack([xs[j], ys[i]], 1))
     assert np.abs(np.sqrt(drawn[i, j] / asked) - 1).max() < 0.03
-    assert scale.on_axes(xs[:1], ys[:1]).shape == (1, 1)
+    assert ScaleOfGrid().at(scale, xs[:1], ys[:1]).shape == (1, 1)
+
+
+def test_a_grid_that_is_kept_is_what_one_made_anew_is(monkeypatch):
+    """Whatever changes κ: scores, a full table, another robot's scores, forgetting, loading, or a factor everywhere."""
+    monkeypatch.setattr(local_scale, "_BINS", 150)
+    scale, kept, rng = LocalScale(0.3), ScaleOfGrid(), np.random.default_rng(5)
+    xs, ys = np.arange(-1, 7, 0.05), np.arange(0, 5, 0.05)
+    other = LocalScale(0.3)
+    other.add(rng.uniform(0, 5, (30, 2)), rng.uniform(0, 9, 30))
+    happen = {60: lambda: scale.join(other), 120: lambda: scale.forget_near([2.0, 2.0], 0.7),
+              180: lambda: scale.load_state_dict(other.state_dict()), 240: lambda: setattr(scale, "everywhere", 1.3)}
+    for step in range(300):
+        x = 2.5 + 2.4 * np.array([np.sin(0.05 * step), np.cos(0.081 * step)])
+        scale.add([x] * (1 + step % 3), rng.uniform(0, 25, 1 + step % 3))
+        happen.get(step, lambda: None)()
+        if step % 7 == 0 or step in happen:
+            np.testing.assert_allclose(kept.at(scale, xs, ys), ScaleOfGrid().at(scale, xs, ys), rtol=1e-6)
+    scale.add(rng.uniform(0, 5, (1000, 2)), rng.uniform(0, 9, 1000))  # more than are told apart
+    np.testing.assert_allclose(kept.at(scale, xs, ys), ScaleOfGrid().at(scale, xs, ys), rtol=1e-6)
+    np.testing.assert_allclose(kept.at(scale, xs[3:], ys), ScaleOfGrid().at(scale, xs[3:], ys), rtol=1e-6)
+
+
+def test_a_score_is_looked_up_where_it_counts_and_only_once(monkeypatch):
+    scale, kept, asked = LocalScale(0.3), ScaleOfGrid(), []
+    scale.add(*scored())
+    xs, ys = np.arange(-10, 10, 0.05), np.arange(-10, 10, 0.05)
+    everywhere = kept.at(scale, xs, ys)
+    real = LocalScale.at
+    monkeypatch.setattr(LocalScale, "at", lambda self, x: asked.append(len(x)) or real(self, x))
+    assert np.array_equal(kept.at(scale, xs, ys), everywhere) and not asked
+    scale.add([[1.0, 1.0]], [9.0])
+    assert not np.array_equal(kept.at(scale, xs, ys), everywhere)
+    assert sum(asked) < 0.02 * len(xs) * len(ys), "a square of six widths, not the grid"
 
 
 def test_what_changed_is_forgotten_and_old_scores_fade():

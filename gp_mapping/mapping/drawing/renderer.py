@@ -23,7 +23,7 @@ from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.channels import show
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.drawing.vector import excess
-from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.mapping.scoring.local_scale import LocalScale, ScaleOfGrid
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Renderer", "spline_operator"]
@@ -69,6 +69,7 @@ class Renderer:
         self._touched: list[tuple[int, Tensor]] = []
         self.points_drawn, self.points_stale = 0, 0  # by the last call; after it
         self._undrawn: tuple[int, int, int, int] | None = None  # the lattice box that was evaluated and not yet drawn
+        self._scale = ScaleOfGrid()
         self._random = np.random.default_rng(settings.seed)
 
     def touch(self, x: Tensor, count: int = 0) -> None:
@@ -194,7 +195,7 @@ class Renderer:
         """What is drawn, copied."""
         drawn, stddev, more = self._lattice.drawn, self._lattice.stddev, self._lattice.drawn_excess  # (C, H, W), (H, W)
         if local is not None and local.tells:
-            scale = local.on_axes(self._lattice.xs, self._lattice.ys)
+            scale = self._scale.at(local, self._lattice.xs, self._lattice.ys)
             stddev, more = stddev * np.sqrt(scale), more if more is None else more * scale
         known, s = None, self.settings
         if s.observes:  # f first, then what it stands for

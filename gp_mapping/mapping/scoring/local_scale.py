@@ -11,18 +11,22 @@ over bins b of side h with summed weights W_b and scores Z_b scales the variance
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 from scipy.spatial import cKDTree
 
 from gp_mapping.mapping.tables import Squares
 
-__all__ = ["LocalScale"]
+__all__ = ["LocalScale", "ScaleOfGrid"]
 
 _PRIOR = 5.0  # n₀
 _WEIGHT = 0.2  # of a score: at ten a second their errors are correlated over about half a second
 _HEAVIEST = 20.0  # of a bin: beyond it the oldest scores fade, so that κ follows the field
 _BINS = 20000  # kept; the longest unvisited leaves first
 _NEIGHBOURS = 16  # bins that count at a place; they reach beyond 2 h
+_REACH = 3.0  # h beyond which a bin does not count
+_NOTED = 256  # changes that are told apart by place; who has not looked for longer looks everywhere
 
 
 class LocalScale:
@@ -36,6 +40,9 @@ class LocalScale:
         self.width, self.everywhere = width, 1.0
         self._bins = Squares(4)  # W, Z, Σ W x, Σ W y
         self._tree: tuple[cKDTree, np.ndarray] | None = None
+        self.version = 0  # of κ, which is another one after each change
+        self._whole = 0  # version at which all of it may have changed last
+        self._changes: deque[tuple[int, float, float]] = deque()  # version and place (m) of the newest changes
 
     def __len__(self) -> int:
         return len(self._bins)
@@ -52,10 +59,26 @@ class LocalScale:
             held = self._bins.pop(key) or [0.0] * 4
             keep = min(1.0, _HEAVIEST / (held[0] + _WEIGHT))
             fresh = (_WEIGHT, _WEIGHT * square, _WEIGHT * px, _WEIGHT * py)
-            self._bins.put(key, [keep * (a + b) for a, b in zip(held, fresh)])
-            if len(self._bins) > _BINS:
-                self._bins.pop_oldest()
-        self._tree = None
+            new = [keep * (a + b) for a, b in zip(held, fresh)]
+            self._bins.put(key, new)
+            gone = self._bins.pop_oldest() if len(self._bins) > _BINS else [0.0] * 4
+            self._changed(held, new, gone)
+
+    def _changed(self, *bins: list[float]) -> None:
+        """Bins that are others now, as they were and as they are; none: any may be."""
+        self._tree, self.version = None, self.version + 1
+        if not bins:
+            self._changes.clear()
+            self._whole = self.version
+        self._changes.extend((self.version, x / weight, y / weight) for weight, _, x, y in bins if weight > 0)
+        while len(self._changes) > _NOTED:
+            self._whole = self._changes.popleft()[0]
+
+    def changed_since(self, version: int) -> np.ndarray | None:
+        """Places (K, 2) m of the bins that have changed after that version, before and after; None: any may have."""
+        if version < self._whole:
+            return None
+        return np.array([(x, y) for at, x, y in self._changes if at > version]).reshape(-1, 2)
 
     def join(self, other: "LocalScale") -> None:
         """Count another's scores, too, each where it lies."""
@@ -66,7 +89,7 @@ class LocalScale:
             self._bins.put(key, [keep * (a + b) for a, b in zip(held, (weight, score, sum_x, sum_y))])
             if len(self._bins) > _BINS:
                 self._bins.pop_oldest()
-        self._tree = None
+        self._changed()
 
     def sums(self) -> list[list[float]]:
         """Of each bin: W, Z, Σ W x, Σ W y."""
@@ -77,7 +100,7 @@ class LocalScale:
         near = [(sx / w - x[0]) ** 2 + (sy / w - x[1]) ** 2 <= radius**2 for w, _, sx, sy in self.sums()]
         for key in [key for key, gone in zip(self._bins, near) if gone]:
             self._bins.pop(key)
-        self._tree = None
+        self._changed()
 
     def at(self, x) -> np.ndarray:
         """κ at x (N, 2) metres: (N,)."""
@@ -89,42 +112,83 @@ class LocalScale:
             self._tree = (cKDTree(table[:, 2:] / table[:, :1]), table[:, :2])
         tree, sums = self._tree
         count = min(_NEIGHBOURS, len(sums))
-        away, index = tree.query(x, k=np.arange(1, count + 1), distance_upper_bound=3.0 * self.width)
+        away, index = tree.query(x, k=np.arange(1, count + 1), distance_upper_bound=_REACH * self.width)
         kernel = np.exp(-0.5 * np.square(away / self.width))  # 0 where there is no bin: its distance is infinite
         weight, score = (np.append(sums[:, i], 0.0)[index] for i in (0, 1))
         return (_PRIOR + (kernel * score).sum(1)) / (_PRIOR + (kernel * weight).sum(1))
-
-    def on_axes(self, xs, ys) -> np.ndarray:
-        """What scales the field's variance at the cells of a grid, xs (W,), ys (H,): (H, W).
-
-        κ from every few cells, bilinear between them, and `everywhere`.
-        """
-        nodes = []
-        for axis in (np.asarray(xs), np.asarray(ys)):
-            step = max(1, int(self.width / 6 / max(axis[1] - axis[0], 1e-9))) if len(axis) > 1 else 1
-            nodes.append(np.unique(np.append(np.arange(0, len(axis), step), len(axis) - 1)))
-        (columns, rows), shape = nodes, (len(ys), len(xs))
-        places = np.stack(np.meshgrid(np.asarray(xs)[columns], np.asarray(ys)[rows]), -1)
-        coarse = self.everywhere * self.at(places.reshape(-1, 2)).reshape(len(rows), len(columns))
-        if coarse.shape == shape:
-            return coarse
-        across, down = _between(columns, shape[1]), _between(rows, shape[0])
-        return _blend(_blend(coarse, down, 0), across, 1)
 
     def state_dict(self) -> dict:
         return {"width": self.width, "bins": self._bins.table()}
 
     def load_state_dict(self, state: dict) -> None:
-        self.width, self._tree = float(state["width"]), None
+        self.width = float(state["width"])
         self._bins.load(state["bins"])
+        self._changed()
 
 
-def _between(nodes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of each of n cells: index of the node at or before it, and how far it is towards the next one."""
+class ScaleOfGrid:
+    """What scales the field's variance at the cells of a grid: κ from every few cells, bilinear between them.
+
+    It is kept from one look to the next, and made anew where scores have come.
+    """
+
+    def __init__(self) -> None:
+        self._of: tuple[LocalScale, np.ndarray, np.ndarray, float] | None = None
+        self._version = 0
+
+    def at(self, local: LocalScale, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
+        """κ `everywhere` included, at the cells xs (W,), ys (H,) m: (H, W). The axes are not written into."""
+        same = self._of is not None and all(a is b for a, b in zip(self._of, (local, xs, ys))) and (
+            self._of[3] == local.width)
+        changed = local.changed_since(self._version) if same else None
+        if not same:
+            self._begin(local, xs, ys)
+        if changed is None:
+            self._renew(local, slice(0, len(self._rows)), slice(0, len(self._columns)))
+        elif len(changed):
+            reach = _REACH * local.width
+            box = [slice(*np.searchsorted(axis[nodes], (places.min() - reach, places.max() + reach))) for axis, nodes,
+                   places in ((ys, self._rows, changed[:, 1]), (xs, self._columns, changed[:, 0]))]
+            self._renew(local, *box)
+        self._version = local.version
+        return np.float32(local.everywhere) * self._cells
+
+    def _begin(self, local: LocalScale, xs: np.ndarray, ys: np.ndarray) -> None:
+        """For another grid."""
+        self._of = local, xs, ys, local.width
+        nodes = []
+        for axis in (xs, ys):
+            step = max(1, int(local.width / 6 / max(axis[1] - axis[0], 1e-9))) if len(axis) > 1 else 1
+            nodes.append(np.unique(np.append(np.arange(0, len(axis), step), len(axis) - 1)))
+        self._columns, self._rows = nodes
+        self._coarse = np.ones((len(self._rows), len(self._columns)))
+        self._cells = np.ones((len(ys), len(xs)), dtype=np.float32)
+
+    def _renew(self, local: LocalScale, rows: slice, columns: slice) -> None:
+        """At those nodes, and the cells that they are nodes of."""
+        _, xs, ys, _ = self._of
+        x, y = xs[self._columns[columns]], ys[self._rows[rows]]
+        if not len(x) or not len(y):
+            return
+        places = np.stack(np.meshgrid(x, y), -1)
+        self._coarse[rows, columns] = local.at(places.reshape(-1, 2)).reshape(len(y), len(x))
+        across, cells_across = _between(self._columns, columns, len(xs))
+        down, cells_down = _between(self._rows, rows, len(ys))
+        self._cells[cells_down, cells_across] = _blend(_blend(self._coarse, down, 0), across, 1)
+
+
+def _between(nodes: np.ndarray, some: slice, n: int) -> tuple[tuple[np.ndarray, np.ndarray], slice]:
+    """Of those of n cells between which some of the nodes lie: the node at or before each, and how far it is beyond it.
+
+    And which cells these are.
+    """
+    first = nodes[max(some.start - 1, 0)]
+    last = n if some.stop >= len(nodes) else nodes[some.stop]
+    cells = np.arange(first, last)
     if len(nodes) == 1:
-        return np.zeros(n, dtype=int), np.zeros(n)
-    low = np.clip(np.searchsorted(nodes, np.arange(n), side="right") - 1, 0, len(nodes) - 2)
-    return low, (np.arange(n) - nodes[low]) / (nodes[low + 1] - nodes[low])
+        return (np.zeros(len(cells), dtype=int), np.zeros(len(cells))), slice(first, last)
+    low = np.clip(np.searchsorted(nodes, cells, side="right") - 1, 0, len(nodes) - 2)
+    return (low, (cells - nodes[low]) / (nodes[low + 1] - nodes[low])), slice(first, last)
 
 
 def _blend(values: np.ndarray, where: tuple[np.ndarray, np.ndarray], axis: int) -> np.ndarray:
