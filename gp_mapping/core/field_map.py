@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,12 +18,18 @@ from torch import Tensor
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
-__all__ = ["LEARNS", "LIKELIHOODS", "VECTOR", "CalibrationData", "FieldMap", "PassBias", "Planned", "Snapshot"]
+__all__ = ["LEARNS", "LIKELIHOODS", "VECTOR", "CalibrationData", "FieldMap", "Increments", "PassBias", "Planned",
+           "Snapshot"]
 
 # what a model may be capable of beyond the contract's least
 VECTOR = "vector"  # maps the components of one vector, which turn with a late attitude
 LIKELIHOODS = "likelihoods"  # takes classes, counts and gross errors, not Gaussian measurements alone
 LEARNS = "learns"  # learns hyper-parameters while it maps
+
+
+# x (N, D) m → mean now − mean then (N, C), SI; variance now − variance then (N, C), squared SI; whether they are known
+# (N,): what is not known is 0
+Increments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 class Snapshot(ABC):
@@ -321,6 +327,17 @@ class FieldMap(ABC):
         The newest answer that costs no more than about budget_s (s) to have ready; by default the map itself.
         """
         return self, math.inf, self.epoch
+
+    def moment(self) -> object | None:
+        """What the map says now, for `since`; equal to another moment only where the map said the same then.
+
+        None (the default) of a map that does not tell what has changed.
+        """
+        return None
+
+    def since(self, moment: object) -> Increments | None:
+        """What has changed since a moment, by less work than a prediction; None (the default): ask for a prediction."""
+        return None
 
     def for_planning(self) -> Planned:
         """Who answers predict's variance, covariance and fantasize soonest; its mean may be a little behind."""

@@ -108,6 +108,20 @@ class MapContract:
                 loaded = field.load_snapshot(state).predict(PLACES)
                 assert torch.equal(loaded.mean, before.mean) and torch.equal(loaded.variance, before.variance)
 
+    def test_what_has_changed_since_a_moment_is_the_difference_of_two_predictions(self, model, device):
+        field = self.built(model, device, 160)
+        before, moment = field.predict(PLACES), field.moment()
+        assert (moment == field.moment()) is True and field.since(None) is None
+        field.update(samples(*drive(5, seed=9)))
+        now, changed = field.predict(PLACES), None if moment is None else field.since(moment)
+        assert moment is None or (moment == field.moment()) is False
+        if changed is None:
+            return
+        mean, variance, known = changed(PLACES)
+        assert known.shape == (len(PLACES),) and mean.shape == now.mean.shape and variance.shape == now.variance.shape
+        assert float((now.mean - before.mean - mean)[known].abs().max()) <= 1e-8 * PRIOR_VARIANCE**0.5 * UT
+        assert float((now.variance - before.variance - variance)[known].abs().max()) <= 1e-8 * PRIOR_VARIANCE * UT**2
+
     def test_predictions_have_shape_device_and_unit(self, model, device):
         field = self.build(model, device)
         x, y = drive(60, channels=2)

@@ -156,3 +156,46 @@ def test_a_change_of_everything_is_drawn():
         assert float(apart.quantile(0.999)) <= 0.02 and float(apart.max()) <= 0.025, i
         assert off(grid, session)[0] <= 0.02, i
     assert session.report()["learning_steps"] > 0
+
+
+def followed(budget=None, **settings):
+    """Two passes over a room, drawn after each few cells; yields grid, session and how many points were asked for."""
+    session = MapSession(MapSettings(**(FIXED | {"inducing_information": 0.0, "inducing_tolerance": 1e-3} | settings)))
+    for seed, across in ((0, False), (1, True)):
+        run = drive(seed, start=1000.0 * seed, across=across)
+        for i in range(0, len(run), 200):
+            session.ingest(run[i: i + 200])
+            yield session.render(budget), session, session.renderer.points_drawn
+
+
+def test_what_has_changed_is_drawn_everywhere_exactly():
+    """A sample moves a little of everything. Drawing after drawing, a point that is followed is what one asked anew is,
+    for a fraction of the points."""
+    asked, every, worst = [], 0, 0.0
+    for k, (grid, session, points) in enumerate(followed()):
+        asked.append(points)
+        if k % 8 == 7:
+            fresh = Renderer(session.settings)
+            fresh.window = session.renderer.window
+            bounds = ([float(v) for v in session.path.amin(0)], [float(v) for v in session.path.amax(0)])
+            again = fresh.render(session.map, bounds, math.sqrt(session.noise_variance), session.revision, None,
+                                 session.local)
+            every = fresh.points_drawn
+            predictive = (again.stddev.square() + session.noise_variance).sqrt()
+            worst = max(worst, float(((grid.mean - again.mean).abs() / predictive).max()),
+                        float((grid.stddev / again.stddev - 1.0).abs().max()))
+    assert len(session.inducing) > 100 and worst < 1e-6
+    late = asked[len(asked) // 2:]
+    assert sorted(late)[len(late) // 2] < 0.05 * every
+
+
+def test_with_a_budget_points_are_followed_too():
+    steps = list(followed(3000))
+    assert all(points <= 3000 for _, _, points in steps)
+    session = steps[-1][1]
+    drawn, again = session.render(), Renderer(session.settings)
+    again.window = session.renderer.window
+    again = again.render(session.map, ([0.0, 0.0], [1.0, 1.0]), math.sqrt(session.noise_variance), session.revision,
+                         None, session.local)
+    assert float(((drawn.mean - again.mean).abs() / again.stddev).max()) < 1e-6
+    assert float((drawn.stddev / again.stddev - 1.0).abs().max()) < 1e-6

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import PassBias
+from gp_mapping.core.field_map import Increments, PassBias
 from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import whiten
+from gp_mapping.core.sparse.increment import increment_between
 from gp_mapping.core.sparse.passes import PassSums
 from gp_mapping.core.types import Prediction
 
@@ -24,7 +25,7 @@ _CHUNK_ELSEWHERE = 16384
 _KINDS: dict[str, type] = {}  # posteriors with more than this one has
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Posterior(InnerSnapshot):
     """mean = a*ᵀ D⁻¹ r, variance = k** − |a*|² + |R⁻¹a*|², with D = R Rᵀ (Chang et al. 2023, eqs. 13–14, whitened).
 
@@ -76,6 +77,28 @@ class Posterior(InnerSnapshot):
             means.append(mean)
             variances.append(variance)
         return torch.cat(means), torch.cat(variances)
+
+    def since(self, before: object) -> Increments | None:
+        """What has changed since another posterior of the same map (increment.py); None: ask this one."""
+        if type(self) is not Posterior or type(before) is not Posterior:
+            return None
+        channels, scale = self.weights.shape[1], self.scaling.scale
+        found = None if before is self else increment_between(before, self)
+        if found is None and before is not self:
+            return None
+
+        def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            known = torch.ones(len(x), dtype=torch.bool, device=self.z.device)
+            if found is None:  # it is the same
+                return *self.weights.new_zeros((2, len(x), channels)), known
+            means, variances = [self.weights[:0]], [self.weights.new_empty(0)]
+            for part in self.scaling.inner_x(x).split(_CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE)):
+                mean, variance = found.inner(part)
+                means.append(mean)
+                variances.append(variance)
+            return torch.cat(means) * scale, torch.cat(variances)[:, None].expand(-1, channels) * scale**2, known
+
+        return at
 
     def told(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """As inner, of a few places, and R⁻¹a (F + M, N), by which x shares what the data said of anything else."""

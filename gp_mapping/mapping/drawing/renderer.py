@@ -15,39 +15,28 @@ import math
 
 import numpy as np
 import torch
-from scipy.interpolate import BSpline, make_interp_spline
 from torch import Tensor
 
-from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.field_map import FieldMap, Snapshot
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.channels import show
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
-from gp_mapping.mapping.drawing.vector import excess
+from gp_mapping.mapping.drawing.lattice import Lattice
 from gp_mapping.mapping.scoring.local_scale import LocalScale, ScaleOfGrid
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["Renderer", "spline_operator"]
+__all__ = ["Renderer"]
 
-_FRACTION = 12.0  # lattice points in a lengthscale
 _REACH = 3.0  # lengthscales within which a sample changes the map for certain
 _SPOTS = 64  # points looked at in every call, to see whether the map has changed farther away
 _ROUNDS = 8  # and as many again, while some of them had, this often at most
 _DRIFT = 0.01  # predictive standard deviations of mean, or share of stddev, beyond which a point has changed
-_HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
-_KEEP = 8  # lattice points beyond a changed region that its spline coefficients reach
+_CHEAP = 6  # points that get what has changed for the price of one that is evaluated
+_MOMENTS = 4  # of the map, that are kept for points that waited
+_RENEWED = 1000  # moments, after which all points are evaluated again
+_WORTH = 256  # points from which on it pays to find what has changed
 _SOLVING = 0.1  # s that a drawing with a budget may go on with what a map solves ahead (FieldMap.drawable)
 _WAITING = 1000  # batches of samples, at most, that have not been drawn
-
-
-def spline_operator(nodes: np.ndarray, points: np.ndarray):
-    """Cubic spline interpolation from values at `nodes` (n,) to `points` (p,), as prefilter and sparse evaluation."""
-    knots = make_interp_spline(nodes, np.zeros_like(nodes), k=3).t
-    design = BSpline.design_matrix(points, knots, 3)
-
-    def apply(values: np.ndarray) -> np.ndarray:  # (n, m) -> (p, m)
-        return design @ make_interp_spline(nodes, values, k=3, axis=0).c
-
-    return apply
 
 
 class Renderer:
@@ -56,6 +45,8 @@ class Renderer:
     A point becomes stale with a sample within _REACH lengthscales, and when the whole map changes.
     _SPOTS points are looked at in every call: where they have drifted, their surroundings become stale too, and others
     are looked at.
+    What a point is worth now, exactly, is what it was worth at the last call and what samples have changed since, which
+    a map may tell for a fraction of the work (FieldMap.since); else it is asked anew.
     With a budget a call evaluates that many stale points, half of them nearest to the newest sample, half the ones
     that have waited longest; what was never evaluated shows the prior. A map that solves ahead is drawn as of its
     newest solution, and what came later is marked when a solution has it.
@@ -64,11 +55,13 @@ class Renderer:
     def __init__(self, settings: MapSettings):
         self.settings = settings
         self.window: GridWindow | None = None
-        self._lattice: _Lattice | None = None
+        self._lattice: Lattice | None = None
         self._epoch: object = None
         self._touched: list[tuple[int, Tensor]] = []
-        self.points_drawn, self.points_stale = 0, 0  # by the last call; after it
+        self.points_drawn, self.points_stale = 0, 0  # that the map was asked for in the last call; after it
         self._undrawn: tuple[int, int, int, int] | None = None  # the lattice box that was evaluated and not yet drawn
+        self._moments: dict[int, object] = {}  # of the map, the newest, as of which points are exact
+        self._newest_moment = 0
         self._scale = ScaleOfGrid()
         self._random = np.random.default_rng(settings.seed)
 
@@ -153,7 +146,7 @@ class Renderer:
         length, moved, old = hyper["lengthscale"], self._place(*bounds, about), self._lattice
         if old is None or not 0.8 < length / old.length < 1.5:
             first = self._channels(field, field.prior())
-            self._lattice = _Lattice(self.window, length, *(part[0].cpu().numpy() for part in (
+            self._lattice = Lattice(self.window, length, *(part[0].cpu().numpy() for part in (
                 first.mean, first.variance)))
             moved = True
             if old is not None:
@@ -172,17 +165,21 @@ class Renderer:
         if seen:
             lattice.mark(torch.cat(seen), _REACH * length, revision)
             lattice.newest = seen[-1][-1].tolist()
-            for _ in range(_ROUNDS):
-                if not self._spot_check(source, noise_stddev, revision):
-                    break
+        done = self._follow(field, budget, oldest) if source is field else []
+        now = self._moment_now(field) if done else 0
+        for _ in range(_ROUNDS if seen else 0):
+            if not self._spot_check(source, now, noise_stddev, revision):
+                break
         self._epoch, self._touched = epoch, [(count, x) for count, x in self._touched if count > included]
         if ground is not None:
             lattice.leave_out(ground, _REACH * length)
-        rows, columns = lattice.choose(budget, oldest)
-        self.points_drawn = len(rows)
-        if len(rows):
-            places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
-            lattice.fill(rows, columns, self._channels(field, source.predict(places)))
+        left = None if budget is None else budget - sum(len(rows) for rows, _ in done) // _CHEAP
+        rest = lattice.choose(left, oldest)
+        self.points_drawn = len(rest[0])
+        if len(rest[0]):
+            lattice.fill(*rest, self._channels(field, source.predict(lattice.places(*rest))))
+            lattice.exact[rest] = self._number_of(field) if source is field else 0
+        rows, columns = (np.concatenate(parts) for parts in zip(rest, *done))
         if moved:
             self._undrawn = (0, len(lattice.rows), 0, len(lattice.columns))
         elif len(rows):
@@ -190,6 +187,70 @@ class Renderer:
             self._undrawn = box if old is None else tuple(f(a, b) for f, a, b in zip((min, max, min, max), box, old))
         self.points_stale = int(lattice.stale.sum()) + len(self._touched)
         return hyper
+
+    def _follow(self, field: FieldMap, budget: int | None, oldest: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Bring points that are exact as of a moment that is kept up to now; which (rows and columns), part by part.
+
+        All of them where the budget allows it, for a sample changes a little of everything; else such that are stale,
+        and all as of a moment that the next one would take the place of.
+        """
+        lattice, done = self._lattice, []
+        if not self._moments or lattice.excess is not None:
+            return done
+        most = None if budget is None else budget * (_CHEAP - 1)
+        oldest_kept = min(self._moments)
+        behind = (lattice.exact >= oldest_kept) & (lattice.exact != self._moment_now(field))
+        if most is not None and np.count_nonzero(behind) > most:
+            behind &= lattice.stale | ((lattice.exact == oldest_kept) & (len(self._moments) == _MOMENTS))
+        rows, columns = lattice.choose(most, oldest, behind)
+        numbers = lattice.exact[rows, columns]
+        for number, count in zip(*np.unique(numbers, return_counts=True)):
+            if count >= _WORTH:
+                done.append(self._follow_since(field, self._moments[number], rows[numbers == number],
+                                               columns[numbers == number]))
+        if any(len(some[0]) for some in done):
+            lattice.stale[rows, columns] = True  # here and there a map must be asked: where many samples have come
+            number = self._number_of(field)
+            for some in done:
+                lattice.exact[some], lattice.stale[some] = number, False
+        return done
+
+    def _moment_now(self, field: FieldMap) -> int:
+        """Number of the newest moment that is kept, where nothing has changed since; else 0."""
+        moment = field.moment()
+        return self._newest_moment if moment is not None and self._moments.get(self._newest_moment) == moment else 0
+
+    def _number_of(self, field: FieldMap) -> int:
+        """Of this moment, which is kept with a few before it; 0 where the map has none.
+
+        Of _RENEWED of them one keeps nothing, so that what increments round off does not add up for ever.
+        """
+        if self._lattice.excess is not None or field.moment() is None:
+            return 0
+        if not self._moment_now(field):
+            self._newest_moment += 1
+            if self._newest_moment % _RENEWED == 0:
+                self._moments.clear()
+            self._moments[self._newest_moment] = field.moment()
+            self._moments.pop(self._newest_moment - _MOMENTS, None)
+        return self._newest_moment
+
+    def _follow_since(self, field: FieldMap, moment: object, rows: np.ndarray, columns: np.ndarray
+                      ) -> tuple[np.ndarray, np.ndarray]:
+        """Of points (K,) that are exact as of a moment, those of which what has changed since is known: they get it."""
+        lattice, increments = self._lattice, field.since(moment)
+        if increments is None:
+            return rows[:0], columns[:0]
+        mean, variance, known = increments(lattice.places(rows, columns))
+        which = known.cpu().numpy()
+        rows, columns = rows[which], columns[which]
+        if len(rows):
+            held = (torch.from_numpy(part[: field.channels, rows, columns]).mT.to(mean) for part in (
+                lattice.mean, lattice.variance))
+            mean, variance = (a + b[known] for a, b in zip(held, (mean, variance)))
+            lattice.fill(rows, columns, self._channels(field, Prediction(mean, variance.clamp_min(0.0),
+                                                                         field.noise_variance())))
+        return rows, columns
 
     def _grid(self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None) -> FieldGrid:
         """What is drawn, copied."""
@@ -216,18 +277,19 @@ class Renderer:
         mean, variance = (torch.cat(parts, 1) for parts in ((p.mean, told.mean), (p.variance, told.variance)))
         return Prediction(mean, variance, p.noise_variance)
 
-    def _spot_check(self, field: FieldMap, noise_stddev: float, revision: int) -> bool:
+    def _spot_check(self, field: Snapshot | FieldMap, now: int, noise_stddev: float, revision: int) -> bool:
         """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale.
 
-        Whether some had drifted: then others may have, too.
+        now: number of the moment; what is exact as of it needs no look.  Whether some had drifted: then others may
+        have, too.
         """
         lattice = self._lattice
         index = self._random.integers(0, lattice.stale.size, _SPOTS)
-        index = index[~lattice.stale.ravel()[index]]
+        index = index[~(lattice.stale.ravel()[index] | ((lattice.exact.ravel()[index] == now) & (now > 0)))]
         if not len(index):
             return False
         rows, columns = np.unravel_index(index, lattice.stale.shape)
-        places = torch.from_numpy(np.stack([lattice.columns[columns], lattice.rows[rows]], 1))
+        places = lattice.places(rows, columns)
         p = field.predict(places)
         mean, variance = p.mean.mT.cpu().numpy(), p.variance.mT.cpu().numpy()  # (C, K)
         held, spread = (part[: len(mean), rows, columns] for part in (lattice.mean, lattice.variance))
@@ -239,160 +301,3 @@ class Renderer:
         elif drift.any():
             lattice.mark(places[torch.from_numpy(drift)], lattice.length, revision)
         return bool(drift.any())
-
-
-class _Lattice:
-    """Points where the map is evaluated, and the cells splined from them, over one window.
-
-    Lattice indices are whole multiples of the pitch from the map's origin, so a window that grows keeps its points.
-    """
-
-    def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: np.ndarray):
-        self.window, self.length, self.centre, self.prior = window, length, centre, prior
-        self.xs, self.ys = (axis.numpy() for axis in window.axes())
-        pitch = length / _FRACTION
-        self.direct = pitch <= window.resolution * 1.2  # the cells themselves, where the lattice would not be coarser
-        if self.direct:
-            self.first = (window.bottom, window.left)
-            self.rows, self.columns = self.ys, self.xs
-        else:
-            spans = [(math.floor(axis[0] / pitch) - _HALO, math.ceil(axis[-1] / pitch) + _HALO + 1)
-                     for axis in (self.ys, self.xs)]
-            self.first = (spans[0][0], spans[1][0])
-            self.rows, self.columns = (np.arange(*span) * pitch for span in spans)
-        shape, cells = (len(self.rows), len(self.columns)), (len(centre), window.height, window.width)
-        first, spread = centre[:, None, None], prior[:, None, None]  # of each channel (C,)
-        self.mean = np.broadcast_to(first, (len(centre), *shape)).copy()  # (C, rows, columns), as variance
-        self.variance = np.broadcast_to(spread, self.mean.shape).copy()
-        self.excess: np.ndarray | None = None  # of the norm's variance, where a map knows covariances of components
-        self.drawn_excess: np.ndarray | None = None  # (H, W)
-        self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
-        self.drawn, self.stddev = (np.broadcast_to(v, cells).copy() for v in (first, np.sqrt(spread)))  # (C, H, W)
-        self.newest = [float(self.columns.mean()), float(self.rows.mean())]
-
-    def moved_to(self, window: GridWindow) -> "_Lattice":
-        """The lattice over another window of the same resolution; points in both keep what they know."""
-        new = _Lattice(window, self.length, self.centre, self.prior)
-        new.newest = self.newest
-        to, source = [], []
-        for axis in range(2):
-            low = max(self.first[axis], new.first[axis])
-            high = min(self.first[axis] + self.stale.shape[axis], new.first[axis] + new.stale.shape[axis])
-            to.append(slice(low - new.first[axis], max(high, low) - new.first[axis]))
-            source.append(slice(low - self.first[axis], max(high, low) - self.first[axis]))
-        if self.excess is not None:
-            new.joined()
-        for name in ("mean", "variance", "stale", "since", *(["excess"] if self.excess is not None else [])):
-            getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *source)]
-        return new
-
-    def take_over(self, old: "_Lattice") -> None:
-        """Show what another lattice knows, nearest point by nearest point, until it is drawn anew: all stays stale."""
-        if len(old.mean) != len(self.mean):
-            return
-        self.newest = old.newest
-        near = [np.clip(np.searchsorted(its, mine - 0.5 * (its[1] - its[0])), 0, len(its) - 1) if len(its) > 1 else
-                np.zeros(len(mine), dtype=int) for its, mine in ((old.rows, self.rows), (old.columns, self.columns))]
-        inside = [(mine >= its[0]) & (mine <= its[-1]) for its, mine in ((old.rows, self.rows),
-                                                                         (old.columns, self.columns))]
-        box, source = np.ix_(*(part.nonzero()[0] for part in inside)), np.ix_(*(n[i] for n, i in zip(near, inside)))
-        if old.excess is not None:
-            self.joined()
-            self.excess[box] = old.excess[source]
-        for name in ("mean", "variance"):
-            getattr(self, name)[(slice(None), *box)] = getattr(old, name)[(slice(None), *source)]
-
-    def mark_all(self, revision: int) -> None:
-        """Everything is stale."""
-        self.since[~self.stale] = revision
-        self.stale[:] = True
-
-    def leave_out(self, ground: np.ndarray, reach: float) -> None:
-        """Beyond reach (m) of these boxes (K, 4) nothing is stale: it stays what nobody knows."""
-        near = np.zeros(self.stale.shape, dtype=bool)
-        for x0, y0, x1, y1 in ground.tolist():
-            rows = slice(*np.searchsorted(self.rows, (y0 - reach, y1 + reach)))
-            near[rows, slice(*np.searchsorted(self.columns, (x0 - reach, x1 + reach)))] = True
-        self.stale &= near
-
-    def mark_box(self, low, high, revision: int) -> None:
-        """Stale between two corners (2,) m."""
-        box = tuple(slice(*np.searchsorted(nodes, (low[axis], high[axis]))) for nodes, axis in (
-            (self.rows, 1), (self.columns, 0)))
-        stale = self.stale[box]
-        self.since[box][~stale] = revision
-        stale[:] = True
-
-    def mark(self, points: Tensor, reach: float, revision: int) -> None:
-        """Stale within reach (m) of points (K, 2)."""
-        if len(points) > 64:  # one of each reach/4 square stands for the others
-            squares = (points / (reach / 4)).round().numpy()
-            points = points[torch.from_numpy(np.unique(squares, axis=0, return_index=True)[1])]
-        near = np.zeros(self.stale.shape, dtype=bool)
-        for x, y in points.tolist():
-            i0, i1 = np.searchsorted(self.rows, [y - 1.1 * reach, y + 1.1 * reach])
-            j0, j1 = np.searchsorted(self.columns, [x - 1.1 * reach, x + 1.1 * reach])
-            square = (self.rows[i0:i1, None] - y) ** 2 + (self.columns[None, j0:j1] - x) ** 2
-            near[i0:i1, j0:j1] |= square <= (1.1 * reach) ** 2
-        self.since[near & ~self.stale] = revision
-        self.stale |= near
-
-    def choose(self, budget: int | None, oldest: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Row and column indices of the stale points to evaluate now."""
-        rows, columns = self.stale.nonzero()
-        if budget is None or len(rows) <= budget:
-            return rows, columns
-        picked, near = np.zeros(len(rows), dtype=bool), 0 if oldest else budget // 2
-        if near:
-            away = (self.columns[columns] - self.newest[0]) ** 2 + (self.rows[rows] - self.newest[1]) ** 2
-            picked[np.argpartition(away, near)[:near]] = True
-
-        left = np.flatnonzero(~picked)
-        # no two alike: among many of one value a partition takes ten times as long
-        waiting = self.since[rows[left], columns[left]] * len(left) + np.arange(len(left))
-        picked[left[np.argpartition(waiting, budget - near)[: budget - near]]] = True
-        return rows[picked], columns[picked]
-
-    def joined(self) -> None:
-        """From now on components have covariances."""
-        if self.excess is None:
-            self.excess, self.drawn_excess = np.zeros(self.stale.shape), np.zeros(self.drawn.shape[1:])
-
-    def fill(self, rows: np.ndarray, columns: np.ndarray, told: Prediction) -> None:
-        """What was evaluated at points (K,); they are stale no more."""
-        for target, value in ((self.mean, told.mean), (self.variance, told.variance)):
-            target[:, rows, columns] = value.mT.cpu().numpy()
-        if told.covariance is not None:
-            self.joined()
-            self.excess[rows, columns] = excess(told)
-        self.stale[rows, columns] = False
-
-    def draw(self, box) -> None:
-        """Draw the cells that the lattice box (first and last row, first and last column) reaches."""
-        if self.direct:
-            self.drawn[:], self.stddev[:] = self.mean, np.sqrt(self.variance)
-            if self.excess is not None:
-                self.drawn_excess[:] = self.excess
-            return
-        r0, r1, c0, c1 = box
-        rows = slice(max(0, r0 - 2 * _KEEP), min(len(self.rows), r1 + 2 * _KEEP))
-        columns = slice(max(0, c0 - 2 * _KEEP), min(len(self.columns), c1 + 2 * _KEEP))
-        i0, i1 = self._inner(self.ys, self.rows, rows)
-        j0, j1 = self._inner(self.xs, self.columns, columns)
-        if i0 >= i1 or j0 >= j1:
-            return
-        down = spline_operator(self.rows[rows], self.ys[i0:i1])
-        across = spline_operator(self.columns[columns], self.xs[j0:j1])
-        for channel in range(len(self.mean)):
-            for source, target, root in ((self.mean, self.drawn, False), (self.variance, self.stddev, True)):
-                values = across(down(source[channel, rows, columns]).T).T
-                target[channel, i0:i1, j0:j1] = np.sqrt(np.maximum(values, 0.0)) if root else values
-        if self.excess is not None:
-            self.drawn_excess[i0:i1, j0:j1] = across(down(self.excess[rows, columns]).T).T
-
-    @staticmethod
-    def _inner(cells: np.ndarray, nodes: np.ndarray, part: slice) -> tuple[int, int]:
-        """Cells that lie _KEEP nodes inside a part of the lattice; at the lattice's own ends, up to the end."""
-        low = nodes[part.start] if part.start == 0 else nodes[part.start + _KEEP]
-        high = nodes[part.stop - 1] if part.stop == len(nodes) else nodes[part.stop - 1 - _KEEP]
-        return int(np.searchsorted(cells, low)), int(np.searchsorted(cells, high, side="right"))

@@ -24,7 +24,7 @@ __all__ = ["AnytimePosterior", "own"]
 _CHUNK = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AnytimePosterior(Posterior, kind="anytime"):
     """conditional: one of the four above.  side: of a tile (m), blocks: the open block of each tile (local only)."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import LIKELIHOODS
+from gp_mapping.core.field_map import LIKELIHOODS, Increments
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
@@ -324,6 +324,13 @@ class DualSVGP(SendableMap):
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Posterior:
         """The posterior now, in tensors of its own."""
         return self.posterior.kept()
+
+    def moment(self) -> Posterior | None:
+        posterior = self._posterior  # replaced, and never written into
+        return posterior if type(posterior) is Posterior and posterior.orthogonal is None else None
+
+    def since(self, moment: object) -> Increments | None:
+        return self.posterior.since(moment)
 
     def load_snapshot(self, state: dict) -> Posterior:
         return Posterior.from_state_dict(state, self.device)

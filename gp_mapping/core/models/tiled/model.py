@@ -36,6 +36,7 @@ from gp_mapping.core.models.tiled.blended import blended_covariance, blended_pre
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
+from gp_mapping.core.models.tiled.moments import Moments
 from gp_mapping.core.models.tiled.opening import bound_note, leaves, new_tile, require_room, settle
 from gp_mapping.core.models.tiled.sending import carry_tiles, learned_by, move_tiles, slim_state, unreadable_tiles
 from gp_mapping.core.models.tiled.shelf import Shelf
@@ -54,7 +55,7 @@ _NAMED = 10  # tiles that are named one by one when they are lost
 _OWN_STEPS = 0.5  # share of learning steps in the tile where the robot is
 
 
-class TiledMap(Revertible, FieldMap):
+class TiledMap(Moments, Revertible, FieldMap):
     """Many maps as one; see above.
 
     Args:

@@ -1,0 +1,98 @@
+"""What has changed of a map of tiles since a moment: blended as its answers are, known where the same tiles answer."""
+
+import torch
+from test_bound import SETTINGS, UT, field_at
+
+from gp_mapping import Samples, create_map
+
+PLACES = torch.stack(torch.meshgrid(torch.arange(-1.0, 14.0, 0.13).double(), torch.arange(-1.0, 4.0, 0.11).double(),
+                                    indexing="ij"), -1).reshape(-1, 2)
+
+
+def lanes(count, start=0):
+    """Lanes of 12 m, 0.3 m apart; 10 cm a sample."""
+    at = 0.1 * (start + torch.arange(count).double())
+    lane, along = at.div(12.0).floor(), at.remainder(12.0)
+    x = torch.stack([torch.where(lane % 2 == 0, along, 12.0 - along), 0.3 * lane], 1)
+    return Samples(x, field_at(x))
+
+
+def surveyed(count=900):
+    field = create_map("dual_svgp", **SETTINGS | {"max_inducing": 150, "memory_size": 700, "tiles_in_memory": 12})
+    for i in range(0, count, 4):
+        field.update(lanes(4, i))
+    return field
+
+
+def assert_told(field, moment, before, share):
+    mean, variance, known = field.since(moment)(PLACES)
+    now = field.predict(PLACES)
+    assert float(known.double().mean()) > share
+    assert float((now.mean - before.mean - mean)[known].abs().max()) < 1e-8 * 10 * UT
+    assert float((now.variance - before.variance - variance)[known].abs().max()) < 1e-8 * (10 * UT) ** 2
+    return mean, known
+
+
+def test_what_samples_have_changed_in_the_tiles_that_know_them():
+    field = surveyed()
+    assert field.counters()["tiles"] >= 4
+    before, moment = field.predict(PLACES), field.moment()
+    same, known = assert_told(field, moment, before, 0.99)
+    assert not same.any()
+    field.update(lanes(3, 900))
+    mean, known = assert_told(field, moment, before, 0.5)
+    assert float(mean.abs().max()) > 1e-3 * UT
+    assert 0 < field.counters()["tiles_in_memory"] < field.counters()["tiles"], "some were on the disk all the time"
+    far = (PLACES[:, 0] - lanes(3, 900).x[0, 0]).abs() > 8.0
+    assert bool(known[far].all()) and not mean[far].any(), "tiles that know nothing of it say what they said"
+
+
+def test_a_tile_that_was_not_there_is_not_told():
+    field = surveyed()
+    before, moment, tiles = field.predict(PLACES), field.moment(), field.counters()["tiles"]
+    x = torch.tensor([[5.0, 4.6], [5.1, 4.6], [5.2, 4.6]]).double()
+    field.update(Samples(x, field_at(x)))
+    assert field.counters()["tiles"] > tiles
+    _, known = assert_told(field, moment, before, 0.1)
+    near = (PLACES - x[1]).norm(dim=1) < 0.8
+    assert bool(near.any()) and not bool(known[near].any())
+
+
+def test_another_layout_is_not_told():
+    field = create_map("dual_svgp", **SETTINGS | {"max_inducing": 150, "memory_size": 700})
+    for i in range(0, 20, 4):
+        field.update(lanes(4, i))
+    field.predict(PLACES)
+    alone = field.moment()
+    for i in range(20, 900, 4):
+        field.update(lanes(4, i))
+    field.predict(PLACES)
+    assert field.counters()["tiles"] > 1 and field.since(alone) is None and field.since(None) is None
+
+
+def test_what_was_forgotten_is_not_told():
+    """A tile on the disk forgets when it is needed next: nobody has touched it, and it is another one all the same."""
+    field = surveyed()
+    field.predict(PLACES)
+    moment = field.moment()
+    field.forget(0.5)
+    assert field.since(moment) is None
+
+
+def test_a_tile_that_was_fetched_meanwhile_is_not_taken_for_the_same():
+    """It was on the disk and is there again, and has learned something in between."""
+    field = surveyed()
+    before, moment = field.predict(PLACES), field.moment()
+    away = next(x for x in PLACES if field.layout.key(x) in field.shelf)
+    key = field.layout.key(away)
+    for i in range(10):
+        x = away + 0.05 * torch.tensor([[i, 0.0], [i, 1.0]]).double()
+        field.update(Samples(x, field_at(x) + 3 * UT))
+    assert key in field.tiles
+    for x in PLACES[(PLACES - away).norm(dim=1) > 4.0][::40]:
+        if key in field.shelf:
+            break
+        field.update(Samples(x[None], field_at(x[None])))
+    assert key in field.shelf
+    _, known = assert_told(field, moment, before, 0.0)
+    assert not bool(known[(PLACES - away).norm(dim=1) < 0.3].any())
