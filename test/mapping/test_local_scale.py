@@ -99,6 +99,16 @@ def test_a_score_is_looked_up_where_it_counts_and_only_once(monkeypatch):
     assert sum(asked) < 0.02 * len(xs) * len(ys), "a square of six widths, not the grid"
 
 
+def test_at_a_few_places_it_is_what_it_is_at_all():
+    """Of a large map only the bins near by are looked at, also where there are none."""
+    scale, rng = LocalScale(0.3), np.random.default_rng(3)
+    scale.add(rng.uniform(0, 60, (5000, 2)), rng.uniform(0, 9, 5000))
+    places = rng.uniform(-5, 65, (400, 2))
+    alone = np.concatenate([scale.at(x[None]) for x in places])
+    np.testing.assert_allclose(alone, scale.at(places), rtol=1e-12)
+    assert np.count_nonzero(alone == 1.0) > 10 and scale.at([[500.0, 0.0]])[0] == 1.0
+
+
 def test_what_changed_is_forgotten_and_old_scores_fade():
     scale = LocalScale(0.3)
     scale.add([[0.1, 0.1]] * 2000, [25.0] * 2000)

@@ -102,16 +102,27 @@ class LocalScale:
             self._bins.pop(key)
         self._changed()
 
+    def _bins_near(self, x: np.ndarray) -> tuple[cKDTree, np.ndarray]:
+        """Where bins lie, and their W and Z: all that count at x (N, 2) m; of a large map a part."""
+        if self._tree is not None:
+            return self._tree
+        table = self._bins.numbers()
+        places, reach = table[:, 2:] / table[:, :1], _REACH * self.width
+        near = ((places >= x.min(0) - reach) & (places <= x.max(0) + reach)).all(1)
+        if 2 * np.count_nonzero(near) < len(near):
+            return cKDTree(places[near]), table[near, :2]
+        self._tree = cKDTree(places), table[:, :2]
+        return self._tree
+
     def at(self, x) -> np.ndarray:
         """κ at x (N, 2) metres: (N,)."""
         x = np.asarray(x, dtype=float).reshape(-1, 2)
         if not len(self._bins) or not len(x):
             return np.ones(len(x))
-        if self._tree is None:
-            table = self._bins.numbers()
-            self._tree = (cKDTree(table[:, 2:] / table[:, :1]), table[:, :2])
-        tree, sums = self._tree
+        tree, sums = self._bins_near(x)
         count = min(_NEIGHBOURS, len(sums))
+        if not count:
+            return np.ones(len(x))
         away, index = tree.query(x, k=np.arange(1, count + 1), distance_upper_bound=_REACH * self.width)
         kernel = np.exp(-0.5 * np.square(away / self.width))  # 0 where there is no bin: its distance is infinite
         weight, score = (np.append(sums[:, i], 0.0)[index] for i in (0, 1))
