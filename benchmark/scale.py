@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import math
 import sys
+import tempfile
 import time
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,11 +22,12 @@ from gp_mapping.core.kernels.stationary import make_kernel
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.sessions import saved_session, take_snapshot, write_snapshot
 from gp_mapping.store.tile_room import TileRoom
 
 __all__ = ["TABLES", "lawnmower", "path_of", "run"]
 
-TABLES = ("survey", "road", "long")
+TABLES = ("survey", "road", "long", "far")
 LENGTHSCALE, SPREAD, MEAN, NOISE, RATE = 0.6, 10.0, 45e-6, 0.3e-6, 50.0  # m, µT, T, T, Hz
 LANE, WIDTH = 0.4, 20.0  # m
 _TOGETHER = 10  # samples that the exact GP is given as one
@@ -195,11 +199,74 @@ def long(quick: bool) -> tuple[Table, list[Goal]]:
     return table, [] if quick else goals
 
 
+def far(quick: bool) -> tuple[Table, list[Goal]]:
+    """100 km of road at 5 m/s and 500 Hz, 10⁷ samples, drawn for the last 10 m of each km, saved and opened again."""
+    kilometres, rows, rate, step = (0.04, 4, 500.0, 0.01) if quick else (100.0, 20, 500.0, 1.0)
+    table = Table("100 km of road, 10 000 000 samples of 500 Hz, one pass, everything learned",
+                  [("", ""), ("samples", "d"), ("cells", "d"), ("tiles", "d"), ("µs a sample", ".1f"),
+                   ("ms a cell", ".2f"), ("a drawing, ms", ".0f"), ("RMSE µT", ".2f"), ("in 95 %", ".3f"),
+                   ("resident, MB", ".0f")])
+    field, generator = RandomField(4, LENGTHSCALE, 1000), torch.Generator().manual_seed(2)
+    session = MapSession(MapSettings(cell_length=0.2, window=20.0, **_ways(quick)["in tiles"]), TileRoom())
+    along, done, each = torch.tensor([0.8, 0.6], dtype=torch.float64), 0, []
+    for row in range(rows):
+        spent = drawing = drawings = 0.0
+        errors, inside, cells, first = [], [], session.cell_count, done
+        for _ in range(round(kilometres / rows / step)):
+            count = round(step * 1000.0 / 5.0 * rate)
+            x = along * (5.0 / rate * (done + torch.arange(count, dtype=torch.float64)))[:, None]
+            truth = torch.cat([MEAN + (field(part) - MEAN) * (SPREAD / 12.0) for part in x.split(1000)])
+            y = truth + NOISE * torch.randn(count, 1, dtype=torch.float64, generator=generator)
+            stamp = 1.0 + (done + torch.arange(count, dtype=torch.float64)) / rate
+            begin = time.process_time()
+            for start in range(0, count, 25):  # as a node has them every 0.05 s
+                part = slice(start, start + 25)
+                session.ingest(Samples(x[part], y[part], stamp=stamp[part]))
+                if start < count - 1000:
+                    continue
+                spent, begin = spent + time.process_time() - begin, time.process_time()
+                session.render(2000)
+                if start >= count - 500:  # the window is where the robot is by then
+                    drawing, drawings = drawing + time.process_time() - begin, drawings + 1
+                begin = time.process_time()
+            spent, done = spent + time.process_time() - begin, done + count
+            told = session.predict(x[:-500:97])  # up to 5 m behind
+            errors.append(told.mean - truth[:-500:97])
+            new = truth[:-500:97] + NOISE * torch.randn(len(told.mean), 1, dtype=torch.float64, generator=generator)
+            inside.append((new - told.mean).abs() < 1.96 * told.measurement_variance.sqrt())
+        absorbed = session.cell_count - cells
+        each.append((1e3 * spent / max(1, absorbed), resident_bytes() / 1e6, 1e3 * drawing / drawings))
+        table.add(f"to {(row + 1) * kilometres / rows:g} km", done, session.cell_count,
+                  session.report().get("tiles", 1), 1e6 * spent / (done - first), each[-1][0], each[-1][2],
+                  1e6 * float(torch.cat(errors).square().mean().sqrt()), float(torch.cat(inside).double().mean()),
+                  each[-1][1])
+        print("scale:", *table.rows[-1], file=sys.stderr, flush=True)
+    half = len(each) // 2
+    late, early = (np.mean(part, 0) for part in (each[half:], each[1:half]))
+    goals = [Goal("100 km of road: time a cell, second half to the first", late[0] / early[0], high=1.05),
+             Goal("100 km of road: a drawing, second half to the first", late[2] / early[2], high=1.05),
+             Goal("100 km of road: most memory of the process", max(e[1] for e in each), high=600.0, unit="MB")]
+    return table, [] if quick else [*goals, *_opened(session)]
+
+
+def _opened(session: MapSession) -> list[Goal]:
+    """How long the map takes to save, and to open again, with its first prediction."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        saved = write_snapshot(take_snapshot(session, (0, 0, 0)), Path(folder), {}, exports=False)
+        saving, begin = time.perf_counter() - begin, time.perf_counter()
+        again = saved_session(saved.paths["checkpoint"])
+        again.predict(session.map.inducing_inputs()[:1])
+        opening = time.perf_counter() - begin
+    return [Goal("100 km of road: the first save", saving, unit="s"),
+            Goal("100 km of road: opened again", opening, high=2.0, unit="s")]
+
+
 def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     """Those of the tables."""
     tables, goals = [], []
     for name in only:
-        table, reached = {"survey": survey, "road": road, "long": long}[name](quick)
+        table, reached = {"survey": survey, "road": road, "long": long, "far": far}[name](quick)
         tables.append(table)
         goals += reached
     return Part("scale", goals, tables, where)
