@@ -214,7 +214,7 @@ class FreeSpace:
         count = np.maximum(2, np.ceil(length / step).astype(int) + 1)
         for part in _groups(count):
             x, owner = along(a[part], b[part], count[part])
-            row, column, _ = self._cells(x)
+            row, column, off = self._cells(x)
             inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
             row, column = np.where(inside, row, 0), np.where(inside, column, 0)
             sure = inside & self._roomy[row, column]
@@ -226,8 +226,11 @@ class FreeSpace:
             first = np.flatnonzero(ask)
             if not len(first):
                 continue
+            # (where a cell's clearance says that there is enough, no obstacle need be looked for)
             room = np.full(len(x), np.inf)
-            looks = np.unique(np.concatenate([first, first + 1]))
+            looks = np.zeros(len(x), dtype=bool)
+            looks[first] = looks[first + 1] = True
+            looks &= self.clearance[row, column] - off < self.radius + 0.5 * (step + _STEP)
             room[looks] = self._room(x[looks], self.radius + step)
             least = np.minimum(room[first], room[first + 1])
             clear = least >= self.radius - 1e-9

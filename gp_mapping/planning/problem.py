@@ -170,12 +170,27 @@ class Problem:
 
     def drive(self, stops: Sequence[int]) -> Drive | None:
         """The way from the robot through stops (nodes), and home where there is one; None where no way leads."""
-        ends = [*stops] + ([self.home] if self.home is not None else [])
-        if not ends:
-            return Drive((), 0.0, 0.0, Visits.at([]), np.empty((0, 2)), np.empty(0), np.empty(0))
-        legs = [self._first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)]
-        if any(leg is None for leg in legs):
+        legs = self._legs(stops)
+        if legs is None:
             return None
+        ends, clock = self._clock(legs)
+        visits, x, marks = self.travel.visits(legs)
+        return Drive(tuple(legs), ends[-1], clock[-1], visits, x, marks, np.interp(marks, ends, clock))
+
+    def fits(self, stops: Sequence[int]) -> bool:
+        """Whether the way through stops can be driven within the limit; what it measures is not asked for."""
+        legs = self._legs(stops)
+        return legs is not None and self.limit.allows(*(spent[-1] for spent in self._clock(legs)))
+
+    def _legs(self, stops: Sequence[int]) -> list[Leg] | None:
+        """From the robot through stops, and home; None where one is missing."""
+        ends = [*stops] + ([self.home] if self.home is not None else [])
+        legs = [self._first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)] if ends else []
+        known = [leg for leg in legs if leg is not None]
+        return known if len(known) == len(legs) else None
+
+    def _clock(self, legs: Sequence[Leg]) -> tuple[list[float], list[float]]:
+        """Metres and seconds from the start to the ends of the legs, the start included."""
         speed, rate = self.budget.speed, self.budget.turn_rate
         seconds, heading = 0.0, self.heading
         ends, clock = [0.0], [0.0]
@@ -185,8 +200,7 @@ class Problem:
             ends.append(ends[-1] + leg.metres)
             clock.append(seconds)
             heading = heading if math.isnan(leg.last) else leg.last
-        visits, x, marks = self.travel.visits(legs)
-        return Drive(tuple(legs), ends[-1], seconds, visits, x, marks, np.interp(marks, ends, clock))
+        return ends, clock
 
     def _first_leg(self, to: int) -> Leg | None:
         return self._once(("first", to), lambda: self.travel.leg_from(self.position, self.start, to))

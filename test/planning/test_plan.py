@@ -118,6 +118,31 @@ def test_a_route_is_never_worse_than_its_seeds(seed):
     assert found >= max(others) and found > 1.02 * others[-1]
 
 
+@pytest.mark.parametrize("seed", [1, 5, 9])
+def test_looking_for_what_is_near_first_chooses_as_looking_everywhere(seed, monkeypatch):
+    problem = problem_in(seed, 60, 250, budget=Budget(20.0), mix=0.1)
+
+    def chosen():
+        anew = replace(problem, travel=Travel(problem.travel.free, 0.3, 250), _known={})
+        return [*greedy(anew)], [*lane_routes(anew)]
+
+    near = chosen()
+    everywhere = Travel.distances
+    monkeypatch.setattr(Travel, "distances", lambda self, node, within=math.inf: everywhere(self, node))
+    assert near == chosen() and len(near[0]) > 5 and any(near[1])
+
+
+def test_what_fits_is_what_can_be_driven_within_the_limit():
+    problem = problem_in(4, budget=Budget(12.0, 70.0), heading=0.3)
+    problem = replace(problem, budget=replace(problem.budget, home=tuple(problem.position)), _known={})
+    fits = []
+    for stops in lane_routes(problem):
+        for count in range(len(stops) + 1):
+            fits.append(problem.fits(stops[:count]))
+            assert fits[-1] == problem.feasible(problem.drive(stops[:count]))
+    assert any(fits) and not all(fits)
+
+
 def test_the_old_route_stays_unless_the_new_one_is_clearly_better():
     problem = problem_in(2, budget=Budget(12.0), effort=200)
     first = plan(problem, "route")

@@ -120,6 +120,45 @@ def test_ways_prepared_together_are_those_made_alone():
     np.testing.assert_array_equal(travel.locate_all(travel.xy + 0.04), [other.locate(x) for x in travel.xy + 0.04])
 
 
+def test_what_is_near_is_as_far_as_among_all():
+    free, travel = travel_in(3)
+    for node in travel.places[::20]:
+        near, all_ = travel.distances(node, 1.0), Travel(free, 0.3).distances(node)
+        np.testing.assert_array_equal(near, np.where(all_ <= 1.0, all_, np.inf))
+    np.testing.assert_array_equal(travel.distances(node), all_)
+
+
+def test_a_place_is_located_at_the_nearest_node_in_view():
+    data = np.zeros((30, 30))
+    data[22, :25] = 100  # a wall, and the next node beyond it is near
+    travel = Travel(FreeSpace.from_occupancy_grid(occupancy(data), 0.0), 0.3, max_nodes=20)  # not in every cell
+    x = np.random.default_rng(0).uniform((0.1, 2.0), (2.4, 2.2), (200, 2))
+    beside = 0
+    for at, found in zip(x, travel.locate_all(x)):
+        away = np.hypot(*(travel.nodes - at).T)
+        order = np.argsort(away)[:16]
+        order = order[away[order] < 0.5]
+        if not len(order):
+            assert found == -1
+            continue
+        seen = travel.free.sees(np.broadcast_to(at, (len(order), 2)), travel.nodes[order])
+        best = order[seen.argmax()]
+        assert away[found] == pytest.approx(away[best])
+        beside += bool(seen.any() and not seen[0])
+    assert beside > 10, "the scene must have places that do not see the nearest node"
+
+
+def test_short_lines_that_are_seen_are_free_in_every_point():
+    free = free_room(7)
+    rng = np.random.default_rng(1)
+    a = rng.uniform(0, 5, (4000, 2))
+    b = a + rng.uniform(-0.2, 0.2, a.shape)
+    seen = free.sees(a, b)
+    x = a[seen, None] + np.linspace(0, 1, 101)[:, None] * (b - a)[seen, None]
+    allowed = free.allows(torch.from_numpy(x.reshape(-1, 2))).numpy().reshape(len(x), -1).all(1)
+    assert allowed.all() and len(x) > 1000
+
+
 def test_bounds_of_places_and_nodes_hold_and_passages_stay():
     free = free_room(4, side=120)
     area = SurveyArea.of(free, somewhere(free, 4))

@@ -6,6 +6,7 @@ corners: never shorter than what is driven in the end. What comes of the search 
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,22 +63,28 @@ class Glances:
         travel = self._travel
         a, b = travel.nodes[[p for p, _ in pairs]], travel.nodes[[q for _, q in pairs]]
         seen = travel.free.seems_open(a, b)
+        straight = np.hypot(*(b - a).T).tolist()
         ways, marks, step = [], [], travel.step
         for i, pair in enumerate(pairs):
-            line = np.stack([a[i], b[i]]) if seen[i] else travel.over_the_grid(*pair)
-            self._known[pair] = self._nowhere if line is None else self._still
-            if line is None:
+            metres, ends, line = straight[i], None, None
+            if not seen[i] and (line := travel.over_the_grid(*pair)) is not None:
+                ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+                metres = float(ends[-1])
+            elif not seen[i]:
+                metres = math.inf
+            self._known[pair] = self._still if metres < math.inf else self._nowhere
+            if not 0.0 < metres < math.inf:
                 continue
-            ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
-            metres = float(ends[-1])
-            if metres > 0.0:
-                count = measurements(metres, step)
-                at = (np.arange(count) + 0.5) * (metres / count)
-                marks.append(np.stack([np.interp(at, ends, line[:, k]) for k in (0, 1)], 1))
-                ways.append((pair, metres, step * count / metres))
+            count = measurements(metres, step)
+            at = (np.arange(count) + 0.5) * (metres / count)
+            marks.append(a[i] + at[:, None] * ((b[i] - a[i]) / metres) if line is None else
+                         np.stack([np.interp(at, ends, line[:, k]) for k in (0, 1)], 1))
+            ways.append((pair, metres, step * count / metres))
         if not ways:
             return
-        ends = np.cumsum([len(x) for x in marks])[:-1]
-        about = (np.split(part, ends) for part in travel.between(np.concatenate(marks)))
-        for (pair, metres, scale), places, weights in zip(ways, *about):
-            self._known[pair] = Glance(metres, places, weights, scale)
+
+        places, weights = travel.between(np.concatenate(marks))
+        end = 0
+        for (pair, metres, scale), x in zip(ways, marks):
+            part = slice(end, end := end + len(x))
+            self._known[pair] = Glance(metres, places[part], weights[part], scale)

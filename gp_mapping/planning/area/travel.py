@@ -27,7 +27,8 @@ _NEAR = 16  # nodes of which one should be in plain view
 _LOOKS = 4  # points of a way for each spacing
 _ABOUT = 4  # places between which a point is interpolated
 _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
-_AHEAD = 1.6  # times as far is looked from corner to corner of a way
+_AHEAD = np.round(1.6 ** np.arange(1, 40)).astype(int)  # points of a way on that are looked at from a corner
+_BETWEEN = 8  # parts into which the points between one that is seen and one that is not are cut
 _LONGEST = 2.3  # a knight's move, in cells
 _LONGEST_OF_BLOCKS = 2.9  # between cells that stand for blocks
 
@@ -120,7 +121,9 @@ class Travel:
         near = np.isfinite(away)
         row, column = np.nonzero(near)
         seen = np.zeros_like(near)
-        seen[row, column] = self.free.sees(xy[row], self.nodes[found[row, column]])
+        for some in (column == 0, column > 0):  # most see the nearest one
+            some &= ~seen[row, 0]
+            seen[row[some], column[some]] = self.free.sees(xy[row[some]], self.nodes[found[row[some], column[some]]])
         chosen = found[np.arange(len(xy)), seen.argmax(1)]  # the nearest one where none is seen
         return np.where(near[:, 0], chosen, -1)
 
@@ -128,9 +131,14 @@ class Travel:
         """The place nearest to each of xy (N, 2): (N,)."""
         return self._places_tree.query(np.asarray(xy, dtype=np.float64).reshape(-1, 2))[1]
 
-    def distances(self, node: int) -> np.ndarray:
-        """Length (n,) m of the shortest way over the grid from a node to every node; infinite where there is none."""
-        return self._row(node)[0]
+    def distances(self, node: int, within: float = math.inf) -> np.ndarray:
+        """Length (n,) m of the shortest way over the grid from a node to every node; infinite where there is none.
+
+        within: metres beyond which they may be infinite, too: who asks for what is near need not wait for the rest.
+        """
+        if node in self._rows or math.isinf(within):
+            return self._row(node)[0]
+        return dijkstra(self.graph, indices=node, limit=within)
 
     def _row(self, node: int) -> tuple[np.ndarray, np.ndarray]:
         if node in self._rows:
@@ -301,9 +309,9 @@ def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.n
     at, last = 0, count - 1
     while at < last:
         near, unseen = at + 1, last + 1
-        ahead = np.unique(np.minimum(at + np.round(_AHEAD ** np.arange(1, 2 + math.log(last - at, _AHEAD))), last))
+        ahead = at + _AHEAD
+        ahead = np.append(ahead[ahead < last], last)
         while len(ahead):
-            ahead = ahead.astype(int)
             seen = yield at, ahead
             if seen.any():
                 near = max(near, int(ahead[seen][-1]))
@@ -311,8 +319,10 @@ def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.n
                 unseen = int(beyond[0])
             if near >= last or unseen - near <= 1:
                 break
-            ahead = np.unique(np.linspace(near, unseen, 9)[1:-1].round())
-            ahead = ahead[(ahead > near) & (ahead < unseen)]
+            if unseen - near <= _BETWEEN:
+                ahead = np.arange(near + 1, unseen)
+            else:
+                ahead = np.linspace(near, unseen, _BETWEEN + 1)[1:-1].round().astype(int)
         at = near
         kept.append(at)
 

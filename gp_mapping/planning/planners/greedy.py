@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,6 +13,7 @@ from gp_mapping.planning.problem import Problem
 __all__ = ["greedy"]
 
 _STOPS = 60
+_FIRST = 4.0  # spacings of places: so far is looked first for the best one
 
 
 def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
@@ -21,15 +23,20 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
     value, stops, at, metres = problem.value, [], problem.start, 0.0
     goals = problem.goals.copy()
     for _ in range(_STOPS):
-        away = travel.distances(at)[travel.places]
         back = 0.0 if home is None else home
-        worth = np.where(goals & (travel.places != at) & (metres + away + back <= limit.metres),
-                         value.at(range(len(value))).numpy() / (away + NEAR), -np.inf)
-        best = int(worth.argmax())
+        pays, within = value.at(range(len(value))).numpy(), _FIRST * travel.spacing
+        while True:
+            away = travel.distances(at, within)[travel.places]
+            worth = np.where(goals & (travel.places != at) & (metres + away + back <= limit.metres),
+                             pays / (away + NEAR), -np.inf)
+            best = int(worth.argmax())
+            if math.isinf(within) or worth[best] > pays.max() / (within + NEAR):
+                break  # what lies beyond pays less
+            within = 2.0 * within if metres + within <= limit.metres else math.inf
         if not worth[best] > 0.0:
             break
         stop = int(travel.places[best])
-        if not problem.feasible(problem.drive((*stops, stop))):
+        if not problem.fits((*stops, stop)):
             goals[best] = False
             continue
         leg = problem.drive((stop,)).legs[0] if not stops else travel.leg(at, stop)

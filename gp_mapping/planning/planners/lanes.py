@@ -21,6 +21,7 @@ __all__ = ["best_lanes", "lane_routes", "lanes"]
 
 _LEAST = 0.3  # share of the span's lanes; pieces shorter than that share of their distance are left out
 _TRIED = 3  # numbers of lanes for each direction
+_DETOUR = 1.5  # times as far as the nearest piece lies is looked for the way to it, and farther if that is too little
 _PASSES = 2  # over the area: all of it is known a little before any of it is known well
 
 
@@ -58,7 +59,7 @@ def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
     low, high = 0, len(stops)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if problem.feasible(problem.drive(stops[:middle])) else (low, middle - 1)
+        low, high = (middle, high) if problem.fits(stops[:middle]) else (low, middle - 1)
     return stops[:low]
 
 
@@ -96,7 +97,7 @@ class _Pieces:
 
     def __init__(self, travel: Travel, ends: np.ndarray, lanes: np.ndarray):
         self.ends, self.lanes, self._travel = ends, lanes, travel
-        self._away: dict[int, np.ndarray] = {}  # (K, 2) m from an end to all of them
+        self._away: dict[int, tuple[np.ndarray, float]] = {}  # (K, 2) m from an end to those that are so near
 
     def joined(self, start: int, reached: np.ndarray, passes: int = 1) -> tuple[int, ...]:
         """Stops: the pieces one after the other, the nearest end first, from a node on; where they are reached.
@@ -104,18 +105,31 @@ class _Pieces:
         In several passes each takes every so manieth lane, and those between are left to the next ones.
         """
         left = reached[self.ends].all(1)
-        away, stops = self._travel.distances(start)[self.ends], []
+        at, stops = start, []
         for passed in range(passes):
             now = left & (self.lanes % passes == passed)
             while now.any():
-                piece, end = np.unravel_index(int(np.where(now[:, None], away, np.inf).argmin()), away.shape)
+                away = np.where(now[:, None], self._distances(at, now), np.inf)
+                piece, end = np.unravel_index(int(away.argmin()), away.shape)
                 now[piece] = False
                 a, b = self.ends[piece] if end == 0 else self.ends[piece][::-1]
                 stops += [int(a), int(b)]
-                if b not in self._away:
-                    self._away[b] = self._travel.distances(int(b))[self.ends]
-                away = self._away[b]
+                at = int(b)
         return tuple(s for i, s in enumerate(stops) if i == 0 or s != stops[i - 1])
+
+    def _distances(self, node: int, now: np.ndarray) -> np.ndarray:
+        """(K, 2) m from a node to the ends, that to the nearest of the pieces now (K,) among them; others may lack.
+
+        A way leads to all of these pieces.
+        """
+        away, within = self._away.get(node, (np.full(self.ends.shape, np.inf), self._travel.spacing))
+        while not np.isfinite(away[now]).any():
+            x = self._travel.nodes
+            near = float(np.hypot(*(x[self.ends[now]] - x[node]).reshape(-1, 2).T).min())
+            within = _DETOUR * max(near, within)
+            away = self._travel.distances(node, within)[self.ends]
+            self._away[node] = away, within
+        return away
 
 
 def _pieces(travel: Travel, angle: float, low: float, spacing: float, count: int, inset: float) -> _Pieces:

@@ -189,7 +189,8 @@ class PathValue:
         A = torch.cholesky_solve(cross, L)
         gained = float(torch.cholesky_solve(inner, L).diagonal().sum())
         both = A.mT @ (worth - 0.5 * inner @ A)
-        return replace(self, C=self.C - cross.mT @ A, S=self.S - both - both.mT, total=self.total - gained)
+        C = torch.addmm(self.C, cross.mT, A, alpha=-1.0)
+        return replace(self, C=C, S=self.S.sub(both).sub_(both.mT), total=self.total - gained)
 
     def _of(self, path: Visits) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """C_XP, S_XP (m, P), S_XX (m, m) and the Cholesky factor of C_XX + N of a path's measurements X."""
