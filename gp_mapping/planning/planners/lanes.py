@@ -22,6 +22,7 @@ __all__ = ["best_lanes", "lane_routes", "lanes"]
 _LEAST = 0.3  # share of the span's lanes; pieces shorter than that share of their distance are left out
 _TRIED = 3  # numbers of lanes for each direction
 _DETOUR = 1.5  # times as far as the nearest piece lies is looked for the way to it, and farther if that is too little
+_FAR = 10.0  # times as far, beyond which all of the ground is looked at
 _PASSES = 2  # over the area: all of it is known a little before any of it is known well
 
 
@@ -123,10 +124,10 @@ class _Pieces:
         A way leads to all of these pieces.
         """
         away, within = self._away.get(node, (np.full(self.ends.shape, np.inf), self._travel.spacing))
-        while not np.isfinite(away[now]).any():
+        while not np.isfinite(away[now]).any() and within < math.inf:
             x = self._travel.nodes
             near = float(np.hypot(*(x[self.ends[now]] - x[node]).reshape(-1, 2).T).min())
-            within = _DETOUR * max(near, within)
+            within = _DETOUR * max(near, within) if within < _FAR * max(near, self._travel.spacing) else math.inf
             away = self._travel.distances(node, within)[self.ends]
             self._away[node] = away, within
         return away
