@@ -17,6 +17,8 @@ from gp_mapping.planning.worth.path_value import PathValue
 
 __all__ = ["Plan", "allot", "driven_by_others", "finished", "plan", "plan_steps"]
 
+_AS_NEAR = 0.05  # m within which places of a line are as near to the robot
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,17 +48,23 @@ class Plan:
     def __bool__(self) -> bool:
         return len(self.line) > 1
 
-    def progress(self, position, before: float = 0.0, ahead: float = 2.0) -> float:
+    def progress(self, position, before: float = 0.0, ahead: float = 2.0, expected: float | None = None) -> float:
         """Metres along the line of its point nearest to position, looked for from before to ahead metres beyond.
 
-        A line that crosses itself is so not taken short cuts of.
+        A line that crosses itself is so not taken short cuts of. expected: metres that it should be by what was driven;
+        of places that are as near, as on a way into a dead end and out again, that one counts.
         """
         if not self:
             return 0.0
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
         marks = np.append(np.arange(before, min(before + ahead, ends[-1]), 0.02), min(before + ahead, ends[-1]))
         x = np.stack([np.interp(marks, ends, self.line[:, i]) for i in (0, 1)], 1)
-        return float(marks[int(np.hypot(*(x - np.asarray(position)).T).argmin())])
+        away = np.hypot(*(x - np.asarray(position)).T)
+        if expected is None:
+            return float(marks[int(away.argmin())])
+        beside = np.pad(away, 1, constant_values=math.inf)
+        near = (away <= np.minimum(beside[:-2], beside[2:])) & (away <= away.min() + _AS_NEAR)
+        return float(marks[near][int(np.abs(marks[near] - expected).argmin())])
 
     def left(self, metres: float) -> tuple[int, ...]:
         """Stops (nodes) that are still ahead after so many metres."""

@@ -23,6 +23,7 @@ from gp_mapping.planning import (
     planner_names,
     register,
 )
+from gp_mapping.planning.plan import Plan
 from gp_mapping.planning.planners.greedy import greedy
 from gp_mapping.planning.planners.lanes import fitted, lane_routes
 from gp_mapping.planning.registry import GROUP, find_planner
@@ -154,6 +155,21 @@ def test_the_old_route_stays_unless_the_new_one_is_clearly_better():
     unreachable = replace(problem, old=(10**6, -4, *first.nodes), _known={})
     known = plan(replace(problem, old=first.nodes, _known={}), "route")
     assert plan(unreachable, "route").nodes == known.nodes, "nodes of another area are left out"
+
+
+@pytest.mark.parametrize("aside", [0.0, 0.03, -0.03])
+@pytest.mark.parametrize("line", [[(0, 0), (3, 0), (0, 0)], [(0, 0), (2, 0), (2, 0.04), (0, 0.04), (0, 1)],
+                                  [(0, 0), (2, 2), (2, 0), (0, 2)], [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0), (1, 0)]])
+def test_progress_goes_on_into_a_dead_end_and_out_again(line, aside):
+    """Each place of the way in lies on the way out, too: what was driven tells which it is."""
+    line = np.array(line, dtype=np.float64)
+    ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+    found, at, before = Plan("route", line=line, metres=float(ends[-1])), 0.0, line[0]
+    for mark in np.arange(0.05, ends[-1], 0.05):
+        place = np.array([np.interp(mark, ends, line[:, i]) for i in (0, 1)]) + np.array([0.0, aside])
+        at = found.progress(place, max(0.0, at - 0.1), 2.0, at + math.dist(place, before))
+        before = place
+        assert at == pytest.approx(mark, abs=0.16)
 
 
 def test_passed_waypoints_are_dropped():

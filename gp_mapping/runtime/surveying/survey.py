@@ -260,7 +260,7 @@ class Survey:
             if moved > _LEAP or len(self._track) > _TRACK:
                 self._track = None
         if self.plan:
-            self._along = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0)
+            self._along = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0, self._along + moved)
 
     def _next_job(self, session, position, message, frame: str) -> bool:
         """Begin to plan where that is asked for; whether it is."""

@@ -3,6 +3,7 @@
 import math
 import time
 from array import array
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -355,3 +356,16 @@ def test_next_pose_is_ahead_with_a_heading():
     np.testing.assert_allclose(plan.line[corner], (x, y))
     before = plan.line[corner - 1]
     assert heading == pytest.approx(math.atan2(y - before[1], x - before[0]))
+
+
+def test_how_far_a_plan_into_a_dead_end_and_out_again_is_driven():
+    """The way out leads over the same places: whoever takes them for the way in goes backwards, and plans no more."""
+    robot = Robot(NodeSettings(plan_budget=40.0))
+    robot.survey.start()
+    robot.think()
+    line = np.array([[1.0, 1.0], [2.2, 1.0], [1.0, 1.0], [1.0, 3.0]])
+    robot.survey._set(replace(robot.survey.plan, line=line, metres=4.4))
+    robot.survey._along = 0.0
+    x = np.append(np.linspace(1.0, 2.2, 31), np.linspace(2.16, 1.32, 22))
+    robot.survey.drove(np.stack([x, np.ones_like(x)], 1))
+    assert robot.survey._along == pytest.approx(2.08, abs=0.05)
