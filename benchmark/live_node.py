@@ -103,7 +103,8 @@ def _until(watcher, condition, timeout: float, processes) -> None:
 
 def _numbers(watcher, begin, end, busy, spent, midway) -> dict[str, float]:
     """Shares of a core by kind of thread, and what the diagnostics say."""
-    field = {k: float(v) for k, v in watcher.values("mapping: input").items()}
+    told = watcher.values("mapping: input")
+    field = {k: float(v) for k, v in told.items() if v.replace(".", "", 1).isdigit()}  # beside sentences
     map_, timing = watcher.values("mapping: map"), watcher.values("mapping: timing")
     sent = float(watcher.values("simulator: drive")["sent_magnetic_field"])
     out = {kind: (spent[kind] - busy[kind]) / (end - begin) for kind in spent}
