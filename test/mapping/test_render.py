@@ -9,6 +9,7 @@ from mapping_data import UT, drive
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.core.registry import build_map
+from gp_mapping.mapping.drawing import renderer
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.session import MapSession
 
@@ -186,6 +187,16 @@ def test_what_has_changed_is_drawn_everywhere_exactly():
                         float((grid.stddev / again.stddev - 1.0).abs().max()))
     assert len(session.inducing) > 100 and worst < 1e-6
     late = asked[len(asked) // 2:]
+    assert sorted(late)[len(late) // 2] < 0.05 * every
+
+
+def test_points_are_not_followed_for_ever(monkeypatch):
+    """What increments round off would add up in a map that nothing else makes anew."""
+    monkeypatch.setattr(renderer, "_RENEWED", 6)
+    asked = [points for _, _, points in followed()]
+    late, every = asked[len(asked) // 2:], max(asked)
+    renewed = [i for i, points in enumerate(late) if points > 0.9 * every]
+    assert len(renewed) >= 2 and set(np.diff(renewed)) <= {6, 7}, asked
     assert sorted(late)[len(late) // 2] < 0.05 * every
 
 

@@ -98,6 +98,13 @@ class Lattice:
         self.since[~self.stale] = revision
         self.stale[:] = True
 
+    def mark_followed(self, revision: int) -> None:
+        """All points that are exact as of a moment are stale, and of no moment."""
+        followed = self.exact > 0
+        self.since[followed & ~self.stale] = revision
+        self.stale |= followed
+        self.exact[:] = 0
+
     def leave_out(self, ground: np.ndarray, reach: float) -> None:
         """Beyond reach (m) of these boxes (K, 4) nothing is stale: it stays what nobody knows."""
         near = np.zeros(self.stale.shape, dtype=bool)
@@ -134,8 +141,7 @@ class Lattice:
 
     def choose(self, budget: int | None, oldest: bool, among: np.ndarray | None = None
                ) -> tuple[np.ndarray, np.ndarray]:
-        """Row and column indices of the stale points to evaluate now. among: of these points instead (rows, columns).
-        """
+        """Row and column indices of the points to evaluate now. among: which are asked for; the stale ones if None."""
         rows, columns = (self.stale if among is None else among).nonzero()
         if budget is None or len(rows) <= budget:
             return rows, columns

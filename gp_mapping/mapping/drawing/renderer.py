@@ -1,9 +1,9 @@
-"""FieldMap → FieldGrid: evaluated on a lattice of a fraction of the lengthscale, splined to the cells, and only where
-something changed.
+"""FieldMap → FieldGrid: evaluated on a lattice of a fraction of the lengthscale, splined to the cells, and from then on
+brought up to date by what samples have changed, or evaluated again only where something did.
 
 A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubic spline does not follow: the mean within
 0.01 stddev, and, splined as a variance (not as a stddev or a logarithm, whose valleys along the path are sharp), the
-stddev within 2 % at 999 cells of 1000. New samples change the map within a few lengthscales: the rest is kept.
+stddev within 2 % at 999 cells of 1000.
 Of a map of several channels each is splined by itself, and the norm is made of them cell by cell; what covariances
 between them add to its variance is splined, too. A probability or a rate, where that is published, is a channel of its
 own beside f: what is known is decided by f.
@@ -33,7 +33,7 @@ _ROUNDS = 8  # and as many again, while some of them had, this often at most
 _DRIFT = 0.01  # predictive standard deviations of mean, or share of stddev, beyond which a point has changed
 _CHEAP = 6  # points that get what has changed for the price of one that is evaluated
 _MOMENTS = 4  # of the map, that are kept for points that waited
-_RENEWED = 1000  # moments, after which all points are evaluated again
+_RENEWED = 1000  # moments for which points are followed; then they are evaluated again
 _WORTH = 256  # points from which on it pays to find what has changed
 _SOLVING = 0.1  # s that a drawing with a budget may go on with what a map solves ahead (FieldMap.drawable)
 _WAITING = 1000  # batches of samples, at most, that have not been drawn
@@ -61,7 +61,7 @@ class Renderer:
         self.points_drawn, self.points_stale = 0, 0  # that the map was asked for in the last call; after it
         self._undrawn: tuple[int, int, int, int] | None = None  # the lattice box that was evaluated and not yet drawn
         self._moments: dict[int, object] = {}  # of the map, the newest, as of which points are exact
-        self._newest_moment = 0
+        self._newest_moment = self._renewed = 0
         self._scale = ScaleOfGrid()
         self._random = np.random.default_rng(settings.seed)
 
@@ -165,7 +165,7 @@ class Renderer:
         if seen:
             lattice.mark(torch.cat(seen), _REACH * length, revision)
             lattice.newest = seen[-1][-1].tolist()
-        done = self._follow(field, budget, oldest) if source is field else []
+        done = self._follow(field, revision, budget, oldest) if source is field else []
         now = self._moment_now(field) if done else 0
         for _ in range(_ROUNDS if seen else 0):
             if not self._spot_check(source, now, noise_stddev, revision):
@@ -188,7 +188,8 @@ class Renderer:
         self.points_stale = int(lattice.stale.sum()) + len(self._touched)
         return hyper
 
-    def _follow(self, field: FieldMap, budget: int | None, oldest: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _follow(self, field: FieldMap, revision: int, budget: int | None, oldest: bool
+                ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Bring points that are exact as of a moment that is kept up to now; which (rows and columns), part by part.
 
         All of them where the budget allows it, for a sample changes a little of everything; else such that are stale,
@@ -196,6 +197,10 @@ class Renderer:
         """
         lattice, done = self._lattice, []
         if not self._moments or lattice.excess is not None:
+            return done
+        if self._newest_moment - self._renewed >= _RENEWED:  # what increments round off shall not add up for ever
+            lattice.mark_followed(revision)
+            self._moments, self._renewed = {}, self._newest_moment
             return done
         most = None if budget is None else budget * (_CHEAP - 1)
         oldest_kept = min(self._moments)
@@ -221,16 +226,11 @@ class Renderer:
         return self._newest_moment if moment is not None and self._moments.get(self._newest_moment) == moment else 0
 
     def _number_of(self, field: FieldMap) -> int:
-        """Of this moment, which is kept with a few before it; 0 where the map has none.
-
-        Of _RENEWED of them one keeps nothing, so that what increments round off does not add up for ever.
-        """
+        """Of this moment, which is kept with a few before it; 0 where the map has none."""
         if self._lattice.excess is not None or field.moment() is None:
             return 0
         if not self._moment_now(field):
             self._newest_moment += 1
-            if self._newest_moment % _RENEWED == 0:
-                self._moments.clear()
             self._moments[self._newest_moment] = field.moment()
             self._moments.pop(self._newest_moment - _MOMENTS, None)
         return self._newest_moment
