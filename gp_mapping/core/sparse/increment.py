@@ -56,8 +56,6 @@ class Increment:
 
 def increment_between(before: Posterior, now: Posterior) -> Increment | None:
     """What has changed from one posterior of a map to a later one; None where it is not cheaper than asking again."""
-    if before.orthogonal is not None or now.orthogonal is not None:
-        return None
     m, size = len(before.z), len(now.R)
     grown = len(now.z) - m
     if before.theta != now.theta or grown < 0 or size <= _FEW or now.L.dtype != torch.float64:

@@ -78,25 +78,34 @@ class Posterior(InnerSnapshot):
             variances.append(variance)
         return torch.cat(means), torch.cat(variances)
 
+    @property
+    def followed(self) -> bool:
+        """Whether what has changed since another one can be told: it is one block of features."""
+        return type(self) is Posterior and self.orthogonal is None
+
     def since(self, before: object) -> Increments | None:
         """What has changed since another posterior of the same map (increment.py); None: ask this one."""
-        if type(self) is not Posterior or type(before) is not Posterior:
+        if not isinstance(before, Posterior) or not before.followed or not self.followed:
             return None
         channels, scale = self.weights.shape[1], self.scaling.scale
-        found = None if before is self else increment_between(before, self)
-        if found is None and before is not self:
+
+        def everywhere(x: Tensor) -> Tensor:
+            return torch.ones(len(x), dtype=torch.bool, device=self.z.device)
+
+        if before is self:
+            return lambda x: (*self.weights.new_zeros((2, len(x), channels)), everywhere(x))
+        found = increment_between(before, self)
+        if found is None:
             return None
 
         def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            known = torch.ones(len(x), dtype=torch.bool, device=self.z.device)
-            if found is None:  # it is the same
-                return *self.weights.new_zeros((2, len(x), channels)), known
             means, variances = [self.weights[:0]], [self.weights.new_empty(0)]
             for part in self.scaling.inner_x(x).split(_CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE)):
                 mean, variance = found.inner(part)
                 means.append(mean)
                 variances.append(variance)
-            return torch.cat(means) * scale, torch.cat(variances)[:, None].expand(-1, channels) * scale**2, known
+            mean, variance = torch.cat(means) * scale, torch.cat(variances)[:, None] * scale**2
+            return mean, variance.expand(-1, channels), everywhere(x)
 
         return at
 

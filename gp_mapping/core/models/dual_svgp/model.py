@@ -327,7 +327,7 @@ class DualSVGP(SendableMap):
 
     def moment(self) -> Posterior | None:
         posterior = self._posterior  # replaced, and never written into
-        return posterior if type(posterior) is Posterior and posterior.orthogonal is None else None
+        return posterior if posterior is not None and posterior.followed else None
 
     def since(self, moment: object) -> Increments | None:
         return self.posterior.since(moment)

@@ -13,6 +13,7 @@ from gp_mapping.core.models.tiled.layout import Key, Layout
 
 __all__ = ["Moments"]
 
+
 @dataclass(frozen=True)
 class _Moment:
     """What is kept of the tiles at hand, and how they lay. layout: None while one map is everything.
