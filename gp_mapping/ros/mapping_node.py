@@ -256,13 +256,19 @@ class MappingNode(ManagedNode):
 
     # ---- inputs: callbacks only enqueue --------------------------------------------------------------------------
 
-    def _on_input(self, port: InputPort, message) -> None:
+    def _on_input(self, port: InputPort, message, age: int = 0) -> None:
+        """age: ns of the wall's clock since it came, of a message without a header."""
         port.watch.arrived(time.monotonic())
         if self.paused and port.role in ("measurement", "pose", "fix"):
             self.worker.count("paused", role=port.role)  # TF goes on: a static link is said once
         else:
             unstamped = port.role == "measurement" and not has_header(message)
-            self.worker.put(port.role, message, self.get_clock().now().nanoseconds if unstamped else None)
+            self.worker.put(port.role, message, self._came(age) if unstamped else None)
+
+    def _came(self, age: int) -> int:
+        """The node's time that many ns of the wall's clock ago; a simulated clock goes at a speed that nobody knows."""
+        clock = self.get_clock()
+        return clock.now().nanoseconds - (0 if clock.ros_time_is_active else age)
 
     def _on_clock_jump(self, jump) -> None:
         """Only said: the stamps of each topic jump too, and the intake clears its queues by them, whatever comes first.

@@ -184,7 +184,43 @@ def test_inputs_that_bring_something_are_looked_at_again_after_a_moment(node_of,
         node.executor_.spin_once(timeout_sec=0.1)
         if poses.count > before:
             break
-    assert poses.count == before + 20 and 0.0 < moment() <= 0.005 and moment() == 0.0
+    assert poses.count == before + 20 and 0.0 < moment() <= 0.02 and moment() == 0.0
+
+
+def test_nothing_overflows_while_the_executor_lets_a_moment_pass(node_of):
+    """5 messages of a queue of 10 within some 10 ms: in the 20 ms of a moment it would be full."""
+    node, peer = node_of(reliable_inputs=True, input_queue_depth=10)
+    spin_until(node, peer, lambda: peer.odometry_publisher.get_subscription_count())
+    spin(node, peer, 0.3)
+    pauses, pose = [], node.inputs.ports[1]
+    for i in range(100):
+        node.inputs.moment()
+        time.sleep(0.002)
+        for k in range(5):
+            peer.odometry_publisher.publish(odometry(EPOCH + (5 * i + k) * NS // 500, *place_at(i / 100)))
+        before = pose.watch.count
+        while pose.watch.count < before + 5:
+            node.executor_.spin_once(timeout_sec=0.5)
+        pauses.append(node.inputs.moment())
+    assert pose.watch.count == 500 and pose.watch.lost == 0
+    assert 0.0 < min(pauses) and sum(pauses) / 100 < 0.01, "2.5 messages come in half of the time that 5 have taken"
+
+
+def test_a_message_without_a_stamp_is_of_when_the_middleware_had_it(node_of, monkeypatch):
+    """Not of when the executor came to look: half a second later, here, and for all at once."""
+    node, peer = node_of(sensor="scalar", reliable_inputs=True)
+    scalar = peer.node.create_publisher(Float64, "scalar", sensor_data(1000, True))
+    spin_until(node, peer, scalar.get_subscription_count)
+    stamps, sent = [], []
+    monkeypatch.setattr(node.worker, "put", lambda role, message, stamp=None: stamps.append(stamp))
+    for i in range(10):
+        sent.append(time.time_ns())
+        scalar.publish(Float64(data=float(i)))
+        time.sleep(0.02)
+    time.sleep(0.5)
+    spin_until(node, peer, lambda: len(stamps) == 10)
+    late = np.array(stamps) - np.array(sent)
+    assert np.all(late >= -1e6) and np.median(late) < 0.015 * NS, late
 
 
 @pytest.mark.parametrize("parameters, words", [

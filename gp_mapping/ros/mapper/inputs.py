@@ -24,7 +24,9 @@ __all__ = ["InputPort", "Inputs"]
 
 TF_DEPTH = 100  # as tf2_ros listens
 STALL = 0.5  # s without a look at any input: what is missing afterwards was overwritten, nobody was silent
-MOMENT = 0.004  # s between two looks at inputs that bring something: one costs a millisecond of the executor's Python
+MOMENT = 0.02  # s between two looks at inputs that bring something: one costs a millisecond of the executor's Python
+FILLED = 0.25  # share of what the middleware keeps of an input that may come in between
+WAITED = 5.0  # s; no message has waited longer for the executor: an older time of arrival is of another clock
 BATCH = 64  # messages of one topic taken in one callback: one at a time, a busy interpreter would fall behind
 
 
@@ -38,6 +40,7 @@ class InputPort:
         self.watch = InputWatch(wanted.topic.lstrip("/"), steady)
         self.subscription, self.type = None, ""
         self.newest: int | None = None  # stamp of the newest message, ns
+        self.taken = 0  # messages since the last look
         self.wrong_type = self.wrong_qos = ""
 
 
@@ -55,7 +58,8 @@ class _Gate(MutuallyExclusiveCallbackGroup):
 class Inputs:
     """All inputs of an intake with these settings.
 
-    on_message: callable(port, message).  find: type name -> class or None.  listens: False: there are none.
+    on_message: callable(port, message, age), age in ns since the middleware had it, for messages without a header, else
+    0.  find: type name -> class or None.  listens: False: there are none.
     Raises ParameterError where the messages of an input are not installed.
     """
 
@@ -64,7 +68,7 @@ class Inputs:
         self._node, self._on_message, self._find = node, on_message, find
         self._group = _Gate()
         self._came = self._more = False  # since the last look: anything, more than was taken
-        self._looked = time.monotonic()  # when the executor has last come by here
+        self._looked = self._asked = time.monotonic()  # when the executor has last come by here, and asked for a moment
         self.ports: list[InputPort] = []
         for wanted in inputs_of(settings) if listens else ():
             classes = {name: found for name in wanted.messages if (found := find(name)) is not None}
@@ -175,15 +179,22 @@ class Inputs:
                                                            callback_group=self._group, event_callbacks=events)
 
     def _on_arrival(self, port: InputPort, message, info) -> None:
-        """rclpy has taken one message; the rest of what waits comes with it."""
+        """rclpy has taken one message; the rest of what waits comes with it, on whatever input."""
         self._hand_on(port, message, info)
-        self._more = self._take_in(port, BATCH) == BATCH
+        self._more = max(self._take_in(each, BATCH) for each in self.ports) == BATCH
         self._came = True
 
     def moment(self) -> float:
-        """s in which more may come, asked between two looks; 0 where nothing came since, or more waits already."""
+        """s in which more may come, asked after each look; 0 where nothing came since the last, or more waits already.
+
+        No longer than it takes until FILLED of an input's queue in the middleware has come, at the rate of late.
+        """
         came, self._came = self._came, False
-        return MOMENT if came and not self._more else 0.0
+        since, self._asked = time.monotonic() - self._asked, time.monotonic()
+        fills = [FILLED * port.qos.depth * since / port.taken for port in self.ports if port.taken]
+        for port in self.ports:
+            port.taken = 0
+        return min(MOMENT, *fills) if came and fills and not self._more else 0.0
 
     def _take_in(self, port: InputPort, most: int) -> int:
         for n in range(most):
@@ -222,7 +233,8 @@ class Inputs:
             number, stalled = info.get("publication_sequence_number"), now - self._looked > STALL
             port.watch.stream.add(stamp, now, number, stalled)
         self._looked, port.newest = now, stamp
-        self._on_message(port, message)
+        port.taken += 1
+        self._on_message(port, message, 0 if stamp is not None else _age(info))
 
     def _on_incompatible(self, port: InputPort, event) -> None:
         reliable = port.qos.reliability == ReliabilityPolicy.RELIABLE
@@ -234,6 +246,12 @@ class Inputs:
         if text != port.wrong_qos:
             self._node.get_logger().warning(text)
         port.wrong_qos = text
+
+
+def _age(info: dict) -> int:
+    """ns since the middleware has received a message; 0 where it does not say so."""
+    age = time.time_ns() - info.get("received_timestamp", 0)
+    return age if 0 < age < 1e9 * WAITED else 0
 
 
 def _on_lost(watch: InputWatch, event) -> None:
