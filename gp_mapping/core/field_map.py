@@ -31,6 +31,9 @@ LEARNS = "learns"  # learns hyper-parameters while it maps
 # (N,): what is not known is 0
 Increments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
+# a (N, D) m → covariance with places b that are fixed (N, K), variance at a (N,), mean over channels; squared SI
+Covariances = Callable[[Tensor], tuple[Tensor, Tensor]]
+
 
 class Snapshot(ABC):
     """What a map said at one moment. Later updates of the map do not change it."""
@@ -52,6 +55,10 @@ class Snapshot(ABC):
         """As FieldMap.covariance, of that moment; a snapshot of places nearby need not have it."""
         raise NotImplementedError(f"a {type(self).__name__} has no covariance")
 
+    def covariance_with(self, b: Tensor) -> Covariances:
+        """As FieldMap.covariance_with, of that moment."""
+        return lambda a: (self.covariance(a, b), self.predict(a).variance.mean(1))
+
     def state_dict(self) -> dict | None:
         """What FieldMap.load_snapshot makes it from again; None (the default) where it is not worth a file's room."""
         return None
@@ -63,6 +70,8 @@ class Planned(Protocol):
     def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction: ...
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor: ...
+
+    def covariance_with(self, b: Tensor) -> Covariances: ...
 
     def fantasize(self, x: Tensor) -> Planned: ...
 
@@ -181,6 +190,20 @@ class FieldMap(ABC):
         Returns:
             (N, K), squared SI.
         """
+
+    def covariance_with(self, b: Tensor) -> Covariances:
+        """As `covariance` for many a and the same b: what b alone asks for is computed once.
+
+        The map must not change while the answer is used.
+
+        Args:
+            b: (K, D) metres.
+
+        Returns:
+            A function of a (N, D) metres: their covariance (N, K), and the latent variance at a (N,), mean over
+            channels, squared SI.
+        """
+        return lambda a: (self.covariance(a, b), self.predict(a).variance.mean(1))
 
     @abstractmethod
     def fantasize(self, x: Tensor) -> FieldMap:
@@ -440,3 +463,6 @@ class _Copy(Snapshot):
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         return self.field.covariance(a, b)
+
+    def covariance_with(self, b: Tensor) -> Covariances:
+        return self.field.covariance_with(b)

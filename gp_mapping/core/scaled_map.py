@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap, PassBias
+from gp_mapping.core.field_map import LEARNS, CalibrationData, Covariances, FieldMap, PassBias
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.learner import HyperLearner
@@ -121,6 +121,9 @@ class Scaled:
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
         return self.posterior.covariance(a, b)
+
+    def covariance_with(self, b: Tensor) -> Covariances:
+        return self.posterior.covariance_with(b)
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Covariance before anything was measured, for a model that has `explained`: (N, K), squared SI."""

@@ -197,6 +197,15 @@ class MapContract:
         half = field.covariance(PLACES[:3], PLACES).cpu() / UT**2
         assert half.shape == (3, 40) and torch.allclose(half, joint[:3], rtol=0, atol=1e-10 * PRIOR_VARIANCE)
 
+    def test_covariances_with_places_that_stay_are_the_same(self, model, device):
+        field = self.built(model, device)
+        joint, told = field.covariance(PLACES, PLACES[5:12]).cpu(), field.covariance_with(PLACES[5:12])
+        for part in (slice(0, 40), slice(3, 4), slice(20, 31)):
+            shared, variance = (each.cpu() for each in told(PLACES[part]))
+            assert torch.allclose(shared / UT**2, joint[part] / UT**2, rtol=0, atol=1e-10 * PRIOR_VARIANCE)
+            mean = field.predict(PLACES[part]).variance.mean(1).cpu()
+            assert torch.allclose(variance / UT**2, mean / UT**2, rtol=1e-9, atol=1e-9 * PRIOR_VARIANCE)
+
     def test_fantasy_keeps_the_mean_and_shrinks_the_variance(self, model, device):
         field = self.built(model, device)
         before, at = copy.deepcopy(field.state_dict()), PLACES[:3]

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from gp_mapping import Samples
+from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import OBJECTIVES, cell_weights
 
@@ -137,3 +138,15 @@ def test_errors_say_what_was_expected():
         cell_weights("profit", value.noise, value.noise, value.noise)
     with pytest.raises(ValueError, match="finite"):
         cell_weights("hotspot", value.noise, value.noise, value.noise, level=float("nan"))
+
+
+def test_slices_ask_a_map_once_for_each_cell_and_place(monkeypatch):
+    """Forty slices: with two triangular solves for every place in each of them they cost many times their cells'."""
+    field, _, places, _ = setting()
+    cells = torch.rand((400, 2), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    asked, white = [], Posterior.white
+    monkeypatch.setattr(Posterior, "white", lambda self, x, *rest: asked.append(len(x)) or white(self, x, *rest))
+    whole = PathValue.of(field, places, cells)
+    *_, sliced = PathValue.steps(field, places, cells, chunk=10)
+    assert sum(asked) <= 2 * (len(cells) + 2 * len(places) + 1), "the noise is asked of one place"
+    assert torch.allclose(sliced.S, whole.S, rtol=1e-12) and sliced.total == pytest.approx(whole.total, rel=1e-12)

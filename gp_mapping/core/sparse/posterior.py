@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import Increments, PassBias
+from gp_mapping.core.field_map import Covariances, Increments, PassBias
 from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
@@ -177,10 +177,28 @@ class Posterior(InnerSnapshot):
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """k(a, b) + s_c² − a(a)ᵀ(I − D⁻¹)a(b): (N, K), squared SI."""
-        a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
-        left, right = self.white(a), self.white(b)
-        spent = left.mT @ right - self.half(left).mT @ self.half(right)
-        return (self.theta.kernel()(a, b) + self.theta.constant_stddev**2 - spent.double()) * self.scaling.scale**2
+        return self.covariance_with(b)(a)[0]
+
+    def covariance_with(self, b: Tensor) -> Covariances:
+        """As `covariance`, of parts of a that fit into a cache; a(b) and R⁻¹a(b) are kept."""
+        kernel, constant, scale = self.theta.kernel(), self.theta.constant_stddev**2, self.scaling.scale**2
+        inner = self.scaling.inner_x(b)
+        right = self.white(inner)
+        half = self.half(right)
+
+        def part(x: Tensor) -> tuple[Tensor, Tensor]:
+            left = self.white(x)
+            told = self.half(left)
+            shared = kernel(x, inner) + constant - (left.mT @ right - told.mT @ half).double()
+            spent = left.square().sum(0) - told.square().sum(0)
+            return shared * scale, (kernel.diag(x) + constant - spent.double()).clamp_min(0.0) * scale
+
+        def at(a: Tensor) -> tuple[Tensor, Tensor]:
+            parts = self.scaling.inner_x(a).split(_CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE))
+            shared, variance = zip(*map(part, parts))
+            return torch.cat(shared), torch.cat(variance)
+
+        return at
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """k(a, b) + s_c² before anything was measured: (N, K), squared SI; depends on a − b alone."""

@@ -102,14 +102,15 @@ class PathValue:
         if len(weights) and not float(weights.min()) >= 0:
             raise ValueError(f"a weight is {float(weights.min())}, expected 0 or more")
 
-        C = field.covariance(places, places).cpu().double()
+        with_places = field.covariance_with(places)
+        C = with_places(places)[0].cpu().double()
         S = torch.zeros_like(C)
         total = 0.0
         yield None
         for part, w in zip(cells.split(chunk), weights.split(chunk)):
-            cross = field.covariance(part, places).cpu().double()  # (g, P)
+            cross, variance = (told.cpu().double() for told in with_places(part))  # (g, P), (g,)
             S.addmm_(cross.mT, cross * w[:, None])
-            total += float(w @ field.predict(part).variance.mean(1).cpu().double())
+            total += float(w @ variance)
             yield None
         noise = field.predict(places[:1]).noise_variance.mean() if noise_variance is None else noise_variance
         noise = torch.as_tensor(noise, dtype=torch.float64).cpu().expand(len(places))

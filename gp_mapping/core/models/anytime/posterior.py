@@ -15,6 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from gp_mapping.core.field_map import Covariances, Snapshot
 from gp_mapping.core.inner_snapshot import gradient_of
 from gp_mapping.core.models.anytime.blocks import Block, tiles_of
 from gp_mapping.core.sparse.posterior import Posterior
@@ -97,6 +98,10 @@ class AnytimePosterior(Posterior, kind="anytime"):
     def explained(self, x: Tensor) -> Tensor | None:
         """Only where test points share their residual; else None."""
         return super().explained(x) if self.conditional == "joint" else None
+
+    def covariance_with(self, b: Tensor) -> Covariances:
+        """What b alone asks for is kept only where test points share their residual."""
+        return super().covariance_with(b) if self.conditional == "joint" else Snapshot.covariance_with(self, b)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Between a (N, D) and b (K, D): ãᵀD⁻¹b̃, and of the residual what the test conditional shares. Squared SI."""

@@ -17,11 +17,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import FieldMap, Snapshot
+from gp_mapping.core.field_map import Covariances, FieldMap, Snapshot
 from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.types import Prediction
 
-__all__ = ["blend", "blended_covariance", "blended_prediction", "sayings"]
+__all__ = ["blend", "blended_covariances", "blended_prediction", "sayings"]
 
 Saying = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places and its weights there
 
@@ -91,27 +91,49 @@ def blended_prediction(layout: Layout, exists: Callable[[Key], bool], asked: Cal
     return blend(said, len(x))
 
 
-@torch.no_grad()
-def blended_covariance(layout: Layout, exists: Callable[[Key], bool], asked: Callable[[Key], Snapshot | FieldMap],
-                       prior: Prediction, a: Tensor, b: Tensor) -> Tensor:
-    """Between places a (N, 2) and b (K, 2): (N, K). Arguments as of blended_prediction."""
+def blended_covariances(layout: Layout, exists: Callable[[Key], bool], asked: Callable[[Key], Snapshot | FieldMap],
+                        prior: Prediction, b: Tensor) -> Covariances:
+    """With places b (K, 2): each tile is told once of those that it knows. Arguments as of blended_prediction."""
     far = replace(layout, blend=2.0 * layout.halo)
 
-    def scale(x: Tensor) -> Tensor:
-        told, reached = (blended_prediction(each, exists, asked, prior, x, None, None).variance[:, 0]
-                         for each in (layout, far))
+    def weighed(x: Tensor) -> dict[Key | None, tuple[Tensor, Tensor, Tensor]]:
+        """Of each tile that says anything the places, and their weights w and v."""
+        found: dict[Key | None, Tensor] = {}
+        for row, each in enumerate((layout, far)):
+            for key, which, weight in sayings(each, exists, x):
+                found.setdefault(key, x.new_zeros((2, len(x))))[row, which] = weight
+        chosen = {key: weights.any(0).nonzero()[:, 0] for key, weights in found.items()}
+        return {key: (which, *found[key][:, which]) for key, which in chosen.items()}
+
+    def variance_of(key: Key | None, x: Tensor) -> Tensor:
+        return prior.variance[0, :1].expand(len(x)) if key is None else asked(key).predict(x).variance[:, 0]
+
+    def stretch(told: Tensor, reached: Tensor) -> Tensor:
         return (told / reached.clamp_min(1e-300)).sqrt()
 
-    rows = sayings(far, exists, a)
-    columns = rows if b is a else sayings(far, exists, b)
-    second = {key: (which, weight) for key, which, weight in columns}
-    total = torch.zeros((len(a), len(b)), dtype=prior.mean.dtype, device=prior.mean.device)
-    for key, which, weight in rows:
-        if key is None or key not in second:
-            continue
-        other, beside = second[key]
-        between = asked(key).covariance(a[which], b[other])
-        part = weight.to(between).sqrt()[:, None] * between * beside.to(between).sqrt()[None, :]
-        total[which[:, None].to(total.device), other[None, :].to(total.device)] += part
-    left = scale(a)
-    return left[:, None] * total * (left if b is a else scale(b))[None, :]
+    its = weighed(b)
+    beside = {key: asked(key).covariance_with(b[which]) for key, (which, _, _) in its.items() if key is not None}
+    told, reached = (prior.mean.new_zeros(len(b), dtype=torch.float64) for _ in range(2))
+    for key, (which, near, wide) in its.items():
+        variance = variance_of(key, b[which])
+        told[which] += near.to(variance) * variance
+        reached[which] += wide.to(variance) * variance
+    second = stretch(told, reached)
+
+    @torch.no_grad()
+    def at(a: Tensor) -> tuple[Tensor, Tensor]:
+        total = prior.mean.new_zeros((len(a), len(b)), dtype=torch.float64)
+        told, reached = (total.new_zeros(len(a)) for _ in range(2))
+        for key, (which, near, wide) in weighed(a).items():
+            if key in beside:
+                other, _, its_wide = its[key]
+                between, variance = beside[key](a[which])
+                part = wide.to(between).sqrt()[:, None] * between * its_wide.to(between).sqrt()[None, :]
+                total[which[:, None].to(total.device), other[None, :].to(total.device)] += part
+            else:
+                variance = variance_of(key, a[which])
+            told[which] += near.to(variance) * variance
+            reached[which] += wide.to(variance) * variance
+        return stretch(told, reached)[:, None] * total * second[None, :], told
+
+    return at

@@ -26,13 +26,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import CalibrationData, FieldMap, PassBias, Snapshot
+from gp_mapping.core.field_map import CalibrationData, Covariances, FieldMap, PassBias, Snapshot
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import state as states
-from gp_mapping.core.models.tiled.blended import blended_covariance, blended_prediction
+from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
@@ -367,12 +367,16 @@ class TiledMap(Moments, Revertible, FieldMap):
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Between a (N, 2) and b (K, 2) within a tile's reach of each other; 0 where no tile answers for both."""
-        if self.layout is None or self.former is not None:
-            return self.home.covariance(a, b)
+        return self.covariance_with(b)(torch.as_tensor(a, dtype=torch.float64))[0]
 
-        same, a = b is a, torch.as_tensor(a, dtype=torch.float64)
-        b = a if same else torch.as_tensor(b, dtype=torch.float64)
-        return self._answered(lambda: blended_covariance(self.layout, self._answers, self._asked, self.prior(), a, b))
+    @torch.no_grad()
+    def covariance_with(self, b: Tensor) -> Covariances:
+        if self.layout is None or self.former is not None:
+            return self.home.covariance_with(b)
+
+        b, prior = torch.as_tensor(b, dtype=torch.float64), self.prior()
+        with_b = self._answered(lambda: blended_covariances(self.layout, self._answers, self._asked, prior, b))
+        return lambda a: self._answered(lambda: with_b(a))
 
     def noise_variance(self) -> Tensor:
         return self.home.noise_variance()

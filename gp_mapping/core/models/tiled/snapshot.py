@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import FieldMap, Snapshot
-from gp_mapping.core.models.tiled.blended import blended_covariance, blended_prediction
+from gp_mapping.core.field_map import Covariances, FieldMap, Snapshot
+from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
 from gp_mapping.core.models.tiled.visits import TileLost, Visits
 from gp_mapping.core.stored import StoredState
@@ -48,7 +48,12 @@ class TiledSnapshot(Snapshot):
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Between a (N, 2) and b (K, 2) within a tile's reach of each other; 0 where no tile answers for both."""
-        return self._answered(lambda: blended_covariance(self.layout, self._exists, self._asked, self.prior, a, b))
+        return self.covariance_with(b)(a)[0]
+
+    @torch.no_grad()
+    def covariance_with(self, b: Tensor) -> Covariances:
+        with_b = self._answered(lambda: blended_covariances(self.layout, self._exists, self._asked, self.prior, b))
+        return lambda a: self._answered(lambda: with_b(a))
 
     def _answered(self, ask: Callable):
         """What ask() gives; where a tile that was on the shelf cannot be read, without that one."""

@@ -162,6 +162,11 @@ def test_a_covariance_is_one(survey):
     assert torch.allclose(c, c.mT, atol=1e-9)
     assert float(torch.linalg.eigvalsh(c).min()) > -1e-8
     assert torch.allclose(c.diagonal(), tiled.predict(x).variance[:, 0] / UT**2, rtol=1e-6)
+    beyond = torch.cat([x[::7], torch.tensor([[30.0, -20.0], [9.5, 5.5]]).double()])  # where no tile is, and near one
+    shared, variance = tiled.covariance_with(x[-60:])(beyond)
+    assert torch.allclose(shared / UT**2, tiled.covariance(x[-60:], beyond).mT / UT**2, atol=1e-9)
+    assert torch.allclose(variance, tiled.predict(beyond).variance[:, 0], rtol=1e-9)
+    assert float(shared[-2].abs().max()) == 0.0 and float(shared[-1].abs().max()) > 0.0
 
 
 def test_places_on_either_side_of_a_border_have_in_common_what_one_large_map_says():
