@@ -12,7 +12,7 @@ from gp_mapping.errors import UsageError
 from gp_mapping.intake.fixes import FIX, place_of
 from gp_mapping.intake.messages import frame_of, stamp_ns
 from gp_mapping.intake.poses.messages import POSE_MESSAGES, read_pose
-from gp_mapping.mapping.earth import Datum, Fixes, fitted, said, too_few, unsure
+from gp_mapping.mapping.earth import Datum, Fixes, fitted, too_few
 from gp_mapping.recording.bag import bag_topics, choose_topic, read_messages
 
 __all__ = ["datum_of"]
@@ -61,10 +61,10 @@ def datum_of(text: str | None, about: dict, fix_topic: str | None, own: Fixes) -
     if (why := too_few(len(places))) is not None:
         raise UsageError(f"{bag}: {len(fixes)} fixes on {topics[0]} of which {len(places)} have a pose at their stamp, "
                          f"{why}; write --datum LAT,LON,HEADING")
-    datum, spread, error = fitted(places, earth)
-    if (why := unsure(spread, error)) is not None:
+    fit = fitted(places, earth)
+    if (why := fit.unsure()) is not None:
         raise UsageError(f"{bag}: {why}; take a bag of a longer drive, or write --datum LAT,LON,HEADING")
-    return datum, said(datum, f"{len(places)} fixes of {bag}", error)
+    return fit.datum, fit.said(f"{len(places)} fixes of {bag}")
 
 
 def _paired(fixes: list[tuple], poses: list[tuple]) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,8 @@
 
     (e, n)_i = t + R(h) (x, y)_i + noise        least squares over fixes i; t: east and north of the map's origin, m
 
+Fixes that lie elsewhere than most of them (a receiver without a sky, a pose that leapt) are left out: of the t and h
+that two fixes tell, those with the least median distance of all say which (least median of squares, Rousseeuw 1984).
 One fix knows no direction: the heading comes from fixes at several places, and how well it is known is said. The
 antenna counts as if it were where the poses are: an antenna beside them by a lever arm turns h by that arm at most,
 over the distance driven, and a symmetric drive by nothing.
@@ -19,9 +21,12 @@ from torch import Tensor
 
 from gp_mapping.errors import UsageError
 
-__all__ = ["Datum", "Fixes", "fitted", "said", "too_few", "unsure"]
+__all__ = ["Datum", "Fit", "Fixes", "fitted", "too_few"]
 
 _LEAST, _SURE = 3, 0.1  # fixes; rad: standard deviation of the heading at most
+_PAIRS, _JUDGES = 100, 200  # of fixes that are tried, by so many; where half of all are wrong, one pair in four tells
+_OFF = 4.0  # standard deviations beyond which a fix lies elsewhere: of normal ones, 3 of 10 000
+_EXACT = 0.01  # m; no fix is better
 _AXIS, _FLATTENING = 6378137.0, 1.0 / 298.257223563  # WGS 84
 _ECCENTRICITY = _FLATTENING * (2.0 - _FLATTENING)  # squared
 
@@ -47,6 +52,34 @@ class Datum(NamedTuple):
             raise UsageError(f"datum is {text!r}, expected latitude and longitude in degrees and the direction of the "
                              "map's x axis in rad from east, as 52.3731,4.8922,0.0")
         return datum
+
+
+class Fit(NamedTuple):
+    """What fixes tell.
+
+    datum: where the map lies.  spread: how far those that agree lie about their middle (rms), m.  error: standard
+    deviation of the heading, rad.  kept: (N,) bool, which fixes agree.  beyond: m, what the others lie off at least.
+    """
+
+    datum: Datum
+    spread: float
+    error: float
+    kept: np.ndarray
+    beyond: float
+
+    def unsure(self) -> str | None:
+        """What to say where the heading is hardly known; None where it is."""
+        if self.error <= _SURE:
+            return None
+        return (f"the fixes tell the heading to ±{self.error:.2g} rad only (they lie {self.spread:.2g} m about their "
+                f"middle), expected ±{_SURE:g}: one place knows no direction")
+
+    def said(self, which: str) -> str:
+        """One line. which: fixes that it is from."""
+        d, gone = self.datum, int((~self.kept).sum())
+        without = f" ({gone} left out, {self.beyond:.2g} m and more from where the others put them)" if gone else ""
+        return (f"datum {d.latitude:.7f},{d.longitude:.7f},{d.heading:.4f} from {which}{without}, heading "
+                f"±{self.error:.2g} rad; the antenna counts as where the poses are")
 
 
 class Fixes:
@@ -99,10 +132,10 @@ class Fixes:
         which = f"{len(self)} fixes" if len(self) == self.count else f"{len(self)} of {self.count} fixes (max_fixes)"
         if (why := too_few(len(self))) is not None:
             return None, f"no datum: {which}, {why}"
-        datum, spread, error = fitted(self._rows[:, :2], self._rows[:, 2:])
-        if (why := unsure(spread, error)) is not None:
+        fit = fitted(self._rows[:, :2], self._rows[:, 2:])
+        if (why := fit.unsure()) is not None:
             return None, f"no datum: of {which}, {why}"
-        return datum, said(datum, which, error)
+        return fit.datum, fit.said(which)
 
     def state_dict(self) -> dict:
         return {"rows": torch.from_numpy(self._rows.copy()), "count": self.count, "every": self._every}
@@ -122,39 +155,74 @@ def too_few(count: int) -> str | None:
     return None if count >= _LEAST else f"expected {_LEAST} at least"
 
 
-def unsure(spread: float, error: float) -> str | None:
-    """What to say of a fit with that spread (m) and standard deviation of its heading (rad); None where it is good."""
-    if error <= _SURE:
-        return None
-    return (f"the fixes tell the heading to ±{error:.2g} rad only (they lie {spread:.2g} m about their middle), "
-            f"expected ±{_SURE:g}: one place knows no direction")
+def fitted(places: np.ndarray, earth: np.ndarray) -> Fit:
+    """The datum by the fixes that agree.
 
+    Args:
+        places: (N, 2) m of the map.
+        earth: (N, 2) latitude, longitude in degrees, at the same moments.
 
-def said(datum: Datum, which: str, error: float) -> str:
-    """One line. which: fixes that it is from.  error: standard deviation of its heading, rad."""
-    return (f"datum {datum.latitude:.7f},{datum.longitude:.7f},{datum.heading:.4f} from {which}, heading ±{error:.2g} "
-            "rad; the antenna counts as where the poses are")
-
-
-def fitted(places: np.ndarray, earth: np.ndarray) -> tuple[Datum, float, float]:
-    """The datum, how far the places lie about their middle (rms, m), and the standard deviation of its heading, rad.
-
-    places (N, 2): m of the map.  earth (N, 2): latitude, longitude in degrees, at the same moments.
+    Reference:
+        Rousseeuw, Least median of squares regression, 1984.
     """
-    latitude, longitude = earth.mean(0) if np.ptp(earth[:, 1]) < 180.0 else earth[0]
-    heading = 0.0
+    latitude, longitude = _amid(earth)
+    kept, beyond = _agreeing(places, _east_north(earth, latitude, longitude))
+    p, agreed = places[kept], earth[kept]
     for _ in range(4):  # about the map's origin at last: meridians converge
-        flat = _east_north(earth, latitude, longitude)
-        middle, centre = places.mean(0), flat.mean(0)
-        p, q = places - middle, flat - centre
-        heading = math.atan2(float((p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]).sum()), float((p * q).sum()))
-        turn = np.array([[math.cos(heading), -math.sin(heading)], [math.sin(heading), math.cos(heading)]])
-        left = q - p @ turn.T
-        latitude, longitude = _moved(latitude, longitude, *(centre - turn @ middle))
-    spread = float(np.sqrt((p**2).sum(1).mean()))
-    variance = float((left**2).sum()) / max(1, 2 * len(p) - 3)
-    error = math.sqrt(variance / max(float((p**2).sum()), 1e-300))
-    return Datum(latitude, longitude, heading), spread, error if spread > 0.0 else math.inf
+        shift = Turned.between(p, _east_north(agreed, latitude, longitude)).shift
+        latitude, longitude = _moved(latitude, longitude, *shift)
+    q = _east_north(agreed, latitude, longitude)
+    turned = Turned.between(p, q)
+    left, squares = turned.off(p, q), ((p - p.mean(0)) ** 2).sum()
+    error = math.sqrt(float((left**2).sum()) / max(1, 2 * len(p) - 3) / max(float(squares), 1e-300))
+    return Fit(Datum(latitude, longitude, turned.heading), math.sqrt(squares / len(p)),
+               error if squares > 0.0 else math.inf, kept, beyond)
+
+
+class Turned(NamedTuple):
+    """q = shift + R(heading) p."""
+
+    heading: float
+    shift: np.ndarray
+
+    @staticmethod
+    def between(p: np.ndarray, q: np.ndarray) -> Turned:
+        """By least squares; p, q: (N, 2)."""
+        a, b = p - p.mean(0), q - q.mean(0)
+        heading = math.atan2(float((a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).sum()), float((a * b).sum()))
+        return Turned(heading, q.mean(0) - _turned(p.mean(0), heading))
+
+    def off(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        """How far each q (N, 2) lies from where p (N, 2) puts it: (N,)."""
+        return np.hypot(*(q - self.shift - _turned(p, self.heading)).T)
+
+
+def _turned(p: np.ndarray, heading: float) -> np.ndarray:
+    c, s = math.cos(heading), math.sin(heading)
+    return p @ np.array([[c, s], [-s, c]])
+
+
+def _agreeing(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, float]:
+    """Which fixes lie where most put them (N,) bool, and what others lie off at least, m."""
+    some = slice(None, None, -(-len(p) // _JUDGES))
+    first, second = np.random.default_rng(0).integers(0, len(p[some]), (2, _PAIRS))
+    pairs = [[i, j] for i, j in zip(first.tolist(), second.tolist()) if np.any(p[some][i] != p[some][j])]
+    best = min((Turned.between(p[some][pair], q[some][pair]) for pair in pairs or [[0, 0]]),
+               key=lambda each: float(np.median(each.off(p[some], q[some]))))
+    kept, limit = np.ones(len(p), bool), 0.0
+    for _ in range(3):
+        off = best.off(p, q)
+        # of normal errors the distance has the median 1.18 s
+        limit = _OFF * max(_EXACT, float(np.median(off)) / 1.177 * (1.0 + 5.0 / len(p)))
+        kept = off <= limit
+        best = Turned.between(p[kept], q[kept])
+    return kept, limit
+
+
+def _amid(earth: np.ndarray) -> tuple[float, float]:
+    """A place amid most of the fixes, degrees: the median of where they lie in space, so on either side of 180°."""
+    x, y, z = np.median(_cartesian(*np.radians(earth).T), 0)
+    return math.degrees(math.atan2(z, math.hypot(x, y))), math.degrees(math.atan2(y, x))
 
 
 def _east_north(earth: np.ndarray, latitude: float, longitude: float) -> np.ndarray:

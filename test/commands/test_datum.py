@@ -37,7 +37,7 @@ def earth_of(places, latitude, longitude, heading):
 def test_the_datum_comes_back(datum):
     places = np.array([[0.0, 0.0], [120.0, 5.0], [130.0, 90.0], [-10.0, 80.0]]) + np.array([[500.0, -300.0]])
     earth = earth_of(places, *datum)
-    found, spread, error = fitted(places, earth)
+    found, spread, error, *_ = fitted(places, earth)
     assert abs(found.latitude - datum[0]) * 111e3 < 0.02 and spread > 50
     assert abs(math.remainder(found.longitude - datum[1], 360.0)) * 111e3 < 0.02 and abs(found.longitude) <= 180.0
     assert math.remainder(found.heading - datum[2], math.tau) == pytest.approx(0.0, abs=2e-5) and error < 1e-4
@@ -49,7 +49,7 @@ def test_how_well_the_heading_is_known():
     exact, off, told = earth_of(places, *TRUE), [], []
     for _ in range(200):
         noise = g.normal(0, 2.0, (40, 2)) / [111e3, 111e3 * math.cos(math.radians(TRUE[0]))]
-        found, _, error = fitted(places, exact + noise)
+        found, _, error, *_ = fitted(places, exact + noise)
         off.append(found.heading - TRUE[2])
         told.append(error)
     assert np.std(off) == pytest.approx(np.mean(told), rel=0.15)

@@ -56,6 +56,36 @@ def test_too_little_is_said_and_nothing_is_none():
     assert fixes.told()[0] is None and "one place knows no direction" in fixes.told()[1]
 
 
+@pytest.mark.parametrize("wrong", ["null island", "beside", "leaping poses", "two fifths"])
+def test_fixes_that_lie_elsewhere_than_the_others_change_nothing_and_are_counted(wrong):
+    good = rows(200, noise=0.5)
+    bad = [(x, y, 0.0, 0.0) for x, y, _, _ in good[::50]] if wrong == "null island" else \
+        [(x, y, a + 40.0 * METRE, b) for x, y, a, b in good[::10]] if wrong == "beside" else \
+        [(x + 1e5, y, a, b) for x, y, a, b in good[::20]] if wrong == "leaping poses" else \
+        [(x, y, a - 30.0 * METRE, b + 0.001) for x, y, a, b in good[60:190]]
+    fixes, alone = Fixes(1000), Fixes(1000)
+    alone.add(good)
+    fixes.add(bad[:1] + good + bad[1:])
+    (datum, said), (best, other) = fixes.told(), alone.told()
+    assert_true(datum)
+    assert abs(datum.heading - best.heading) < 1e-3 and abs(datum.latitude - best.latitude) < 0.05 * METRE
+    gone = int(said.split(" fixes (")[1].split(" left out")[0])
+    assert f"from {200 + len(bad)} fixes (" in said and len(bad) <= gone <= len(bad) + 2
+    assert "left out" not in other
+
+
+def test_a_map_across_the_antimeridian_has_a_datum():
+    c = math.cos(math.radians(TRUE[0]))
+    east = [(x, y, a, math.remainder(b + 180.0 - TRUE[1] - 60.0 * METRE / c, 360.0)) for x, y, a, b in rows(100)]
+    longitudes = [row[3] for row in east]
+    assert min(longitudes) < -179.0 and max(longitudes) > 179.0
+    fixes = Fixes(1000)
+    fixes.add(east)
+    datum = fixes.told()[0]
+    assert math.remainder(datum.longitude - 180.0 + 60.0 * METRE / c, 360.0) == pytest.approx(0.0, abs=METRE / c)
+    assert datum.heading == pytest.approx(TRUE[2], abs=0.02)
+
+
 def test_they_go_with_the_map_that_is_saved_moved_or_merged():
     sessions = []
     for part in (rows(40)[:20], rows(40)[20:]):
