@@ -79,6 +79,7 @@ class Survey:
         self._last: np.ndarray | None = None
         self._driven = self._spent = 0.0
         self._along = 0.0  # metres of the plan that are behind the robot
+        self._moved = self._moved_then = self._moved_before = 0.0  # m in all; when the plan came; when it was begun
         self._planned_at, self._stale, self._made = -math.inf, True, 0
         self._overdue = math.inf  # stamp (s) by which the plan should long have been driven
         self._thinking = 0.0  # s, running mean of what a plan takes
@@ -259,8 +260,10 @@ class Survey:
             self._track.append(position)
             if moved > _LEAP or len(self._track) > _TRACK:
                 self._track = None
-        if self.plan:
-            self._along = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0, self._along + moved)
+        self._moved += moved
+        if self.plan:  # never back: who turns before the tip of a dead end is on the way out, not on the way in
+            found = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0, self._along + moved)
+            self._along = max(self._along, found)
 
     def _next_job(self, session, position, message, frame: str) -> bool:
         """Begin to plan where that is asked for; whether it is."""
@@ -272,8 +275,10 @@ class Survey:
                 self._asked = request = self._requests.popleft()
                 self._begin(self._answer(request, session, position), request.answer)
             return True
-        due = self._stale or not self.plan or self._along - self._planned_at >= self.settings.plan_interval or \
-            self._along >= self.plan.metres - 0.3 or (self._last_stamp or 0.0) > self._overdue
+        # by what was driven as well: a robot that leaves the line does not get on along it
+        driven = max(self._along, self._moved - self._moved_then)
+        due = self._stale or not self.plan or driven - self._planned_at >= self.settings.plan_interval or \
+            driven >= self.plan.metres - 0.3 or (self._last_stamp or 0.0) > self._overdue
         if self._phase != "running" or not due or position is None or not session.cell_count:
             return False
         if not self.plan and not self._stale and time.monotonic() < self._planned_at:
@@ -281,7 +286,7 @@ class Survey:
         if not self._look(session, position, message, frame):
             return False  # the ground is being made, and the robot goes on with the plan that it has
         began = time.perf_counter(), self._last_stamp
-        self._stale = False
+        self._stale, self._moved_before = False, self._moved
 
         def done(plan: Plan) -> None:
             took = time.perf_counter() - began[0]
@@ -303,7 +308,9 @@ class Survey:
         """A new plan is there; or none, and why."""
         self._made += 1
         # the robot has driven on while this was made: what is behind it is no part of the plan any more
-        behind = plan.progress(self._last, 0.0, self._lead + 0.5) if plan and self._last is not None else 0.0
+        behind = 0.0
+        if plan and self._last is not None:
+            behind = plan.progress(self._last, 0.0, self._lead + 0.5, self._moved - self._moved_before)
         plan = plan.cut(behind) if behind > 0.0 else plan
         if plan and self.plan and not self._fits(plan):
             if self._along < self.plan.metres - _AT_HOME:
@@ -311,7 +318,7 @@ class Survey:
             else:
                 plan = self._homeward("the budget is spent")
         self._planned_at = 0.0 if plan else time.monotonic() + 2.0
-        self._along = 0.0
+        self._along, self._moved_then = 0.0, self._moved
         # a way that comes back to where it began may look undriven at its end: by then it is over all the same
         self._overdue = (self._last_stamp or 0.0) + plan.seconds + _LATE if plan else math.inf
         self._plan_ground = self._ground.made

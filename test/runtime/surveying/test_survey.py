@@ -369,3 +369,31 @@ def test_how_far_a_plan_into_a_dead_end_and_out_again_is_driven():
     x = np.append(np.linspace(1.0, 2.2, 31), np.linspace(2.16, 1.32, 22))
     robot.survey.drove(np.stack([x, np.ones_like(x)], 1))
     assert robot.survey._along == pytest.approx(2.08, abs=0.05)
+
+
+def test_who_turns_before_the_tip_of_a_dead_end_is_on_the_way_out():
+    """A pursuit looks ahead and cuts the tip; every place of the way out is as near to the way in."""
+    robot = Robot(NodeSettings(plan_budget=40.0))
+    robot.survey.start()
+    robot.think()
+    line = np.array([[1.0, 1.0], [2.2, 1.0], [1.0, 1.0], [1.0, 3.0]])
+    robot.survey._set(replace(robot.survey.plan, line=line, metres=4.4))
+    x = np.append(np.linspace(1.0, 1.9, 31), np.linspace(1.88, 1.3, 22))
+    robot.survey.drove(np.stack([x, np.ones_like(x)], 1))
+    assert robot.survey._along == pytest.approx(2.1, abs=0.1)
+    robot.survey.drove(np.stack([np.ones(40), np.linspace(1.0, 2.0, 40)], 1))
+    assert robot.survey._along == pytest.approx(3.4, abs=0.1)
+
+
+def test_a_robot_that_leaves_its_plan_gets_another_one_after_as_many_metres():
+    """It does not get on along the line, and whoever waits for the next plan would wait for ever."""
+    robot = Robot(NodeSettings(plan_budget=40.0, plan_interval=2.0))
+    robot.survey.start()
+    robot.think()
+    made, begin = robot.survey._made, robot.survey.plan.line[0]
+    angle = np.linspace(0.0, 6.0 * math.pi, 200)  # rounds of .2 m about where it stood
+    robot.at = begin + 0.2 * np.array([math.cos(angle[-1]) - 1.0, math.sin(angle[-1])])
+    robot.survey.drove(begin + 0.2 * np.stack([np.cos(angle) - 1.0, np.sin(angle)], 1))
+    assert robot.survey._along < 2.0, "by the line nothing would be due"
+    robot.think()
+    assert robot.survey._made == made + 1
