@@ -120,15 +120,18 @@ class Samples:
         return new
 
     @staticmethod
-    def concatenate(parts: "list[Samples]") -> "Samples":
-        """One Samples from several; an optional column must be present in all of them or in none."""
+    def concatenate(parts: "list[Samples]", common: bool = False) -> "Samples":
+        """One Samples from several; an optional column must be present in all of them or in none.
+
+        common: a column that not all of them have is left out.
+        """
         out: dict[str, Any] = {}
         for f in fields(Samples):
             columns = [getattr(p, f.name) for p in parts]
             missing = [c is None for c in columns]
-            if any(missing) and not all(missing):
+            if any(missing) and not all(missing) and not common:
                 raise ValueError(f"{f.name} is present in some of the parts only")
-            out[f.name] = None if all(missing) else torch.cat(columns)
+            out[f.name] = None if any(missing) else torch.cat(columns)
         return Samples(**out)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -24,9 +24,7 @@ def one_of(sample: Samples, y: list[float], heading: list[float] | None) -> Samp
 
 def joined(raw: list[Samples]) -> Samples:
     """Raw samples as one batch, each with its velocity."""
-    # a column that not all of them have is left out
-    drop = {f.name: None for f in fields(Samples) if any(getattr(s, f.name) is None for s in raw)}
-    batch = Samples.concatenate([replace(s, **drop) for s in raw])
+    batch = Samples.concatenate(raw, common=True)
     still = torch.zeros_like(batch.x)
     return replace(batch, velocity=still if batch.stamp is None else _velocity(batch.x, batch.stamp))
 

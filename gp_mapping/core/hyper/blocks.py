@@ -49,6 +49,8 @@ class Blocks:
 
     def of(self, x: Tensor) -> Tensor:
         """In which box each of x (N, D) lies: (N,)."""
+        if len(self.low) == 1:  # all of the plane
+            return torch.zeros(len(x), dtype=torch.int64, device=x.device)
         inside = (x[:, None] >= self.low) & (x[:, None] < self.high)
         return inside.all(2).to(torch.int8).argmax(1)
 

@@ -77,34 +77,32 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
 
     shortest = min(float(steps.median()), extent)
     lengths = torch.logspace(math.log10(shortest), math.log10(_LONGEST * extent), _LENGTHS, dtype=torch.float64)
-    logs, scores, ratios = [], [], torch.tensor(_RATIOS, dtype=torch.float64)
-    for length in lengths.tolist():
-        correlation = make_kernel(kernel, 1.0, length)(x, x)
-        values, vectors = torch.linalg.eigh(correlation)
-        spectra = values.clamp_min(0.0) + ratios.square()[:, None]
-        for ratio, score, signal in zip(_RATIOS, *_evidence(spectra, vectors.mT @ inner, vectors.sum(0))):
-            scores.append(score)
-            logs.append([math.log(length), math.log(signal), math.log(ratio * signal)])
-    weights = torch.softmax(torch.tensor(scores, dtype=torch.float64), 0)
-    length, signal, noise = torch.exp(weights @ torch.tensor(logs, dtype=torch.float64)).tolist()
+    ratios = torch.tensor(_RATIOS, dtype=torch.float64)
+    values, vectors = torch.linalg.eigh(torch.stack([make_kernel(kernel, 1.0, length)(x, x)
+                                                     for length in lengths.tolist()]))  # (L, N), (L, N, N)
+    spectra = values.clamp_min(0.0)[:, None] + ratios.square()[:, None]
+    score, signal = _evidence(spectra, vectors.mT @ inner, vectors.sum(1))
+    logs = torch.stack([lengths.log()[:, None].expand_as(signal), signal.log(), (ratios * signal).log()])
+    weights = torch.softmax(score.flatten(), 0)
+    length, signal, noise = torch.exp(logs.flatten(1) @ weights).tolist()
     return FirstGuess(length, signal * size, noise * size, centre.tolist())
 
 
-def _evidence(spectra: Tensor, turned: Tensor, ones: Tensor) -> tuple[list[float], list[float]]:
-    """log p(y | ℓ, τ) at the best s², and that s, the constant integrated out (flat prior); of each of T τ.
+def _evidence(spectra: Tensor, turned: Tensor, ones: Tensor) -> tuple[Tensor, Tensor]:
+    """log p(y | ℓ, τ) at the best s², and that s, the constant integrated out (flat prior): (L, T) each.
 
     Args:
-        spectra: (T, N) eigenvalues of R + τ²I.
-        turned: (N, C) values in its eigenvectors.
-        ones: (N,) the constant in its eigenvectors.
+        spectra: (L, T, N) eigenvalues of R + τ²I, of L lengthscales and T ratios τ.
+        turned: (L, N, C) values in its eigenvectors.
+        ones: (L, N) the constant in its eigenvectors.
     """
-    n, channels = turned.shape
+    n, channels = turned.shape[1:]
     weights = spectra.reciprocal()
-    known = weights @ ones.square()  # (T,)
-    levels = weights @ (ones[:, None] * turned) / known[:, None]  # (T, C)
-    apart = (turned - levels[:, None, :] * ones[:, None]).square().sum(2)  # (T, N)
-    square = (apart * weights).sum(1) / channels
+    known = (weights @ ones.square()[:, :, None])[:, :, 0]  # (L, T)
+    levels = weights @ (ones[:, :, None] * turned) / known[:, :, None]  # (L, T, C)
+    apart = (turned[:, None] - levels[:, :, None] * ones[:, None, :, None]).square().sum(3)  # (L, T, N)
+    square = (apart * weights).sum(2) / channels
     variance = (square + _FREEDOM) / (n - 1 + _FREEDOM)
-    likelihood = -0.5 * ((n - 1) * variance.log() + spectra.log().sum(1) + known.log())
+    likelihood = -0.5 * ((n - 1) * variance.log() + spectra.log().sum(2) + known.log())
     prior = -0.5 * _FREEDOM * (variance.log() + 1.0 / variance)
-    return (channels * (likelihood - 0.5 * square / variance) + prior).tolist(), variance.sqrt().tolist()
+    return channels * (likelihood - 0.5 * square / variance) + prior, variance.sqrt()

@@ -137,4 +137,4 @@ def heading_of(velocity: Tensor) -> Tensor:
     plane = velocity[:, :2]
     if velocity.shape[1] == 1:
         plane = torch.cat([plane, torch.zeros_like(plane)], 1)
-    return plane / plane.norm(dim=1, keepdim=True).clamp_min(SLOWEST)
+    return plane / torch.linalg.vector_norm(plane, dim=1, keepdim=True).clamp_min(SLOWEST)

@@ -58,9 +58,12 @@ class Stationary(Kernel):
     lengthscale: Tensor | float
 
     def __call__(self, a, b):
-        lengthscale = torch.as_tensor(self.lengthscale, dtype=a.dtype, device=a.device)
-        learned = any(isinstance(v, Tensor) and v.requires_grad for v in (a, b, self.variance, self.lengthscale))
-        if learned and torch.is_grad_enabled():
+        lengthscale = self.lengthscale
+        if not isinstance(lengthscale, float):  # as it mostly is
+            lengthscale = torch.as_tensor(lengthscale, dtype=a.dtype, device=a.device)
+        if torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad
+                                           for v in (a, b, self.variance, lengthscale)):
+            lengthscale = torch.as_tensor(lengthscale, dtype=a.dtype, device=a.device)
             return self.variance * self.correlation(scaled_square_distance(a, b, lengthscale))
         # in place, by direct differences as well: no temporaries, which cost more than the arithmetic
         distance = torch.cdist(a / lengthscale, b / lengthscale, compute_mode="donot_use_mm_for_euclid_dist")

@@ -174,11 +174,13 @@ class Memory(Revertible):
         """Before anybody writes into the columns: a copy of them. features: of those, too."""
         if self._before is None:
             return
+        size = self._before["size"]
+        used = max(self.size, size)  # nothing behind was written since
         if "key" not in self._kept:
-            self._kept = {name: self._restored(column.clone(), name)[: self._before["size"]]
+            self._kept = {name: self._restored(column[:used].clone(), name)[:size]
                           for name, column in self._store.items()}
         if features and "white" not in self._kept:
-            self._kept["white"] = self._restored(self._white.clone(), "white")[: self._before["size"]]
+            self._kept["white"] = self._restored(self._white[:used].clone(), "white")[:size]
 
     def _restored(self, column: Tensor, name: str) -> Tensor:
         """A column without what was written since `mark`."""

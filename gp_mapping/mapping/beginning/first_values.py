@@ -17,7 +17,7 @@ no cell of them waits, for a source is driven past quickly; a count beyond ten t
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import pairwise
 from statistics import median
 
@@ -250,8 +250,7 @@ class FirstValues:
 
 def _together(rows: list[Samples]) -> Samples:
     """As one batch; a column that not all of them have is left out."""
-    drop = {f.name: None for f in fields(Samples) if any(getattr(row, f.name) is None for row in rows)}
-    return Samples.concatenate([replace(row, **drop) for row in rows])
+    return Samples.concatenate(rows, common=True)
 
 
 def _raw(cell: Samples) -> int:

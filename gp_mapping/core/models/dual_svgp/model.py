@@ -256,7 +256,8 @@ class DualSVGP(SendableMap):
 
     def _thin(self) -> int:
         """Let go of inputs that are not worth theirs any more, when there are a sixth more of them. How many went."""
-        if self.fixed is not None or not self.worth or len(self.basis) < self.thinned + max(16, self.thinned // 6):
+        few = len(self.basis) < self.thinned + max(16, self.thinned // 6)  # as with most samples, and the least to ask
+        if few or self.fixed is not None or not self.worth:
             return 0
         before = len(self.basis)
         self.carry_to(self.theta)
