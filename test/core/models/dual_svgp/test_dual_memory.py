@@ -147,7 +147,8 @@ def test_a_long_stream_keeps_its_size():
     for i in range(50):
         path = (rng.uniform(0, 3, (1, 2)) if path is None else path[-1:]) + rng.normal(0, 0.01, (2000, 2)).cumsum(0)
         path = np.abs((path + 3) % 6 - 3)  # folded into the square
-        field.update(samples(path, 48 + 10 * np.sin(2 * path[:, :1]) + rng.normal(0, 1, (2000, 1))))
+        # in batches as a robot has them: of larger ones each candidate is held against each sample
+        feed(field, samples(path, 48 + 10 * np.sin(2 * path[:, :1]) + rng.normal(0, 1, (2000, 1))), 250)
         if i % 10 == 9:
             numbers = sum(v.numel() for part in ("basis", "sites", "memory") for v in field.state_dict()[part].values()
                           if torch.is_tensor(v))
