@@ -1,5 +1,8 @@
 """What has changed of a map of tiles since a moment: blended as its answers are, known where the same tiles answer."""
 
+import copy
+import functools
+
 import torch
 from test_bound import SETTINGS, UT, field_at
 
@@ -17,11 +20,18 @@ def lanes(count, start=0):
     return Samples(x, field_at(x))
 
 
-def surveyed(count=900):
+@functools.cache
+def survey():
+    """900 samples of it, which no test changes."""
     field = create_map("dual_svgp", **SETTINGS | {"max_inducing": 150, "memory_size": 700, "tiles_in_memory": 12})
-    for i in range(0, count, 4):
+    for i in range(0, 900, 4):
         field.update(lanes(4, i))
     return field
+
+
+def surveyed():
+    """A copy, which goes on by itself."""
+    return copy.deepcopy(survey())
 
 
 def assert_told(field, moment, before, share):
