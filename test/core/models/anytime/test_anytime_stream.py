@@ -64,17 +64,17 @@ def test_replacing_leaves_no_trace(name):
 
 def test_a_session_resumes_bit_for_bit():
     """With posteriors of PIC among the scores' snapshots."""
-    x, y = drive(400, seed=3)
-    batch = Samples(x, y * UT, stamp=0.02 * np.arange(400))
+    x, y = drive(250, seed=3)
+    batch = Samples(x, y * UT, stamp=0.02 * np.arange(250))
     settings = MapSettings(model="pic", cell_length=0.05, score_distance=0.5, tile_samples=10, max_inducing=40,
                            learn_hyperparameters=False, learn_time_offset=False)
     straight = MapSession(settings)
-    straight.ingest(batch[:250])
+    straight.ingest(batch[:160])
     state = copy.deepcopy(straight.state_dict())
     resumed = MapSession.from_state_dict(copy.deepcopy(state))
     assert straight.scores._snapshots and straight.scores._snapshots[0][1].blocks
     for session in (straight, resumed):
-        session.ingest(batch[250:])
+        session.ingest(batch[160:])
     assert same_state(straight.state_dict(), resumed.state_dict())
     a, b = straight.predict(PLACES), resumed.predict(PLACES)
     assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
