@@ -38,8 +38,8 @@ def test_coverage_of_held_out_passes():
     """Three rooms, two held-out passes each: one pass has a single error of its own, so single ones vary by .03."""
     got = []
     for seed in (0, 50, 100):
-        session = mapped(seed, 4)
-        got += [coverage(session, run) for run in passes(6, seed)[4:]]
+        session = mapped(seed, 3)
+        got += [coverage(session, run) for run in passes(5, seed)[3:]]
         # the noise is that of the passes (1.2 and .16 white), not that of the cells or of the likelihood
         assert 0.9e-6 < session.noise_variance**0.5 < 1.7e-6
     assert 0.90 <= np.mean(got) <= 0.98 and min(got) > 0.87, got
@@ -50,10 +50,10 @@ def test_white_noise_taken_at_its_word_is_over_confident():
     runs = passes(5)
     naive = MapSession(MapSettings(cells=False, predictive_noise=False, memory_size=200, noise_stddev=0.2e-6,
                                    learn_hyperparameters=False, lengthscale=1.2))
-    for run in runs[:3]:
+    for run in runs[:2]:
         naive.ingest(run)
         naive.break_pass()
-    assert coverage(naive, runs[4]) < 0.7 < 0.88 < coverage(mapped(0, 3), runs[4])
+    assert coverage(naive, runs[4]) < 0.7 < 0.88 < coverage(mapped(0, 2), runs[4])
 
 
 def test_scores_need_a_metre_of_path():
@@ -84,10 +84,10 @@ def test_a_standing_robot_does_not_fill_the_scores():
 
 @pytest.mark.parametrize("cells", [True, False])
 def test_nothing_changed_and_nothing_is_found_changed(cells):
-    """Correlated noise of six passes is no change of the field: a false alarm forgets what was learned."""
+    """Correlated noise of four passes is no change of the field: a false alarm forgets what was learned."""
     session = MapSession(MapSettings(cells=cells, memory_size=200, max_inducing=60, lengthscale=1.2, heading_stddev=0.0,
                                      learn_hyperparameters=False, learn_time_offset=False, noise_stddev=1e-6))
-    for run in passes(6, 20):
+    for run in passes(4, 20):
         session.ingest(run)
         session.break_pass()
     assert session.changes == ()
