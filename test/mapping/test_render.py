@@ -48,7 +48,7 @@ def test_drawing_what_changed_equals_drawing_all(origin):
     session = MapSession(MapSettings(**(FIXED | {"inducing_information": 0.0, "inducing_tolerance": 1e-3})))
     parts, drawn_cells = [], []
     for seed, across in ((0, False), (1, True)):
-        run = drive(seed, start=1000.0 * seed, origin=origin, across=across)
+        run = drive(seed, start=1000.0 * seed, origin=origin, across=across, lanes=3)
         parts += [run[i: i + 400] for i in range(0, len(run), 400)]
     for i, part in enumerate(parts):
         session.ingest(part)
@@ -163,7 +163,7 @@ def followed(budget=None, **settings):
     """Two passes over a room, drawn after each few cells; yields grid, session and how many points were asked for."""
     session = MapSession(MapSettings(**(FIXED | {"inducing_information": 0.0, "inducing_tolerance": 1e-3} | settings)))
     for seed, across in ((0, False), (1, True)):
-        run = drive(seed, start=1000.0 * seed, across=across)
+        run = drive(seed, start=1000.0 * seed, across=across, lanes=3)
         for i in range(0, len(run), 200):
             session.ingest(run[i: i + 200])
             yield session.render(budget), session, session.renderer.points_drawn

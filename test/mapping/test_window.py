@@ -19,7 +19,10 @@ SETTINGS = {"learn_hyperparameters": False, "learn_time_offset": False, "max_ind
             "lengthscale": 1.0, "signal_stddev": 4e-6, "noise_stddev": 3e-7, "constant_stddev": 1.2e-5}
 
 
-def _lanes(n: int = 600, step: float = 0.05, at=(0.0, 0.0)) -> np.ndarray:
+N = 420  # of a drive: 21 m on lanes of 5
+
+
+def _lanes(n: int = N, step: float = 0.05, at=(0.0, 0.0)) -> np.ndarray:
     away = np.arange(n) * step
     lane = np.floor(away / 5.0)
     along = away - 5.0 * lane
@@ -64,7 +67,7 @@ def _half_way() -> MapSession:
 @pytest.mark.parametrize("length", [1, 15])
 def test_a_glitch_leaves_resolution_and_extent_as_they_were(far, length):
     clean, glitched = _clean(), _samples(_with_glitch(far, length=length))
-    session = _drawn_on_the_way(copy.deepcopy(_half_way()), glitched, 300, 600)
+    session = _drawn_on_the_way(copy.deepcopy(_half_way()), glitched, 300, N)
     want, grid = clean.render(), session.render()
     assert grid.resolution == want.resolution == 0.1
     height, width = want.shape
@@ -76,7 +79,7 @@ def test_a_glitch_leaves_resolution_and_extent_as_they_were(far, length):
     assert session.report()["path_length"] == pytest.approx(clean.report()["path_length"], abs=1.0)
 
 
-@pytest.mark.parametrize("wild", [[0], [1], range(0, 600, 5), range(280, 380)],
+@pytest.mark.parametrize("wild", [[0], [1], range(0, N, 5), range(280, 380)],
                          ids=["first", "second", "fifth", "drift"])
 def test_wild_poses_do_not_decide_what_is_wild(wild):
     """However early they come, every fifth of them, or a filter that runs away for a while."""
@@ -84,18 +87,18 @@ def test_wild_poses_do_not_decide_what_is_wild(wild):
     for n, i in enumerate(wild):
         x[i] = (70.0 * n, 70.0 * n) if len(wild) == 100 else chance.uniform(-1e5, 1e5, 2)
     session, samples = MapSession(MapSettings(**SETTINGS)), _samples(x)
-    for part in range(0, 600, 50):
+    for part in range(0, N, 50):
         session.ingest(samples[part: part + 50])
         grid = session.render(300)
         assert grid.resolution == 0.1 and max(grid.shape) < 100, f"after {part + 50} samples"
     driven = session.driven.numpy()
-    assert len(driven) > 150 and driven.min() >= 0.0 and driven.max() <= 6.0
+    assert len(driven) > 100 and driven.min() >= 0.0 and driven.max() <= 6.0
     assert session.path_starts.sum() >= min(len(wild), 2) - 1
 
 
 def test_many_glitches_cost_no_more():
     chance, x = np.random.default_rng(1), _lanes()
-    for i in chance.choice(600, 40, replace=False):
+    for i in chance.choice(N, 40, replace=False):
         x[i] += chance.uniform(-1e5, 1e5, 2)
     session = MapSession(MapSettings(**SETTINGS))
     session.ingest(_samples(x))
@@ -115,7 +118,7 @@ def test_a_robot_that_is_carried_and_stays_is_drawn():
     session.ingest(_samples(x[5:], 101.0))
     grid = session.render()
     assert grid.resolution == 0.1 and grid.origin[0] > 290.0 and grid.known.any()
-    assert "(600 there)" in " ".join(session.warnings)  # both do not fit, and that is said
+    assert f"({N} there)" in " ".join(session.warnings)  # both do not fit, and that is said
 
 
 def test_two_rooms_that_fit_are_both_drawn():
