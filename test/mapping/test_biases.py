@@ -1,5 +1,6 @@
 """A session whose passes have another bias each: against one that was told them, and where there are none."""
 
+import copy
 import math
 
 import pytest
@@ -28,6 +29,12 @@ def session():
 def plain():
     """Of the same passes without any bias, in a map that knows none."""
     return mapped(drives((0.0, 0.0, 0.0)), learn_bias=False)
+
+
+@pytest.fixture(scope="module")
+def first():
+    """Of the first pass alone."""
+    return mapped(drives()[:1])
 
 
 def scored(session: MapSession, level: float = 0.0):
@@ -70,8 +77,8 @@ def test_a_measurement_of_a_pass_to_come_has_the_biases_variance_and_the_field_h
     assert session.noise_variance < (1e-6) ** 2, "one-step-ahead scores know the pass"
 
 
-def test_a_pass_goes_on_after_a_file_and_the_next_one_is_another():
-    whole, last = mapped(drives()[:1]), drives()[1]
+def test_a_pass_goes_on_after_a_file_and_the_next_one_is_another(first):
+    whole, last = copy.deepcopy(first), drives()[1]
     whole.break_pass()
     whole.ingest(last[:100])
     again = MapSession.from_state_dict(whole.state_dict())
@@ -90,9 +97,9 @@ def test_a_sensor_that_drifts_gets_a_new_constant_each_bias_time():
     assert len(session.map.biases()) in (4, 5)
 
 
-def test_two_sessions_passes_are_counted_apart():
-    first, second, third = drives()
-    one_robot, other = mapped([first]), mapped([second])
+def test_two_sessions_passes_are_counted_apart(first):
+    _, second, third = drives()
+    one_robot, other = copy.deepcopy(first), mapped([second])
     one_robot.merge(other)
     assert len(one_robot.map.biases()) == 2
     one_robot.break_pass()

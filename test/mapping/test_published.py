@@ -1,5 +1,6 @@
 """Classes and counts are published as what people ask for: probability, rate, class; checked by quadrature of f."""
 
+import copy
 import json
 
 import numpy as np
@@ -123,8 +124,8 @@ def test_latent_is_f_and_what_is_known_does_not_depend_on_it(sessions):
     assert sessions["poisson"].settings.field_unit == "1/s" and sessions["bernoulli"].settings.field_unit == "1"
 
 
-def test_new_measurements_are_drawn_where_they_change_the_map():
-    session = mapped("bernoulli")
+def test_new_measurements_are_drawn_where_they_change_the_map(sessions):
+    session = copy.deepcopy(sessions["bernoulli"])
     before = session.render()
     new = samples("bernoulli", seed=1)[:300]
     session.ingest(Samples(new.x + torch.tensor([0.0, 0.2]), torch.ones_like(new.y), stamp=new.stamp + 100.0))
