@@ -26,7 +26,7 @@ def even(at, step=SPEED / RATE):
     return at[leg] + share * (at[leg + 1] - at[leg])
 
 
-SURVEYS = {"lawnmower": even(lawnmower(6.0, 0.5, 0.5)), "spiral": spiral(),
+SURVEYS = {"lawnmower": even(lawnmower(4.5, 0.5, 0.5)), "spiral": spiral(),
            "road": even(torch.tensor([[0.0, 0.0], [45.0, 30.0]], dtype=torch.float64))}
 
 
