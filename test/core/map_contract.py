@@ -1,6 +1,7 @@
 """What every map promises, whatever its model: one abstract class, run over every registered name and device."""
 
 import copy
+import functools
 import math
 
 import numpy as np
@@ -38,6 +39,15 @@ def same_state(a, b) -> bool:
     return all(torch.equal(v, right[k]) if torch.is_tensor(v) else v == right[k] for k, v in left.items())
 
 
+@functools.cache
+def _built(contract, model, device, n, seed, settings):
+    """A map of a drive, which no test changes."""
+    field = contract().build(model, device, **dict(settings))
+    x, y = drive(n, seed)
+    feed(field, samples(x, y), 20)
+    return field
+
+
 class MapContract:
     """Subclasses are parametrised with `model`; `build` makes a map of the tests' usual hyper-parameters."""
 
@@ -45,10 +55,7 @@ class MapContract:
         return create_map(model, device=device, **(SETTINGS | settings))
 
     def built(self, model, device, n=120, seed=0, **settings):
-        field = self.build(model, device, **settings)
-        x, y = drive(n, seed)
-        feed(field, samples(x, y), 20)
-        return field
+        return copy.deepcopy(_built(type(self), model, device, n, seed, tuple(settings.items())))
 
     def test_is_a_field_map(self, model, device):
         assert isinstance(self.build(model, device), FieldMap)

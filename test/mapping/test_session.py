@@ -75,14 +75,14 @@ def test_the_split_does_not_matter(settings):
 def to_the_end(session, rest):
     session.ingest(rest)
     session.break_pass()
-    session.ingest(SECOND[:500])
+    session.ingest(SECOND[:400])
 
 
 @functools.cache
 def straight_run(settings) -> MapSession:
     """The session that never stopped, which no test changes."""
     session = MapSession(MapSettings(**dict(settings)))
-    to_the_end(session, RUN)
+    to_the_end(session, RUN[:1400])
     return session
 
 
@@ -95,7 +95,7 @@ def test_resume_is_bit_for_bit(settings, stop):
     kept = copy.deepcopy(state)
     resumed = MapSession.from_state_dict(state)
     assert difference(resumed.state_dict(), kept) == []
-    to_the_end(resumed, RUN[stop:])
+    to_the_end(resumed, RUN[stop:1400])
     assert difference(straight.state_dict(), resumed.state_dict()) == []
     a, b = straight.predict(PLACES), resumed.predict(PLACES)
     assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
