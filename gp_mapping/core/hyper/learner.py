@@ -110,9 +110,11 @@ class HyperLearner:
         ½ ΔᵀΛΔ ≤ 1: there the one is as good as the other. Where little is known Δ may be large, but not more than
         FARTHEST of largest_change.
         """
-        longest = float(self.forgetting[torch.tensor(self.free)].max()) if any(self.free) else 0.0
         change = self.theta.distance(theta) / self.largest_change
-        if change <= max(0.2, min(1.0, 5.0 * longest)):
+        if change <= 0.2:  # however short the steps, as it mostly is
+            return False
+        longest = float(self.forgetting[torch.tensor(self.free)].max()) if any(self.free) else 0.0
+        if change <= min(1.0, 5.0 * longest):
             return False
         move = self.believed() - theta.vector()
         return change > self.FARTHEST or bool(0.5 * move @ self.metric @ move > 1.0)
