@@ -38,8 +38,13 @@ def difference(a, b) -> list[str]:
     return sorted(names)
 
 
+def settled(settings) -> MapSettings:
+    """Drawn in few cells: how well is test_render.py's."""
+    return MapSettings(**{"resolution": 0.25} | dict(settings))
+
+
 def fed(batches, **settings):
-    session = MapSession(MapSettings(**settings))
+    session = MapSession(settled(settings))
     for batch in batches:
         session.ingest(batch)
     return session
@@ -56,7 +61,7 @@ def test_the_split_does_not_matter(settings):
     parts = [run[int(a): int(b)] for a, b in itertools.pairwise([0, *cuts, len(run)])]
     split = fed(parts, **settings)
     # the revision and all else, but for a session that was looked at on the way too
-    watched = MapSession(MapSettings(**settings))
+    watched = MapSession(settled(settings))
     for part in parts:
         watched.ingest(part)
         if watched.cell_count:
@@ -81,7 +86,7 @@ def to_the_end(session, rest):
 @functools.cache
 def straight_run(settings) -> MapSession:
     """The session that never stopped, which no test changes."""
-    session = MapSession(MapSettings(**dict(settings)))
+    session = MapSession(settled(settings))
     to_the_end(session, RUN[:1400])
     return session
 
