@@ -15,6 +15,7 @@ import os
 import stat
 import zipfile
 from collections.abc import Callable
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 
@@ -32,6 +33,7 @@ VERSION, ID_LENGTH = 1, 12  # of the format; hexadecimal digits of the id of a s
 _WITH_FILES = 2  # of a file that refers to others
 _FORMAT = "gp_mapping checkpoint"
 _ZIP_START = b"PK\x03\x04"
+_NPY_START = b"\x93NUMPY\x01\x00"  # version 1, which numpy writes but for heads of more than 64 kB
 _TENSOR, _TILE = "__tensor__", "__tile__"
 _MARKS = [mark.lstrip("_") for mark in (_TENSOR, _TILE)]
 _DTYPES = {str(t): t for t in (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16,
@@ -217,14 +219,27 @@ def _read(path: Path, file, whole: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def _array(data: bytes) -> np.ndarray:
-    """One .npy; ValueError where its head promises more or less than there is."""
+    """One .npy, read-only; ValueError where its head promises more or less than there is."""
+    size = 10 + int.from_bytes(data[8:10], "little")
+    usual = data.startswith(_NPY_START) and size <= len(data)
+    shape, by_columns, dtype, begin = _head(data[:size]) if usual else _parsed(data)
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize != len(data) - begin:
+        raise ValueError(f"an array of shape {shape} and {dtype} in {len(data) - begin} bytes")
+    if not usual or dtype.kind not in "biuf":
+        return np.lib.format.read_array(BytesIO(data), allow_pickle=False)
+    return np.ndarray(shape, dtype, buffer=data, offset=begin, order="F" if by_columns else "C")
+
+
+def _parsed(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Of a .npy: shape, whether column by column, type, and where its values begin."""
     stream = BytesIO(data)
     major, _ = np.lib.format.read_magic(stream)
     head = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    shape, _, dtype = head(stream)
-    if not dtype.hasobject and math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-        raise ValueError(f"an array of shape {shape} and {dtype} in {len(data) - stream.tell()} bytes")
-    return np.lib.format.read_array(BytesIO(data), allow_pickle=False)
+    return *head(stream), stream.tell()
+
+
+_head = lru_cache(maxsize=1000)(_parsed)
+"""A state has thousands of arrays and few shapes, and to parse a head takes longer than to read what follows it."""
 
 
 def _is_zip_start(path: Path) -> bool:
