@@ -49,6 +49,8 @@ class Part:
 class Parts(Mapping):
     """Name → what makes a part of one kind. group: of the entry points by which other packages offer theirs."""
 
+    _installed: Any = None  # of all groups, read once for all kinds: each installed package is looked at
+
     def __init__(self, kind: str, builtin: dict[str, Part]):
         self.kind, self.group = kind, f"gp_mapping.{kind}s"
         self._parts = dict(builtin)
@@ -92,8 +94,10 @@ class Parts(Mapping):
         return len({**self._parts, **self._entries()})
 
     def _entries(self) -> dict[str, EntryPoint]:
-        if self._offered is None:  # read once: it looks at every installed package
-            self._offered = {entry.name: entry for entry in entry_points(group=self.group)}
+        if self._offered is None:
+            if Parts._installed is None:
+                Parts._installed = entry_points()
+            self._offered = {entry.name: entry for entry in Parts._installed.select(group=self.group)}
         return self._offered
 
 
