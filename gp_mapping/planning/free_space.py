@@ -128,6 +128,11 @@ class FreeSpace:
         rows, columns = np.nonzero(border)
         return cKDTree(np.stack([columns, rows], 1) - 0.5) if len(rows) else None
 
+    @cached_property
+    def _obstacles_and_none(self) -> np.ndarray:
+        """Their centres, and one at infinity, which is what a search that finds fewer gives as the others."""
+        return np.vstack([self._obstacles.data, np.full(2, np.inf)])
+
     def _room(self, x: np.ndarray, enough: float) -> np.ndarray:
         """No more than the distance (N,) m from x (N, 2) to the nearest occupied cell; exact, but among many cells.
 
@@ -138,8 +143,7 @@ class FreeSpace:
         limit = enough / self.resolution + 1.0
         local = self._local(x)
         away, index = self._obstacles.query(local, k=_NEAREST, distance_upper_bound=limit)
-        cells = np.vstack([self._obstacles.data, np.full(2, np.inf)])[np.minimum(index, self._obstacles.n)]
-        square = np.maximum(np.abs(cells - local[:, None]) - 0.5, 0.0)
+        square = np.maximum(np.abs(self._obstacles_and_none[index] - local[:, None]) - 0.5, 0.0)
         nearest = np.hypot(square[..., 0], square[..., 1]).min(1)
         # cells that were not asked for are at least as far as the last one, less half a diagonal
         return np.minimum(nearest, np.maximum(away[:, -1] - math.sqrt(0.5), 0.0)) * self.resolution
@@ -235,9 +239,11 @@ class FreeSpace:
             least = np.minimum(room[first], room[first + 1])
             clear = least >= self.radius - 1e-9
             narrow = clear & (least < self.radius + 0.5 * (step + _STEP))
-            clear[narrow] = self._closely(x[first[narrow]], x[first[narrow] + 1])
+            if narrow.any():
+                clear[narrow] = self._closely(x[first[narrow]], x[first[narrow] + 1])
             by_border = clear & ~(self._amid[row[first], column[first]] & self._amid[row[first + 1], column[first + 1]])
-            clear[by_border] = self._crosses_open_cells(x[first[by_border]], x[first[by_border] + 1])
+            if by_border.any():
+                clear[by_border] = self._crosses_open_cells(x[first[by_border]], x[first[by_border] + 1])
             out[part] &= np.bincount(owner[first], ~clear, len(part)) == 0
         return out
 
