@@ -19,17 +19,16 @@ CENTRES = np.stack(np.meshgrid(X, Y), -1)  # (H, W, 2)
 
 
 def distance_to_hull(places, points):
-    """Slow and sure: 0 inside, else the distance to the nearest of all segments between any two points."""
-    places = places.reshape(-1, 2)
-    best = np.linalg.norm(places[:, None] - points[None], axis=2).min(1)
-    for i in range(len(points)):
-        for j in range(i):
-            a, d = points[i], points[j] - points[i]
-            if not (d**2).sum():
-                continue
-            t = np.clip((places - a) @ d / (d @ d), 0, 1)
-            best = np.minimum(best, np.linalg.norm(places - a - t[:, None] * d, axis=1))
-    if np.linalg.matrix_rank(points - points.mean(0), tol=1e-9) == 2:
+    """Slow and sure: 0 inside, else the distance to the nearest edge; of points in a line, to what joins its ends."""
+    places, points = places.reshape(-1, 2), np.unique(points, axis=0)  # in order: first and last, ends of a line
+    flat = np.linalg.matrix_rank(points - points.mean(0), tol=1e-9) < 2
+    edges = [(0, len(points) - 1)] if flat else Delaunay(points).convex_hull
+    best = np.full(len(places), np.inf)
+    for a, b in points[np.asarray(edges)]:
+        d = b - a
+        t = np.clip((places - a) @ d / max(d @ d, 1e-300), 0, 1)
+        best = np.minimum(best, np.linalg.norm(places - a - t[:, None] * d, axis=1))
+    if not flat:
         best[Delaunay(points).find_simplex(places) >= 0] = 0.0
     return best
 
