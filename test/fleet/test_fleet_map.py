@@ -12,6 +12,7 @@ import torch
 from fleet_bags import HELD, parameters, write_fleet
 from small_drive import field, lanes, write_drive
 
+from benchmark import warm
 from gp_mapping import cli
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
@@ -37,8 +38,14 @@ def bags(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with connected(2, None) as engine:
-        yield engine
+    """Workers that begin with torch in memory: forked from a process that has done nothing but load it."""
+    import dask
+    from distributed.utils import get_mp_context
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed.nanny", *warm.LOADED])
+        with connected(2, None) as engine:
+            yield engine
 
 
 def fleet_map(engine, bags, settings, keep=None):
