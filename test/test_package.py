@@ -68,19 +68,22 @@ def test_entry_points_are_callable(name):
 
 def test_offline_part_imports_without_rclpy():
     """The commands must start on a machine without ROS: a child process in which rclpy cannot be imported."""
-    code = ("import sys; sys.modules['rclpy'] = None\n"
+    code = ("import sys\n"
+            "for name in [m for m in sys.modules if m.startswith(('rclpy', 'rcl_interfaces'))]: del sys.modules[name]\n"
+            "sys.modules['rclpy'] = None\n"
             "import gp_mapping.cli, gp_mapping.recording.bag, gp_mapping.intake.pairing, gp_mapping.planning\n"
             "import gp_mapping.store.checkpoint, gp_mapping.store.export\n"
             "assert not [m for m in sys.modules if m.startswith(('rclpy.', 'rcl_interfaces', 'gp_mapping.ros'))]")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = warm.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
 def test_commands_say_when_rosbags_is_missing():
     """apt has no rosbags, so a ROS machine may lack it: one line and exit code 2, no traceback."""
     code = ("import sys; sys.modules['rosbags'] = None\n"
+            "for name in [m for m in sys.modules if m.startswith('rosbags.')]: del sys.modules[name]\n"
             "from gp_mapping.cli import main; sys.exit(main(['map', 'drive', '--output', 'out']))")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = warm.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "pip install rosbags" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -204,7 +207,7 @@ def test_readme_python_example_runs(tmp_path):
     """The first Python block, as a user would paste it."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert blocks, "the README shows no Python example"
-    done = subprocess.run([sys.executable, "-c", blocks[0]], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    done = warm.run([sys.executable, "-c", blocks[0]], cwd=tmp_path, capture_output=True, text=True, timeout=120,
                           env=_environment())
     assert done.returncode == 0, done.stderr
 
