@@ -9,6 +9,8 @@ import time
 import pytest
 from fleet_bags import write_fleet
 
+from benchmark import warm
+
 pytest.importorskip("distributed")
 
 
@@ -26,8 +28,8 @@ def test_an_end_while_workers_start(tmp_path, number, code, said):
     bags, scratch = write_fleet(tmp_path, 2), tmp_path / "scratch"
     scratch.mkdir()
     words = [sys.executable, "-m", "gp_mapping.cli", "map", *bags, "--workers", "2", "--output", str(tmp_path / "out")]
-    command = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               start_new_session=True, env=os.environ | {"TMPDIR": str(scratch)})
+    command = warm.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                         start_new_session=True, env=os.environ | {"TMPDIR": str(scratch)})
     try:
         end = time.monotonic() + 120.0
         while len(_members(command.pid)) < 3:  # the first worker is being started
