@@ -11,6 +11,7 @@ import time
 import pytest
 import torch
 
+from benchmark import warm
 from gp_mapping.analysis.refits import rmse_of, ways_to_refit
 from gp_mapping.commands.check import refits as module
 from gp_mapping.commands.check.refits import Aside, refits
@@ -32,9 +33,15 @@ SETTINGS = MapSettings(max_inducing=40)
 
 @pytest.fixture
 def started(monkeypatch):
-    """Processes that were started, each with its command."""
-    found, plain = [], subprocess.Popen
-    monkeypatch.setattr(module.subprocess, "Popen", lambda *a, **k: found.append(plain(*a, **k)) or found[-1])
+    """Processes that were started, each with its command; Python begins with torch loaded."""
+    found, usual, python = [], subprocess.Popen, sys.executable
+    warm.run([python, "-c", ""], check=True)  # what they are forked from is none of them
+
+    def start(command, **options):
+        found.append((warm.Popen if command[0] == python else usual)(command, **options))
+        return found[-1]
+
+    monkeypatch.setattr(module.subprocess, "Popen", start)
     monkeypatch.setattr(module, "_cores", lambda: 2)
     return found
 
@@ -94,7 +101,7 @@ def test_killed_it_leaves_nobody_behind(tmp_path):
             "import test_refits as t\n"
             "aside = t.Aside()\n"
             "aside.rmse_of([t.lane(.01 * k, k, 400) for k in range(300)], t.TEST, t.SETTINGS)\n")
-    parent = subprocess.Popen([sys.executable, "-c", code])
+    parent = warm.Popen([sys.executable, "-c", code])
     children = f"/proc/{parent.pid}/task/{parent.pid}/children"
     while not (found := open(children).read().split()):
         time.sleep(0.05)
