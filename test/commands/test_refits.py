@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -94,6 +96,14 @@ def test_what_is_made_here_ctrl_c_ends_at_once(started, monkeypatch):
     assert heard == [threading.main_thread()] * 2
 
 
+def open_files(pid: int) -> list[str]:
+    found = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            found.append(os.readlink(each))
+    return found
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="parents' deaths are heard of on Linux alone")
 def test_killed_it_leaves_nobody_behind(tmp_path):
     """Also where the command itself is killed, which nothing of it can hear."""
@@ -106,7 +116,14 @@ def test_killed_it_leaves_nobody_behind(tmp_path):
     while not (found := open(children).read().split()):
         time.sleep(0.05)
         assert parent.poll() is None
-    time.sleep(1.0)  # it loads torch, or works; what it is sent is more than fits into a pipe
+    # until it has its job: one that still reads would end by itself, with the pipe
+    time.sleep(0.5)
+    pipe = os.readlink(f"/proc/{found[0]}/fd/0")
+    assert pipe in open_files(parent.pid)
+    while pipe in open_files(parent.pid):
+        time.sleep(0.05)
+        assert parent.poll() is None and os.path.exists(f"/proc/{found[0]}")
+    time.sleep(0.5)
     parent.send_signal(signal.SIGKILL)
     parent.wait(10.0)
     deadline = time.monotonic() + 20.0
