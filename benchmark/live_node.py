@@ -143,5 +143,5 @@ def report(quick: bool) -> tuple[list[Goal], Table]:
                    "waits for the pose after it and for the map thread, which looks every 50 ms. A map is drawn when "
                    "there is something new: with each cell that is closed, or while stale points are left."]
     return [Goal("live node: measurements lost or dropped", m["lost"] + m["dropped"], high=0.0),
-            Goal("live node: share of a core on average", m["all"], high=0.5),
+            Goal("live node: share of a core on average", m["all"], high=0.3),
             Goal("live node: maps a second", m["maps"], low=0.9 * min(DRAWINGS, m["cells closed"]))], table
