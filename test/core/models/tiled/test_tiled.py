@@ -100,6 +100,22 @@ def test_fewer_in_memory_says_the_same(survey):
     assert few.counters()["tiles_loaded"] > 0
 
 
+def test_a_tile_forgets_when_it_comes_back_what_was_forgotten_meanwhile(survey):
+    whole, _, samples = survey
+    whole, few = copy.deepcopy(whole), build(tiles=True, **SMALL, tiles_in_memory=9)
+    few.most = 4
+    drive(few, samples)
+    away, again = set(few.shelf.keys()), measured(lanes(8.0, 0.0), seed=3)  # the first lane, which was left long ago
+    for field in (whole, few):
+        field.forget(0.2)
+        drive(field, again)
+    back = [key for key in few.tiles if key in away]
+    assert back, "a tile that lay on the shelf when something was forgotten is there again"
+    x = torch.cartesian_prod(torch.linspace(0.0, 8.0, 30), torch.linspace(0.0, 4.0, 15)).double()
+    a, b = whole.predict(x), few.predict(x)
+    assert torch.allclose(a.mean / UT, b.mean / UT, atol=1e-6) and torch.allclose(a.variance, b.variance, rtol=1e-6)
+
+
 def test_questions_leave_no_trace(survey):
     """The map depends on its samples alone, whoever asks what in between."""
     samples = survey[2]
