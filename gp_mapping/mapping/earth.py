@@ -25,6 +25,7 @@ __all__ = ["Datum", "Fit", "Fixes", "fitted", "too_few"]
 
 _LEAST, _SURE = 3, 0.1  # fixes; rad: standard deviation of the heading at most
 _PAIRS, _JUDGES = 100, 200  # of fixes that are tried, by so many; where half of all are wrong, one pair in four tells
+_APART = 1.0  # m between places that judge
 _OFF = 4.0  # standard deviations beyond which a fix lies elsewhere: of normal ones, 3 of 10 000
 _EXACT = 0.01  # m; no fix is better
 _AXIS, _FLATTENING = 6378137.0, 1.0 / 298.257223563  # WGS 84
@@ -204,17 +205,22 @@ def _turned(p: np.ndarray, heading: float) -> np.ndarray:
 
 def _agreeing(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, float]:
     """Which fixes lie where most put them (N,) bool, and what others lie off at least, m."""
-    some = slice(None, None, -(-len(p) // _JUDGES))
-    first, second = np.random.default_rng(0).integers(0, len(p[some]), (2, _PAIRS))
-    pairs = [[i, j] for i, j in zip(first.tolist(), second.tolist()) if np.any(p[some][i] != p[some][j])]
-    best = min((Turned.between(p[some][pair], q[some][pair]) for pair in pairs or [[0, 0]]),
-               key=lambda each: float(np.median(each.off(p[some], q[some]))))
+    random = np.random.default_rng(0)
+    mixed = random.permutation(len(p))
+    judges = mixed[np.unique(np.floor(p[mixed] / _APART), axis=0, return_index=True)[1]]
+    judges = judges[:: -(-len(judges) // _JUDGES)]  # a robot that stood for an hour is one voice, not most of them
+    first, second = random.choice(judges, (2, _PAIRS))
+    pairs = [[i, j] for i, j in zip(first.tolist(), second.tolist()) if i != j]
+    best = min((Turned.between(p[pair], q[pair]) for pair in pairs or [[0, 0]]),
+               key=lambda each: float(np.median(each.off(p[judges], q[judges]))))
     kept, limit = np.ones(len(p), bool), 0.0
     for _ in range(3):
-        off = best.off(p, q)
         # of normal errors the distance has the median 1.18 s
-        limit = _OFF * max(_EXACT, float(np.median(off)) / 1.177 * (1.0 + 5.0 / len(p)))
-        kept = off <= limit
+        spread = float(np.median(best.off(p[judges], q[judges]))) / 1.177
+        limit = _OFF * max(_EXACT, spread * (1.0 + 5.0 / len(judges)))
+        kept = best.off(p, q) <= limit
+        if not kept.any():
+            return np.ones(len(p), bool), math.inf
         best = Turned.between(p[kept], q[kept])
     return kept, limit
 
