@@ -260,7 +260,7 @@ class Survey:
             self._track.append(position)
             if moved > _LEAP or len(self._track) > _TRACK:
                 self._track = None
-        self._moved += moved
+        self._moved += moved if moved <= _LEAP else 0.0
         if self.plan:  # never back: who turns before the tip of a dead end is on the way out, not on the way in
             found = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0, self._along + moved)
             self._along = max(self._along, found)
