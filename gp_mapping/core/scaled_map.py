@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -58,6 +58,10 @@ class Standardised:
     position_variance: Tensor
     count: Tensor
     pass_number: Tensor | None = None  # (N,), NO_PASS where a sample has none
+
+    def __getitem__(self, part: slice) -> Standardised:
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Standardised(**{name: None if c is None else c[part] for name, c in columns.items()})
 
 
 _MOST = 1e9  # inner units and metres: beyond, sums of squares lose the digits of what is credible

@@ -35,6 +35,7 @@ __all__ = ["DualSVGP"]
 
 _CHUNK = 500  # candidates for inducing inputs looked at together
 _SLICE = 25  # samples of another map that come in together
+_GIVEN_UP = 20  # a full budget gives up one of so many inputs, when room is made
 _SURE = 1e300  # β of an input that pays whatever it tells
 
 
@@ -106,8 +107,17 @@ class DualSVGP(SendableMap):
 
     @torch.no_grad()
     def absorb(self, batch: Standardised) -> UpdateReport:
+        """A batch; one that may not fit into the budget in parts, for each of which room is made once it is full."""
         if self.basis is None:
             self.begin(batch.x.shape[1], batch.y.shape[1])
+        count, held = len(batch.x), len(self.basis)
+        if self.fixed is not None or not held or held + count <= self.max_inducing or count <= self.given_up:
+            return self._absorb_part(batch)
+        reports = [self._absorb_part(batch[start: start + self.given_up]) for start in range(0, count, self.given_up)]
+        return self.report(count, sum(r.added for r in reports), sum(r.removed for r in reports),
+                           any(r.everywhere for r in reports))
+
+    def _absorb_part(self, batch: Standardised) -> UpdateReport:
         extra = batch.extra + self._pose_noise(batch)
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
         noise = self.noise(batch.noise, extra, self.theta, batch.x)
@@ -196,6 +206,11 @@ class DualSVGP(SendableMap):
         return ratio_of(max(self.information, self.floor)) if self.information > 0 else 0.0
 
     @property
+    def given_up(self) -> int:
+        """Inducing inputs that a full budget gives up to make room."""
+        return max(1, self.max_inducing // _GIVEN_UP)
+
+    @property
     def worth_decides(self) -> bool:
         """Whether an input must tell something, beside leaving enough open."""
         return self.information > 0
@@ -251,7 +266,7 @@ class DualSVGP(SendableMap):
         From then on only samples pay that are worth twice as much as what was given up.
         """
         before = len(self.basis)
-        self.begin_rebuild(self.theta, before - max(1, before // 20), full=True)
+        self.begin_rebuild(self.theta, before - self.given_up, full=True)
         return before - len(self.basis)
 
     def _thin(self) -> int:
@@ -352,10 +367,13 @@ class DualSVGP(SendableMap):
         if self.basis is None or not len(self.memory):
             return told
         places = self.memory_places(self.theta)
-        residual = self.basis.residual(places, self.remembered_features(self.basis.size))
         squares = torch.cat([places, self.basis.z]).div(self.theta.lengthscale).floor().unique(dim=0)
-        return told | {"prior_left": float((residual / self.basis.kernel.diag(places)).max()),
+        return told | {"prior_left": float((self.left_open() / self.basis.kernel.diag(places)).max()),
                        "inputs_per_square_lengthscale": len(self.basis) / len(squares)}
+
+    def left_open(self) -> Tensor:
+        """k − q, the prior variance that the inducing inputs do not reach, at each remembered sample: (m,), inner."""
+        return self.basis.residual(self.memory_places(self.theta), self.remembered_features(self.basis.size))
 
     def inducing_inputs(self) -> Tensor:
         return self._outer_places(None if self.basis is None else self.basis.z)
@@ -476,7 +494,7 @@ class DualSVGP(SendableMap):
         # where worth decides, a sample comes with its site: without it nothing would tell what its input is worth;
         # oldest first, as blocks of samples grow
         fell, arrivals, precision = 0, its.memory.arrivals, its.remembered_precision(self.theta)
-        for part in memory["order"].argsort().split(_SLICE):
+        for part in memory["order"].argsort().split(min(_SLICE, self.given_up)):
             x, heading = places[part], memory["heading"][part]
             white, _, _ = self.grow(x, heading, self.basis.white(x, heading), precision[part])
             fell += self.take_in({name: column[part] for name, column in memory.items()}, white, arrivals)

@@ -202,3 +202,16 @@ def test_a_map_without_inducing_inputs_takes_places_that_are_uncertain():
         sure.update(Samples(x + 0.2 * step, y))
     assert len(field.inducing_inputs()) == len(sure.inducing_inputs()) == 0
     assert torch.equal(field.predict(x).mean, sure.predict(x).mean)
+
+
+def test_many_samples_at_once_find_room_in_a_full_budget_as_one_by_one():
+    """The last of them, too: the room that a full budget makes once is not enough for a hundred."""
+    batch, settings = samples(X, Y), {"lengthscale": 0.25, "noise_stddev": 0.2 * UT}
+    exact = create_map("exact", centre=[C * UT], **(SETTINGS | settings))
+    feed(exact, batch, 300)
+    judge, off = exact.predict(batch.x), []
+    for size in (1, 100):
+        field = built(batch[:100], 1, inducing_inputs=None, max_inducing=60, **settings)
+        feed(field, batch[100:], size)
+        off.append(float(((field.predict(batch.x).mean - judge.mean) / judge.stddev).square().mean().sqrt()))
+    assert field.counters()["budget_full"] > 0 and off[1] < 1.2 * off[0], off
