@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["DETAIL", "SMOOTHED", "left_out_note", "spoiled"]
+from gp_mapping.core.models.tiled.opening import SMOOTHED
+
+__all__ = ["DETAIL", "left_out_note", "spoiled"]
 
 DETAIL = 2.5  # inducing inputs for each square of a lengthscale, below which a field that varies in it is smoothed
-SMOOTHED = 9.0  # noise variances, three of its standard deviations: what a budget leaves out beyond that is seen
 
 
 def spoiled(report: dict) -> str | None:
@@ -29,8 +30,7 @@ def spoiled(report: dict) -> str | None:
     ratio = report["prior_left"] * (signal / noise) ** 2 if noise and signal else 0.0
     if ratio <= SMOOTHED:
         return None
-    tiles = ", or lower map_tile_side, so that it goes on in tiles" if report.get("tiles") == 1 else ""
-    return f"{full} smooths what was measured: {left}, {ratio:.0f} times that of the noise; raise max_inducing{tiles}"
+    return f"{full} smooths what was measured: {left}, {ratio:.0f} times that of the noise; raise max_inducing"
 
 
 def left_out_note(report: dict) -> str | None:

@@ -1,11 +1,11 @@
 """A map of any extent at constant cost: tiles, each a map of its own, opened where the robot goes on.
 
     one room     one tile, which is the map that there would be without tiles, bit for bit
-    going on     where that map's budget fills and the robot has left a square of 1.25 `side`, the plane is laid out in
-                 tiles (layout.py). While all samples are remembered the map is split: each tile takes in those of its
-                 ground, slice by slice, and the map answers until that is done. Else it becomes the first tile as it
-                 is. From then on a sample outside all tiles opens the next one, which starts with what its neighbours
-                 remember
+    going on     where that map's budget fills and the robot has left a square of 1.25 `side`, or it would smooth what
+                 was measured, the plane is laid out in tiles (opening.py, layout.py). While all samples are remembered
+                 the map is split: each tile takes in those of its ground, slice by slice, and the map answers until
+                 that is done. Else it becomes the first tile as it is. From then on a sample outside all tiles opens
+                 the next one, which starts with what its neighbours remember
     everywhere   a sample goes to the tiles in whose core or halo it lies, four at most; θ is one for all, learned in
                  the tile where the robot is and, every other step, in one beside it
     far away     beyond `most` tiles, those that were not needed for longest are put on the shelf, whose room writes
@@ -107,7 +107,7 @@ class TiledMap(Moments, Revertible, FieldMap):
             self.note_passes(batch.pass_number)
             self.reach(batch.x)
             self.samples += len(batch)
-            if leaves(self):
+            if leaves(self, len(batch)):
                 self.settle()
             return report
 
@@ -518,7 +518,7 @@ class TiledMap(Moments, Revertible, FieldMap):
             if other.samples:
                 self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
             self.samples += other.samples
-            if leaves(self):
+            if leaves(self, other.samples):
                 self.settle()
             return
         if not self.started:
