@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gp_mapping.core.models.tiled.opening import SMOOTHED
+from gp_mapping.core.sparse.worth import SMOOTHED
 
 __all__ = ["DETAIL", "left_out_note", "spoiled"]
 

@@ -20,7 +20,9 @@ from torch import Tensor
 
 from gp_mapping.core.linalg import solve_lower
 
-__all__ = ["Sparing", "bits_of", "ratio_of"]
+__all__ = ["SMOOTHED", "Sparing", "bits_of", "ratio_of"]
+
+SMOOTHED = 9.0  # noise variances, three of its standard deviations: what a budget leaves out beyond that is seen
 
 
 def ratio_of(bits: float) -> float:

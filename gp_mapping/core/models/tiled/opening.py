@@ -13,13 +13,12 @@ from gp_mapping.core.models.tiled.changes import Changes
 from gp_mapping.core.models.tiled.layout import FULL, Key, Layout, side_for
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.sparse.basis import Basis
-from gp_mapping.core.sparse.worth import ratio_of
+from gp_mapping.core.sparse.worth import SMOOTHED, ratio_of
 from gp_mapping.errors import MapFullError
 
-__all__ = ["BLEND", "HALO", "SMOOTHED", "bound_note", "leaves", "new_tile", "require_room", "settle"]
+__all__ = ["BLEND", "HALO", "bound_note", "leaves", "new_tile", "require_room", "settle"]
 
 HALO, BLEND = 1.5, 1.0  # lengthscales
-SMOOTHED = 9.0  # noise variances, three of its standard deviations: what a budget leaves out beyond that is seen
 _SHARE = 0.1  # of the samples, at which so much is left out; each thinning leaves it out at a few, for a while
 _SEEDS = 50  # samples of a neighbour that a new tile takes in with one update
 _LARGEST_FIRST = 1.25  # sides of a tile that the ground of one map may have while its budget suffices
