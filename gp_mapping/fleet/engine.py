@@ -215,7 +215,9 @@ def _local(workers: int) -> Cluster:
         with _whole() as asked, dask.config.set({
                 "distributed.scheduler.allowed-failures": _DEATHS,
                 "distributed.worker.profile.enabled": False,  # it looks a hundred times a second
-                "distributed.nanny.environ": environment, "temporary-directory": folder}):
+                "distributed.nanny.environ": environment,
+                # without Dask's MALLOC_TRIM_THRESHOLD_: by it each matrix is asked of the system anew, page by page
+                "distributed.nanny.pre-spawn-environ": environment, "temporary-directory": folder}):
             cluster = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
                                    dashboard_address="127.0.0.1:0" if bokeh else None, local_directory=folder,
                                    silence_logs=logging.CRITICAL, env={**environment, "PYTHONPATH": source})
