@@ -1,21 +1,26 @@
 """Small faults put into the package, one at a time by a seed: which of them do the mirrored tests notice?
 
 A fault changes one place of one module: a comparison, an operator, a number, a truth value, a condition, a call that is
-left out. Its mirrored tests are those of the room's folder in test/ that name the module; all of the folder where none
-does. A fault that they do not notice is a line that may be wrong.
+left out. Its mirrored tests are those of the room's folder in test/ that name the module; where none does, those of
+the folder that mirrors its own, or of the nearest one above that. A fault that they do not notice is a line that may be
+wrong.
 """
 
 from __future__ import annotations
 
 import ast
+import compileall
 import copy
 import os
+import py_compile
+import queue
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +30,8 @@ __all__ = ["Fault", "faults_in", "judged", "mirrored_tests", "mutated", "run"]
 
 TABLES = ("core", "mapping", "intake", "planning", "store", "runtime")
 _ROOT = Path(__file__).resolve().parent.parent
-_LONGEST = 300  # s that the tests of one fault may take; one that hangs is noticed
+_HANGS = 120  # s of one test; a fault that makes it hang is noticed
+_LONGEST = 1800  # s that the tests of one fault may take
 _SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add,
@@ -98,12 +104,19 @@ def _put(node, what: str) -> None:
 
 
 def mirrored_tests(file: Path, root: Path = _ROOT) -> list[Path]:
-    """The tests of the same room that name the module; all of the room where none does."""
-    module = ".".join(file.relative_to(root).with_suffix("").parts)
-    folder = root / "test" / file.relative_to(root).parts[1]
-    tests = sorted(folder.rglob("test_*.py"))
-    near = [path for path in tests if module in path.read_text(encoding="utf-8")]
-    return near or tests
+    """The tests of the same room that name the module; where none does, all of the nearest folder."""
+    inside = file.relative_to(root / "gp_mapping")
+    module = ".".join(("gp_mapping", *inside.with_suffix("").parts))
+    room = root / "test" / inside.parts[0]
+    tests = sorted(room.rglob("test_*.py"))
+    naming = [path for path in tests if module in path.read_text(encoding="utf-8")]
+    if naming:
+        return naming
+    folder = root / "test" / inside.parent
+    while not any(path.is_relative_to(folder) for path in tests) and folder != room:
+        folder = folder.parent
+    return sorted((path for path in tests if path.is_relative_to(folder)),
+                  key=lambda path: (len(path.parts), path))
 
 
 def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 300, seed: int = 0) -> Part:
@@ -135,23 +148,45 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 
 
 
 def judged(faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, bool]]:
-    """Each fault, and whether a mirrored test fails with it; in a copy of the tree, in an empty folder."""
-    tree = folder / "tree"
-    shutil.copytree(_ROOT, tree, symlinks=True,
-                    ignore=shutil.ignore_patterns("__pycache__", ".git", ".venv", "out", "build"))
-    for fault in faults:
-        yield fault, _noticed(fault, tree)
+    """Each fault as it is done, and whether a mirrored test fails with it; in copies of the tree, in an empty folder.
+
+    One copy for each core.
+    """
+    trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    jobs = min(len(faults), os.cpu_count() or 1)
+    for i in range(jobs):
+        tree = folder / f"tree{i}"
+        shutil.copytree(_ROOT, tree, symlinks=True,
+                        ignore=shutil.ignore_patterns("__pycache__", ".git", ".venv", "out", "build"))
+        # by their contents: by its time and size a file with a fault may pass for the one without
+        compileall.compile_dir(tree / "gp_mapping", quiet=1,
+                               invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+        trees.put(tree)
+    with ThreadPoolExecutor(jobs) as pool:
+        for done in as_completed([pool.submit(_noticed, fault, trees) for fault in faults]):
+            yield done.result()
 
 
-def _noticed(fault: Fault, tree: Path) -> bool:
-    """Whether a mirrored test fails with the fault in."""
+def _noticed(fault: Fault, trees: queue.SimpleQueue[Path]) -> tuple[Fault, bool]:
+    """The fault, and whether a mirrored test fails with it, in one of the trees."""
+    tree = trees.get()
+    try:
+        return fault, _fails(fault, tree)
+    finally:
+        trees.put(tree)
+
+
+def _fails(fault: Fault, tree: Path) -> bool:
+    """Whether a mirrored test fails with it in that copy, which is afterwards as it was."""
     file = tree / fault.file.relative_to(_ROOT)
     before = file.read_text(encoding="utf-8")
     tests = [tree / path.relative_to(_ROOT) for path in mirrored_tests(fault.file)]
     file.write_text(mutated(fault), encoding="utf-8")
     try:
-        done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *map(str, tests)],
-                              cwd=tree, timeout=_LONGEST, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        limits = [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
+        done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+                               *(word for limit in limits for word in ("-o", limit)), *map(str, tests)], cwd=tree,
+                              timeout=_LONGEST, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"})
         return done.returncode not in (0, 5)  # 5: there was no test
     except subprocess.TimeoutExpired:

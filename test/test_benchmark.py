@@ -131,14 +131,17 @@ def test_mirrored_tests_are_those_that_name_the_module():
     near = mutants.mirrored_tests(root / "gp_mapping/mapping/motion/path.py")
     assert root / "test/mapping/test_path.py" in near and root / "test/mapping/test_grid.py" not in near
     assert len(mutants.mirrored_tests(root / "gp_mapping/mapping/__init__.py")) > len(near)
+    shelf = mutants.mirrored_tests(root / "gp_mapping/core/models/tiled/shelf.py")
+    assert shelf and all(path.parent == root / "test/core/models/tiled" for path in shelf)
 
 
 def test_a_fault_that_matters_is_noticed_and_a_module_as_it_is_passes(tmp_path):
     root = pathlib.Path(mutants.__file__).resolve().parent.parent
-    name = root / "gp_mapping/intake/frames.py"
+    name = root / "gp_mapping/core/sparse/worth.py"
     fault = next(f for f in mutants.faults_in(name) if f.what == "nothing returned")
-    part = mutants.judged([fault], tmp_path)
-    assert [seen for _, seen in part] == [True]
+    none = mutants.Fault(name, 1, 0, 0, "nothing returned")  # of the module itself: it stays what it is
+    assert mutants.mutated(none) == ast.unparse(ast.parse(name.read_text()))
+    assert dict(mutants.judged([fault, none], tmp_path)) == {fault: True, none: False}
 
 
 def test_faults_measured_in_parts_keep_the_rows_of_the_others(tmp_path):
