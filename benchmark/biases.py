@@ -83,7 +83,7 @@ def mapped(drives: list[Samples], **settings) -> MapSession:
     for drive in drives:
         session.break_pass()
         session.ingest(drive)
-    session.flush()
+    session.finish()
     return session
 
 

@@ -32,7 +32,7 @@ def drive(budget: int, most: int | None, faster: int = 1, seed: int = 2, **setti
     start = time.process_time()
     for part in range(0, len(samples), 100):
         session.ingest(samples[part: part + 100])
-    session.flush()
+    session.finish()
     return session, time.process_time() - start
 
 

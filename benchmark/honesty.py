@@ -48,7 +48,7 @@ def run_robot(mapping: Samples, test: Samples, **settings) -> Outcome:
     """Map one drive from the default start, score the other."""
     session = MapSession(MapSettings(**settings))
     session.ingest(mapping)
-    session.flush()
+    session.finish()
     found = residuals(session, [test], mapping.x.numpy())
     scores, report = found.summary(), session.report()
     return Outcome(calibration_report(session.map, session.noise_variance), list(found.coverage().values()),

@@ -103,7 +103,7 @@ def mapped(data: Samples, settings: MapSettings) -> tuple[MapSession, float]:
     session.taken, begun = [], time.process_time()
     for piece in data.x.new_tensor(range(len(data))).long().split(20):
         session.ingest(data[piece])
-    session.flush()
+    session.finish()
     return session, 1e3 * (time.process_time() - begun) / max(1, session.cell_count)
 
 

@@ -38,7 +38,7 @@ def stream(trials: list[Samples], keep: bool = False, **settings) -> MapSession:
         session.break_pass()
         for start in range(0, len(samples), BATCH):
             session.ingest(samples[start: start + BATCH])
-    session.flush()
+    session.finish()
     return session
 
 

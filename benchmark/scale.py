@@ -72,7 +72,7 @@ class _Drive:
             self.cells.append(self.session.cell_count)
             if start % mark == 0:
                 self.memory.append(resident_bytes())
-        self.session.flush()
+        self.session.finish()
         self.megabytes = (resident_bytes() - before) / 1e6
 
     def truth(self, x: Tensor) -> Tensor:

@@ -74,7 +74,7 @@ def mapped(world: World, drive: Samples, **settings) -> MapSession:
     """The map of one drive; nothing is set but the sensor and what is given."""
     session = MapSession(map_settings_for(world.sensor, MapSettings(**settings)))
     session.ingest(drive)
-    session.flush()
+    session.finish()
     return session
 
 

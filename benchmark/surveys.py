@@ -209,7 +209,7 @@ def far(seeds: range, worlds=tuple(WORLDS)) -> tuple[Table, list[Goal]]:
             field, x = WORLDS[name](seed), lanes(SIDE, SIDE, 2.0, SPEED / RATE)
             data, session = drive(x, field, seed), MapSession(MapSettings())
             session.ingest(data)
-            session.flush()
+            session.finish()
             places = SIDE * torch.rand(1200, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
             away, y = cKDTree(x.numpy()).query(places.numpy())[0], measured(field, places, seed + 7)
             p = session.predict(places)

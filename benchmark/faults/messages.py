@@ -167,7 +167,7 @@ def reference(sensor: Sensor, values: dict[str, object], times: list[float]) -> 
             if begins:
                 session.break_pass()
             session.ingest(samples)
-    session.flush()
+    session.finish()
     return session
 
 

@@ -21,7 +21,7 @@ class Pool(Protocol):
 
     def break_pass(self) -> None: ...
 
-    def flush(self) -> None: ...
+    def finish(self) -> None: ...
 
 
 def pour(batches: Iterable[tuple[bool, Samples]], session: Pool, drops: DropCounter,
@@ -61,9 +61,9 @@ def pour(batches: Iterable[tuple[bool, Samples]], session: Pool, drops: DropCoun
 
 
 def pour_rest(session: Pool, drops: DropCounter) -> None:
-    """The end: what the session still holds open."""
+    """The end: what the session still holds open, or has put off."""
     refused = session.refused
-    session.flush()
+    session.finish()
     _count_refused(drops, session.refused - refused)
 
 

@@ -163,6 +163,10 @@ class Gathering(ABC):
         if rest is not None:
             self._admit(rest)
 
+    def finish(self) -> None:
+        """The end of what comes: nothing is pending any more."""
+        self.flush()
+
     def break_pass(self) -> None:
         """A gap or a time jump: the open cell is closed, the next sample starts a new pass."""
         self.flush()

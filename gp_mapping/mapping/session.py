@@ -243,6 +243,22 @@ class MapSession(Gathering):
         while self._again is not None:
             self._go_on_again()
 
+    def finish(self) -> None:
+        """The end of what comes: nothing is pending any more, nor put off to cells to come.
+
+        What the map refuses of that stays put off; it is then what it was before.
+        """
+        self.flush()
+        self.finish_starts()
+        epoch = self.map.epoch
+        try:
+            self.map.in_slices(False)
+        except _REFUSALS as error:
+            self._refuse(0, one_line(error))
+        finally:
+            self.map.in_slices(True)
+        self.revision += self.map.epoch != epoch
+
     def _new_map(self, settings: MapSettings, centre=None) -> FieldMap:
         """An empty map that spreads what takes long over the cells to come. centre: (C,) SI, where it is known."""
         new = build_map(settings, self._room, **({} if centre is None else {"centre": centre}))

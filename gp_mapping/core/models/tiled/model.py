@@ -147,8 +147,14 @@ class TiledMap(Moments, Revertible, FieldMap):
 
     def in_slices(self, on: bool) -> None:
         self.sliced = on
-        for one in {id(m): m for m in (self.home, *(tile.map for tile in self.tiles.values()))}.values():
+        maps = {id(m): m for m in (self.home, *(tile.map for tile in self.tiles.values()))}.values()
+        before = [one.epoch for one in maps]
+        for one in maps:
             self.owned(one)
+        if not on:
+            self.drain()
+        if before != [one.epoch for one in maps]:
+            self.note_change()
 
     def owned(self, one: DualSVGP) -> DualSVGP:
         """A tile's map, which from now on goes on with large work when this one says so."""
@@ -204,10 +210,14 @@ class TiledMap(Moments, Revertible, FieldMap):
             self.note_change()
 
     def drain(self) -> None:
-        """All that waits, at once."""
-        for _, tile in sorted(self.tiles.items()):
-            tile.sow_all()
+        """All that waits, at once; what a tile refuses waits on, and the old map answers."""
+        waiting = [tile for _, tile in sorted(self.tiles.items()) if tile.seeds]
+        for tile in waiting:
+            with transaction(tile):
+                tile.sow_all()
         self.former = None
+        if waiting:
+            self.note_change()
 
     def exists(self, key: Key) -> bool:
         return key in self.tiles or key in self.shelf
