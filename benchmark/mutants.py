@@ -150,10 +150,10 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 
 def judged(faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, bool]]:
     """Each fault as it is done, and whether a mirrored test fails with it; in copies of the tree, in an empty folder.
 
-    One copy for each core.
+    One copy for each core that this process may use.
     """
     trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
-    jobs = min(len(faults), os.cpu_count() or 1)
+    jobs = min(len(faults), len(os.sched_getaffinity(0)))
     for i in range(jobs):
         tree = folder / f"tree{i}"
         shutil.copytree(_ROOT, tree, symlinks=True,

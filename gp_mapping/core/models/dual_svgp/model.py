@@ -107,20 +107,40 @@ class DualSVGP(SendableMap):
 
     @torch.no_grad()
     def absorb(self, batch: Standardised) -> UpdateReport:
-        """A batch; one that may not fit into the budget in parts, for each of which room is made once it is full."""
+        """A batch; one that does not fit into the budget in halves, for each of which room is made once it is full."""
         if self.basis is None:
             self.begin(batch.x.shape[1], batch.y.shape[1])
-        count, held = len(batch.x), len(self.basis)
-        if self.fixed is not None or not held or held + count <= self.max_inducing or count <= self.given_up:
-            return self._absorb_part(batch)
-        reports = [self._absorb_part(batch[start: start + self.given_up]) for start in range(0, count, self.given_up)]
-        return self.report(count, sum(r.added for r in reports), sum(r.removed for r in reports),
+        parts, reports = [batch], []
+        while parts:
+            part = parts.pop()
+            if self._fits(part):
+                reports.append(self._absorb_part(part))
+            else:
+                half = len(part.x) // 2
+                parts += [part[half:], part[:half]]
+        if len(reports) == 1:
+            return reports[0]
+        return self.report(len(batch.x), sum(r.added for r in reports), sum(r.removed for r in reports),
                            any(r.everywhere for r in reports))
 
-    def _absorb_part(self, batch: Standardised) -> UpdateReport:
+    def _fits(self, batch: Standardised) -> bool:
+        """Whether there is room for its inducing inputs, or as much will be made as it takes."""
+        count, held = len(batch.x), len(self.basis)
+        if self.fixed is not None or not held or held + count <= self.max_inducing or count <= self.given_up:
+            return True
+        _, places, noise = self._placed(batch)
+        white = self.basis.white(places, batch.heading)
+        precision = self._precision(white, places, noise, self.likelihood.weight(batch.count))
+        return not self._wanted(places, white, precision, (self.max_inducing - held) or self.given_up)
+
+    def _placed(self, batch: Standardised) -> tuple[Tensor, Tensor, Tensor]:
+        """What is beside a sample's own noise, where θ says that it was measured, and its noise in all."""
         extra = batch.extra + self._pose_noise(batch)
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
-        noise = self.noise(batch.noise, extra, self.theta, batch.x)
+        return extra, places, self.noise(batch.noise, extra, self.theta, batch.x)
+
+    def _absorb_part(self, batch: Standardised) -> UpdateReport:
+        extra, places, noise = self._placed(batch)
         white, added, removed = self._grow(places, batch.heading, noise, self.likelihood.weight(batch.count))
         of = torch.full_like(noise, NO_PASS) if batch.pass_number is None else batch.pass_number
         lam, beta = self.add_sites(white, places, batch.y, noise, batch.count, of)
@@ -251,14 +271,14 @@ class DualSVGP(SendableMap):
             return memory.beta
         return memory.weight / self.noise(memory.noise, memory.extra, theta, memory.x)
 
-    def _wanted(self, x: Tensor, white: Tensor, precision: Tensor) -> bool:
-        """Whether one of x would become an inducing input if there were room."""
-        if not bool((self.basis.residual(x, white) > self.least_residual).any()):
+    def _wanted(self, x: Tensor, white: Tensor, precision: Tensor, most: int = 0) -> bool:
+        """Whether more than `most` of x would become inducing inputs if there were room."""
+        if int((self.basis.residual(x, white) > self.least_residual).sum()) <= most:
             return False
-        if not self.worth:
+        if not self.worth and not most:
             return True
-        wider = self.basis.copy(len(self.basis) + 1)
-        return len(self._grown(wider, x, white, precision, 1)) > 0
+        wider = self.basis.copy(len(self.basis) + most + 1)
+        return len(self._grown(wider, x, white, precision, most + 1)) > most
 
     def _move(self) -> int:
         """The budget is full: give up the twentieth of z that is worth least. How many left.

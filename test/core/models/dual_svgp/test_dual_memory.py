@@ -141,23 +141,23 @@ def test_going_there_and_back_keeps_the_map():
 
 
 def test_a_long_stream_keeps_its_size():
-    """1e5 samples, memory and inputs at their bounds: no number of the state grows, D ≥ I, nothing is invented."""
+    """2e4 samples, memory and inputs long at their bounds: no number of the state grows, D ≥ I, nothing is invented."""
     field = create_map("dual_svgp", **(SETTINGS | {"max_inducing": 40, "memory_size": 300, "lengthscale": 0.8}))
     rng, sizes, path = np.random.default_rng(0), [], None
-    for i in range(50):
-        path = (rng.uniform(0, 3, (1, 2)) if path is None else path[-1:]) + rng.normal(0, 0.01, (2000, 2)).cumsum(0)
+    for i in range(10):
+        path = (rng.uniform(0, 3, (1, 2)) if path is None else path[-1:]) + rng.normal(0, 0.03, (2000, 2)).cumsum(0)
         path = np.abs((path + 3) % 6 - 3)  # folded into the square
         # in batches as a robot has them: of larger ones each candidate is held against each sample
         feed(field, samples(path, 48 + 10 * np.sin(2 * path[:, :1]) + rng.normal(0, 1, (2000, 1))), 250)
-        if i % 10 == 9:
+        if i % 2 == 1:
             numbers = sum(v.numel() for part in ("basis", "sites", "memory") for v in field.state_dict()[part].values()
                           if torch.is_tensor(v))
             sizes.append((numbers // 2000, len(field.memory)))
             assert smallest_eigenvalue(field.rest()) > 1 - 1e-6 and field.jitter == 0.0
-    assert field.samples == 100_000 and len(set(sizes)) <= 2 and sizes[-1][1] == 300, sizes
+    assert field.samples == 20_000 and len(set(sizes)) <= 2 and sizes[-1][1] == 300, sizes
     assert len(field.basis) <= 40
     inside = torch.from_numpy(rng.uniform(0.3, 2.7, (200, 2)))
     mean, variance = in_ut(field.predict(inside))
     truth = 48 + 10 * np.sin(2 * inside[:, 0].numpy())
     assert np.sqrt(((mean[:, 0] - truth) ** 2).mean()) < 1.0
-    assert float(field.memory.order.min()) < 50_000 < 98_000 <= float(field.memory.order.max()), "a window, or a relic"
+    assert float(field.memory.order.min()) < 10_000 < 19_600 <= float(field.memory.order.max()), "a window, or a relic"
