@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message
 
 from gp_mapping.intake import DropCounter, DropReason, Intake
+from gp_mapping.intake.topics import inputs_of
 from gp_mapping.settings.intake import IntakeSettings
 
 
@@ -160,3 +161,15 @@ def test_settings_of_the_wrong_type_or_out_of_range_are_refused(name, value):
 
 def test_every_setting_says_what_it_is():
     assert all(f.metadata["doc"] for f in dataclasses.fields(IntakeSettings))
+
+
+@pytest.mark.parametrize(("wanted", "topics"), [
+    ({}, ["magnetic_field", "odometry"]),
+    ({"pose_source": "pose"}, ["magnetic_field", "pose"]),
+    ({"pose_source": "tf"}, ["magnetic_field", "/tf", "/tf_static"]),
+    ({"mounting": "tf"}, ["magnetic_field", "odometry", "/tf", "/tf_static"]),
+    ({"sensor": "temperature", "fix_topic": "gps/fix"}, ["temperature", "odometry", "gps/fix"])])
+def test_the_topics_are_those_that_the_settings_ask_for(wanted, topics):
+    inputs = inputs_of(IntakeSettings(**wanted))
+    assert [each.topic for each in inputs] == topics and inputs[0].role == "measurement"
+    assert all(each.messages for each in inputs)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gp_mapping import Samples
-from gp_mapping.mapping.earth import Fixes
+from gp_mapping.mapping.earth import Fixes, fitted
 from gp_mapping.mapping.moving import moved, rotation
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -133,3 +133,13 @@ def test_a_state_that_is_none_is_refused(state):
     good.add(rows(5))
     with pytest.raises(ValueError, match="fixes"):
         Fixes(10).load_state_dict(good.state_dict() | state)
+
+
+@pytest.mark.parametrize(("latitude", "north", "east"),
+                         [(0.0, 110574.3, 111319.5), (45.0, 111131.8, 78846.8), (60.0, 111412.3, 55800.0)])
+def test_a_degree_is_as_long_as_tables_of_wgs_84_say(latitude, north, east):
+    """Metres of a degree along a meridian and along a parallel: where they are right, a kilometre of fixes fits."""
+    x = np.stack(np.meshgrid(np.linspace(-500.0, 500.0, 5), np.linspace(-500.0, 500.0, 5)), -1).reshape(-1, 2)
+    fit = fitted(x, np.stack([latitude + x[:, 1] / north, 7.0 + x[:, 0] / east], 1))
+    assert fit.beyond < 0.15 and fit.kept.all() and abs(fit.datum.heading) < 1e-4  # four standard deviations of them
+    assert (fit.datum.latitude, fit.datum.longitude) == pytest.approx((latitude, 7.0), abs=1e-6)

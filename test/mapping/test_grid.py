@@ -61,3 +61,14 @@ def test_centres_are_in_the_order_of_the_arrays():
     centres = grid.centres().reshape(h, w, 2)
     assert centres[0, 0].tolist() == [10.25, -4.75] and centres[0, 1].tolist() == [10.75, -4.75]
     assert centres[2, 3].tolist() == [11.75, -3.75], "row 0 is at the smallest y"
+
+
+def test_layers_of_one_number_of_three_axes_and_of_classes():
+    one, three = torch.zeros(2, 2, dtype=torch.float64), torch.arange(12, dtype=torch.float64).reshape(3, 2, 2)
+    parts = (0.0, 0.0), 0.5, one, one + 1.0, one > 0, 1e-6, 7
+    assert list(FieldGrid(*parts).layers) == ["mean", "stddev"]
+    axes = FieldGrid(*parts, axes_mean=three, axes_stddev=-three).layers
+    assert list(axes) == ["mean", "stddev", "mean_x", "stddev_x", "mean_y", "stddev_y", "mean_z", "stddev_z"]
+    assert torch.equal(axes["mean_y"], three[1]) and torch.equal(axes["stddev_z"], -three[2])
+    classes = FieldGrid(*parts, axes_mean=three, axes_stddev=three, classes=one).layers
+    assert list(classes)[:4] == ["mean", "stddev", "class", "mean_0"] and torch.equal(classes["class"], one)

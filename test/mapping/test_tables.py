@@ -9,7 +9,7 @@ import torch
 from gp_mapping.mapping.motion.extent import Extent
 from gp_mapping.mapping.scoring.change import ChangeDetector
 from gp_mapping.mapping.scoring.local_scale import LocalScale
-from gp_mapping.mapping.tables import rows_of, table_of
+from gp_mapping.mapping.tables import Squares, rows_of, table_of
 
 
 def full() -> list:
@@ -59,3 +59,14 @@ def test_tables_and_the_lists_of_older_files_are_read_alike():
     assert table.tolist() == [[3.0, -4.0, 1.0, 2.5], [-1.0, 0.0, 0.0, -7.0]] and table.dtype == torch.float64
     assert dict(rows_of(table)) == dict(rows_of([[3, -4, 1, 2.5], [-1, 0, 0, -7]])) == rows
     assert table_of({}, 4).shape == (0, 6) and list(rows_of(table_of({}, 4))) == []
+
+
+def test_what_is_loaded_takes_the_place_of_all_that_was_there():
+    squares = Squares(1)
+    for i in range(5):
+        squares.put((i, 0), [float(i)])
+    assert squares.pop((3, 0)) == [3.0] and squares.pop((3, 0)) is None and len(squares) == 4
+    squares.load(table_of({(7, 7): [70.0], (8, 8): [80.0]}, 1))
+    for i in range(2):
+        squares.put((i, 1), [float(i)])
+    assert dict(rows_of(squares.table())) == {(7, 7): [70.0], (8, 8): [80.0], (0, 1): [0.0], (1, 1): [1.0]}

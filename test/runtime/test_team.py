@@ -12,6 +12,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.incoming import Holdings, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
 from gp_mapping.runtime.team.summing import Member, summed
+from gp_mapping.runtime.team.team import Team
 from gp_mapping.runtime.team.totals import totals_of
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.sim.robot import lawnmower
@@ -321,3 +322,23 @@ def test_a_cleared_map_goes_everywhere():
         mine = one.worker.call(lambda session: session.cell_count).result()
         exchange([one, two], 60.0, now, until=lambda: two.cells() == theirs + mine)
         assert two.cells() == theirs + mine and not one.errors and not two.errors
+
+
+def test_a_sum_that_fails_is_said_once_and_tried_again(monkeypatch):
+    plain, failed = vars(Team)["_take_sum"], []
+
+    def at_first(team, found, now):
+        if len(failed) < 3:
+            failed.append(now)
+            raise OSError("no space left")
+        plain(team, found, now)
+
+    monkeypatch.setattr(Team, "_take_sum", at_first)
+    parts = [part[:300] for part in drives()]
+    wanted = session_of(*parts, **QUICK).cell_count
+    with Mapper("robot1", session_of(parts[0], **QUICK), ["robot2"], merge_period=0.5) as one, \
+            Mapper("robot2", session_of(parts[1], **QUICK), ["robot1"]) as two:
+        exchange([one, two], 60.0, until=lambda: one.cells() == wanted)
+        assert one.cells() == wanted and len(failed) == 3
+        told = one.errors + two.errors  # each says it once
+        assert set(told) == {"the robots' maps could not be added: OSError('no space left')"} and len(told) <= 2

@@ -59,6 +59,7 @@ class Team:
         self._given: dict[tuple, Given] = {}  # of the sum that is being made
         self._refused: dict[tuple, str] = {}
         self.sums, self.took = 0, 0.0  # how many; s of the last one
+        self._problem = ""  # why it failed; '' where it did not
 
     @property
     def merging(self) -> bool:
@@ -127,11 +128,14 @@ class Team:
         if not self._summing.idle:
             if self._summing.running:
                 return
+            problem = ""
             try:
                 self._take_sum(self._summing.fetch(), now)
             except Exception as error:
-                self._on_error(f"the robots' maps could not be added: {error!r}")
-            self._sum_at = now
+                problem, self._of = repr(error), None  # tried again, news or not: a full disk may have room then
+            if problem and problem != self._problem:
+                self._on_error(f"the robots' maps could not be added: {problem}")
+            self._sum_at, self._problem = now, problem
             return
         own = self._totals
         state = (None if own is None else own.key, tuple(source.news for source in self.sources.values()))
