@@ -117,6 +117,7 @@ def test_they_go_with_the_map_that_is_saved_moved_or_merged():
     assert_true(first.fixes.told()[0])
 
     before = first.fixes.told()[0]
+    assert moved(first, 0.0, 0.0, 0.0) is first and first.fixes.told()[0] == before
     there = moved(first, 3.0, -4.0, 0.4)
     now = there.fixes.told()[0]
     assert math.remainder(before.heading - now.heading - 0.4, math.tau) == pytest.approx(0.0, abs=1e-5)

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -120,6 +121,12 @@ def test_fewer_in_memory_says_the_same(survey):
     a, b = tiled.predict(x), few.predict(x)
     assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
     assert few.counters()["tiles_loaded"] > 0
+
+    there = replace(few.home.theta, lengthscale=1.1 * few.home.theta.lengthscale)
+    before, most = few.count, len(few.layout.near(few.current))
+    assert few.agree_on(there) and few.count == before, "each tile goes to a team's hyper-parameters"
+    assert len(few.tiles) <= most and len(few.shelf) > 0, "and back to the shelf"
+    assert all(few.visits.made(key, few.shelf.peek(key), few.forgot).theta == there for key in few.shelf.keys())
 
 
 def test_a_tile_forgets_when_it_comes_back_what_was_forgotten_meanwhile(survey):

@@ -1,0 +1,65 @@
+"""Which of a map's files a run goes on from, and what becomes of the others."""
+
+import os
+import subprocess
+import sys
+
+import torch
+
+from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.store.checkpoint import save_checkpoint
+from gp_mapping.store.resume import MapFiles
+from gp_mapping.store.sessions import Wanted
+
+
+def write(path, number, samples):
+    """A map of so many samples, which says that it is the file of that number."""
+    session = MapSession(MapSettings())
+    x = torch.stack([0.1 * torch.arange(samples).double(), torch.zeros(samples).double()], 1)
+    session.ingest(Samples(x, 45e-6 + 1e-6 * torch.sin(3.0 * x[:, :1])))
+    save_checkpoint(path, session.state_dict(), about={"number": number})
+
+
+def test_the_highest_number_counts_whatever_the_clock_says_and_a_damaged_file_is_named(tmp_path):
+    files = MapFiles(tmp_path)
+    assert files.newest_first() == [] and files.next_number() == 1 and files.keep_before() is None
+    for path, number, samples in ((files.saved, 3, 30), (files.before, 1, 10), (files.autosave, 4, 40)):
+        write(path, number, samples)
+    os.utime(files.before, (4e9, 4e9))
+    assert files.newest_first() == [files.autosave, files.saved, files.before] and files.next_number() == 5
+    resumed = files.resume(Wanted(MapSettings()))
+    assert (resumed.path, resumed.session.raw_count, resumed.problems) == (files.autosave, 40, [])
+
+    whole = files.autosave.read_bytes()
+    files.autosave.write_bytes(whole[: len(whole) // 2])
+    assert files.newest_first()[0] == files.autosave and files.next_number() == 4
+    resumed = files.resume(Wanted(MapSettings()))
+    assert (resumed.path, resumed.session.raw_count, resumed.refused) == (files.saved, 30, [files.autosave])
+    assert len(resumed.problems) == 1 and str(files.autosave) in resumed.problems[0]
+    kept = files.keep_refused([*resumed.refused, files.before])
+    assert kept == [tmp_path / f"{files.autosave.name}.refused"] and files.keep_refused(resumed.refused) == []
+    assert kept[0].read_bytes() == files.autosave.read_bytes()
+
+
+def test_an_autosave_newer_than_the_saved_map_is_set_aside_by_who_does_not_resume(tmp_path):
+    files = MapFiles(tmp_path)
+    write(files.saved, 5, 20)
+    write(files.autosave, 4, 20)
+    assert files.keep_before() is None and files.autosave.exists()
+    write(files.autosave, 6, 20)
+    data = files.autosave.read_bytes()
+    assert files.keep_before() == files.before and not files.autosave.exists() and files.before.read_bytes() == data
+
+
+def test_what_a_process_that_is_gone_left_half_written_is_removed(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    names = f".map.gpm.{gone.pid}.partial", f".map.gpm.{os.getpid()}-1.partial", "map.gpm.partial"
+    half, mine, other = (tmp_path / name for name in names)
+    for path in (half, mine, other):
+        path.touch()
+    assert MapFiles(tmp_path).remove_partials() == [half.name]
+    assert not half.exists() and mine.exists() and other.exists()
+    assert MapFiles(tmp_path / "none").remove_partials() == []
+    assert MapFiles(tmp_path).resume(Wanted(MapSettings())).path is None
