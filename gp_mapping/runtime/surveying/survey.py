@@ -464,8 +464,10 @@ class Survey:
         away = 0.0 if budget.home is None else math.dist(start, budget.home)
         kinds = (budget.metres, 1.0), (budget.seconds, 1.0 / s.plan_speed)
         held = [max(_RESERVE, _LEAST * rate / left) * left if 0.0 < left < math.inf else 0.0 for left, rate in kinds]
-        # what is too little for the controller to move by would be planned again and again
-        spent = any(left - more - (length + away) * rate < _LEAST * rate for (left, rate), more in zip(kinds, held))
+        # what is too little for the controller to move by would be planned again and again; and who leaves the way
+        # home turns round, which takes the half of a circle of a robot that turns as it drives
+        least = _LEAST if budget.home is None else max(_LEAST, math.pi * s.plan_speed / s.plan_turn_rate)
+        spent = any(left - more - (length + away) * rate < least * rate for (left, rate), more in zip(kinds, held))
         problem = self._problem(start, budget.less(length + held[0], length / s.plan_speed + held[1]), old=stops,
                                 fresh=self._made % _FRESH == 0)
         if reason or spent:

@@ -138,6 +138,25 @@ def test_a_planner_that_is_too_slow_does_not_break_the_budget():
     assert math.dist(robot.at, (1.0, 1.0)) < 0.35
 
 
+@pytest.mark.parametrize("budget", [6.0, 7.0, 8.0, 9.0])
+def test_nobody_turns_round_on_the_way_home_for_less_than_the_turns_take(budget):
+    """A robot that turns as it drives, at .3 m/s and 1 rad/s, needs .94 m for half a circle."""
+    home = (1.0, 1.0)
+    robot = Robot(settings(plan_budget=budget, plan_home="start", plan_interval=0.3), message=floor(wall=False))
+    told = []
+
+    def published(plan):
+        away = math.dist(robot.at, home)
+        told.append((robot.survey.budget.metres - away, plan.metres - away if plan else 0.0))
+
+    robot.survey.on_plan = published
+    robot.survey.start()
+    robot.go_on()
+    assert robot.survey.told().phase == "done" and math.dist(robot.at, home) < 0.35 and robot.metres < budget
+    assert told[0][1] > 3.0 and told[-1][1] < 0.15, "the last one leads straight home"
+    assert max((more for left, more in told if left < 0.9), default=0.0) < 0.15, told
+
+
 def test_a_robot_that_is_at_home_with_little_left_is_done():
     """What is left pays for no measurement, and home is nearer than a robot stops at: no plan, and the end."""
     robot = Robot(settings(plan_budget=0.2, plan_home="start"))
