@@ -38,6 +38,7 @@ _TRACK = 2000  # positions between two decisions, at most
 _AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at most
 _RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre,
 _LEAST = 0.2  # m, and the last metres have as many corners as the others; a way that is shorter is not worth a plan
+_EXACT, _LONGEST = 5.0, 1.5  # m for which a robot is taken to drive what is planned; metres for one of a plan, at most
 _AT_HOME = 0.3  # m
 _LATE = 5.0  # s after which a plan that should be driven is made anew
 _FRESH = 8  # plans: every so many is held against new seeds
@@ -78,6 +79,7 @@ class Survey:
         self._last_stamp: float | None = None
         self._last: np.ndarray | None = None
         self._driven = self._spent = 0.0
+        self._planned = self._for_it = 0.0  # m of plans, and what was driven for them
         self._along = 0.0  # metres of the plan that are behind the robot
         self._moved = self._moved_then = self._moved_before = 0.0  # m in all; when the plan came; when it was begun
         self._planned_at, self._stale, self._made = -math.inf, True, 0
@@ -93,7 +95,7 @@ class Survey:
             resumed = self._phase == "paused"
             self._phase, self._reason, self._stale = "running", "", True
             if not resumed:
-                self._driven = self._spent = 0.0
+                self._driven = self._spent = self._planned = self._for_it = 0.0
                 self._start = self._began = None
         return "the survey goes on" if resumed else "the survey has begun"
 
@@ -262,8 +264,11 @@ class Survey:
                 self._track = None
         self._moved += moved if moved <= _LEAP else 0.0
         if self.plan:  # never back: who turns before the tip of a dead end is on the way out, not on the way in
+            before = self._along
             found = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0, self._along + moved)
             self._along = max(self._along, found)
+            if self._phase == "running" and moved <= _LEAP and before < self.plan.metres - _AT_HOME:
+                self._planned, self._for_it = self._planned + min(self._along - before, moved), self._for_it + moved
 
     def _next_job(self, session, position, message, frame: str) -> bool:
         """Begin to plan where that is asked for; whether it is."""
@@ -328,7 +333,7 @@ class Survey:
 
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan that was made for a place ahead is still within the budget from where the robot is now."""
-        budget, away = self.budget, 0.0 if self._last is None else math.dist(self._last, plan.line[0])
+        budget, away = self._plannable, 0.0 if self._last is None else math.dist(self._last, plan.line[0])
         return budget.allows(away + plan.metres, away / budget.speed + plan.seconds)
 
     def _set(self, plan: Plan) -> None:
@@ -424,6 +429,13 @@ class Survey:
                       max(0.0, s.plan_budget_time - self._spent) if s.plan_budget_time else math.inf,
                       s.plan_speed, s.plan_turn_rate, None if place is None else (float(place[0]), float(place[1])))
 
+    @property
+    def _plannable(self) -> Budget:
+        """What plans may cost: a robot drives more than their metres, by as much as it has so far."""
+        more = min(_LONGEST, max(1.0, (self._for_it + _EXACT) / (self._planned + _EXACT)))
+        left = self.budget
+        return replace(left, metres=left.metres / more, seconds=left.seconds / more)
+
     def _problem(self, position, budget: Budget, **more) -> Problem:
         s = self.settings
         _, travel, value, _, mean, stddev, closed = self._question
@@ -443,7 +455,7 @@ class Survey:
                 return
             yield None
         area, travel, value, stddev, *_ = self._question
-        budget = self.budget
+        budget = self._plannable
         old = self.plan
         reason = self._reason or self._ended(area, stddev)  # on the way home nothing new is begun
 
