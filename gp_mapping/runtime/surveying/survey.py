@@ -268,7 +268,7 @@ class Survey:
             found = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0, self._along + moved)
             self._along = max(self._along, found)
             if self._phase == "running" and moved <= _LEAP and before < self.plan.metres - _AT_HOME:
-                self._planned, self._for_it = self._planned + min(self._along - before, moved), self._for_it + moved
+                self._planned, self._for_it = self._planned + self._along - before, self._for_it + moved
 
     def _next_job(self, session, position, message, frame: str) -> bool:
         """Begin to plan where that is asked for; whether it is."""
@@ -475,7 +475,9 @@ class Survey:
         stops = old.left(self._along + length) if same else ()
         away = 0.0 if budget.home is None else math.dist(start, budget.home)
         kinds = (budget.metres, 1.0), (budget.seconds, 1.0 / s.plan_speed)
-        held = [max(_RESERVE, _LEAST * rate / left) * left if 0.0 < left < math.inf else 0.0 for left, rate in kinds]
+        late = 2.0 * s.plan_speed * self._thinking  # m there and back, where a plan finds the robot beyond its turning
+        held = [max(_RESERVE * left, max(_LEAST, late) * rate) if 0.0 < left < math.inf else 0.0
+                for left, rate in kinds]
         # what is too little for the controller to move by would be planned again and again; and who leaves the way
         # home turns round, which takes the half of a circle of a robot that turns as it drives
         least = _LEAST if budget.home is None else max(_LEAST, math.pi * s.plan_speed / s.plan_turn_rate)

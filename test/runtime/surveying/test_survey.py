@@ -143,6 +143,18 @@ def test_a_planner_that_is_too_slow_does_not_break_the_budget():
     assert math.dist(robot.at, (1.0, 1.0)) < 0.35
 
 
+def test_twice_what_is_driven_while_a_plan_is_made_is_kept():
+    """At .3 m/s and 4 s for a plan: a robot that one finds beyond its turning has to come back."""
+    metres = []
+    for seconds in (0.1, 4.0):
+        robot = Robot(settings(plan_budget=9.0, plan_home="start"), message=floor(wall=False))
+        robot.survey._thinking = seconds
+        robot.survey.start()
+        robot.think()
+        metres.append(robot.survey.plan.metres)
+    assert 6.6 < metres[0] < 8.8 and 5.0 < metres[1] <= 6.6, metres
+
+
 @pytest.mark.parametrize("budget", [9.0, 12.0])
 def test_a_robot_that_drives_more_than_is_planned_comes_home_all_the_same(budget):
     """A tenth and more, as by turns, plans that come late, and a trembling position: it is learned on the way."""
