@@ -39,6 +39,7 @@ _AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at mo
 _RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre,
 _LEAST = 0.2  # m, and the last metres have as many corners as the others; a way that is shorter is not worth a plan
 _EXACT, _LONGEST = 5.0, 1.5  # m for which a robot is taken to drive what is planned; metres for one of a plan, at most
+_KEPT = 0.2  # share of what is left, at most, for plans that come late; and of the whole budget for turning round
 _AT_HOME = 0.3  # m
 _LATE = 5.0  # s after which a plan that should be driven is made anew
 _FRESH = 8  # plans: every so many is held against new seeds
@@ -476,12 +477,15 @@ class Survey:
         away = 0.0 if budget.home is None else math.dist(start, budget.home)
         kinds = (budget.metres, 1.0), (budget.seconds, 1.0 / s.plan_speed)
         late = 2.0 * s.plan_speed * self._thinking  # m there and back, where a plan finds the robot beyond its turning
-        held = [max(_RESERVE * left, max(_LEAST, late) * rate) if 0.0 < left < math.inf else 0.0
+        held = [max(_RESERVE * left, _LEAST * rate, min(late * rate, _KEPT * left)) if 0.0 < left < math.inf else 0.0
                 for left, rate in kinds]
         # what is too little for the controller to move by would be planned again and again; and who leaves the way
         # home turns round, which takes the half of a circle of a robot that turns as it drives
-        least = _LEAST if budget.home is None else max(_LEAST, math.pi * s.plan_speed / s.plan_turn_rate)
-        spent = any(left - more - (length + away) * rate < least * rate for (left, rate), more in zip(kinds, held))
+        turn = 0.0 if budget.home is None else math.pi * s.plan_speed / s.plan_turn_rate
+        least = [max(_LEAST * rate, min(turn * rate, _KEPT * whole))
+                 for whole, (_, rate) in zip((s.plan_budget, s.plan_budget_time), kinds)]
+        spent = any(left - more - (length + away) * rate < few
+                    for (left, rate), more, few in zip(kinds, held, least))
         problem = self._problem(start, budget.less(length + held[0], length / s.plan_speed + held[1]), old=stops,
                                 fresh=self._made % _FRESH == 0)
         if reason or spent:
