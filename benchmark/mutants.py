@@ -1,8 +1,8 @@
 """Small faults put into the package, one at a time by a seed: which of them do the mirrored tests notice?
 
 A fault changes one place of one module: a comparison, an operator, a number, a truth value, a condition, a call that is
-left out. Its mirrored tests are those of the room's folder in test/ that name the module; where none does, those of
-the folder that mirrors its own, or of the nearest one above that. A fault that they do not notice is a line that may be
+left out. Its mirrored tests are those of the room's folder in test/ that name the module, and then the others of the
+folder that mirrors its own, or of the nearest one above that. A fault that they do not notice is a line that may be
 wrong.
 """
 
@@ -104,19 +104,15 @@ def _put(node, what: str) -> None:
 
 
 def mirrored_tests(file: Path, root: Path = _ROOT) -> list[Path]:
-    """The tests of the same room that name the module; where none does, all of the nearest folder."""
+    """The tests of the same room that name the module, then the others of the nearest folder."""
     inside = file.relative_to(root / "gp_mapping")
     module = ".".join(("gp_mapping", *inside.with_suffix("").parts))
     room = root / "test" / inside.parts[0]
-    tests = sorted(room.rglob("test_*.py"))
-    naming = [path for path in tests if module in path.read_text(encoding="utf-8")]
-    if naming:
-        return naming
+    naming = [path for path in sorted(room.rglob("test_*.py")) if module in path.read_text(encoding="utf-8")]
     folder = root / "test" / inside.parent
-    while not any(path.is_relative_to(folder) for path in tests) and folder != room:
+    while not any(folder.glob("test_*.py")) and folder != room:
         folder = folder.parent
-    return sorted((path for path in tests if path.is_relative_to(folder)),
-                  key=lambda path: (len(path.parts), path))
+    return naming + sorted(path for path in folder.glob("test_*.py") if path not in naming)
 
 
 def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 300, seed: int = 0) -> Part:

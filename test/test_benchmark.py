@@ -126,18 +126,20 @@ def test_faults_are_real_faults(tmp_path):
     assert all('tuple[1, 2]' in text and "1 < 2" in text for text in texts)
 
 
-def test_mirrored_tests_are_those_that_name_the_module():
+def test_mirrored_tests_are_those_that_name_the_module_and_then_those_of_its_folder():
     root = pathlib.Path(mutants.__file__).resolve().parent.parent
     near = mutants.mirrored_tests(root / "gp_mapping/mapping/motion/path.py")
-    assert root / "test/mapping/test_path.py" in near and root / "test/mapping/test_grid.py" not in near
-    assert len(mutants.mirrored_tests(root / "gp_mapping/mapping/__init__.py")) > len(near)
+    naming = [path for path in near if "gp_mapping.mapping.motion.path" in path.read_text()]
+    assert root / "test/mapping/test_path.py" in naming and near[:len(naming)] == naming
+    assert root / "test/mapping/test_grid.py" in near[len(naming):]
     shelf = mutants.mirrored_tests(root / "gp_mapping/core/models/tiled/shelf.py")
     assert shelf and all(path.parent == root / "test/core/models/tiled" for path in shelf)
+    assert len({*near}) == len(near)
 
 
 def test_a_fault_that_matters_is_noticed_and_a_module_as_it_is_passes(tmp_path):
     root = pathlib.Path(mutants.__file__).resolve().parent.parent
-    name = root / "gp_mapping/core/linalg.py"
+    name = root / "gp_mapping/core/models/solve_gp/mean.py"
     fault = next(f for f in mutants.faults_in(name) if f.what == "nothing returned")
     none = mutants.Fault(name, 1, 0, 0, "nothing returned")  # of the module itself: it stays what it is
     assert mutants.mutated(none) == ast.unparse(ast.parse(name.read_text()))
