@@ -34,7 +34,7 @@ from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import blaming
 from gp_mapping.store.wording import unit_text
 
-__all__ = ["UNITS", "about_map", "parameters_of", "reasons", "run", "scored",
+__all__ = ["UNITS", "about_map", "lonely", "parameters_of", "reasons", "run", "scored",
            "summary", "written"]
 
 UNITS = {"lengthscale": "m", "time_offset": "s"}
@@ -95,8 +95,6 @@ def run(args: argparse.Namespace) -> int:
         pour_rest(session, intake.drops)
         session.fixes.add(intake.fixes.take(finish=True))
     session.about = {**intake.about, **session.about}
-    lonely = [] if not parameters.intake.fix_topic or session.fixes.count else [
-        f"no fix on {parameters.intake.fix_topic} has a pose at its stamp: the map carries no datum"]
     if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {reasons(intake)}")
     mapped = time.perf_counter()
@@ -109,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         grid = session.render()
     suggestions = next_places(session, grid, args.suggest, parameters.node)
     result.update({"received": dict(intake.received), "dropped_measurements": intake.drops.measurements,
-                   **about_map(args, parameters, session, suggestions, intake.warnings + lonely)})
+                   **about_map(args, parameters, session, suggestions, intake.warnings + lonely(parameters, session))})
     paths = written(output, session, suggestions, result, started)
     print(json.dumps(result, allow_nan=False) if args.json else summary(result, session, paths))
     return 0
@@ -125,6 +123,13 @@ def about_map(args: argparse.Namespace, parameters: Parameters, session: MapSess
             "sensor": parameters.intake.sensor, "unit": session.settings.field_unit,
             "bags": [str(b) for b in args.bags], "test_bags": [str(b) for b in args.test],
             "settings": asdict(session.settings) | asdict(parameters.intake)}
+
+
+def lonely(parameters: Parameters, session: MapSession) -> list[str]:
+    """What is said where fixes were asked for, and none has told the map anything."""
+    topic = parameters.intake.fix_topic
+    return [] if not topic or session.fixes.count else [
+        f"no fix on {topic} has a pose at its stamp: the map carries no datum"]
 
 
 def reasons(intake: Intake) -> str:

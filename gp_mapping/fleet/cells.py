@@ -16,6 +16,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.intake import Intake
 from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
@@ -71,11 +72,12 @@ class Told:
 
 @dataclass(frozen=True)
 class BagCells:
-    """cells: all of them, None where there are none.  path: of the robot.  told: of it."""
+    """cells: all of them, None where there are none.  path: of the robot.  told: of it.  fixes: state of its Fixes."""
 
     told: Told
     cells: Samples | None = None
     path: dict | None = None
+    fixes: dict | None = None
 
 
 class CellMaker(Gathering):
@@ -142,7 +144,7 @@ def read_bag(job: Job) -> BagCells:
 def _read(job: Job) -> BagCells:
     settings, scale = job.parameters.map, job.parameters.map.field_scale
     intake, maker, parts = Intake(job.parameters.intake, judge=judge_of(settings)), CellMaker(settings), []
-    plans = plan_bags([job.bag], job.parameters.intake, job.topics)
+    plans, fixes = plan_bags([job.bag], job.parameters.intake, job.topics, fixes=True), Fixes(settings.max_fixes)
 
     def heard():
         for new_pass, samples in samples_of(plans, intake, "", shown=False):
@@ -150,8 +152,9 @@ def _read(job: Job) -> BagCells:
             yield new_pass, samples
 
     for _ in pour(heard(), maker, intake.drops):
-        pass
+        fixes.add(intake.fixes.take())
     pour_rest(maker, intake.drops)
+    fixes.add(intake.fixes.take(finish=True))
     cells = maker.all()
     if cells is None:
         why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
@@ -165,7 +168,7 @@ def _read(job: Job) -> BagCells:
                 dict(intake.about), maker.gross, maker.refused, maker.trace.length,
                 None if cells.stamp is None else float(cells.stamp.max()), list(low), list(high),
                 (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()))
-    return BagCells(told, cells, maker.trace.state_dict())
+    return BagCells(told, cells, maker.trace.state_dict(), fixes.state_dict())
 
 
 def told_of(made: BagCells) -> Told:
@@ -182,12 +185,12 @@ def cells_of(made: BagCells) -> Samples:
 def _packed(made: BagCells) -> dict:
     told = {f.name: getattr(made.told, f.name) for f in fields(Told)} | {"middle": list(map(list, made.told.middle))}
     cells = None if made.cells is None else {f.name: getattr(made.cells, f.name) for f in fields(Samples)}
-    return {"told": told, "cells": cells, "path": made.path}
+    return {"told": told, "cells": cells, "path": made.path, "fixes": made.fixes}
 
 
 def _unpacked(state: dict) -> BagCells:
     told = Told(**state["told"] | {"middle": tuple(state["told"]["middle"])})
-    return BagCells(told, None if state["cells"] is None else Samples(**state["cells"]), state["path"])
+    return BagCells(told, None if state["cells"] is None else Samples(**state["cells"]), state["path"], state["fixes"])
 
 
 def counted(tolds: list[Told], name: str) -> dict[str, int]:

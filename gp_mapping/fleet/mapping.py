@@ -26,7 +26,7 @@ from gp_mapping.fleet.cells import Job, Told, bounds_of, read_bag, told_of
 from gp_mapping.fleet.engine import Engine, Lost
 from gp_mapping.fleet.ground import laid_out
 from gp_mapping.fleet.others import Judged, beside, joined_beside, judged
-from gp_mapping.fleet.robot import Robot, calibrate, joined_paths, joined_scores, robot_of, scores_of
+from gp_mapping.fleet.robot import Robot, calibrate, joined_fixes, joined_paths, joined_scores, robot_of, scores_of
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
@@ -178,9 +178,12 @@ def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, 
 
     path = engine.tree("paths", partial(joined_paths, step=settings.cell_length),
                        engine.each("path", _path_of, bags.cells))
+    fixes = engine.tree("fixes", partial(joined_fixes, most=settings.max_fixes),
+                        engine.each("fix", _fixes_of, bags.cells))
     scores = engine.tree("scores", joined_scores, engine.each("score", scores_of, bags.calibrated))
     session = tiles.session_of(settings, agreed, states, list(found), bags.tolds, engine.result(path),
                                engine.result(scores), bags.about, room)
+    session.fixes.load_state_dict(engine.result(fixes))
     if spread is not None:
         agreed = replace(agreed, theta=replace(agreed.theta, bias_stddev=spread.stddev))
     return FleetMap(session, agreed, found, dict(zip((tile.key for tile in found), made)))
@@ -193,6 +196,10 @@ def agreed_by(bags: Bags, settings: MapSettings) -> Agreed:
 
 def _path_of(made) -> dict:
     return made.path
+
+
+def _fixes_of(made) -> dict:
+    return made.fixes
 
 
 def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):

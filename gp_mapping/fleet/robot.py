@@ -21,6 +21,7 @@ from gp_mapping.errors import UserError, one_line
 from gp_mapping.fleet.cells import Job
 from gp_mapping.intake import Intake
 from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.predictive_noise import PredictiveNoise
@@ -166,6 +167,15 @@ def joined_scores(one: Scores, other: Scores) -> Scores:
     share = counts[0] / sum(counts) if sum(counts) else 0.5
     return Scores(noise, local, share * one.white + (1 - share) * other.white,
                   share * one.averaged + (1 - share) * other.averaged)
+
+
+def joined_fixes(one: dict, other: dict, most: int) -> dict:
+    """States of the fixes of two robots as one, of which `most` are kept."""
+    first, second = Fixes(most), Fixes(most)
+    first.load_state_dict(one)
+    second.load_state_dict(other)
+    first.join(second)
+    return first.state_dict()
 
 
 def joined_paths(one: dict, other: dict, step: float) -> dict:

@@ -10,6 +10,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from small_drive import GIVEN
 
 from gp_mapping import Samples, cli
+from gp_mapping.commands.saved import open_session
 from gp_mapping.intake.fixes import FIX
 from gp_mapping.mapping.earth import fitted
 from gp_mapping.mapping.session import MapSession
@@ -158,6 +159,21 @@ def test_a_map_of_a_bag_with_fixes_carries_its_datum(mapped, tmp_path, capfd):
     assert "datum" not in capfd.readouterr().out, "coordinates of the map's frame were asked for"
 
 
-def test_a_bag_without_fixes_is_mapped_and_that_is_said(mapped, capfd):
-    assert map_it(mapped, "--set", "fix_topic=other/fix") == 0
+def test_bags_that_are_mapped_side_by_side_put_their_fixes_together(mapped, tmp_path, capfd):
+    """As one after the other, and of more than are kept those that are kept."""
+    twice, told = [str(mapped / "bag"), str(bag(tmp_path / "again", 80.0))], []
+    for how in ("--json", "--workers=1"):
+        out = tmp_path / how
+        assert cli.main(["map", *twice, "--output", str(out), *GIVEN, "--set", "resolution=0.5", "--suggest", "0", how,
+                         "--set", "learn_hyperparameters=false", "--set", "fix_topic=gps/fix", "--set",
+                         "max_fixes=12"]) == 0
+        report = json.loads((out / "report.json").read_text())
+        told.append((report["received"]["fix"], report["map"]["fixes"], report["map"]["datum"][:10]))
+        assert len(open_session(out).fixes) <= 12
+    assert told[0] == told[1] == (20, 20, "datum 52.1")
+
+
+@pytest.mark.parametrize("how", [[], ["--workers", "1"]])
+def test_a_bag_without_fixes_is_mapped_and_that_is_said(mapped, capfd, how):
+    assert map_it(mapped, "--set", "fix_topic=other/fix", *how) == 0
     assert "no fix on other/fix has a pose at its stamp: the map carries no datum" in capfd.readouterr().out

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gp_mapping.commands.export import BLOCK_CELLS, write_blocks
 from gp_mapping.commands.fleet.arguments import at_work
-from gp_mapping.commands.map import about_map, parameters_of, scored, summary, written
+from gp_mapping.commands.map import about_map, lonely, parameters_of, scored, summary, written
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places
 from gp_mapping.errors import UsageError
@@ -20,7 +20,6 @@ from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.mapping import Bags, FleetMap, agreed_by, check_fleet, map_bags, read_bags
 from gp_mapping.recording.replay import plan_bags
-from gp_mapping.settings.build import Parameters
 
 __all__ = ["about_fleet", "run", "said", "warnings_of"]
 
@@ -51,18 +50,12 @@ def run(args: argparse.Namespace) -> int:
     suggestions = next_places(session, session.render(), args.suggest, parameters.node)
     result.update({"received": counted(bags.tolds, "received"),
                    "dropped_measurements": sum(t.dropped_measurements for t in bags.tolds),
-                   **about_map(args, parameters, session, suggestions, warnings_of(bags) + _without_datum(parameters)),
+                   **about_map(args, parameters, session, suggestions, warnings_of(bags) + lonely(parameters, session)),
                    "fleet": about_fleet(bags, made.agreed, about) | {"blocks": count}})
     paths = written(output, session, suggestions, result, started)
     print(json.dumps(result, allow_nan=False) if args.json else
           "\n".join([_first_line(result), summary(result, session, paths)]))
     return 0
-
-
-def _without_datum(parameters: Parameters) -> list[str]:
-    topic = parameters.intake.fix_topic
-    return [f"fix_topic: {topic} is not read where bags are mapped side by side; write --datum BAG at gp-mapping export"
-            ] if topic else []
 
 
 def _blocks(engine: Engine, made: FleetMap, folder: Path) -> int:
