@@ -4,8 +4,9 @@ import copy
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
-from core_data import SETTINGS, UT, drive, feed, samples
+from core_data import SETTINGS, UT, close, drive, feed, samples
 from map_contract import flat, same_state
 
 from gp_mapping import create_map
@@ -71,3 +72,21 @@ def test_sensor_noise_counts_in_a_new_measurement():
         field.update(samples(X, Y, count=np.full(300, 4.0), sensor_variance=np.full(300, 2.0)))
         noise = float(field.predict(PLACES[:1]).noise_variance) / UT**2
         assert 1.0 < noise <= 3.0, noise
+
+
+def test_no_passes_no_constants():
+    field = create_map("dual_svgp", **SETTINGS)
+    field.update(samples(X, Y))
+    assert field.posterior.biases() == [] and field.posterior.bias_evidence() is None
+
+
+@pytest.mark.parametrize("model, settings", [("dual_svgp", {}), ("solve_gp", {"max_orthogonal": 40})])
+def test_what_is_explained_is_what_the_prior_has_more(model, settings):
+    """cov(a, b) = k(a, b) + s_c² − b(a)ᵀb(b), also where there is a second set of inducing inputs."""
+    field = create_map(model, **SETTINGS | {"max_inducing": 20, "inducing_tolerance": 0.01} | settings)
+    feed(field, samples(X, Y), 50)
+    a, b = PLACES[:30], PLACES[30:50]
+    posterior = field.posterior
+    told = posterior.prior_covariance(a, b) - posterior.explained(a).mT @ posterior.explained(b)
+    close(told, posterior.covariance(a, b), 1e-9)
+    assert (posterior.orthogonal is not None) == (model == "solve_gp")
