@@ -41,6 +41,14 @@ def test_asked_twice_it_is_factored_once():
     assert field.posterior is not before
 
 
+def test_a_copy_is_not_told_by_what_the_map_has_told_before():
+    field = create_map("dual_svgp", **SETTINGS)
+    feed(field, samples(X, Y), 50)
+    before = field.predict(PLACES[:20])
+    after = field.fantasize(PLACES[:20]).predict(PLACES[:20])
+    assert bool((after.variance < before.variance).all()) and torch.equal(field.predict(PLACES[:20]).mean, before.mean)
+
+
 def test_state_round_trip():
     field = create_map("dual_svgp", **(SETTINGS | {"heading_stddev": 0.5 * UT, "time_offset": 0.1}))
     feed(field, samples(X, Y, velocity=np.full((300, 2), 0.2)), 50)
