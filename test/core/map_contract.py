@@ -207,6 +207,9 @@ class MapContract:
     def test_covariances_with_places_that_stay_are_the_same(self, model, device):
         field = self.built(model, device)
         joint, told = field.covariance(PLACES, PLACES[5:12]).cpu(), field.covariance_with(PLACES[5:12])
+        kept = field.snapshot().covariance_with(PLACES[5:12])(PLACES)
+        for was, now in zip(kept, told(PLACES)):
+            assert torch.allclose(was, now, rtol=1e-9, atol=1e-9 * PRIOR_VARIANCE * UT**2)
         for part in (slice(0, 40), slice(3, 4), slice(20, 31)):
             shared, variance = (each.cpu() for each in told(PLACES[part]))
             assert torch.allclose(shared / UT**2, joint[part] / UT**2, rtol=0, atol=1e-10 * PRIOR_VARIANCE)

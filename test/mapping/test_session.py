@@ -181,6 +181,8 @@ def test_nothing_yet():
             ask()
     report = session.report()
     assert report["samples"] == 0 and report["noise_stddev"] is None and report["inducing"] == 0
+    fixed = MapSession(MapSettings(learn_hyperparameters=False, learn_time_offset=False))
+    assert report["learning_steps"] == fixed.report()["learning_steps"] == 0
     session.flush()
     session.break_pass()
     assert session.ingest(RUN[:0]) is None and session.ingest(RUN[:2]) is None, "the cell is still open"
