@@ -43,6 +43,12 @@ def test_a_block_is_what_is_predicted_at_its_cells(field):
     assert float(away[known].abs().max()) < 0.05
 
 
+@pytest.mark.parametrize("cells", [1, 2, 3, 5])
+def test_a_small_block_has_as_many_cells_as_a_large_one(field, cells):
+    grid = drawn_block((4, 2), field, SETTINGS, np.array([[0.0, 0.5, 4.9, 1.5]]), cells, 0.2, 7, None)
+    assert grid.shape == (cells, cells) and grid.origin == pytest.approx((0.4 * cells, 0.2 * cells))
+
+
 def test_blocks_where_nothing_is_known_are_left_out(field):
     """Of a robot that was said to have been elsewhere, too."""
     ground = np.array([[0.0, 0.5, 4.9, 1.5], [100.0, 100.0, 100.5, 100.5]])
