@@ -87,7 +87,7 @@ class MapContract:
         assert prior.mean.shape == prior.variance.shape == (1, c) and prior.noise_variance.shape == (c,)
         assert torch.equal(prior.mean[0], field.centre)
         assert prior.variance.cpu().numpy() == pytest.approx(PRIOR_VARIANCE * UT**2)
-        assert torch.allclose(field.noise_variance(), field.predict(PLACES).noise_variance, rtol=1e-12)
+        assert torch.allclose(field.noise_variance(), field.predict(PLACES).noise_variance, rtol=1e-12, atol=0.0)
         for places in (field.inducing_inputs(), field.remembered_places()):
             assert places.shape[1] == 2 and (not len(places) or float(places.min()) > -1.0)
         assert all(isinstance(k, str) and type(v) in (int, float) for k, v in field.counters().items())
@@ -95,7 +95,8 @@ class MapContract:
         source, count, epoch = field.drawable(0.1)
         assert torch.equal(source.predict(PLACES).mean, field.predict(PLACES).mean)
         assert count >= 120 and epoch == field.epoch
-        assert torch.allclose(field.for_planning().predict(PLACES).variance, field.predict(PLACES).variance, rtol=1e-6)
+        assert torch.allclose(field.for_planning().predict(PLACES).variance, field.predict(PLACES).variance, rtol=1e-6,
+                              atol=0.0)
         now, then = field.predict_now(PLACES), field.predict(PLACES)
         assert float(((now.mean - then.mean).abs() / (then.variance + then.noise_variance).sqrt()).max()) < 0.3
         # as likely as 2.5 standard deviations of the prior off
@@ -264,7 +265,7 @@ class MapContract:
         feed(noisy, samples(x, y, noise_variance=np.full(120, 4.0)), 20)
         told = noisy.predict(PLACES)
         assert torch.allclose(after.mean, told.mean, rtol=1e-8)
-        assert torch.allclose(after.variance, told.variance, rtol=1e-7)
+        assert torch.allclose(after.variance, told.variance, rtol=1e-7, atol=0.0)
 
     def test_resume_is_bit_for_bit(self, model, device):
         x, y = drive(200)
@@ -385,4 +386,5 @@ class MapContract:
         feed(far, samples(x + shift, y), 30)
         places = torch.round(PLACES * 2**20) / 2**20
         a, b = near.predict(places), far.predict(places + torch.from_numpy(shift))
-        assert torch.allclose(a.mean, b.mean, rtol=1e-9) and torch.allclose(a.variance, b.variance, rtol=1e-7)
+        assert torch.allclose(a.mean, b.mean, rtol=1e-9, atol=0.0)
+        assert torch.allclose(a.variance, b.variance, rtol=1e-7, atol=0.0)
