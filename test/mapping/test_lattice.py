@@ -105,7 +105,7 @@ def test_boxes_all_and_what_is_followed_are_marked():
     x, y = lattice.places(*everywhere(lattice)).numpy().T.reshape(2, *lattice.stale.shape)
     assert np.array_equal(lattice.stale, (x > 0.95) & (x < 2.95) & (y > 1.95) & (y < 2.45))
     stale = lattice.stale.copy()
-    lattice.exact[5, :] = 3
+    lattice.exact[5, :], lattice.exact[5, 0] = 3, 1
     lattice.mark_followed(6)
     assert lattice.stale[5].all() and not lattice.exact.any() and (lattice.since[5] == 6).all()
     assert np.array_equal(np.delete(lattice.stale, 5, 0), np.delete(stale, 5, 0))

@@ -12,16 +12,17 @@ from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, UNKNOWN, Limits, 
 @pytest.mark.parametrize("low, high, expected", [
     (0.0, 20.0, (0.0, 20.0)), (0.0, 100.0, (0.0, 100.0)), (0.3, 19.6, (0.0, 20.0)), (-4.3, 4.3, (-4.5, 4.5)),
     (41.2e-6, 47.7e-6, (41e-6, 48e-6)), (1013.0, 1013.2, (1013.0, 1013.2)), (-90.0, 0.0, (-90.0, 0.0)),
-    (0.0, 21.0, (0.0, 22.0)), (-7.0, 35.0, (-10.0, 35.0))])
+    (0.0, 21.0, (0.0, 22.0)), (-7.0, 35.0, (-10.0, 35.0)), (1.3, 19.2, (1.0, 20.0)), (3.1, 33.1, (2.0, 34.0)),
+    (6.1, 66.1, (5.0, 70.0)), (13.0, 133.0, (10.0, 140.0))])
 def test_limits_are_rounded_outwards_to_steps_of_one_two_or_five(low, high, expected):
     assert nice_limits(low, high) == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
-@pytest.mark.parametrize("value", [0.0, 5.0, -48e-6, 1e6])
-def test_a_flat_field_has_a_narrow_range_about_its_value(value):
+@pytest.mark.parametrize("value, wide", [(0.0, 0.05), (5.0, 5e-7), (-48e-6, 5e-12), (1e6, 0.05)])
+def test_a_flat_field_has_one_step_of_a_millionth_of_its_value(value, wide):
+    """Divided by twenty and rounded like any other; of one where it is nothing."""
     low, high = nice_limits(value, value)
-    narrow = 1e-6 * abs(value) or 1.0
-    assert low - 1e-3 * narrow <= value < high and 0.04 * narrow < high - low < 0.2 * narrow
+    assert low == pytest.approx(value, abs=1e-3 * wide) and high - low == pytest.approx(wide, rel=1e-3)
 
 
 def test_levels_are_the_formula_in_every_row():
