@@ -30,8 +30,8 @@ def test_levels_are_the_formula_in_every_row():
     rng = np.random.default_rng(0)
     values, known = rng.uniform(-30.0, 130.0, (75, 9)), rng.random((75, 9)) < 0.7
     values[0, 0], values[74, 8], known[0, 0], known[74, 8] = 1e9, -1e9, True, True
-    expected = np.clip(np.rint(1 + 97 * values / 100.0), LOWEST, HIGHEST)
-    assert np.array_equal(levels(values, known, 0.0, 100.0), np.where(known, expected, UNKNOWN).astype(np.int8))
+    expected = np.clip(np.rint(1 + 97 * (values + 20.0) / 100.0), LOWEST, HIGHEST)
+    assert np.array_equal(levels(values, known, -20.0, 80.0), np.where(known, expected, UNKNOWN).astype(np.int8))
     assert levels(np.array([[0.0, 50.0, 100.0]]), np.ones((1, 3), bool), 0.0, 100.0).tolist() == [[1, 50, 98]]
 
 
