@@ -12,7 +12,8 @@ from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, UNKNOWN, Limits, 
 @pytest.mark.parametrize("low, high, expected", [
     (0.0, 20.0, (0.0, 20.0)), (0.0, 100.0, (0.0, 100.0)), (0.3, 19.6, (0.0, 20.0)), (-4.3, 4.3, (-4.5, 4.5)),
     (41.2e-6, 47.7e-6, (41e-6, 48e-6)), (1013.0, 1013.2, (1013.0, 1013.2)), (-90.0, 0.0, (-90.0, 0.0)),
-    (0.0, 21.0, (0.0, 22.0)), (-7.0, 35.0, (-10.0, 35.0)), (1.3, 19.2, (1.0, 20.0)), (3.1, 33.1, (2.0, 34.0)),
+    (0.0, 21.0, (0.0, 22.0)), (-7.0, 35.0, (-10.0, 35.0)), (1.0, 21.0, (1.0, 21.0)),
+    (1.3, 19.2, (1.0, 20.0)), (3.1, 33.1, (2.0, 34.0)),
     (6.1, 66.1, (5.0, 70.0)), (13.0, 133.0, (10.0, 140.0))])
 def test_limits_are_rounded_outwards_to_steps_of_one_two_or_five(low, high, expected):
     assert nice_limits(low, high) == pytest.approx(expected, rel=1e-12, abs=1e-15)

@@ -91,23 +91,6 @@ def test_many_samples_between_two_drawings():
     assert_good(renderer.render(field, bounds, UT, 1), field)
 
 
-def test_a_long_stretch_at_once_is_drawn_all_along():
-    """Samples by the hundred, of which one in a while stands for its neighbours."""
-    settings = MapSettings(**FIXED)
-    field, renderer = build_map(settings), Renderer(settings)
-    bounds, corners = ([0.0, 0.0], [20.0, 2.0]), torch.tensor([[0.0, 0.0], [20.0, 2.0]], dtype=torch.float64)
-    field.update(Samples(corners, torch.full((2, 1), 48 * UT)))
-    renderer.render(field, bounds, UT, 0)
-    x = torch.linspace(0, 20, 200, dtype=torch.float64)
-    way = torch.stack([x, 1.0 + 0.0 * x], 1)
-    field.update(Samples(way, (48 + 8 * torch.sin(x)[:, None]) * UT))
-    renderer.touch(way)
-    grid = renderer.render(field, bounds, UT, 1)
-    told = field.predict(way)
-    xs = ((way - torch.tensor(grid.origin)) / grid.resolution).floor().long()
-    assert float((grid.mean[xs[:, 1], xs[:, 0]] - told.mean[:, 0]).abs().max()) < 1.5 * UT
-
-
 def test_the_grid_grows_with_the_path_and_keeps_its_lattice():
     session = MapSession(MapSettings(**FIXED))
     run = drive(length=6.0, lanes=2)
