@@ -66,3 +66,16 @@ def test_what_is_held_has_no_slope():
     assert learner.free == [False, False, True] + [False] * 4 + [True, False]
     gradient, _ = learner.score(theta.vector(), rows(), torch.arange(9))
     assert gradient.nonzero().flatten().tolist() == [2, 7]
+
+
+def test_a_step_asks_all_components_of_places_that_lie_together():
+    """As of a stream: the number of a component is no distance."""
+    theta, data = VectorTheta.of(PLAIN), rows(60)
+    learner, generator = RowLearner(theta, theta, free=FREE), torch.Generator().manual_seed(0)
+    data["order"] = torch.arange(180).double()
+    near, stands_for = learner.neighbourhood(data["x"], data["order"], generator)
+    assert 120 <= len(near) == stands_for and len({int(i) // 3 for i in near}) == len(near) // 3
+    before = learner.vector.clone()
+    assert learner.step(data, generator) and learner.steps == 1 and learner.rejected == 0
+    moved = (learner.vector - before).abs()
+    assert bool((moved > 0).all()) and bool((moved <= torch.tensor(learner.LONGEST) + 1e-12).all()) and learner.streams
