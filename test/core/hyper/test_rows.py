@@ -78,4 +78,5 @@ def test_a_step_asks_all_components_of_places_that_lie_together():
     before = learner.vector.clone()
     assert learner.step(data, generator) and learner.steps == 1 and learner.rejected == 0
     moved = (learner.vector - before).abs()
-    assert bool((moved > 0).all()) and bool((moved <= torch.tensor(learner.LONGEST) + 1e-12).all()) and learner.streams
+    longest = torch.tensor(learner.LONGEST, dtype=torch.float64)
+    assert bool((moved > 0).all()) and bool((moved <= longest * (1 + 1e-12)).all()) and learner.streams
