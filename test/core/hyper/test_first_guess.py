@@ -27,7 +27,8 @@ def by_a_fine_grid(x, y, spread: float):
     """
     n, channels = y.shape
     r = np.sqrt(((x[:, None] - x[None]) ** 2).sum(-1))
-    step, extent = np.median(np.diag(r, 1)), np.linalg.norm(np.ptp(x, axis=0))
+    steps, extent = np.diag(r, 1), np.linalg.norm(np.ptp(x, axis=0))
+    step = np.median(steps[steps > 0.0])
     found, scores = [], []
     for length in np.geomspace(step, 2.0 * extent, 34):
         for tau in np.geomspace(0.01 / 3**0.5, 3.0 * 3**0.5, 30):
@@ -43,13 +44,17 @@ def by_a_fine_grid(x, y, spread: float):
     return np.exp(weights @ np.array(found) / weights.sum())
 
 
-@pytest.mark.parametrize("n, channels", [(6, 1), (25, 1), (40, 3)])
-def test_starts_are_the_means_under_the_evidence(n, channels):
-    x, y = cells(n, channels)
+@pytest.mark.parametrize("n, channels, stands", [(4, 1, 1), (6, 1, 1), (25, 1, 1), (40, 3, 1), (12, 1, 4)])
+def test_starts_are_the_means_under_the_evidence(n, channels, stands):
+    """Whatever the unit of the values; also of a robot that measures several times where it stands."""
+    x, y = cells(n * stands, channels)
+    x = x[:n].repeat_interleave(stands, 0)
     spread = float(robust_stddev(y).square().mean().sqrt())
     told, expected = first_guess(x, y), by_a_fine_grid(x.numpy(), y.numpy(), spread)
     assert np.abs(np.log(np.array(told[:3]) / expected)).max() < 0.25, (told, expected)
     assert told.centre == y.median(0).values.tolist()
+    small = first_guess(x, 1e-7 * y)
+    assert small[:3] == pytest.approx((told.lengthscale, 1e-7 * told.signal, 1e-7 * told.noise), rel=1e-6)
 
 
 def test_of_many_cells_an_even_choice_is_looked_at():
@@ -81,6 +86,7 @@ def test_of_few_or_equal_values_the_start_is_wide(y, signal):
     x = torch.arange(len(y)).double()[:, None].expand(-1, 2)
     told = first_guess(x, torch.tensor(y).double()[:, None], unit=7.0)
     assert told[:3] == pytest.approx((1.0, signal, 0.3 * signal)) and told.centre == [float(np.median(y))]
+    assert first_guess(x, torch.zeros(len(y), 1).double()).signal == 1.0
 
 
 def test_of_a_single_place_the_spread_alone_is_known():
