@@ -58,7 +58,7 @@ def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:
     """Its points in the new frame, with its length."""
     old = session.trace
     points, starts = old.points() @ turn.mT + shift, old.starts().tolist()
-    new = Path(old.step)
+    new = Path(old.step * (1 - 1e-9))  # turned, two points a step apart may by rounding lie a little nearer
     begun = 0
     for i in range(1, len(points) + 1):
         if i == len(points) or starts[i]:
@@ -66,7 +66,7 @@ def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:
             if begun < i:
                 new.extend(points[begun:i].tolist())
             begun = i
-    new.length = old.length
+    new.step, new.length = old.step, old.length
     return new
 
 

@@ -7,6 +7,7 @@ import torch
 
 from gp_mapping import FieldMap, MapSettings, create_map
 from gp_mapping.core.registry import build_map, model_names
+from gp_mapping.core.types import Samples
 
 
 def test_the_models_are_the_choices_of_the_setting():
@@ -26,6 +27,37 @@ def test_settings_reach_the_map():
     assert (field.max_inducing, field.memory_size, field.tolerance, field.dtype) == (17, 23, 0.1, torch.float32)
     assert field.theta.kernel_name == "rbf" and field.learner is None
     assert torch.equal(field.generator.get_state(), torch.Generator().manual_seed(5).get_state())
+
+
+@pytest.mark.parametrize("given, expected", [
+    ({}, {"lengthscale": 1.0, "signal_stddev": 1e-5, "noise_stddev": 7e-7, "constant_stddev": 2e-5}),
+    ({"signal_stddev": 4e-6}, {"lengthscale": 1.0, "signal_stddev": 4e-6, "constant_stddev": 8e-6})])
+def test_what_is_left_open_is_a_field_of_ten_units_over_a_metre(given, expected):
+    """Its mean within twice that; in the display unit of the field."""
+    told = create_map("exact", **given).hyperparameters()
+    assert {name: told[name] for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("model, settings, kind", [
+    ("dual_svgp", {"tiles": True}, "TiledMap"), ("dual_svgp", {}, "DualSVGP"), ("exact", {"tiles": True}, "ExactGP"),
+    ("sor", {"tiles": True}, "TiledMap"), ("sor", {"tiles": True, "inducing_inputs": [[0.0, 0.0]]}, "AnytimeMap"),
+    ("sor", {}, "AnytimeMap"), ("fitc", {}, "AnytimeMap"), ("pitc", {}, "TileMap"), ("pic", {}, "TileMap")])
+def test_who_is_made_of_tiles(model, settings, kind):
+    """A large map where its model may be one of them; PITC and PIC, whose blocks are tiles, by themselves."""
+    assert type(create_map(model, **settings)).__name__ == kind
+
+
+@pytest.mark.parametrize("model", ["exact", "dual_svgp"])
+@pytest.mark.parametrize("learns", [True, False])
+def test_constants_of_passes_are_learned_where_the_settings_say_so(model, learns):
+    """Of passes that differ by twenty times what was said."""
+    field = create_map(model, field_scale=1.0, bias_stddev=0.1, signal_stddev=1.0, noise_stddev=0.1, lengthscale=1.0,
+                       constant_stddev=2.0, learn_bias=learns, learn_time_offset=False, heading_stddev=0.0)
+    x = torch.linspace(0.0, 2.0, 60).double()[:, None].expand(-1, 2)
+    of = torch.arange(60).double() % 6
+    field.update(Samples(x, torch.sin(x[:, :1]) + 2.0 * (of[:, None] % 2), pass_number=of))
+    field.refine(60.0)
+    assert (field.hyperparameters()["bias_stddev"] > 0.3) == learns
 
 
 @pytest.mark.parametrize("model, settings, words", [

@@ -72,6 +72,13 @@ def test_velocity_of_a_sensor_that_is_slower_than_cells(glitch):
     assert float(cells[-1].velocity.norm()) == 0.0, "in a new pass nothing is known of how it came there"
 
 
+def test_two_samples_of_one_moment_tell_no_velocity():
+    """The second of two with one stamp: what is known is the way to the next."""
+    x = [[0.0, 0.0], [0.8, 0.0], [1.6, 0.0]]
+    _, cells = cells_of(x, np.ones((3, 1)), [5.0, 5.0, 6.0])
+    assert [cell.velocity.tolist() for cell in cells] == [[[0.0, 0.0]], [[0.8, 0.0]], [[0.8, 0.0]]]
+
+
 def test_velocity_of_a_sensor_that_is_slower_than_cells_resumes():
     stamp, x = np.arange(20.0), np.stack([np.arange(20.0), np.zeros(20)], 1)
     first, early = cells_of(x[:10], np.ones((10, 1)), stamp[:10], flush=False)
@@ -131,6 +138,14 @@ def test_a_gross_error_is_left_out_of_its_cell():
     assert max(float(c.y) for c in cells) < 60 and averager.gross == 1
     averager, cells = cells_of(x, y, stamp, averager=CellAverager(0.1, 1.0, robust=False))
     assert max(float(c.y) for c in cells) > 60 and averager.gross == 0
+
+
+@pytest.mark.parametrize("away, gross", [(8.0, 0), (10.0, 1)])
+def test_a_gross_error_is_six_robust_standard_deviations_away(away, gross):
+    """While no white noise is known: of a cell whose median distance is 1, 6 × 1.4826 = 8.9."""
+    y = np.array([0.0, 1.0, -1.0, 1.0, -1.0, 0.0, 1.0, -1.0, away])
+    averager, _ = cells_of(np.zeros((9, 2)), 100.0 + y[:, None], np.arange(9) / 50.0)
+    assert averager.gross == gross
 
 
 def test_a_field_that_really_changes_is_no_gross_error():

@@ -127,6 +127,21 @@ def test_they_go_with_the_map_that_is_saved_moved_or_merged():
     assert there.report()["fixes"] == 0 and there.report()["datum"] == ""
 
 
+def test_a_path_is_moved_pass_by_pass():
+    """Also where the next pass begins a step from the end of the one before: no line leads there."""
+    session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=1.0))
+    for start, end in ((0.0, 3.0), (3.1, 5.0), (5.1, 5.1)):
+        x = torch.arange(start, end + 0.05, 0.1, dtype=torch.float64)[:, None] * torch.tensor([[1.0, 0.0]]).double()
+        session.ingest(Samples(x, 45e-6 + 0.0 * x[:, :1], stamp=10.0 * start + torch.arange(len(x)).double()))
+        session.break_pass()
+    old = session.trace
+    points, starts, length = old.points(), old.starts(), old.length
+    new = moved(session, 3.0, -4.0, 0.4).trace
+    assert starts.tolist() == new.starts().tolist() and int(starts.sum()) == 3 and new.length == length
+    turned = points @ rotation(0.4).mT + torch.tensor([3.0, -4.0], dtype=torch.float64)
+    assert torch.allclose(new.points(), turned, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("state", [{"rows": torch.zeros(2, 3)}, {"rows": torch.full((2, 4), math.nan)}, {"count": 1},
                                    {"every": 0}, {"rows": "none"}])
 def test_a_state_that_is_none_is_refused(state):

@@ -133,6 +133,17 @@ def test_a_sensor_that_has_not_begun_to_measure_is_no_beginning_of_the_field(man
     assert not any("had not begun" in text for text in alone.warnings) and alone.report()["gross_errors"] == 0
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_map_that_is_more_than_its_first_cells_does_not_begin_again(closed):
+    """As one to which another robot's was added."""
+    settings, unit = SENSORS["scalar"]
+    first, samples = FirstValues(settings), _drive(unit, dict.fromkeys(range(12), 85.0), 60)
+    if closed:
+        first.close()
+    again = [first.begun(samples[i:i + 1]) for i in range(60)]
+    assert all(cells is None for cells in again) is closed and bool(first.note) is not closed
+
+
 def test_what_was_refused_before_the_sensor_had_begun_is_used_and_counted_so():
     """In small batches, as live: the map had refused good ones beside 1e10, and takes them when it begins again."""
     settings, unit = SENSORS["scalar"]

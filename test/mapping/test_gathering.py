@@ -1,5 +1,6 @@
 """From raw samples to cells, without any map: what holds at the end of a pass."""
 
+import pytest
 import torch
 
 from gp_mapping.core.types import Samples
@@ -21,6 +22,16 @@ class Kept(Gathering):
         along = start + torch.arange(n).double()
         self._gather(Samples(torch.stack([along, 0.0 * along], 1), torch.tensor(values).double()[:, None], stamp=along))
         self.flush()
+
+    def stand(self, values):
+        """Samples of one place, without stamps; the cell stays open."""
+        self._gather(Samples(torch.zeros(len(values), 2).double(), torch.tensor(values).double()[:, None]))
+
+    def state(self):
+        return self._gathered()
+
+    def load(self, state):
+        self._load_gathered(state)
 
     def _open_with(self, first, cell):
         self.values = first.y[:, 0].tolist()
@@ -60,3 +71,48 @@ def test_a_pass_goes_on_neither_from_the_place_nor_from_the_heading_of_the_one_b
     assert whole.trace.length > driven + 1.0 and cut.trace.length == driven
     assert whole.headings[-1] != [0.0, 0.0] and cut.headings[-1] == [0.0, 0.0]
     assert cut.passes == whole.passes + 1
+
+
+def test_of_the_first_cells_a_wild_one_is_left_out():
+    kept = Kept()
+    kept.ingest([900.0, *(20.0 + 0.1 * (i % 7) for i in range(20))], 0.0)
+    assert len(kept.values) == 20 and max(kept.values) < 30.0 and kept.gross == 1 and not kept.opening
+
+
+def test_after_a_hundred_cells_whoever_takes_them_judges():
+    """A reader of bags has no map that would have to settle: what is far does not wait any more."""
+    kept = Kept()
+    kept.ingest([20.0 + 0.1 * (i % 7) for i in range(101)], 0.0)
+    kept.ingest([900.0], 101.0)
+    assert kept.values[-1] == 900.0 and kept.gross == 0
+
+
+@pytest.mark.parametrize("end", [Kept.finish, Kept.break_pass])
+def test_at_the_end_and_at_a_gap_the_open_cell_is_handed_over(end):
+    kept = Kept()
+    kept.stand([20.0, 21.0, 22.0])
+    assert kept.values == []
+    end(kept)
+    assert kept.values == [21.0]
+
+
+def test_samples_without_stamps_come_fifty_times_a_second():
+    """A robot that stands: sixty seconds of them are six cells of ten seconds."""
+    kept = Kept(cell_duration=1.0)
+    kept.stand([20.0] * 3000)
+    kept.finish()
+    assert kept.raw_count == 3000 and len(kept.values) == 6
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_passes_go_on_with_their_numbers_and_in_a_file_from_before_they_had_any_begin_anew(known):
+    first, second = (Kept(bias_stddev=0.5) for _ in range(2))
+    for i in range(3):
+        first.ingest([20.0 + i], 100.0 * i)
+        first.break_pass()
+    state = first.state()
+    if not known:
+        del state["bias"]
+    second.load(state)
+    second.ingest([20.0], 900.0)
+    assert second.bias_numbers.number == (3.0 if known else 0.0) and second.passes == 4

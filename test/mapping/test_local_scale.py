@@ -64,6 +64,9 @@ def test_a_grid_shows_what_is_asked_for_point_by_point():
     asked = scale.at(np.stack([xs[j], ys[i]], 1))
     assert np.abs(np.sqrt(drawn[i, j] / asked) - 1).max() < 0.03
     assert ScaleOfGrid().at(scale, xs[:1], ys[:1]).shape == (1, 1)
+    xs = 2.7 + 0.005 * np.arange(121)  # asked for at every tenth cell, and a straight line between them
+    np.testing.assert_allclose(ScaleOfGrid().at(scale, xs, ys[150:151])[0],
+                               np.interp(xs, xs[::10], scale.at(np.stack([xs[::10], np.full(13, ys[150])], 1))), 1e-6)
 
 
 def test_a_grid_that_is_kept_is_what_one_made_anew_is(monkeypatch):

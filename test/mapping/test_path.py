@@ -57,6 +57,7 @@ def test_the_trace_is_bounded_and_covers_the_whole_way():
     assert len(points) <= 20001 and path.length == pytest.approx(0.11 * 59999)
     gaps = points[1:, 0] - points[:-1, 0]
     assert float(points[0, 0]) == 0.0 and float(points[-1, 0]) > 0.98 * 0.11 * 59999 and float(gaps.max()) < 1.0
+    assert float(gaps.min()) >= path.step * (1 - 1e-9), "as far apart after each second one has gone"
 
 
 def test_empty():

@@ -70,3 +70,12 @@ def test_what_is_loaded_takes_the_place_of_all_that_was_there():
     for i in range(2):
         squares.put((i, 1), [float(i)])
     assert dict(rows_of(squares.table())) == {(7, 7): [70.0], (8, 8): [80.0], (0, 1): [0.0], (1, 1): [1.0]}
+
+
+def test_the_oldest_goes_first():
+    squares = Squares(1)
+    for i in range(4):
+        squares.put((i, 0), [float(i)])
+    squares.put((0, 0), [9.0])  # known already: it keeps its place
+    assert squares.pop_oldest() == [9.0] and squares.pop_oldest() == [1.0]
+    assert list(squares) == [(2, 0), (3, 0)] and (0, 0) not in squares

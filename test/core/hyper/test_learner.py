@@ -184,6 +184,17 @@ def test_theta_and_its_vector_are_the_same_thing():
     assert Theta(0.6, 9.0, 1.2, 20.0).with_vector(theta.vector()).heading_stddev == 0.0, "a heading left out stays out"
 
 
+@pytest.mark.parametrize("constant", [0.0, 20.0])
+@pytest.mark.parametrize("heading", [0.0, 0.5])
+def test_features_beside_the_inducing_inputs_are_as_many_as_are_named(constant, heading):
+    """s_c, s_h cos ψ, s_h sin ψ; a standard deviation of 0 has none."""
+    theta = Theta(0.6, 9.0, 1.2, constant, heading_stddev=heading)
+    ahead = torch.tensor([[0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
+    rows = theta.feature_rows(torch.zeros(2, 2, dtype=torch.float64), ahead)
+    expected = [[20.0, 20.0]] * (constant > 0) + [[0.3, 0.0], [0.4, 0.5]] * (heading > 0)
+    assert rows.tolist() == expected and rows.shape == (len(theta.feature_names()), 2)
+
+
 def test_the_time_offset_is_found():
     """A sensor 0.2 s late on a robot that drives both ways."""
     rng = np.random.default_rng(0)
@@ -259,3 +270,34 @@ def test_theta_is_taken_over_beyond_what_is_known_of_it():
                                  (-0.05, 900.0, True), (0.015, 1e9, False),  # well known, but not worth a rebuild
                                  (0.3, 0.0, False), (0.55, 0.0, True)):
         assert moved(change, known) == taken, (change, known)
+
+
+def remembered(n: int) -> dict[str, torch.Tensor]:
+    """What a learner is given of n samples."""
+    x = torch.from_numpy(path(n, 1))
+    still = torch.zeros(n, 2, dtype=torch.float64)
+    return {"x": x, "velocity": still, "heading": still, "y": torch.sin(x[:, :1]), "extra": still[:, 0],
+            "order": torch.arange(n).double()}
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_a_step_that_cannot_be_computed_is_refused_and_counted(name):
+    """Neither a covariance that does not factor nor a slope that is no number moves anything."""
+    theta, data = Theta(0.5, 10.0, 1.0, 20.0), remembered(40)
+    learner, generator = HyperLearner(theta, theta), torch.Generator().manual_seed(0)
+    learner.stream()
+    data[name] = torch.full_like(data[name], math.nan)
+    for refused in (1, 2):
+        assert not learner.step(data, generator)
+        assert (learner.rejected, learner.steps) == (refused, 0) and learner.theta == theta
+
+
+@pytest.mark.parametrize("came, streams", [(40, False), (80, False), (81, True)])
+def test_blocks_are_left_once_most_samples_are_forgotten(came, streams):
+    """Of forty that are remembered: where more than eighty came, steps are those of a stream."""
+    theta = Theta(0.5, 10.0, 1.0, 20.0)
+    learner = HyperLearner(theta, theta)
+    for _ in range(came):
+        learner.schedule(1)
+    learner.step(remembered(40), torch.Generator().manual_seed(0))
+    assert learner.streams == streams and learner.steps == 1

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from scipy import stats
 from test_learner_bayes import drive, random_field
 
 from gp_mapping.core.hyper.learner import HyperLearner
@@ -56,3 +57,15 @@ def test_lanes_in_two_directions_tell_it_whatever_was_said(said, truth):
     assert learner.theta.time_offset == pytest.approx(truth, abs=0.03)
     if said != truth:
         assert learner.theta.time_offset == pytest.approx(float(learner.vector[4]), abs=0.005), "all of it is believed"
+
+
+@pytest.mark.parametrize("said", [0.0, 0.15, -0.3])
+@pytest.mark.parametrize("found", [0.02, 0.16])
+def test_the_two_hypotheses_are_weighed_by_savage_and_dickey(said, found):
+    """Whatever the stamps were said to be late by; the prior of any other offset is N(0, .2²)."""
+    learner = HyperLearner(replace(START, time_offset=said), replace(START, time_offset=0.0), free=LEARNED)
+    information = torch.diag(torch.tensor([90.0, 40.0, 60.0, 0.0, 500.0, 0.0, 0.0], dtype=torch.float64))
+    learner.settle(replace(START, time_offset=found), information)
+    stddev = (500.0 + 1.0 / 0.2**2) ** -0.5
+    ratio = stats.norm.pdf(said, found, stddev) / stats.norm.pdf(said, 0.0, 0.2)
+    assert float(learner.believed()[4]) == pytest.approx(said + (found - said) / (1.0 + ratio), rel=1e-9)

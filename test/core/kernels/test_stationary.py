@@ -1,5 +1,7 @@
 """Kernels against the formulas written in NumPy; gradients where they are delicate; near points far away."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -44,6 +46,14 @@ def test_gradient_by_differences_and_finite_where_points_meet(name):
     up, down = (value(torch.tensor(0.1 + d, dtype=torch.float64)) for d in (step, -step))
     numeric = (up - down) / (2 * step)
     assert torch.isfinite(log_length.grad) and float(log_length.grad) == pytest.approx(float(numeric), rel=1e-4)
+
+
+@pytest.mark.parametrize("kernel", [Constant(4.0), make_kernel("matern52", 4.0, 0.5),
+                                    Sum((Constant(1.0), make_kernel("rbf", 2.0, 1.0)))], ids=["constant", "one", "sum"])
+def test_a_kernel_is_not_changed_in_place(kernel):
+    """Whoever keeps one keeps what it was."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        kernel.variance = 9.0
 
 
 def test_near_points_far_from_the_origin_keep_their_digits():

@@ -9,8 +9,10 @@ from scipy import special, stats
 
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.likelihoods.discrete import Bernoulli, Poisson, Softmax
+from gp_mapping.core.likelihoods.outcomes import Outcomes
 from gp_mapping.core.likelihoods.quadrature import expectation, faddeeva, gauss_hermite
 from gp_mapping.core.likelihoods.student_t import StudentT
+from gp_mapping.settings.mapping import MapSettings
 
 NU, SIGMA2 = 4.0, 0.5
 ALL = {"gaussian": Gaussian(), "student_t": StudentT(NU), "bernoulli": Bernoulli(0.5), "poisson": Poisson(),
@@ -179,3 +181,15 @@ def test_what_cannot_be_is_refused():
     assert torch.equal(ALL["softmax"].encode(torch.tensor([[2.0]])), torch.tensor([[0.0, 0, 1]]).double())
     above = Bernoulli(48e-6).encode(torch.tensor([[50e-6], [40e-6]]))
     assert above.flatten().tolist() == [1.0, -1.0]
+
+
+@pytest.mark.parametrize("kind, good, bad", [("poisson", [0.0, 3.0], [-1.0]), ("bernoulli", [0.0, 1.0], []),
+                                             ("softmax", [0.0, 1.0, 2.0], [3.0, -1.0, 0.5]),
+                                             ("gaussian", [-1e9, 0.5], []), ("student_t", [-1e9, 0.5], [])])
+def test_what_can_be_measured_is_told_from_what_cannot(kind, good, bad):
+    """One by one, all at once, and none at all."""
+    known = Outcomes(MapSettings(likelihood=kind, classes=3))
+    told = [known.all_in([[value]]) for value in [*good, *bad]]
+    assert told == [True] * len(good) + [False] * len(bad)
+    assert known.all_in(torch.tensor([*good, *bad]).double()[:, None]) is (not bad) and known.all_in([]) is True
+    assert known.strangers([[value] for value in [*good, *bad, *good]]) == [len(good) + i for i in range(len(bad))]

@@ -173,6 +173,17 @@ def test_state_is_a_copy_and_complete():
         assert torch.equal(value, kept[name]) if torch.is_tensor(value) else value == kept[name], name
 
 
+def test_a_copy_with_room_for_more_features_is_independent():
+    memory, _ = filled(20)
+    wider = memory.copy(9, capacity=30)
+    assert wider.rows == 9 and wider.capacity == 30 and torch.equal(wider.white(5), memory.white(5))
+    before = memory.lam.clone()
+    for each in (wider, memory.copy()):
+        assert torch.equal(each.order, memory.order) and each.arrivals == memory.arrivals
+        each.scale(0.5)
+        assert torch.equal(memory.lam, before) and torch.equal(each.lam, 0.5 * before)
+
+
 def test_an_unknown_column_is_an_attribute_error():
     with pytest.raises(AttributeError):
         _ = filled(5)[0].colour

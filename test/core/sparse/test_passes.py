@@ -13,6 +13,7 @@ from gp_mapping import Samples, create_map
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.evidence import evidence_score, negative_log_evidence
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.types import Prediction
 from gp_mapping.errors import NumericalError
 
@@ -144,6 +145,23 @@ def test_two_robots_passes_are_not_the_same_ones(model):
     one.merge(other)
     of[second] += of[first].max() + 1.0
     assert_is(one, x, y, of, np.ones(len(x)))
+    assert one.samples == 64
+
+
+def test_sums_of_two_are_those_of_all_their_samples():
+    """Of passes that one of them has, that both have, and none."""
+    draw = torch.Generator().manual_seed(0)
+    white, beta, lam = (torch.randn(shape, dtype=torch.float64, generator=draw) for shape in ((4, 30), (30,), (30, 2)))
+    of = torch.tensor([0.0] * 8 + [1.0] * 12 + [NO_PASS] * 2 + [7.0] * 8).double()
+    none = PassSums.none(4, 2, "cpu")
+    one, other = (none.add(of[part], white[:, part], beta[part], lam[part]) for part in (slice(0, 12), slice(12, 30)))
+    both = one.merge(other)
+    assert both.numbers == (0.0, 1.0, 7.0) and one.merge(none) is one
+    for i, number in enumerate(both.numbers):
+        mine = of == number
+        for told, each in ((both.white[i], (white * beta)[:, mine].sum(1)), (both.precision[i], beta[mine].sum()),
+                           (both.linear[i], lam[mine].sum(0))):
+            assert torch.allclose(told, each, rtol=1e-12)
 
 
 def test_a_saved_map_and_its_snapshots_know_the_passes():

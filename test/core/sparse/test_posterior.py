@@ -4,8 +4,9 @@ import copy
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
-from core_data import SETTINGS, UT, drive, feed, samples
+from core_data import SETTINGS, UT, close, drive, feed, samples
 from map_contract import flat, same_state
 
 from gp_mapping import create_map
@@ -40,6 +41,14 @@ def test_asked_twice_it_is_factored_once():
     assert field.posterior is not before
 
 
+def test_a_copy_is_not_told_by_what_the_map_has_told_before():
+    field = create_map("dual_svgp", **SETTINGS)
+    feed(field, samples(X, Y), 50)
+    before = field.predict(PLACES[:20])
+    after = field.fantasize(PLACES[:20]).predict(PLACES[:20])
+    assert bool((after.variance < before.variance).all()) and torch.equal(field.predict(PLACES[:20]).mean, before.mean)
+
+
 def test_state_round_trip():
     field = create_map("dual_svgp", **(SETTINGS | {"heading_stddev": 0.5 * UT, "time_offset": 0.1}))
     feed(field, samples(X, Y, velocity=np.full((300, 2), 0.2)), 50)
@@ -61,8 +70,8 @@ def test_chunks_are_out_of_sight():
     feed(field, samples(X, Y), 50)
     whole = field.predict(PLACES)
     parts = [field.predict(part) for part in PLACES.split(100)]
-    assert torch.allclose(whole.mean, torch.cat([p.mean for p in parts]), rtol=1e-12)
-    assert torch.allclose(whole.variance, torch.cat([p.variance for p in parts]), rtol=1e-9)
+    assert torch.allclose(whole.mean, torch.cat([p.mean for p in parts]), rtol=1e-12, atol=0.0)
+    assert torch.allclose(whole.variance, torch.cat([p.variance for p in parts]), rtol=1e-9, atol=0.0)
 
 
 def test_sensor_noise_counts_in_a_new_measurement():
@@ -71,3 +80,21 @@ def test_sensor_noise_counts_in_a_new_measurement():
         field.update(samples(X, Y, count=np.full(300, 4.0), sensor_variance=np.full(300, 2.0)))
         noise = float(field.predict(PLACES[:1]).noise_variance) / UT**2
         assert 1.0 < noise <= 3.0, noise
+
+
+def test_no_passes_no_constants():
+    field = create_map("dual_svgp", **SETTINGS)
+    field.update(samples(X, Y))
+    assert field.posterior.biases() == [] and field.posterior.bias_evidence() is None
+
+
+@pytest.mark.parametrize("model, settings", [("dual_svgp", {}), ("solve_gp", {"max_orthogonal": 40})])
+def test_what_is_explained_is_what_the_prior_has_more(model, settings):
+    """cov(a, b) = k(a, b) + s_c² − b(a)ᵀb(b), also where there is a second set of inducing inputs."""
+    field = create_map(model, **SETTINGS | {"max_inducing": 20, "inducing_tolerance": 0.01} | settings)
+    feed(field, samples(X, Y), 50)
+    a, b = PLACES[:30], PLACES[30:50]
+    posterior = field.posterior
+    told = posterior.prior_covariance(a, b) - posterior.explained(a).mT @ posterior.explained(b)
+    close(told, posterior.covariance(a, b), 1e-9)
+    assert (posterior.orthogonal is not None) == (model == "solve_gp")

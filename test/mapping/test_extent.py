@@ -1,0 +1,64 @@
+"""What is driven ground: positions counted by squares, however they come."""
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping.mapping.motion.extent import Area, Extent
+
+WAY = np.cumsum(np.random.default_rng(0).normal(0.2, 1.0, (200, 2)), 0)
+POINTS = [i % 3 == 0 for i in range(200)]
+
+
+def counted(positions, points) -> Extent:
+    extent = Extent()
+    for x, point in zip(positions, points):
+        extent.add(list(x), point)
+    return extent
+
+
+def numbers(extent: Extent) -> dict:
+    return {square: list(map(float, its)) for square, its in extent.squares().items()}
+
+
+@pytest.mark.parametrize("size", [1, 7, 200])
+def test_at_once_as_one_by_one(size):
+    """In parts that lie on one square, and that do not."""
+    extent = Extent()
+    for i in range(0, 200, size):
+        part = WAY[i: i + size]
+        extent.extend(part.tolist(), POINTS[i: i + size], part.min(0).tolist(), part.max(0).tolist())
+    assert numbers(extent) == numbers(counted(WAY, POINTS))
+    still = Extent()
+    still.extend([[1.0, 2.0], [3.0, 1.0], [2.0, 5.0]], [True, False, True], [1.0, 1.0], [3.0, 5.0])
+    assert numbers(still) == {(0, 0): [1.0, 1.0, 3.0, 5.0, 2.0, 3.0, 2.0, 5.0]}
+
+
+def test_an_area_is_what_was_counted_on_its_squares():
+    """Three samples on one square, one on its neighbour, where the robot is not any more, and two far away."""
+    extent = counted([[11.0, 1.0], [2.0, 3.0], [4.0, 1.0], [3.0, 2.0], [95.0, 5.0], [96.0, 4.0]],
+                     [True, True, False, True, True, False])
+    near, far = extent.areas(0.1)
+    assert near == Area((2.0, 1.0), (11.0, 3.0), 3, 4, near.squares, near.place)
+    assert sorted(near.squares) == [(0, 0), (1, 0)]
+    assert far == Area((95.0, 4.0), (96.0, 5.0), 1, 2, ((9, 0),), (96.0, 4.0))
+
+
+def test_two_robots_positions_are_those_of_one_that_was_at_both():
+    """On squares that one has, and that both have."""
+    mine, other = counted(WAY[:120], POINTS[:120]), counted(WAY[80:], POINTS[80:])
+    both = counted(np.concatenate([WAY[:120], WAY[80:]]), POINTS[:120] + POINTS[80:])
+    mine.join(other)
+    found, whole = numbers(mine), numbers(both)
+    assert {square: its[:6] for square, its in found.items()} == {square: its[:6] for square, its in whole.items()}
+    assert mine.state_dict()["total"] == 240 and torch.equal(mine.state_dict()["squares"][:, :2].sum(0),
+                                                             both.state_dict()["squares"][:, :2].sum(0))
+
+
+def test_ground_is_twenty_points_or_a_tenth_of_all_samples():
+    """A glitch of the pose is neither; the largest area is ground in any case."""
+    room = [[float(i % 9), 5.0] for i in range(150)]
+    for points, samples, ground in ((1, 3, 1), (20, 20, 2), (0, 16, 1), (0, 17, 2)):
+        there = [[500.0, 5.0]] * samples
+        extent = counted(room + there, [True] * 150 + [i < points for i in range(samples)])
+        assert len(extent.ground(0.1)) == ground, (points, samples)
