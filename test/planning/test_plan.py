@@ -31,13 +31,13 @@ from gp_mapping.planning.registry import GROUP, find_planner
 KINDS = ("gain_per_metre", "lanes", "route", "variance", "integrated_variance", "ucb", "expected_improvement")
 
 
-def problem_in(world: int, side: int = 50, places: int = 150, **settings) -> Problem:
+def problem_in(world: int, side: int = 50, places: int = 150, nodes: int = 8000, **settings) -> Problem:
     """A robot in a random room that has measured where it stands."""
     free = free_room(world, side=side)
     here = somewhere(free, world)
     area = SurveyArea.of(free, here, max_cells=400)
     here = area.free.centres()[np.hypot(*(area.free.centres() - here).T).argmin()]
-    travel = Travel(area.free, 0.3, places)
+    travel = Travel(area.free, 0.3, places, nodes)
     field = create_map("exact", lengthscale=0.8, signal_stddev=10e-6, noise_stddev=0.5e-6, constant_stddev=5e-6,
                        learn_hyperparameters=False)
     field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
@@ -234,6 +234,22 @@ def test_robots_that_share_plans_drive_apart():
     with pytest.raises(ValueError, match="the same places"):
         allot([problems[0], problem_in(1, 60, 200)])
     assert allot([]) == []
+
+
+def test_a_straight_line_of_another_robot_counts_as_the_same_with_a_point_in_it():
+    problem = problem_in(0, 30, 60)
+    a, b = problem.travel.xy[[2, 9]]
+    left = [driven_by_others(problem.value, problem.travel, [line]).total for line in ([a, b], [a, 0.5 * (a + b), b])]
+    assert left[0] == pytest.approx(left[1]) and left[0] < 0.99 * problem.value.total
+    assert driven_by_others(problem.value, problem.travel, [[a]]).total == problem.value.total
+
+
+def test_lanes_are_as_many_as_the_limit_pays_for_were_it_one_along_the_middle():
+    problem = problem_in(3, 30, 60, budget=Budget(3.0))
+    x = problem.travel.nodes
+    ends = [x[list(stops)] for stops in lane_routes(problem) if len(stops) == 2]
+    assert len(ends) == 2 and np.ptp(ends[0][:, 0]) > 1.3
+    np.testing.assert_allclose([end[:, 1] for end in ends], 0.5 * (x[:, 1].min() + x[:, 1].max()))
 
 
 def test_horizon_ends_what_no_budget_does():

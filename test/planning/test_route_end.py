@@ -110,3 +110,9 @@ def test_the_way_out_lies_between_the_turns_of_the_way_in():
     where = np.stack(np.meshgrid(np.linspace(0, 8, 81), np.linspace(0, 6, 61)), -1).reshape(-1, 2)
     away = np.array([np.hypot(*(marks - place).T).min() for place in where])
     assert np.quantile(away, 0.97) <= 0.26 and away.max() <= 0.55
+
+
+def test_a_narrow_rectangle_is_driven_around_once_and_along_its_middle():
+    """No room is left between the turns of the way in: there is no way out."""
+    x = in_and_out(3.0, 1.2, 0.5)
+    np.testing.assert_allclose(x, [[0.25, 0.25], [2.75, 0.25], [2.75, 0.95], [0.25, 0.95], [0.6, 0.6], [2.4, 0.6]])

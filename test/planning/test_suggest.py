@@ -109,6 +109,9 @@ def test_thin_keeps_narrow_passages_and_counts_all_cells():
     mask[:, 33] = True  # one cell wide: a fixed stride of four would miss it
     chosen, count = thin(mask, 15)
     assert 8 <= len(chosen) <= 15 and bool((chosen % 60 == 33).all()) and int(count.sum()) == 40
+    middles, nine_each = thin(torch.ones(9, 12, dtype=torch.bool), 12)
+    assert middles.tolist() == [12 * row + column for row in (1, 4, 7) for column in (1, 4, 7, 10)]
+    assert bool((nine_each == 9).all())
     everything, one_each = thin(mask, 40)
     assert torch.equal(everything, mask.reshape(-1).nonzero()[:, 0]) and bool((one_each == 1).all())
 

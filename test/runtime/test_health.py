@@ -1,12 +1,6 @@
-"""What diagnostics say, in words and numbers."""
+"""What diagnostics say, in words and numbers, without ROS."""
 
-from diagnostic_msgs.msg import DiagnosticStatus
-from rclpy.serialization import serialize_message
-from std_msgs.msg import Header
-
-from gp_mapping.ros.wire.diagnostics import to_array
-from gp_mapping.ros.wire.outbound import Limits
-from gp_mapping.runtime.health import ERROR, OK, WARN, Area, Health, InputWatch, resident_megabytes
+from gp_mapping.runtime.health import ERROR, OK, WARN, Health, InputWatch, resident_megabytes
 from gp_mapping.runtime.timing import Durations
 from gp_mapping.runtime.worker_results import Status
 
@@ -86,16 +80,6 @@ def test_old_stamps_and_a_busy_map_are_noticed():
     assert "busy for 5.0 s" in areas_of(health, now=105.0, status=status_of(made=100.0))["timing"].message
 
 
-def test_as_a_diagnostic_array_every_value_is_text():
-    areas = areas_of(Health(2.0), limits=Limits(1e-6, 2e-6, 0.0, 1e-6)).values()
-    array = to_array(areas, "/robot/mapping", Header().stamp)
-    serialize_message(array)
-    assert [s.name for s in array.status] == ["robot/mapping: input", "robot/mapping: map", "robot/mapping: timing"]
-    values = {v.key: v.value for s in array.status for v in s.values}
-    assert values["hyperparameters.lengthscale"] == "0.5" and values["mean_high (SI)"] == "2e-06"
-    assert array.status[0].level == DiagnosticStatus.OK and float(values["memory (MB)"]) > 10
-
-
 def test_durations_are_bounded_and_ranked():
     durations = Durations(size=100)
     assert durations.summary() == {}
@@ -132,9 +116,3 @@ def test_ground_that_is_driven_and_not_drawn_is_said():
     area = areas_of(Health(2.0), status=status_of(lag=(0.12, 9.0)))["map"]
     assert area.level == WARN and "driven ground is not drawn yet: 12 % of the path, for 9 s" in area.message
     assert areas_of(Health(2.0), status=status_of(lag=(0.12, 1.0)))["map"].level == OK, "a moment is no lag"
-
-
-def test_warnings_are_listed_one_by_one():
-    area = Area("input", warnings=["a; with b", "c"], values={"n": 3})
-    values = {v.key: v.value for v in to_array([area], "/mapping", Header().stamp).status[0].values}
-    assert values == {"n": "3", "warning 1": "a; with b", "warning 2": "c"}
