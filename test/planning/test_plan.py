@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -250,6 +251,11 @@ def test_lanes_are_as_many_as_the_limit_pays_for_were_it_one_along_the_middle():
     ends = [x[list(stops)] for stops in lane_routes(problem) if len(stops) == 2]
     assert len(ends) == 2 and np.ptp(ends[0][:, 0]) > 1.3
     np.testing.assert_allclose([end[:, 1] for end in ends], 0.5 * (x[:, 1].min() + x[:, 1].max()))
+
+
+def test_where_a_lane_is_as_short_as_a_place_it_is_one_stop():
+    pieces = [pair for stops in lane_routes(problem_in(10, 30, 60, 60)) for pair in pairwise(stops)]
+    assert len(pieces) > 100 and all(a != b for a, b in pieces)
 
 
 def test_horizon_ends_what_no_budget_does():
