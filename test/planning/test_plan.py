@@ -330,6 +330,15 @@ def test_planning_comes_in_slices():
     assert np.median(slices) < 0.1
 
 
+def test_how_much_of_a_budget_is_spent():
+    """Of what ends it first; of nothing more than all is, at once."""
+    metres, seconds = np.array([1.0, 2.0]), np.array([8.0, 16.0])
+    with np.errstate(all="raise"):
+        for budget, spent in ((Budget(4.0), [0.25, 0.5]), (Budget(4.0, 100.0), [0.25, 0.5]),
+                              (Budget(4.0, 10.0), [0.8, 1.6]), (Budget(4.0, 0.0), [math.inf] * 2)):
+            np.testing.assert_allclose(budget.share(metres, seconds), spent)
+
+
 @pytest.mark.parametrize("wrong", [{"mix": 2.0}, {"horizon": 0.0}, {"effort": 0}])
 def test_wrong_questions_are_refused(wrong):
     with pytest.raises(ValueError, match="expected"):
