@@ -1,13 +1,24 @@
 """A stretch of messages paired at once: the same as one by one, and what of it is out of the ordinary."""
 
+import math
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from intake_messages import drain, field_message, odometry_message
+from intake_messages import covariance_of, field_message, odometry_message
 
 from gp_mapping.intake import DropReason, Intake, PoseBuffer
 from gp_mapping.intake.columns import Columns, Stream
 from gp_mapping.intake.poses.buffer import Between
-from gp_mapping.intake.stretch import RECENT_STEPS, PoseRows, longest_pause
+from gp_mapping.intake.stretch import (
+    RECENT_STEPS,
+    PoseRows,
+    distance,
+    find_poses,
+    longest_pause,
+    seldom_slow,
+    waits,
+)
 from gp_mapping.settings.intake import IntakeSettings
 
 NS = 10**9
@@ -22,16 +33,23 @@ def wandering(n: int = 40) -> PoseRows:
 
 
 def test_between_poses_of_a_stretch_is_as_between_those_of_the_buffer():
-    poses, buffer = wandering(), PoseBuffer(50)
+    poses, gap = wandering(), 10**8
+    buffer = PoseBuffer(50, gap)
     assert [buffer.append(pose) for pose in poses.poses()] == [None] * 40
     assert buffer.since(int(poses.stamps[30])) == poses.poses()[29:]
     assert buffer.since(int(poses.stamps[30]) + 1) == poses.poses()[30:] and not buffer.since(int(poses.stamps[0]))
+
     rng = np.random.default_rng(1)
     stamps = np.sort(np.append(rng.integers(poses.stamps[0], poses.stamps[-1], 100), poses.stamps[[0, 7, 39]]))
-    after = np.searchsorted(poses.stamps, stamps)
-    before = np.where(poses.stamps[after] == stamps, after, after - 1)
-    together = poses.between(stamps, before, after)
-    alone = Between.of([buffer.bracket(int(stamp)) for stamp in stamps], stamps.tolist())
+    brackets = [buffer.bracket(int(stamp)) for stamp in stamps]
+    before, after, near = find_poses(stamps, poses.stamps, gap)
+    assert near.tolist() == [found is not DropReason.POSE_GAP for found in brackets] and 20 < near.sum() < 80
+    exactly = np.diff(poses.stamps)[3]
+    assert find_poses(poses.stamps[3:4] + 1, poses.stamps, exactly)[2] and not find_poses(
+        poses.stamps[3:4] + 1, poses.stamps, exactly - 1)[2]
+
+    together = poses.between(stamps[near], before[near], after[near])
+    alone = Between.of([found for found in brackets if found is not DropReason.POSE_GAP], stamps[near].tolist())
     (x, turned), (want, want_turned) = together.interpolate(), alone.interpolate()
     np.testing.assert_array_equal(x, want)
     np.testing.assert_array_equal(turned.as_quat(), want_turned.as_quat())
@@ -44,10 +62,44 @@ def test_poses_of_a_stretch_go_on_after_those_that_came_one_by_one():
     both = poses.at(np.arange(3, 40)).after(poses.poses()[:3])
     for mine, all_ in zip(both, poses):
         np.testing.assert_array_equal(mine, all_)
-    metres = np.linalg.norm(np.diff(poses.rows[:, :3], axis=0), axis=1)
-    fastest = (metres / (1e-9 * np.diff(poses.stamps)))[20:].max()
-    assert not poses.too_fast(21, 1.001 * fastest) and poses.too_fast(21, 0.999 * fastest)
-    assert not poses.too_fast(1, 0.0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.001])
+def test_a_pose_is_too_fast_from_the_one_before_it(scale):
+    poses = wandering()
+    poses.rows[:, :3] *= scale
+    places = [pose.position for pose in poses.poses()]
+    speeds = [distance(*pair) / (1e-9 * step) for pair, step in zip(pairwise(places), np.diff(poses.stamps))]
+    assert speeds[0] == pytest.approx(math.dist(*places[:2]) / (1e-9 * (poses.stamps[1] - poses.stamps[0])))
+    most = int(np.argmax(speeds))
+    assert poses.too_fast(most + 1, 0.999 * speeds[most]) and not poses.too_fast(most + 1, 1.001 * speeds[most])
+    assert not poses.too_fast(most + 2, 0.999 * speeds[most]) and not poses.too_fast(1, 0.0)
+
+
+@pytest.mark.parametrize("late", [0.2, 3.0])
+def test_how_long_measurements_wait_for_their_poses(late):
+    """Poses that come at once, or up to some steps late; the first measurements wait already."""
+    rng, first = np.random.default_rng(3), 4
+    stamps = np.cumsum(rng.integers(1, 20, 30))
+    advance = stamps - stamps[0] + np.arange(30)
+    newest = np.maximum.accumulate(stamps[first:] - rng.integers(0, int(10 * late), 26)) + (5 if late < 1.0 else 0)
+    longest, queue = 0, 0
+    for i, pose in zip(range(first, 30), newest):
+        waiting = [j for j in range(i + 1) if stamps[j] > pose]
+        if waiting:
+            longest, queue = max(longest, advance[i] - advance[waiting[0]]), max(queue, len(waiting))
+    assert waits(stamps, advance, first, newest) == (longest, queue)
+    assert (queue > 2) == (late > 1.0)
+
+
+def test_whether_a_pause_is_the_gap_at_each_step():
+    rng, gap, seen = np.random.default_rng(4), 100, []
+    for share in np.linspace(0.0, 0.7, 60):
+        steps, first = np.where(rng.random(40) < share, 26, 25).tolist(), int(rng.integers(0, 20))
+        each = [longest_pause(steps[max(0, end - RECENT_STEPS):end], gap)[0] == gap for end in range(first + 1, 41)]
+        seen.append(seldom_slow(steps, first, gap))
+        assert seen[-1] == all(each)
+    assert 10 < sum(seen) < 50
 
 
 def test_a_pause_is_four_periods_of_a_sensor_that_is_slower_than_the_gap():
@@ -70,11 +122,21 @@ def stamp_of(name: str):
     return lambda message: getattr(message.header.stamp, name)
 
 
+def rows_of(batches) -> np.ndarray:
+    """(n, 5) stamp, place, value and variance of place."""
+    return np.vstack([np.empty((0, 5)), *(np.column_stack([s.stamp, s.x, s.y, s.position_variance])
+                                          for _, s in batches)])
+
+
 @pytest.mark.parametrize("cut", [40, 100])
 def test_a_stretch_at_once_gives_what_its_messages_give(cut):
-    """The first messages one by one, for they decide on frames; a measurement without number among those at once."""
+    """The first messages one by one, for they decide on frames; among those at once a measurement that is none, and
+    poses that are lost, nowhere, or say nothing of how good they are.
+    """
     fields = [field_message(0.02 * i + 0.013, (3e-5, 1e-7 * i, np.nan if i == 150 else 4e-5)) for i in range(200)]
-    poses = [odometry_message(0.1 * i, (0.03 * i, 0.1 * np.sin(i), 0.0)) for i in range(42)]
+    odd = {20: 1e9, 25: math.nan, 26: math.nan}
+    poses = [odometry_message(0.1 * i, (0.03 * i, math.inf if i == 33 else 0.1 * math.sin(i), 0.0),
+                              covariance=covariance_of(*[odd.get(i, 0.01 * (1 + i % 3))] * 2)) for i in range(42)]
     order = sorted([*fields, *poses], key=lambda m: m.header.stamp.sec + 1e-9 * m.header.stamp.nanosec)
 
     def fed(messages):
@@ -85,8 +147,7 @@ def test_a_stretch_at_once_gives_what_its_messages_give(cut):
         return intake
 
     alone, intake = fed(order), fed(order[:cut])
-    expected, _ = drain(alone)
-    first, _ = drain(intake, finish=False)
+    expected, first = rows_of(alone.batches(finish=True)), rows_of(intake.batches())
     stamps = {"header.stamp.sec": stamp_of("sec"), "header.stamp.nanosec": stamp_of("nanosec")}
     number = {f"pose.pose.position.{a}": lambda m, a=a: getattr(m.pose.pose.position, a) for a in "xyz"} \
         | {f"pose.pose.orientation.{a}": lambda m, a=a: getattr(m.pose.pose.orientation, a) for a in "xyzw"} \
@@ -97,8 +158,12 @@ def test_a_stretch_at_once_gives_what_its_messages_give(cut):
     for wanted, names in ((False, field), (True, number)):
         where = np.array([i for i, m in enumerate(order) if i >= cut and hasattr(m, "pose") == wanted])
         streams.append(Stream(where, where, columns([order[i] for i in where], stamps | names)))
+    covariance = streams[1].columns.rows["pose.covariance"]
+    covariance[7, [0, 7]] *= 1e6  # a person is to be told of that
+    assert intake.take_together(*streams) is None and intake.received["odometry"] < 25
+    covariance[7, [0, 7]] /= 1e6
     taken = intake.take_together(*streams)
-    rows = [np.column_stack([s.stamp, s.x, s.y]) for _, s in taken]
-    np.testing.assert_array_equal(np.vstack([first, *rows, *drain(intake)[:1]]), expected)
+    np.testing.assert_array_equal(np.vstack([first, rows_of(taken), rows_of(intake.batches(finish=True))]), expected)
     assert len(expected) == 199 and intake.drops.as_dict() == alone.drops.as_dict()
-    assert intake.drops.as_dict() == {DropReason.NOT_FINITE.value: 1}
+    assert intake.drops.as_dict() == {"not_finite": 1, "pose_lost": 1, "pose_bad_covariance": 2, "pose_not_finite": 1}
+    assert intake.received == alone.received
