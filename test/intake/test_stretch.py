@@ -94,6 +94,7 @@ def test_how_long_measurements_wait_for_their_poses(late):
 
 def test_whether_a_pause_is_the_gap_at_each_step():
     rng, gap, seen = np.random.default_rng(4), 100, []
+    assert not seldom_slow([26, 25, 25], 0, gap) and seldom_slow([26, 25, 25], 1, gap), "half of two are seldom"
     for share in np.linspace(0.0, 0.7, 60):
         steps, first = np.where(rng.random(40) < share, 26, 25).tolist(), int(rng.integers(0, 20))
         each = [longest_pause(steps[max(0, end - RECENT_STEPS):end], gap)[0] == gap for end in range(first + 1, 41)]
