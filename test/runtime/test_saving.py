@@ -62,13 +62,15 @@ def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when
 def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tmp_path):
     files = FileThread(size=2)
     settings = SimpleNamespace(save_directory=str(tmp_path), map_name="hall", autosave_period=10.0, suggestion_rate=0.0)
-    saver = Saver(worker, files, lambda: settings, "/mapping", on_saved=lambda text: None)
+    told = []
+    saver = Saver(worker, files, lambda: settings, "/mapping", on_saved=told.append)
     x = torch.rand(30, 2, dtype=torch.float64)
     worker.call(lambda session: session.ingest(Samples(x, 1e-6 * x[:, :1]))).result(30.0)
     assert not saver.is_saved() and saver.newest_path is None
 
     saved = saver.save_now(tmp_path / "hall", exports=False)
     assert saver.is_saved() and saver.newest_path == saved.paths["checkpoint"]
+    assert told == [f"saved checkpoint {saver.newest_path}"]
     saver.autosave(time.monotonic() + 20.0)
     assert not files.busy and saver.autosaved_path is None and files.close(10.0)
     assert [path.name for path in (tmp_path / "hall").glob("*.gpm")] == ["map.gpm"]

@@ -14,6 +14,7 @@ import torch
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.worker import MapWorker
+from gp_mapping.runtime.worker_results import Status
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 
@@ -109,6 +110,7 @@ def test_same_map_as_without_a_thread_and_nothing_lost(make_worker):
     assert_same_map(session, reference([messages(0.0, 10.0)]))
     assert worker.status.received == {"magnetic_field": 501, "odometry": 501}
     assert worker.status.report["samples"] == 501 and not worker.status.drops and not worker.errors
+    assert worker.status.used == 501 and worker.status.lag[1] == 0.0
     assert worker.status.timings["latency"]["count"] == 501
 
 
@@ -158,7 +160,8 @@ def test_a_failure_is_logged_with_its_traceback_counted_and_survived(make_worker
     assert worker.stop(timeout=30)
     assert worker.status.counts["error_update"] == 1 and worker.status.counts["lost_by_error"] >= 1
     assert "a broken factor" in worker.errors[0] and "Traceback" in worker.errors[0]
-    assert worker.status.report["samples"] == 202 - worker.status.counts["lost_by_error"]
+    assert isinstance(worker.status, Status)
+    assert worker.status.used == worker.status.report["samples"] == 202 - worker.status.counts["lost_by_error"]
 
 
 def test_a_failing_call_gives_its_error_to_the_caller(make_worker):
