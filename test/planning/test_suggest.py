@@ -122,3 +122,10 @@ def test_errors_say_what_was_expected(wrong):
     field = scene.measured_map("exact")
     with pytest.raises(ValueError, match="expected"):
         suggest(field, scene.grid_of(field), **wrong)
+
+
+@pytest.mark.parametrize("kind", ACQUISITIONS)
+def test_one_candidate_that_is_worth_something_to_one_target_is_enough(kind):
+    field = scene.measured_map("exact")
+    found = suggest(field, scene.grid_of(field), 1, kind, max_candidates=1, max_targets=1)
+    assert len(found) == 1 and found[0].score > 0.0 and found.reason == ""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from gp_mapping.intake import Intake
+from gp_mapping.intake import DropReason, Intake
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.runtime.worker_results import Status
@@ -221,3 +221,15 @@ def test_a_whole_map_is_drawn_while_the_worker_runs_and_of_an_empty_one_there_is
     grid, _ = worker.whole_map().result(10)
     np.testing.assert_allclose(grid.mean, drawn.result(10), rtol=0.0, atol=1e-9)
     assert worker.stop(timeout=10)
+
+
+def test_what_is_used_is_what_was_placed_and_neither_refused_nor_lost():
+    intake = Intake(IntakeSettings())
+    for kind, message in messages(0.0, 1.0):
+        (intake.add_odometry if kind == "pose" else intake.add_field)(message)
+    assert len(intake.take()) == 51
+    intake.drops.count(DropReason.REFUSED, 3)
+    status = Status.of(MapSession(SETTINGS), intake, 7, {"lost_by_error": 2, "paused": 0}, {})
+    assert (status.used, status.queue, status.counts) == (46, 7, {"lost_by_error": 2})
+    assert status.lag == (0.0, 0.0) and status.last_stamp == pytest.approx(EPOCH + 1.0)
+    assert Status.of(MapSession(SETTINGS), intake, 0, {}, {}).used == 48
