@@ -51,6 +51,9 @@ def test_zero_covariance_means_unknown_and_known_covariance_is_passed_on():
     feed(intake, [field_message(0.3, covariance=[-1.0] + [0.0] * 8)])
     np.testing.assert_array_equal(intake.take().sensor_variance, [0.0])
     intake = Intake()
+    feed(intake, [*poses, field_message(0.1, (3e-5, 0.0, 4e-5), covariance=np.diag([0.0, 4e-14, 9e-14]).ravel())])
+    np.testing.assert_allclose(intake.take().sensor_variance, [0.64 * 9e-14], rtol=1e-12)
+    intake = Intake()
     feed(intake, [*poses, field_message(0.0)])
     assert intake.take().sensor_variance is None
     feed(intake, [known])

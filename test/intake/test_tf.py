@@ -78,6 +78,9 @@ def test_slashes_of_older_drivers_do_not_matter():
 def test_two_parents_of_one_frame_are_reported():
     out = tree(tf_message((1.0, "map", "base_link")), tf_message((1.1, "odom", "base_link")))
     assert "'base_link' was below 'map' and is now below 'odom'" in out.warnings[0]
+    links = [(t, parent, f"link{i}") for t, parent in ((1.0, "map"), (1.1, "odom")) for i in range(12)]
+    many = tree(*map(tf_message, links))
+    assert len(many.warnings) == 10
 
 
 def test_links_that_nobody_asks_for_take_little_memory():

@@ -113,6 +113,43 @@ def test_a_stop_is_shifted_to_any_node_that_is_not_left_out():
     assert np.hypot(*(travel.nodes[list(shifted)] - travel.nodes[at]).T).max() < 2.0 * travel.spacing + 0.11
 
 
+@pytest.mark.parametrize("home", [False, True])
+def test_a_stop_is_put_in_where_the_way_gets_longer_by_least(home):
+    """As the crow flies, before any of the others, after them, or before the way home; going back is no repeat."""
+    problem = problem_in(2, 30, 60)
+    nodes = problem.travel.nodes
+    if home:
+        problem = replace(problem, budget=Budget(100.0, home=tuple(nodes[problem.start])), _known={})
+    moves = Moves(replace(problem, horizon=100.0, _known={}))
+    order = np.hypot(*(problem.travel.xy - problem.position).T).argsort()
+    near, far = problem.travel.places[order[[len(order) // 2, -1]]].tolist()
+    stops = (near, far, near)
+    ends = [nodes[[problem.start]]] if home else []
+
+    def metres(route) -> float:
+        return np.hypot(*np.diff(np.vstack([problem.position[None], nodes[list(route)], *ends]), axis=0).T).sum()
+
+    where = set()
+    for found in (moves.propose(stops) for _ in range(300)):
+        at = next((i for i in range(4) if len(found) == 4 and found[:i] + found[i + 1:] == stops), None)
+        if at is not None:
+            where.add(at)
+            others = [(*stops[:i], found[at], *stops[i:]) for i in range(4)]
+            assert metres(found) <= min(map(metres, others)) + 1e-9
+    assert where >= ({1} if home else {1, 3}), where
+    twice = [moves.propose((near, near, far, far)) for _ in range(50)]
+    assert all(a != b for found in twice for a, b in pairwise(found))
+
+
+def test_a_stop_is_shifted_to_a_neighbour_also_where_a_node_stands_for_a_block():
+    """Its neighbours are a block away: a shift by less would leave it where it is."""
+    problem = problem_in(5, 60, 250, nodes=300)
+    travel = problem.travel
+    assert travel.block == 3
+    moves, at = Moves(problem), int(travel.places[len(travel.places) // 2])
+    assert np.mean([moves.shifted(at) == at for _ in range(200)]) < 0.2
+
+
 def test_with_a_budget_a_route_knows_all_of_an_open_room_sooner_and_as_well_in_the_end():
     """A little weight on how soon it brings it (the usual mix) makes two passes of one, at no cost in the end."""
     free = FreeSpace.from_occupancy_grid(occupancy(np.zeros((70, 70))), 0.2)

@@ -104,6 +104,7 @@ def _broken(**changes):
     (_broken(data=array("b", [-2] * 20)), "-2"),
     (_broken(orientation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=0.0)), "zero or non-finite quaternion"),
     (_broken(orientation=SimpleNamespace(x=0.7, y=0.0, z=0.0, w=0.7)), "tilted"),
+    (_broken(orientation=SimpleNamespace(x=0.0, y=0.7, z=0.0, w=0.7)), "tilted .quaternion x=0.0000 y=0.7071"),
     (occupancy(np.zeros((4, 5)), origin=(float("inf"), 0.0)), "expected finite metres"),
     (occupancy(np.zeros((4, 5)), origin=(0.0, -1e200)), "expected finite metres"),
     (occupancy(np.zeros((4, 5)), resolution=1e150), "expected finite metres, at most 1e.08"),

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -31,13 +32,13 @@ from gp_mapping.planning.registry import GROUP, find_planner
 KINDS = ("gain_per_metre", "lanes", "route", "variance", "integrated_variance", "ucb", "expected_improvement")
 
 
-def problem_in(world: int, side: int = 50, places: int = 150, **settings) -> Problem:
+def problem_in(world: int, side: int = 50, places: int = 150, nodes: int = 8000, **settings) -> Problem:
     """A robot in a random room that has measured where it stands."""
     free = free_room(world, side=side)
     here = somewhere(free, world)
     area = SurveyArea.of(free, here, max_cells=400)
     here = area.free.centres()[np.hypot(*(area.free.centres() - here).T).argmin()]
-    travel = Travel(area.free, 0.3, places)
+    travel = Travel(area.free, 0.3, places, nodes)
     field = create_map("exact", lengthscale=0.8, signal_stddev=10e-6, noise_stddev=0.5e-6, constant_stddev=5e-6,
                        learn_hyperparameters=False)
     field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
@@ -236,6 +237,27 @@ def test_robots_that_share_plans_drive_apart():
     assert allot([]) == []
 
 
+def test_a_straight_line_of_another_robot_counts_as_the_same_with_a_point_in_it():
+    problem = problem_in(0, 30, 60)
+    a, b = problem.travel.xy[[2, 9]]
+    left = [driven_by_others(problem.value, problem.travel, [line]).total for line in ([a, b], [a, 0.5 * (a + b), b])]
+    assert left[0] == pytest.approx(left[1]) and left[0] < 0.99 * problem.value.total
+    assert driven_by_others(problem.value, problem.travel, [[a]]).total == problem.value.total
+
+
+def test_lanes_are_as_many_as_the_limit_pays_for_were_it_one_along_the_middle():
+    problem = problem_in(3, 30, 60, budget=Budget(3.0))
+    x = problem.travel.nodes
+    ends = [x[list(stops)] for stops in lane_routes(problem) if len(stops) == 2]
+    assert len(ends) == 2 and np.ptp(ends[0][:, 0]) > 1.3
+    np.testing.assert_allclose([end[:, 1] for end in ends], 0.5 * (x[:, 1].min() + x[:, 1].max()))
+
+
+def test_where_a_lane_is_as_short_as_a_place_it_is_one_stop():
+    pieces = [pair for stops in lane_routes(problem_in(10, 30, 60, 60)) for pair in pairwise(stops)]
+    assert len(pieces) > 100 and all(a != b for a, b in pieces)
+
+
 def test_horizon_ends_what_no_budget_does():
     found = plan(problem_in(5, horizon=6.0, mix=1.0), "route")
     assert 4.0 < found.metres <= 6.0
@@ -306,6 +328,15 @@ def test_planning_comes_in_slices():
         start = time.process_time()
     assert found and len(slices) > 8
     assert np.median(slices) < 0.1
+
+
+def test_how_much_of_a_budget_is_spent():
+    """Of what ends it first; of nothing more than all is, at once."""
+    metres, seconds = np.array([1.0, 2.0]), np.array([8.0, 16.0])
+    with np.errstate(all="raise"):
+        for budget, spent in ((Budget(4.0), [0.25, 0.5]), (Budget(4.0, 100.0), [0.25, 0.5]),
+                              (Budget(4.0, 10.0), [0.8, 1.6]), (Budget(4.0, 0.0), [math.inf] * 2)):
+            np.testing.assert_allclose(budget.share(metres, seconds), spent)
 
 
 @pytest.mark.parametrize("wrong", [{"mix": 2.0}, {"horizon": 0.0}, {"effort": 0}])

@@ -11,7 +11,9 @@ from test_plan import problem_in
 
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import Budget, FreeSpace, PathValue, Problem, SurveyArea, Travel, plan
-from gp_mapping.planning.planners.lanes import fitted, lane_routes
+from gp_mapping.planning.planners.annealing import annealed
+from gp_mapping.planning.planners.greedy import greedy
+from gp_mapping.planning.planners.lanes import best_lanes, fitted, lane_routes
 from gp_mapping.planning.planners.spirals import in_and_out, spiral_routes
 from gp_mapping.planning.problem import usual_mix
 
@@ -110,3 +112,29 @@ def test_the_way_out_lies_between_the_turns_of_the_way_in():
     where = np.stack(np.meshgrid(np.linspace(0, 8, 81), np.linspace(0, 6, 61)), -1).reshape(-1, 2)
     away = np.array([np.hypot(*(marks - place).T).min() for place in where])
     assert np.quantile(away, 0.97) <= 0.26 and away.max() <= 0.55
+
+
+def test_a_narrow_rectangle_is_driven_around_once_and_along_its_middle():
+    """No room is left between the turns of the way in: there is no way out."""
+    x = in_and_out(3.0, 1.2, 0.5)
+    np.testing.assert_allclose(x, [[0.25, 0.25], [2.75, 0.25], [2.75, 0.95], [0.25, 0.95], [0.6, 0.6], [2.4, 0.6]])
+
+
+def test_where_turns_take_time_annealing_finds_what_fits_the_time():
+    """In an open room, where ways at a glance are the real ones: at .3 m/s and .4 rad/s turns take a third of it."""
+    budget = Budget(seconds=40.0, speed=0.3, turn_rate=0.4)
+    problem = replace(open_room(30, 30, 60.0), budget=budget, mix=0.0, _known={})
+    start, rating = best_lanes(problem)
+    found = list({stops for routes in annealed(problem, start, 200) for stops in routes})
+    drives = [problem.drive(stops) for stops in found]
+    assert all(problem.feasible(drive) for drive in drives)
+    assert max(drive.seconds for drive in drives) > 38.0 and max(drive.metres for drive in drives) < 0.8 * 0.3 * 40.0
+    assert max(problem.rate(found)) > rating + 0.3 * (1.0 - rating)
+
+
+def test_a_route_that_is_to_bring_it_soon_is_searched_from_its_seeds_on():
+    problem = problem_in(5, 40, 80, horizon=8.0, mix=1.0, effort=60)
+    *_, first = greedy(problem)
+    seeds = [first, *of_lanes(problem)]
+    found, *others = problem.rate([plan(problem, "route").nodes, *seeds])
+    assert found > max(others) + 0.005

@@ -109,6 +109,9 @@ def test_thin_keeps_narrow_passages_and_counts_all_cells():
     mask[:, 33] = True  # one cell wide: a fixed stride of four would miss it
     chosen, count = thin(mask, 15)
     assert 8 <= len(chosen) <= 15 and bool((chosen % 60 == 33).all()) and int(count.sum()) == 40
+    middles, nine_each = thin(torch.ones(9, 12, dtype=torch.bool), 12)
+    assert middles.tolist() == [12 * row + column for row in (1, 4, 7) for column in (1, 4, 7, 10)]
+    assert bool((nine_each == 9).all())
     everything, one_each = thin(mask, 40)
     assert torch.equal(everything, mask.reshape(-1).nonzero()[:, 0]) and bool((one_each == 1).all())
 
@@ -119,3 +122,10 @@ def test_errors_say_what_was_expected(wrong):
     field = scene.measured_map("exact")
     with pytest.raises(ValueError, match="expected"):
         suggest(field, scene.grid_of(field), **wrong)
+
+
+@pytest.mark.parametrize("kind", ACQUISITIONS)
+def test_one_candidate_that_is_worth_something_to_one_target_is_enough(kind):
+    field = scene.measured_map("exact")
+    found = suggest(field, scene.grid_of(field), 1, kind, max_candidates=1, max_targets=1)
+    assert len(found) == 1 and found[0].score > 0.0 and found.reason == ""

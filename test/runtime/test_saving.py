@@ -57,3 +57,47 @@ def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when
     assert saved_session(saver.autosaved_path, tmp_path).raw_count == 60
     with pytest.raises(Ending):
         files.submit(lambda: None)
+
+
+def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tmp_path):
+    files = FileThread(size=2)
+    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="hall", autosave_period=10.0, suggestion_rate=0.0)
+    told = []
+    saver = Saver(worker, files, lambda: settings, "/mapping", on_saved=told.append)
+    x = torch.rand(30, 2, dtype=torch.float64)
+    worker.call(lambda session: session.ingest(Samples(x, 1e-6 * x[:, :1]))).result(30.0)
+    assert not saver.is_saved() and saver.newest_path is None
+
+    saved = saver.save_now(tmp_path / "hall", exports=False)
+    assert saver.is_saved() and saver.newest_path == saved.paths["checkpoint"]
+    assert told == [f"saved checkpoint {saver.newest_path}"]
+    saver.autosave(time.monotonic() + 20.0)
+    assert not files.busy and saver.autosaved_path is None and files.close(10.0)
+    assert [path.name for path in (tmp_path / "hall").glob("*.gpm")] == ["map.gpm"]
+
+
+class Quick(Saver):
+    """Without pictures."""
+
+    def save_now(self, folder, exports=False):
+        return super().save_now(folder, exports)
+
+
+def test_who_asks_while_a_save_waits_shares_it_and_who_asks_later_gets_what_came_since(worker, tmp_path):
+    files, began, disk, said = FileThread(size=3), threading.Event(), threading.Event(), []
+    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="hall", autosave_period=0.0)
+    saver = Quick(worker, files, lambda: settings, "/mapping", on_saved=said.append)
+    files.submit(lambda: began.set() or disk.wait())
+    assert began.wait(10.0)
+    one, other, elsewhere = saver.save("hall"), saver.save("hall"), saver.save("yard")
+    assert one is other is not elsewhere
+    disk.set()
+    assert one.result(10.0).snapshot.samples == elsewhere.result(10.0).snapshot.samples == 30
+
+    x = torch.rand(10, 2, dtype=torch.float64)
+    worker.call(lambda session: session.ingest(Samples(x, 1e-6 * x[:, :1]))).result(30.0)
+    later = saver.save("hall")
+    assert later is not one and later.result(10.0).snapshot.samples == 40 and len(said) == 3
+    with pytest.raises(ValueError, match="hall"):
+        saver.save("../hall")
+    assert files.close(10.0)

@@ -85,6 +85,9 @@ def test_two_clocks_on_one_topic_are_two_publishers():
         stamps.append(1e9 + 0.01 * i + (100.0 if chance.random() < 0.5 else 0.0))
     watch = watched(stamps, [0.01 * i for i in range(400)])
     assert watch.apart == pytest.approx(100.0, abs=1.0) and watch.missing == 0
+    for i in range(240):  # one of them has been switched off
+        watch.add(round((1e9 + 4.0 + 0.01 * i) * NS), 4.0 + 0.01 * i)
+    assert watch.apart is None
     single = steady(400)
     single[200] += 50.0
     assert watched(single, [0.01 * i for i in range(400)]).apart is None

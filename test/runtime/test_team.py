@@ -192,6 +192,7 @@ def test_a_robot_started_anew_stays_and_one_that_was_cleared_goes():
     source, cleared = source_of(first), out.message(out.due(0.0, 1e9, 1.0, 1.0))()[0]
     assert source.accept(cleared, 0.0) and len(source.ready()) == 1
     assert source.accept(messages_of(first)[0], 0.0) and len(source.ready()) == 1  # late, and out of date
+    assert source.told(0.0)["repeated"] == 1 and source.told(0.0)["received"] == 3
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +239,8 @@ def test_what_is_kept_is_bounded(good):
     session, message = good
     source = Source("robot1", Holdings(0.5 * len(message) / 1e6))
     assert not source.accept(message, 0.0) and source.dropped == {"memory_full": 1} and "merge_memory" in source.noise
+    told = source.told(0.0)
+    assert (told["maps"], told["version"], told["received"]) == (0, 0, 1), "nothing of it is there"
     source = Source("robot1", Holdings(1e3))
     for i in range(12):
         session.about["map_id"] = f"map {i}"
@@ -342,3 +345,16 @@ def test_a_sum_that_fails_is_said_once_and_tried_again(monkeypatch):
         assert one.cells() == wanted and len(failed) == 3
         told = one.errors + two.errors  # each says it once
         assert set(told) == {"the robots' maps could not be added: OSError('no space left')"} and len(told) <= 2
+
+
+def test_a_robot_that_cannot_be_added_is_counted_once_for_each_version_of_its_totals():
+    own, theirs = (part[:200] for part in drives())
+    with Mapper("robot1", session_of(own, **QUICK), ["robot2"], publish_tiles=False, merge_period=0.1) as one:
+        source = one.team.sources["robot2"]
+        for message in messages_of(session_of(theirs, frame="map", **QUICK)):
+            assert one.team.accept("robot2", message)
+        now = exchange([one], 100.0, until=lambda: one.team.sums)
+        assert source.dropped == {"other_frame": 1} and "merge_transforms" in source.problem
+        one.worker.call(lambda session: session.ingest(drives()[0][200:210])).result(10)
+        exchange([one], 100.0, now, until=lambda: one.team.sums > 1)
+        assert one.team.sums == 2 and source.dropped == {"other_frame": 1} and not one.errors

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.drawing.levels import field_limits, levels, nice_limits
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.suggest import Suggestion
-from gp_mapping.store.export import UNKNOWN, export_all
+from gp_mapping.store.export import UNKNOWN, export_all, export_map_server
 from gp_mapping.store.picture import draw_map
 from gp_mapping.store.wording import unit_text
 
@@ -69,7 +70,7 @@ def read_pgm(path):
 
 
 @pytest.mark.parametrize("name", ["mean", "stddev"])
-def test_map_server_files_say_what_the_map_says(session, exported, name):
+def test_map_server_files_say_what_the_map_says(session, exported, name, tmp_path):
     grid = session.render()
     text = exported[f"{name}_yaml"].read_text()
     info, image = yaml.safe_load(text), read_pgm(exported[f"{name}_pgm"])
@@ -78,6 +79,9 @@ def test_map_server_files_say_what_the_map_says(session, exported, name):
     assert image.shape == grid.shape
     image, values = image[::-1], getattr(grid, name).numpy()  # the first row of a picture is the top of the map
     assert ((image == UNKNOWN) == ~grid.known.numpy()).all() and (~grid.known).any() and grid.known.any()
+    assert "# map:" not in text, "it belongs to no checkpoint"
+    of_one, _ = export_map_server(tmp_path / name, values, grid, (0.0, 1.0), name, map_id="5f2c9a")
+    assert "\n# map: 5f2c9a\n" in of_one.read_text() and yaml.safe_load(of_one.read_text())["mode"] == "raw"
     limits = [line for line in text.splitlines() if line.startswith(("# pixel 1 ", "# pixel 98 "))]
     low, high = (float(line.split("=")[1]) for line in limits)
     back = low + (image[grid.known].astype(float) - 1) / 97 * (high - low)
@@ -141,6 +145,20 @@ def test_three_components_are_exported_and_shown(tmp_path):
     figure = draw_map(session, grid)
     titles = [axis.get_title() for axis in figure.axes if axis.get_title()]
     assert titles == ["Mean", "Standard deviation", "Mean of x", "Mean of y", "Mean of z"]
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_each_class_has_its_own_colour_and_its_number_at_the_bar(session, count):
+    grid = session.render()
+    cells = torch.arange(grid.mean.numel()).reshape(grid.shape) % count
+    figure = draw_map(session, replace(grid, axes_mean=torch.rand(count, *grid.shape), classes=cells))
+    panel = next(axis for axis in figure.axes if axis.get_title() == "Most likely class")
+    image = panel.get_images()[0]
+    bar = next(axis for axis in figure.axes if axis.get_ylabel() == "class")
+    levels_ = image.cmap(image.norm(np.arange(count)))
+    np.testing.assert_allclose(levels_, image.cmap(np.arange(count)))
+    assert len(np.unique(levels_, axis=0)) == count
+    assert bar.get_yticks().tolist() == list(range(count)) and bar.get_ylim() == (-0.5, count - 0.5)
 
 
 def test_an_empty_map_is_not_exported(tmp_path):

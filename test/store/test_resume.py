@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import torch
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.store.checkpoint import save_checkpoint
-from gp_mapping.store.resume import MapFiles
+from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
+from gp_mapping.store.resume import MapFiles, strangers
 from gp_mapping.store.sessions import Wanted
 
 
@@ -40,6 +41,22 @@ def test_the_highest_number_counts_whatever_the_clock_says_and_a_damaged_file_is
     kept = files.keep_refused([*resumed.refused, files.before])
     assert kept == [tmp_path / f"{files.autosave.name}.refused"] and files.keep_refused(resumed.refused) == []
     assert kept[0].read_bytes() == files.autosave.read_bytes()
+
+
+def test_exports_that_say_they_are_of_another_map_are_named(tmp_path):
+    """An end came while they were written; what says nothing, or cannot be read, is passed over."""
+    path = MapFiles(tmp_path).saved
+    write(path, 1, 20)
+    mine = about_checkpoint(path)["id"]
+    assert mine and strangers(path) == []
+    for given, expected in ((mine, []), ("0123456789ab", ["mean.yaml", "map.png", "map.npz"])):
+        (tmp_path / "mean.yaml").write_text(f"# field\n# map: {given}\nimage: mean.pgm\n")
+        (tmp_path / "stddev.yaml").write_text("image: stddev.pgm\n")
+        (tmp_path / "map.png").write_bytes(b"\x89PNG\r\n\x1a\n" + f"tEXtDescription\0map: {given}".encode() + b"\0\1\2")
+        np.savez(tmp_path / "map.npz", map_id=np.array(given))
+        assert strangers(path) == expected
+    (tmp_path / "map.npz").write_bytes(b"cut off")
+    assert strangers(path) == expected[:-1]
 
 
 def test_an_autosave_newer_than_the_saved_map_is_set_aside_by_who_does_not_resume(tmp_path):

@@ -1,12 +1,14 @@
 """A saved map goes on only with what it is a map of."""
 
 import pytest
+import torch
 from small_drive import lanes, write_drive
 
-from gp_mapping import MapSettings, cli
+from gp_mapping import MapSettings, Samples, cli
+from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
-from gp_mapping.store.sessions import Wanted, open_session
+from gp_mapping.store.sessions import Wanted, open_session, take_snapshot
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +43,16 @@ def test_a_map_that_does_not_say_what_it_is_of_is_taken(saved):
     del state["about"]["quantity"]
     path = save_checkpoint(saved / "older.gpm", state)
     assert open_session(Wanted(MapSettings(), quantity="magnetic_field, norm"), path).cell_count > 10
+
+
+def test_a_snapshot_counts_an_open_cell_as_finished_only_where_that_is_asked_for():
+    """What is saved beside a drive leaves the map as it is; what is asked for holds all that was measured."""
+    session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.5))
+    x = torch.stack([torch.linspace(0.0, 1.0, 50), torch.zeros(50)], 1).double()
+    session.ingest(Samples(x, 45e-6 + 1e-6 * x[:, :1], stamp=0.1 * torch.arange(50).double()))
+    key, cells = (3, session.revision, session.raw_count), session.cell_count
+    beside = take_snapshot(session, key)
+    assert (beside.key, beside.cells, beside.samples, session.cell_count) == (key, cells, 50, cells)
+    asked = take_snapshot(session, key, flush=True)
+    assert asked.cells == cells + 1 == session.cell_count and asked.samples == 50
+    assert asked.key == (3, session.revision, 50) != key

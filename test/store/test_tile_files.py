@@ -194,6 +194,19 @@ def test_what_could_not_be_resumed_keeps_its_tiles(mine, size):
     assert not list((mine / "tiles").glob("*.tile"))
 
 
+def test_beside_a_checkpoint_that_cannot_be_read_no_tile_goes(mine):
+    """It may name any of them; what is no checkpoint names none."""
+    tiles = sorted(path.name for path in (mine / "tiles").glob("*.tile"))
+    broken = (mine / "map.gpm").rename(mine / "older.gpm")
+    broken.write_bytes(b"0" * 1000)
+    (mine / "notes.txt").write_text("lanes 3 to 7 again")
+    save_checkpoint(mine / "map.gpm", {"number": 1.0})
+    assert sorted(path.name for path in (mine / "tiles").glob("*.tile")) == tiles and len(tiles) >= 3
+    broken.unlink()
+    save_checkpoint(mine / "map.gpm", {"number": 2.0})
+    assert not list((mine / "tiles").glob("*.tile"))
+
+
 def test_resume_reads_what_was_at_hand_and_no_more(mine, driven):
     state = load_checkpoint(mine / "map.gpm")
     field = built()

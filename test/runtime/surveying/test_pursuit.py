@@ -64,9 +64,30 @@ def test_a_base_without_commands_stops_and_takes_no_nonsense():
     assert math.isfinite(robot.x) and robot.turn_rate == 0.0
 
 
+@pytest.mark.parametrize(("corner", "full"), [(3.0, True), (0.2, False)])
+def test_however_dense_its_points_a_straight_is_driven_at_full_speed_and_a_corner_slowly(corner, full):
+    pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
+    straight = np.linspace(0.0, corner, round(corner / 0.02) + 1)
+    pursuit.follow(np.vstack([np.stack([straight, np.zeros_like(straight)], 1), [(corner, 0.5)]]))
+    speed, turn = pursuit.command(0.1, 0.0, 0.0)
+    assert speed == (0.3 if full else pytest.approx(math.sqrt(2.0 * 0.5 * (0.1 - 0.3 * 0.06)))) and turn == 0.0
+
+
 def test_a_new_line_is_joined_where_the_robot_is_not_where_it_begins():
     pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
     pursuit.follow([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0], [1.0, 2.0]])
     speed, turn = pursuit.command(0.8, 0.02, 0.0)
     assert speed > 0.1 and abs(turn) < 0.3, "on, not back to the beginning"
     np.testing.assert_allclose(pursuit.left[0], [1.0, 0.0])
+
+
+@pytest.mark.parametrize(("aside", "passed"), [(0.1, True), (0.2, False)])
+def test_a_point_of_a_straight_that_is_passed_by_is_behind_unless_it_is_far_off(aside, passed):
+    """Three tolerances: who is carried farther off goes back to the line."""
+    pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
+    pursuit.follow([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0], [1.5, 0.0]])
+    pursuit.command(0.3, 0.0, 0.0)
+    np.testing.assert_allclose(pursuit.left[0], [0.5, 0.0])
+    speed, _ = pursuit.command(0.55, aside, 0.0)
+    np.testing.assert_allclose(pursuit.left[0], [1.0 if passed else 0.5, 0.0])
+    assert (speed > 0.0) == passed

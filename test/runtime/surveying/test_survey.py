@@ -175,11 +175,12 @@ def test_a_robot_that_drives_more_than_is_planned_comes_home_all_the_same(budget
     assert 0.8 * budget < robot.metres <= budget, robot.metres
 
 
-@pytest.mark.parametrize("budget", [6.0, 7.0, 8.0, 9.0])
-def test_nobody_turns_round_on_the_way_home_for_less_than_the_turns_take(budget):
-    """A robot that turns as it drives, at .3 m/s and 1 rad/s, needs .94 m for half a circle."""
-    home = (1.0, 1.0)
-    robot = Robot(settings(plan_budget=budget, plan_home="start", plan_interval=0.3), message=floor(wall=False))
+@pytest.mark.parametrize(("budget", "turn_rate"), [(6.0, 1.0), (7.0, 1.0), (8.0, 5.0), (9.0, 0.6)])
+def test_nobody_turns_round_on_the_way_home_for_less_than_the_turns_take(budget, turn_rate):
+    """A robot that turns as it drives, at .3 m/s and 1 rad/s, needs .94 m for half a circle, at .6 rad/s 1.57 m."""
+    home, half = (1.0, 1.0), math.pi * 0.3 / turn_rate
+    robot = Robot(settings(plan_budget=budget, plan_home="start", plan_interval=0.3, plan_turn_rate=turn_rate),
+                  message=floor(wall=False))
     told = []
 
     def published(plan):
@@ -190,8 +191,9 @@ def test_nobody_turns_round_on_the_way_home_for_less_than_the_turns_take(budget)
     robot.survey.start()
     robot.go_on()
     assert robot.survey.told().phase == "done" and math.dist(robot.at, home) < 0.35 and robot.metres < budget
+    assert turn_rate <= 1.0 or robot.metres > 0.9 * budget, "who turns quickly has little to keep for it"
     assert told[0][1] > 3.0 and told[-1][1] < 0.15, "the last one leads straight home"
-    assert max((more for left, more in told if left < 0.9), default=0.0) < 0.15, told
+    assert max((more for left, more in told if left < 0.95 * half), default=0.0) < 0.15, told
 
 
 def test_a_robot_that_is_at_home_with_little_left_is_done():
@@ -217,9 +219,18 @@ def test_time_is_a_budget_too():
     assert robot.survey.budget.seconds == pytest.approx(25.0 - (robot.time - began), abs=0.5)
 
 
+def test_of_a_time_budget_as_much_is_kept_as_a_fifth_of_a_metre_takes():
+    """At .3 m/s: the last metres have as many corners as the others."""
+    robot = Robot(settings(plan_budget_time=7.0, plan_turn_rate=10.0), message=floor(wall=False))
+    robot.survey.start()
+    robot.think()
+    assert 5.0 < robot.survey.plan.seconds <= 7.0 - 0.2 / 0.3
+
+
 def test_a_plan_that_should_be_driven_by_now_is_made_anew():
     """Whatever the robot's place says of how far along it is: a loop ends where it begins."""
     robot = Robot(settings(plan_budget=20.0))
+    robot.time += 1.8e9  # stamps are of today
     robot.survey.start()
     robot.think()
     count, plan = len(robot.plans), robot.survey.plan

@@ -1,30 +1,54 @@
-"""The worker with a real session and a real intake: order, bounds, failures, the end."""
+"""The worker with a real session and a real intake, without ROS: order, bounds, failures, the end."""
 
+import math
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace as Namespace
 
+import numpy as np
 import pytest
 import torch
-from ros_helpers import NS, field_at, magnetic_field, odometry, place_at
 
-from gp_mapping.intake import Intake
+from gp_mapping.intake import DropReason, Intake
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.worker import MapWorker
+from gp_mapping.runtime.worker_results import Status
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 
 SETTINGS = MapSettings(max_inducing=60, resolution=0.1, learn_hyperparameters=False, lengthscale=0.6)
-EPOCH = 1_700_000_000 * NS
+EPOCH = 1_700_000_000  # s
+
+
+def header(t: float, frame: str) -> Namespace:
+    """t: s since EPOCH."""
+    seconds, ns = divmod(round(t * 1e9), 10**9)
+    return Namespace(stamp=Namespace(sec=EPOCH + seconds, nanosec=ns), frame_id=frame)
+
+
+def odometry(t: float, x: float, y: float) -> Namespace:
+    """As nav_msgs has it."""
+    pose = Namespace(position=Namespace(x=x, y=y, z=0.0), orientation=Namespace(x=0.0, y=0.0, z=0.0, w=1.0))
+    return Namespace(header=header(t, "odom"), child_frame_id="base_link",
+                     pose=Namespace(pose=pose, covariance=np.zeros(36)))
+
+
+def magnetic_field(t: float, value: float) -> Namespace:
+    """As sensor_msgs has it: value tesla along z."""
+    return Namespace(header=header(t, "magnetometer"), magnetic_field=Namespace(x=0.0, y=0.0, z=value),
+                     magnetic_field_covariance=np.zeros(9))
 
 
 def messages(start: float, seconds: float, rate: int = 50):
-    """(kind, message) as a robot sends them."""
+    """(kind, message) as a robot sends them: .5 m/s up and down lanes of 2 m, .3 m apart."""
     for i in range(round(seconds * rate) + 1):
         t = start + i / rate
-        stamp, (x, y) = EPOCH + round(t * NS), place_at(t)
-        yield "pose", odometry(stamp, x, y)
-        yield "measurement", magnetic_field(stamp, field_at(x, y))
+        lane, along = divmod(0.5 * t, 2.0)
+        x, y = (along if lane % 2 == 0 else 2.0 - along), 0.3 * lane
+        yield "pose", odometry(t, x, y)
+        yield "measurement", magnetic_field(t, 45e-6 + 6e-6 * math.sin(1.5 * x) * math.cos(1.1 * y))
 
 
 @pytest.fixture
@@ -86,6 +110,7 @@ def test_same_map_as_without_a_thread_and_nothing_lost(make_worker):
     assert_same_map(session, reference([messages(0.0, 10.0)]))
     assert worker.status.received == {"magnetic_field": 501, "odometry": 501}
     assert worker.status.report["samples"] == 501 and not worker.status.drops and not worker.errors
+    assert worker.status.used == 501 and worker.status.lag[1] == 0.0
     assert worker.status.timings["latency"]["count"] == 501
 
 
@@ -135,7 +160,8 @@ def test_a_failure_is_logged_with_its_traceback_counted_and_survived(make_worker
     assert worker.stop(timeout=30)
     assert worker.status.counts["error_update"] == 1 and worker.status.counts["lost_by_error"] >= 1
     assert "a broken factor" in worker.errors[0] and "Traceback" in worker.errors[0]
-    assert worker.status.report["samples"] == 202 - worker.status.counts["lost_by_error"]
+    assert isinstance(worker.status, Status)
+    assert worker.status.used == worker.status.report["samples"] == 202 - worker.status.counts["lost_by_error"]
 
 
 def test_a_failing_call_gives_its_error_to_the_caller(make_worker):
@@ -183,3 +209,27 @@ def test_abandoning_counts_what_was_not_used(make_worker):
     counts = worker.status.counts
     assert counts["abandoned"] + counts["pose_abandoned"] == 6002 - used > 0
     assert counts["abandoned"] + worker.status.received["magnetic_field"] == 3001
+
+
+def test_a_whole_map_is_drawn_while_the_worker_runs_and_of_an_empty_one_there_is_none(make_worker):
+    worker = make_worker(MapSession(replace(SETTINGS, margin=0.5)))
+    worker.start()
+    assert worker.whole_map().result(10) is None
+    for kind, message in messages(0.0, 1.0):
+        worker.put(kind, message)
+    drawn = worker.call(lambda session: session.render().mean.clone())
+    grid, _ = worker.whole_map().result(10)
+    np.testing.assert_allclose(grid.mean, drawn.result(10), rtol=0.0, atol=1e-9)
+    assert worker.stop(timeout=10)
+
+
+def test_what_is_used_is_what_was_placed_and_neither_refused_nor_lost():
+    intake = Intake(IntakeSettings())
+    for kind, message in messages(0.0, 1.0):
+        (intake.add_odometry if kind == "pose" else intake.add_field)(message)
+    assert len(intake.take()) == 51
+    intake.drops.count(DropReason.REFUSED, 3)
+    status = Status.of(MapSession(SETTINGS), intake, 7, {"lost_by_error": 2, "paused": 0}, {})
+    assert (status.used, status.queue, status.counts) == (46, 7, {"lost_by_error": 2})
+    assert status.lag == (0.0, 0.0) and status.last_stamp == pytest.approx(EPOCH + 1.0)
+    assert Status.of(MapSession(SETTINGS), intake, 0, {}, {}).used == 48
