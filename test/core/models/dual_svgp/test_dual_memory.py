@@ -112,6 +112,18 @@ def test_without_a_memory_the_pseudo_data_are_carried(change, mean_error, stddev
     assert spread < stddev_error, spread
 
 
+@pytest.mark.parametrize("memory", [0, 40])
+def test_samples_that_say_their_own_noise_keep_it_whatever_others_have(memory):
+    """Also below the map's own, and when none of them is remembered."""
+    field = built(0, inducing_inputs=Z, memory_size=memory)
+    feed(field, samples(X[:100], Y[:100], noise_variance=np.random.default_rng(2).uniform(0.2, 0.8, 100)), 20)
+    before = in_ut(field.predict(torch.from_numpy(XS)))
+    assert field.adopt(replace(field.theta, noise_stddev=2.0))
+    after = in_ut(field.predict(torch.from_numpy(XS)))
+    close(after[0], before[0], 1e-9)
+    close(after[1], before[1], 1e-9)
+
+
 def test_a_refused_adoption_leaves_the_map_bit_for_bit(monkeypatch):
     for learning in (True, False):
         field = built(memory_size=100, learn_hyperparameters=learning)
