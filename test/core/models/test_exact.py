@@ -141,13 +141,13 @@ def test_refuses_to_grow_beyond_its_bound():
     assert torch.equal(field.predict(torch.from_numpy(XS)).mean, before)
 
 
-def with_passes(stddev=3.0, n=60):
-    """A map of three passes, each with a constant of its own, and A = K + Σ, C = A + s_b² ZZᵀ, Z, y of it in NumPy."""
-    of = np.arange(n) // (n // 3)
+def with_passes(count=3, stddev=3.0, n=60):
+    """A map of passes, each with a constant of its own, and A = K + Σ, C = A + s_b² ZZᵀ, Z, y of it in NumPy."""
+    of = np.arange(n) // (n // count)
     y = Y[:n] + np.array([2.0, -4.0, 1.0])[of, None]
     field = create_map("exact", centre=[48 * UT], bias_stddev=stddev * UT, **SETTINGS)
     field.update(samples(X[:n], y, pass_number=of.astype(float)))
-    z = (of[:, None] == np.arange(3)).astype(float)
+    z = (of[:, None] == np.arange(count)).astype(float)
     plain = covariance(X[:n], X[:n], **THETA) + 400.0 + np.eye(n)
     return field, plain, plain + stddev**2 * z @ z.T, z, y - 48
 
@@ -166,9 +166,10 @@ def test_each_pass_has_a_constant_of_its_own():
     close([float(b.mean) / UT for b in told], 9.0 * (z.T @ np.linalg.solve(whole, y))[:, 0], 1e-9)
 
 
-def test_what_the_samples_say_of_their_passes_is_the_likelihood_of_the_constants():
+@pytest.mark.parametrize("count", [2, 3])
+def test_what_the_samples_say_of_their_passes_is_the_likelihood_of_the_constants(count):
     """ZᵀA⁻¹Z and ZᵀA⁻¹y of what is left of K + Σ without the constants; nothing of a single pass."""
-    field, plain, _, z, y = with_passes()
+    field, plain, _, z, y = with_passes(count)
     told = field.posterior.bias_evidence()
     close(told.precision, z.T @ np.linalg.solve(plain, z), 1e-8)
     close(told.linear, z.T @ np.linalg.solve(plain, y), 1e-8)

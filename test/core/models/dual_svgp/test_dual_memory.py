@@ -53,6 +53,28 @@ def test_without_the_memory_the_rest_is_still_a_posterior():
         assert smallest_eigenvalue(field.sites) > 1 - 1e-9, name
 
 
+@pytest.mark.parametrize("model", ["dual_svgp", "fitc", "pic"])  # PIC's samples stand in the sums with their neighbours
+def test_where_a_place_was_forgotten_the_memory_stands_in_the_sites_as_it_says(model):
+    field = create_map(model, tile_samples=8, **(SETTINGS | {"memory_size": 300}))
+    feed(field, samples(X[:120], Y[:120]), 20)
+    assert field.forget_near(torch.from_numpy(X[60:61]), 0.3, 0) > 5
+    rest = field.rest()
+    rest.add(field.memory.white(field.basis.size), field.memory.beta, field.memory.lam)
+    close(rest.precision, field.sites.precision, 1e-9)
+    close(rest.linear, field.sites.linear, 1e-9)
+
+
+def test_an_excerpt_is_the_map_of_its_samples_at_the_theta_that_is_asked_for():
+    field = built(100, inducing_inputs=Z)
+    there = replace(field.theta, lengthscale=0.6, noise_stddev=2.0)
+    alone = built(0, inducing_inputs=Z, lengthscale=0.6, noise_stddev=2 * UT)
+    alone.merge(field.excerpt(torch.arange(30, 90), there))
+    expected = titsias_by_qr(X[30:90], Y[30:90] - 48, np.full(60, 4.0), Z, XS, **(THETA | {"length": 0.6}))
+    mean, variance = in_ut(alone.predict(torch.from_numpy(XS)))
+    close(mean - 48, expected[0], 1e-8)
+    close(variance[:, 0], expected[1], 1e-8)
+
+
 def test_the_memory_has_the_features_of_the_basis():
     """With a(x) = L⁻¹k(z, x): known in full at every z while z only grows and after a change of the basis."""
     for name, field in grown_moved_and_adopted():
@@ -91,6 +113,13 @@ def test_adopted_while_all_is_remembered_equals_a_map_built_there(change):
     z = (grown.basis.z + grown.scaling.origin).numpy()
     expected = titsias_by_qr(X, Y - 48, np.full(400, field.theta.noise_stddev**2), z, XS, **theta)
     close(in_ut(grown.predict(torch.from_numpy(XS)))[0] - 48, expected[0], 1e-8)
+
+
+def test_a_shorter_lengthscale_gets_the_inputs_that_its_samples_want():
+    """At each of them the inputs leave no more of the prior open than the tolerance."""
+    field = built(100)
+    assert field.adopt(replace(field.theta, lengthscale=0.3))
+    assert field.counters()["prior_left"] <= 0.01
 
 
 @pytest.mark.parametrize("change, mean_error, stddev_error", [

@@ -215,3 +215,12 @@ def test_many_samples_at_once_find_room_in_a_full_budget_as_one_by_one():
         feed(field, batch[100:], size)
         off.append(float(((field.predict(batch.x).mean - judge.mean) / judge.stddev).square().mean().sqrt()))
     assert field.counters()["budget_full"] > 0 and off[1] < 1.2 * off[0], off
+
+
+def test_a_full_budget_gives_up_nothing_for_places_that_it_knows():
+    field = built(samples(X, Y)[:80], 20, inducing_inputs=None, max_inducing=12, inducing_tolerance=0.01,
+                  inducing_information=0.0, lengthscale=0.3)
+    before, there = field.counters()["budget_full"], field.inducing_inputs()
+    assert before > 0
+    field.update(samples(there[:8], np.full((8, 1), C)))
+    assert field.counters()["budget_full"] == before and torch.equal(field.inducing_inputs(), there)
