@@ -9,6 +9,7 @@ import torch
 from core_data import SETTINGS, THETA, UT, close, drive, feed, in_ut, lattice, samples, titsias_by_qr
 from map_contract import same_state
 
+import gp_mapping.core.models.dual_svgp.model as dual_model
 import gp_mapping.core.models.dual_svgp.rebuild as dual_svgp
 from gp_mapping import create_map
 from gp_mapping.errors import NumericalError
@@ -169,6 +170,22 @@ def test_a_refused_adoption_leaves_the_map_bit_for_bit(monkeypatch):
             field.learner.rejected -= 1
         assert same_state(field.state_dict(), before)
         assert torch.equal(field.predict(torch.from_numpy(XS)).mean, prediction.mean)
+
+
+def test_a_place_that_cannot_be_forgotten_leaves_the_map_bit_for_bit(monkeypatch):
+    """Who asks is told, and not the one who next asks for a prediction."""
+    field = built(100, memory_size=40)
+    before, prediction = copy.deepcopy(field.state_dict()), field.predict(torch.from_numpy(XS))
+
+    def fails(matrix, rungs=6):
+        raise NumericalError("does not factor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dual_model, "cholesky", fails)
+        with pytest.raises(NumericalError):
+            field.forget_near(torch.from_numpy(X[50:51]), 0.3, 0)
+    assert same_state(field.state_dict(), before)
+    assert torch.equal(field.predict(torch.from_numpy(XS)).mean, prediction.mean)
 
 
 def test_going_there_and_back_keeps_the_map():
