@@ -224,3 +224,13 @@ def test_a_full_budget_gives_up_nothing_for_places_that_it_knows():
     assert before > 0
     field.update(samples(there[:8], np.full((8, 1), C)))
     assert field.counters()["budget_full"] == before and torch.equal(field.inducing_inputs(), there)
+
+
+def test_a_batch_says_how_many_inducing_inputs_it_made():
+    field = create_map("dual_svgp", centre=[C * UT], **SETTINGS)
+    batch, count = samples(X, Y)[:60], 0
+    for part in (batch[:20], batch[20:60], batch[:20]):  # of the last all is known
+        report = field.update(part)
+        assert (report.used, report.added, report.inducing) == (len(part), len(field.basis) - count, len(field.basis))
+        count = len(field.basis)
+    assert report.added == 0 < count
