@@ -226,8 +226,9 @@ def test_a_full_budget_gives_up_nothing_for_places_that_it_knows():
     assert field.counters()["budget_full"] == before and torch.equal(field.inducing_inputs(), there)
 
 
-def test_a_batch_says_how_many_inducing_inputs_it_made():
-    field = create_map("dual_svgp", centre=[C * UT], **SETTINGS)
+@pytest.mark.parametrize("information", [0.0, 1.0])
+def test_a_batch_says_how_many_inducing_inputs_it_made(information):
+    field = create_map("dual_svgp", centre=[C * UT], inducing_information=information, **SETTINGS)
     batch, count = samples(X, Y)[:60], 0
     for part in (batch[:20], batch[20:60], batch[:20]):  # of the last all is known
         report = field.update(part)
