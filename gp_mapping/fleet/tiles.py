@@ -125,5 +125,5 @@ def _tiled(agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], hi
             "tiles": {name_of(current): {"state": states[current], "touched": 0}}, "current": list(current),
             "low": low, "high": high, "generator": generator, "tiles_lost": 0, "side": agreed.settings.map_tile_side,
             "former": None, "learner": None if learner is None else learner.state_dict(), "samples": cells, "turn": 0,
-            "forgot": 0.0, "opened": len(tiles), "loads": 0, "merged_without": 0,
+            "forgot": 0.0, "loads": 0, "merged_without": 0,
             "newest_pass": max(float(state.get()["map"]["newest_pass"]) for state in states.values())}

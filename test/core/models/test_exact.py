@@ -1,10 +1,12 @@
 """The oracle's own oracles: GPyTorch, and NumPy."""
 
+from dataclasses import replace
+
 import gpytorch
 import numpy as np
 import pytest
 import torch
-from core_data import SETTINGS, THETA, UT, close, drive, exact_gp, in_ut, samples
+from core_data import SETTINGS, THETA, UT, close, covariance, drive, exact_gp, in_ut, samples
 
 from gp_mapping import create_map
 from gp_mapping.core.kernels.stationary import Constant, make_kernel
@@ -137,3 +139,61 @@ def test_refuses_to_grow_beyond_its_bound():
     with pytest.raises(ValueError, match="max_exact_samples"):
         field.merge(other)
     assert torch.equal(field.predict(torch.from_numpy(XS)).mean, before)
+
+
+def with_passes(count=3, stddev=3.0, n=60):
+    """A map of passes, each with a constant of its own, and A = K + Σ, C = A + s_b² ZZᵀ, Z, y of it in NumPy."""
+    of = np.arange(n) // (n // count)
+    y = Y[:n] + np.array([2.0, -4.0, 1.0])[of, None]
+    field = create_map("exact", centre=[48 * UT], bias_stddev=stddev * UT, **SETTINGS)
+    field.update(samples(X[:n], y, pass_number=of.astype(float)))
+    z = (of[:, None] == np.arange(count)).astype(float)
+    plain = covariance(X[:n], X[:n], **THETA) + 400.0 + np.eye(n)
+    return field, plain, plain + stddev**2 * z @ z.T, z, y - 48
+
+
+def test_each_pass_has_a_constant_of_its_own():
+    """f without any, f + b of a pass, and the constants themselves: as the joint Gaussian says."""
+    field, _, whole, z, y = with_passes()
+    cross = covariance(X[:60], XS, **THETA) + 400.0
+    for number, with_b in ((None, 0.0), (1.0, 9.0)):
+        k = cross + (0.0 if number is None else 9.0 * z[:, 1:2])
+        p = torch.from_numpy(XS)
+        mean, variance = in_ut(field.predict(p) if number is None else field.predict_in_pass(p, number))
+        close(mean - 48, k.T @ np.linalg.solve(whole, y), 1e-9)
+        close(variance[:, 0], 500.0 + with_b - (k * np.linalg.solve(whole, k)).sum(0), 1e-9)
+    told = field.biases()
+    close([float(b.mean) / UT for b in told], 9.0 * (z.T @ np.linalg.solve(whole, y))[:, 0], 1e-9)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_what_the_samples_say_of_their_passes_is_the_likelihood_of_the_constants(count):
+    """ZᵀA⁻¹Z and ZᵀA⁻¹y of what is left of K + Σ without the constants; nothing of a single pass."""
+    field, plain, _, z, y = with_passes(count)
+    told = field.posterior.bias_evidence()
+    close(told.precision, z.T @ np.linalg.solve(plain, z), 1e-8)
+    close(told.linear, z.T @ np.linalg.solve(plain, y), 1e-8)
+    alone = create_map("exact", bias_stddev=UT, **SETTINGS)
+    alone.update(samples(X[:20], Y[:20], pass_number=np.zeros(20)))
+    assert alone.posterior.bias_evidence() is None
+
+
+def test_what_else_a_map_does_is_the_exact_gp_too():
+    """At another θ, with a fantasy, saved and read again; and what calibrates a robot is what was measured."""
+    field = create_map("exact", centre=[48 * UT], **SETTINGS)
+    assert field.calibration_data() is None
+    field.update(samples(X, Y))
+    close(field.calibration_data().y, Y - 48, 1e-9)
+    at = XS[:3]
+    told = in_ut(field.predict(torch.from_numpy(at)))[0]
+    expected = exact_gp(np.vstack([X, at]), np.vstack([Y, told]) - 48, np.ones(len(X) + 3), XS, **THETA)
+    mean, variance = in_ut(field.fantasize(torch.from_numpy(at)).predict(torch.from_numpy(XS)))
+    close(mean - 48, expected[0], 1e-8)
+    close(variance[:, 0], np.diag(expected[1]), 1e-8)
+
+    assert field.adopt(replace(field.theta, lengthscale=0.7)) is True
+    again = create_map("exact", centre=[48 * UT], **SETTINGS)
+    again.load_state_dict(field.state_dict())
+    expected = exact_gp(X, Y - 48, np.ones(len(X)), XS, **(THETA | {"length": 0.7}))
+    for one in (field, again):
+        close(in_ut(one.predict(torch.from_numpy(XS)))[0] - 48, expected[0], 1e-9)

@@ -86,7 +86,7 @@ class TiledMap(Moments, Revertible, FieldMap):
         self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
         self.changes = Changes()
         self.newest_pass = NO_PASS
-        self.loads, self.opened, self.merged_without, self.lost_count = 0, 0, 0, 0
+        self.loads, self.merged_without, self.lost_count = 0, 0, 0
 
     # --- samples in -----------------------------------------------------------------------------------------------
     @property
@@ -235,7 +235,6 @@ class TiledMap(Moments, Revertible, FieldMap):
     def open_tile(self, key: Key) -> None:
         """A new tile, which starts with what its neighbours remember of its ground."""
         self.tiles[key] = new_tile(self, key)
-        self.opened += 1
 
     def present(self, keys: list[Key]) -> list[Key]:
         """Those of the tiles that exist, from the shelf if need be. One that cannot be read is left out from now on."""

@@ -13,7 +13,7 @@ from gp_mapping.core.stored import StoredState
 
 __all__ = ["load", "save"]
 
-_NUMBERS = ("samples", "turn", "forgot", "opened", "loads", "merged_without", "newest_pass")
+_NUMBERS = ("samples", "turn", "forgot", "loads", "merged_without", "newest_pass")
 
 
 def save(model) -> dict:

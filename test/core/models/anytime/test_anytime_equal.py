@@ -149,6 +149,17 @@ def test_merge_is_the_union(name):
     agrees(left, expected_of(name))
 
 
+@pytest.mark.parametrize("name", ["fitc", "pitc", "pic"])
+def test_a_fantasy_keeps_the_mean_and_is_a_measurement(name):
+    """Where it is asked for, the variance is that of a measurement more, or less: the others help."""
+    field, at = built(name), torch.from_numpy(XS)
+    old, new = field.predict(at), field.fantasize(at[:3]).predict(at)
+    close(new.mean, old.mean, 1e-9)
+    v, noise = old.variance[:3], old.noise_variance
+    assert bool((new.variance <= old.variance * (1 + 1e-9)).all())
+    assert bool((new.variance[:3] <= v * noise / (v + noise) * (1 + 1e-6)).all())
+
+
 @pytest.mark.parametrize("shares", [(0.3, 0.7), (1.0, 0.0), (0.5, 0.4)])
 def test_linear_combinations_are_members(shares):
     """Remark 2: θ₁, θ₂ of DTC and PITC mixed; both have the test conditional p(f*|u)."""

@@ -93,6 +93,24 @@ def test_equal_to_the_exact_gp_of_three_components(kind):
     assert np.abs(local - blocks).max() < 1e-8 * PRIOR_VARIANCE
 
 
+def test_merged_about_another_centre_it_is_the_map_of_both():
+    """Also what is not remembered of the other one: its targets are about its own centre."""
+    x = np.random.default_rng(6).uniform(0, 3, (30, 2))
+    y = dipoles(x)
+    maps = []
+    for part, memory in ((slice(0, 15), 2000), (slice(15, 30), 6), (slice(0, 30), 2000)):
+        field = create_map("curl_free", inducing_information=0.0, memory_size=memory, **SETTINGS)
+        field.rows.tolerance = 1e-9  # every row is an inducing input
+        feed(field, samples(x[part], y[part]), 15)
+        maps.append(field)
+    one, other, union = maps
+    assert float((one.centre - other.centre).abs().max()) > UT
+    one.merge(other)
+    got, expected = one.predict(PLACES), union.predict(PLACES)
+    assert float(((got.mean - expected.mean) / expected.stddev).abs().max()) < 1e-3
+    assert float((got.stddev / expected.stddev - 1).abs().max()) < 1e-3
+
+
 @pytest.mark.parametrize("kind", POTENTIALS)
 def test_neither_curl_nor_divergence(kind):
     """Differences of the mean in space: B = ∇φ has no curl; a harmonic φ no divergence, a free one has."""
@@ -135,6 +153,9 @@ def test_the_norm_by_samples():
     mean, covariance = field.posterior.local(PLACES)
     draw = np.random.default_rng(0)
     got = field.norm(PLACES)
+    unit = mean / mean.norm(dim=1, keepdim=True)
+    noise = (unit.square() @ field.noise_variance()).mean() / UT**2
+    assert float(got.noise_variance) / UT**2 == pytest.approx(float(noise), rel=1e-9)
     for i in range(0, 40, 8):
         b = np.linalg.norm(draw.multivariate_normal(mean[i] / UT, covariance[i] / UT**2, 40000), axis=1)
         sd = float(got.stddev[i, 0]) / UT

@@ -9,6 +9,7 @@ import torch
 from core_data import SETTINGS, THETA, UT, close, drive, feed, in_ut, lattice, samples, titsias_by_qr
 from map_contract import same_state
 
+import gp_mapping.core.models.dual_svgp.model as dual_model
 import gp_mapping.core.models.dual_svgp.rebuild as dual_svgp
 from gp_mapping import create_map
 from gp_mapping.errors import NumericalError
@@ -53,6 +54,28 @@ def test_without_the_memory_the_rest_is_still_a_posterior():
         assert smallest_eigenvalue(field.sites) > 1 - 1e-9, name
 
 
+@pytest.mark.parametrize("model", ["dual_svgp", "fitc", "pic"])  # PIC's samples stand in the sums with their neighbours
+def test_where_a_place_was_forgotten_the_memory_stands_in_the_sites_as_it_says(model):
+    field = create_map(model, tile_samples=8, **(SETTINGS | {"memory_size": 300}))
+    feed(field, samples(X[:120], Y[:120]), 20)
+    assert field.forget_near(torch.from_numpy(X[60:61]), 0.3, 0) > 5
+    rest = field.rest()
+    rest.add(field.memory.white(field.basis.size), field.memory.beta, field.memory.lam)
+    close(rest.precision, field.sites.precision, 1e-9)
+    close(rest.linear, field.sites.linear, 1e-9)
+
+
+def test_an_excerpt_is_the_map_of_its_samples_at_the_theta_that_is_asked_for():
+    field = built(100, inducing_inputs=Z)
+    there = replace(field.theta, lengthscale=0.6, noise_stddev=2.0)
+    alone = built(0, inducing_inputs=Z, lengthscale=0.6, noise_stddev=2 * UT)
+    alone.merge(field.excerpt(torch.arange(30, 90), there))
+    expected = titsias_by_qr(X[30:90], Y[30:90] - 48, np.full(60, 4.0), Z, XS, **(THETA | {"length": 0.6}))
+    mean, variance = in_ut(alone.predict(torch.from_numpy(XS)))
+    close(mean - 48, expected[0], 1e-8)
+    close(variance[:, 0], expected[1], 1e-8)
+
+
 def test_the_memory_has_the_features_of_the_basis():
     """With a(x) = L⁻¹k(z, x): known in full at every z while z only grows and after a change of the basis."""
     for name, field in grown_moved_and_adopted():
@@ -93,6 +116,13 @@ def test_adopted_while_all_is_remembered_equals_a_map_built_there(change):
     close(in_ut(grown.predict(torch.from_numpy(XS)))[0] - 48, expected[0], 1e-8)
 
 
+def test_a_shorter_lengthscale_gets_the_inputs_that_its_samples_want():
+    """At each of them the inputs leave no more of the prior open than the tolerance."""
+    field = built(100)
+    assert field.adopt(replace(field.theta, lengthscale=0.3))
+    assert field.counters()["prior_left"] <= 0.01
+
+
 @pytest.mark.parametrize("change, mean_error, stddev_error", [
     ({"lengthscale": 0.525}, 0.35, 0.05), ({"signal_stddev": 10 * 3**0.5}, 0.15, 0.05),
     ({"noise_stddev": 2.0}, 1e-8, 1e-8)])  # β = 1/s_p² of all that is gone: exact
@@ -112,6 +142,18 @@ def test_without_a_memory_the_pseudo_data_are_carried(change, mean_error, stddev
     assert spread < stddev_error, spread
 
 
+@pytest.mark.parametrize("memory", [0, 40])
+def test_samples_that_say_their_own_noise_keep_it_whatever_others_have(memory):
+    """Also below the map's own, and when none of them is remembered."""
+    field = built(0, inducing_inputs=Z, memory_size=memory)
+    feed(field, samples(X[:100], Y[:100], noise_variance=np.random.default_rng(2).uniform(0.2, 0.8, 100)), 20)
+    before = in_ut(field.predict(torch.from_numpy(XS)))
+    assert field.adopt(replace(field.theta, noise_stddev=2.0))
+    after = in_ut(field.predict(torch.from_numpy(XS)))
+    close(after[0], before[0], 1e-9)
+    close(after[1], before[1], 1e-9)
+
+
 def test_a_refused_adoption_leaves_the_map_bit_for_bit(monkeypatch):
     for learning in (True, False):
         field = built(memory_size=100, learn_hyperparameters=learning)
@@ -128,6 +170,22 @@ def test_a_refused_adoption_leaves_the_map_bit_for_bit(monkeypatch):
             field.learner.rejected -= 1
         assert same_state(field.state_dict(), before)
         assert torch.equal(field.predict(torch.from_numpy(XS)).mean, prediction.mean)
+
+
+def test_a_place_that_cannot_be_forgotten_leaves_the_map_bit_for_bit(monkeypatch):
+    """Who asks is told, and not the one who next asks for a prediction."""
+    field = built(100, memory_size=40)
+    before, prediction = copy.deepcopy(field.state_dict()), field.predict(torch.from_numpy(XS))
+
+    def fails(matrix, rungs=6):
+        raise NumericalError("does not factor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dual_model, "cholesky", fails)
+        with pytest.raises(NumericalError):
+            field.forget_near(torch.from_numpy(X[50:51]), 0.3, 0)
+    assert same_state(field.state_dict(), before)
+    assert torch.equal(field.predict(torch.from_numpy(XS)).mean, prediction.mean)
 
 
 def test_going_there_and_back_keeps_the_map():

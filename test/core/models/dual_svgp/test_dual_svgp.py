@@ -215,3 +215,23 @@ def test_many_samples_at_once_find_room_in_a_full_budget_as_one_by_one():
         feed(field, batch[100:], size)
         off.append(float(((field.predict(batch.x).mean - judge.mean) / judge.stddev).square().mean().sqrt()))
     assert field.counters()["budget_full"] > 0 and off[1] < 1.2 * off[0], off
+
+
+def test_a_full_budget_gives_up_nothing_for_places_that_it_knows():
+    field = built(samples(X, Y)[:80], 20, inducing_inputs=None, max_inducing=12, inducing_tolerance=0.01,
+                  inducing_information=0.0, lengthscale=0.3)
+    before, there = field.counters()["budget_full"], field.inducing_inputs()
+    assert before > 0
+    field.update(samples(there[:8], np.full((8, 1), C)))
+    assert field.counters()["budget_full"] == before and torch.equal(field.inducing_inputs(), there)
+
+
+@pytest.mark.parametrize("information", [0.0, 1.0])
+def test_a_batch_says_how_many_inducing_inputs_it_made(information):
+    field = create_map("dual_svgp", centre=[C * UT], inducing_information=information, **SETTINGS)
+    batch, count = samples(X, Y)[:60], 0
+    for part in (batch[:20], batch[20:60], batch[:20]):  # of the last all is known
+        report = field.update(part)
+        assert (report.used, report.added, report.inducing) == (len(part), len(field.basis) - count, len(field.basis))
+        count = len(field.basis)
+    assert report.added == 0 < count

@@ -79,19 +79,35 @@ def test_other_hyperparameters_are_carried_first():
     assert right.hyperparameters()["lengthscale"] == pytest.approx(0.6)
 
 
-def test_after_a_merge_the_memory_is_sound():
+@pytest.mark.parametrize("memory, end", [(40, 300), (120, 180)])  # which both fill together, and the first not alone
+def test_after_a_merge_the_memory_is_sound(memory, end):
     """What stands in the sites can be taken out; arrival numbers stay below the count, or old samples pass for new."""
-    left, right = (built(part, memory_size=40, max_inducing=60) for part in (slice(0, 60), slice(60, 300)))
+    left, right = (built(part, memory_size=memory, max_inducing=60) for part in (slice(0, 60), slice(60, end)))
     left.merge(right)
-    assert len(left.memory) == 40
+    assert len(left.memory) == memory
     rest = left.rest()
     assert float(torch.linalg.eigvalsh(rest.precision)[0]) > 1 - 1e-9
+    rest.add(left.memory.white(left.basis.size), left.memory.beta, left.memory.lam)
+    close(rest.precision, left.sites.precision, 1e-9, "the rest and the memory are all that there is")
     close(left.memory.white(left.basis.size), left.basis.white(left.memory.x), 1e-7)
     assert float(left.memory.order.max()) < left.memory.arrivals
     x, y = drive(10, seed=5)
     left.update(samples(x + SHIFT, y))
     newest = left.memory.x[left.memory.order.topk(10).indices] + left.scaling.origin
     close(torch.sort(newest[:, 0]).values, np.sort(x[:, 0] + SHIFT[0, 0]), 1e-9, "the newest in memory")
+
+
+@pytest.mark.parametrize("information", [1.0, 0.0])
+def test_what_another_map_no_longer_remembers_stays_known_where_it_was(information):
+    """Its inducing inputs come along: nothing else of its pseudo-data knows a place."""
+    settings = {"memory_size": 10, "inducing_information": information}
+    left, right = built(slice(0, 20), **settings), built(slice(140, 260), **settings)
+    places = torch.from_numpy(X[140:260:5])
+    before = right.predict(places)
+    left.merge(right)
+    after = left.predict(places)
+    assert float((after.stddev / before.stddev).max()) < 1.1
+    assert float(((after.mean - before.mean) / before.stddev).abs().max()) < 1.0
 
 
 def test_maps_too_different_to_add_are_refused():

@@ -124,6 +124,14 @@ def test_inputs_that_go_leave_what_would_be_made_anew(monkeypatch, settings):
     same(field, other, 1e-9)
 
 
+def test_who_adopts_hyper_parameters_has_them_at_once_also_in_slices(small_slices):
+    one, other = built(count=150), built(count=150)
+    one.in_slices(True)
+    for field in (one, other):
+        assert field.adopt(replace(field.theta, lengthscale=0.6)) and field.theta.lengthscale == 0.6
+    same(one, other)
+
+
 def test_meanwhile_the_map_answers_as_it_was(small_slices):
     plain, sliced = built(), built()
     sliced.in_slices(True)

@@ -120,3 +120,40 @@ def test_merging_counts_what_finds_no_room(full):
     assert field.counters()["tiles"] == MOST
     beyond = int((other.remembered_places()[:, 0] > end).sum())
     assert field.counters()["merged_without"] == pytest.approx(beyond, abs=2) and beyond > 20
+    assert built().counters()["merged_without"] == 0
+
+
+def test_two_maps_that_one_budget_does_not_hold_are_tiles_when_they_are_merged():
+    """Each of them is one map still; what both say of the road is said by the tiles."""
+    one, other = built(max_inducing=30), built(max_inducing=30)
+    for field, samples in ((one, road(0.0, 2.8)), (other, road(3.0, 5.8))):
+        for i in range(0, len(samples), 4):
+            field.update(samples[i: i + 4])
+    assert one.counters()["tiles"] == other.counters()["tiles"] == 1
+    one.merge(other)
+    assert one.counters()["tiles"] > 1
+    x = road(0.0, 5.8).x
+    assert float((one.predict(x).mean - field_at(x)).abs().max()) < 1.5 * UT
+
+
+def test_tiles_are_shifted_together_with_those_on_the_shelf(full):
+    field, end = copy.deepcopy(full[0]), full[1]
+    x = torch.stack([torch.linspace(0.0, end, 100).double(), torch.zeros(100).double()], 1)
+    before, shift = field.predict(x), torch.tensor([12.0, -7.0]).double()
+    assert field.counters()["tiles_in_memory"] < field.counters()["tiles"]
+    with pytest.raises(ValueError, match="can be shifted, not turned"):
+        field.move(torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double(), shift)
+    field.move(torch.eye(2).double(), shift)
+    after = field.predict(x + shift)
+    assert float(((after.mean - before.mean) / before.stddev).abs().max()) < 1e-6
+    assert torch.allclose(after.variance, before.variance, rtol=1e-6)
+    field.update(Samples(x[:1] + shift, field_at(x[:1])))
+    assert field.counters()["tiles"] == MOST
+
+
+def test_of_a_pass_to_come_every_tile_says_the_field_and_the_constant_that_passes_have(full):
+    field, end = full
+    x = torch.stack([torch.linspace(0.0, end, 100).double(), torch.zeros(100).double()], 1)
+    now, then = field.predict(x), field.predict_in_pass(x, 1e9)
+    assert torch.allclose(then.mean, now.mean, rtol=1e-9)
+    assert torch.allclose(then.variance, now.variance + field.bias_variance(), rtol=1e-9)

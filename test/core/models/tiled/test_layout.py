@@ -1,11 +1,13 @@
 """Tiles cover the plane once, and their weights are continuous and sum to one."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from gp_mapping.core.models.tiled.blended import sayings
+from gp_mapping import Prediction
+from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction, sayings
 from gp_mapping.core.models.tiled.layout import Layout, side_for
 
 LAYOUT = Layout((-1.0, 2.0), (4.0, 4.5), 3.0, 1.2, 0.6)
@@ -57,14 +59,14 @@ def test_all_that_exist_answer_for_their_surroundings_and_nobody_far_away():
     assert torch.allclose(total, torch.ones(len(PLACES)).double())
 
 
-def said_plainly(there: set, x) -> dict:
+def said_plainly(there: set, x, layout=LAYOUT) -> dict:
     """The weights at one place by the formula: a ramp over each border, and faintly by the distance outside."""
     say = {}
-    for key in filter(there.__contains__, LAYOUT.near(LAYOUT.key(x))):
-        low, high = LAYOUT.core(key)
+    for key in filter(there.__contains__, layout.near(layout.key(x))):
+        low, high = layout.core(key)
         inside = [min(a - first, last - a) for a, first, last in zip(x.tolist(), low, high)]
-        ramp = math.prod(min(1.0, max(0.0, d / LAYOUT.blend + 0.5)) for d in inside)
-        say[key] = ramp + 1e-9 * math.exp(-8.0 * math.hypot(*(max(0.0, -d) for d in inside)) / LAYOUT.blend)
+        ramp = math.prod(min(1.0, max(0.0, d / layout.blend + 0.5)) for d in inside)
+        say[key] = ramp + 1e-9 * math.exp(-8.0 * math.hypot(*(max(0.0, -d) for d in inside)) / layout.blend)
     loud = {key: w for key, w in say.items() if w >= 1e-4 * sum(say.values())}
     return {key: w / sum(loud.values()) for key, w in loud.items()}
 
@@ -81,6 +83,60 @@ def test_who_answers_is_what_the_formula_says_for_one_place_and_for_many(there):
                 told[i][key] = w
         for one, x in zip(told, places):
             assert one == pytest.approx(said_plainly(there, x) or {None: 1.0}, rel=1e-12)
+
+
+class Said:
+    """A tile that says a number, in a pass another one, and has a variance and a correlation of its own."""
+
+    def __init__(self, key):
+        self.mean, self.scale = 3.0 * key[0] + key[1], 2.0 + key[0]
+
+    def predict(self, x, velocity=None, heading=None):
+        every = torch.ones(len(x), 1).double()
+        return Prediction(self.mean * every, self.scale * every, torch.ones(1).double())
+
+    def predict_in_pass(self, x, number, velocity=None, heading=None):
+        told = self.predict(x)
+        return replace(told, mean=told.mean + number)
+
+    def covariance_with(self, b):
+        return lambda a: (self.scale * torch.exp(-torch.cdist(a, b)), self.predict(a).variance[:, 0])
+
+
+PRIOR = Prediction(torch.full((1, 1), -9.0).double(), torch.full((1, 1), 7.0).double(), torch.ones(1).double())
+THERE = {(0, 0), (1, 0), (1, 1)}
+
+
+@pytest.mark.parametrize("number", [None, 5.0])
+def test_answers_are_blended_by_these_weights(number):
+    places = torch.cat([PLACES[:200] * 0.2, PLACES[:20]])
+    told = blended_prediction(LAYOUT, THERE.__contains__, Said, PRIOR, places, None, None, number)
+    for i, x in enumerate(places):
+        say = said_plainly(THERE, x)
+        mean = sum(w * (Said(key).mean + (number or 0.0)) for key, w in say.items()) if say else -9.0
+        variance = sum(w * Said(key).scale for key, w in say.items()) if say else 7.0
+        assert (float(told.mean[i]), float(told.variance[i])) == pytest.approx((mean, variance), rel=1e-12)
+
+
+def test_covariances_are_blended_as_far_as_the_halos_reach():
+    """s(a) s(b) Σ √v(a) cov √v(b) with weights v that go over along both halos, s² = variance / Σ v variance."""
+    a, b = PLACES[:40] * 0.2 + 2.0, PLACES[40:70] * 0.2 + 2.0
+    wide = replace(LAYOUT, blend=2.0 * LAYOUT.halo)
+
+    def weights(x):
+        """√(v scale) s of each tile at x, and the variance there."""
+        near, far = said_plainly(THERE, x), said_plainly(THERE, x, wide)
+        variance = sum(w * Said(key).scale for key, w in near.items()) if near else 7.0
+        reached = sum(v * Said(key).scale for key, v in far.items()) if far else 7.0
+        return {key: math.sqrt(v * Said(key).scale * variance / reached) for key, v in far.items()}, variance
+
+    shared, variance = blended_covariances(LAYOUT, THERE.__contains__, Said, PRIOR, b)(a)
+    between, told = torch.exp(-torch.cdist(a, b)), [weights(x) for x in b]
+    for i, x in enumerate(a):
+        mine, own = weights(x)
+        assert float(variance[i]) == pytest.approx(own, rel=1e-12)
+        expected = [sum(w * its.get(key, 0.0) for key, w in mine.items()) for its, _ in told]
+        assert shared[i].tolist() == pytest.approx([w * k for w, k in zip(expected, between[i].tolist())], rel=1e-9)
 
 
 @pytest.mark.parametrize("density", [0.5, 3.0, 5.6, 8.0, 10.0])

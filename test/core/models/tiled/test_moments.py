@@ -3,8 +3,9 @@
 import copy
 import functools
 
+import pytest
 import torch
-from test_bound import SETTINGS, UT, field_at
+from test_bound import SETTINGS, UT, built, field_at, road
 
 from gp_mapping import Samples, create_map
 
@@ -106,3 +107,18 @@ def test_a_tile_that_was_fetched_meanwhile_is_not_taken_for_the_same():
     assert key in field.shelf
     _, known = assert_told(field, moment, before, 0.0)
     assert not bool(known[(PLACES - away).norm(dim=1) < 0.3].any())
+
+
+def test_a_tile_that_goes_over_to_what_was_learned_has_changed_and_its_team_is_told_what():
+    field, samples = built(max_inducing=30, learn_hyperparameters=True), road(0.0, 6.0)
+    for i in range(0, len(samples), 4):
+        field.update(samples[i: i + 4])
+        before, epoch = field.hyperparameters(), field.epoch
+        several = field.counters()["tiles"] > 1 and field.former is None
+        if several and field.refine() is False and field.hyperparameters() != before:
+            break
+    assert field.learned().theta.lengthscale == pytest.approx(field.hyperparameters()["lengthscale"], rel=0.2)
+    assert field.hyperparameters() != before and float(field.learned().information[0, 0]) > 1.0
+    here = samples.x[i + 3]
+    assert any(low[0] <= here[0] <= high[0] and low[1] <= here[1] <= high[1]
+               for low, high in field.changed_since(epoch))

@@ -163,6 +163,22 @@ def test_windows_agree_with_the_whole(monkeypatch):
     assert float((joint - expected).abs().max()) < 0.03 * float(expected.max())
 
 
+def test_the_features_weights_are_those_of_the_joint_gaussian():
+    """Σ = (S⁻¹ + scatter + ΦᵀA⁻¹Φ)⁻¹ and Σ (linear + ΦᵀA⁻¹ȳ), A = k + M⁻¹; nothing of one that has no variance."""
+    rng, prior = np.random.default_rng(7), np.array([4.0, 0.25, 0.0])
+    x, heading, mass, value = (torch.from_numpy(v) for v in (
+        rng.uniform(0, 1, (30, 2)), rng.normal(size=(30, 2)), rng.uniform(0.5, 2, 30), rng.normal(size=(30, 1))))
+    scatter, linear = torch.diag(torch.tensor([0.0, 0.3, 0.2]).double()), torch.from_numpy(rng.normal(size=(3, 1)))
+    kernel, lumps = make_kernel("matern52", 4.0, 0.5), windows.Lumps.of(x, heading, mass, 0.5, value)
+    covariance, mean = windows.feature_posterior(kernel, lumps, scatter, linear, torch.from_numpy(prior), 0.5)
+    phi = torch.cat([torch.ones(30, 1).double(), heading], 1)[:, :2]
+    solved = torch.linalg.solve(kernel(x, x) + torch.diag(1.0 / mass), torch.cat([phi, value], 1))
+    inverse = torch.diag(torch.tensor([0.25, 4.0]).double())
+    expected = torch.linalg.inv(inverse + scatter[:2, :2] + phi.mT @ solved[:, :2])
+    assert torch.allclose(covariance[:2, :2], expected) and not covariance[2].any() and not covariance[:, 2].any()
+    assert torch.allclose(mean[:2], expected @ (linear[:2] + phi.mT @ solved[:, 2:])) and not mean[2].any()
+
+
 def test_the_residual_bounds_the_error():
     """Stopping at ε on the whitened residual leaves an error of at most ε posterior sd."""
     field = create_map("wiski", **SETTINGS)
@@ -242,6 +258,12 @@ def test_the_lattice_is_bounded():
     x, y = drive(200)
     feed(field, samples(x, y), 50)
     assert field.coarsened == 0 and field.refused == 0 and field.grid.spacing == 0.0625
+    with pytest.raises(ValueError, match="a fantasy so far away needs .* nodes, more than max_grid_nodes 16384"):
+        field.fantasize(torch.tensor([[30.0, 0.0]]).double())
+    far = create_map("wiski", **SETTINGS)
+    far.update(Samples([[30.0, 0.0]], [48 * UT]))
+    with pytest.raises(ValueError, match="the two maps together need .* nodes, more than max_grid_nodes 16384"):
+        field.merge(far)
     report = field.update(Samples([[9.0, 0.0]], [48 * UT]))
     assert field.coarsened > 0 and report.everywhere and field.grid.spacing > 0.0625 and report.used == 1
     report = field.update(Samples([[900.0, 0.0], [1.0, 1.0]], [[48 * UT], [48 * UT]]))

@@ -117,6 +117,33 @@ def test_a_refresh_on_its_way_is_saved_and_goes_on_to_the_same_digits():
     assert same_state(field.state_dict(), resumed.state_dict())
 
 
+def test_a_refresh_begins_once_samples_have_paid_for_a_copy_of_the_sums():
+    """Which costs as several iterations on all the torus, however few nodes have been touched."""
+    field, (x, y) = create_map("wiski", **SETTINGS, refresh_samples=0), drive(20)
+    for i in range(20):
+        field.update(samples(x[i: i + 1], y[i: i + 1]))
+        field.refine()
+        if field.ahead is not None:
+            break
+    assert 2.0 < (i + 1) * wiski._WORK_PER_ROOT_SAMPLE / field.ahead.solve.torus < 8.0
+
+
+def test_lumps_make_a_solve_short_and_without_them_it_ends_at_the_same_mean():
+    """As long as each sample is a lump, the preconditioner is nearly the inverse; the prior alone is a slow one."""
+    field, (x, y) = create_map("wiski", **SETTINGS), drive(150)
+    feed(field, samples(x, y), 50)
+    field.tolerance = 1e-6
+    one = wiski_refresh.Refresh.of(field)
+    while not one.solve.channels:
+        one.solve.step()
+    slow = one.fork()
+    slow.solve.channels[-1].coarse = None
+    short, long = one.solve.run(), slow.solve.run()
+    assert short.iterations <= 12 < 50 < long.iterations < 300
+    assert max(short.residual, long.residual) <= 1.1e-6
+    assert float((short.u - long.u).abs().max()) < 1e-5
+
+
 def test_a_fork_goes_on_alone():
     field = create_map("wiski", **SETTINGS)
     x, y = drive(150)
