@@ -171,6 +171,21 @@ def test_bounds_of_places_and_nodes_hold_and_passages_stay():
     assert coarse.leg(a, b).metres < 1.15 * fine.leg(fine.locate(coarse.nodes[a]), fine.locate(coarse.nodes[b])).metres
 
 
+@pytest.mark.parametrize("seed", [0, 2, 3, 4, 7])
+@pytest.mark.parametrize("most", [150, 60, 30])
+def test_however_coarse_the_blocks_nothing_is_out_of_reach(seed, most):
+    """Round a corner, and through a gap between two blocks; no way goes through a wall, or far about."""
+    free, fine = travel_in(seed)
+    coarse = Travel(free, 0.3, max_nodes=most)
+    assert 3 <= coarse.block and len(coarse.nodes) <= 2 * most
+    assert coarse.reachable(0).all()
+    rng, same = np.random.default_rng(seed), fine.locate_all(coarse.nodes)
+    for a, b in rng.choice(len(coarse.nodes), (6, 2)):
+        leg, way = coarse.leg(a, b), fine.leg(same[a], same[b])
+        assert bool(free.allows(torch.from_numpy(every_two_centimetres(leg.line))).all())
+        assert leg.metres <= 1.25 * way.metres + coarse.block * free.resolution
+
+
 def test_from_anywhere_and_nowhere():
     free, travel = travel_in(0)
     here = travel.xy[3] + (0.03, -0.02)
