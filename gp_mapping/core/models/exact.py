@@ -267,7 +267,7 @@ class ExactGP(ScaledMap):
         places = self.theta.place(self.data["x"], self.data["velocity"], self.data["heading"])
         gone = (torch.cdist(places, self.scaling.inner_x(x)) <= radius).any(1)
         gone[max(0, self.samples - newest):] = False
-        if bool(gone.any()) and not bool(gone.all()):
+        if bool(gone.any()):
             self.data = {k: v[~gone] for k, v in self.data.items()}
             self.changed()
         return int(gone.sum())

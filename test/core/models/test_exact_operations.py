@@ -113,6 +113,17 @@ def test_forgetting_all_a_little_and_a_place_but_for_the_newest():
     assert empty.forget_near(PLACES, 0.5, 0) == 0
 
 
+def test_forgotten_everywhere_it_knows_what_it_knew_before_and_goes_on():
+    field, prior = built(), built().prior()
+    assert field.forget_near(PLACES, 100.0, 0) == N and field.samples == 0
+    told = field.predict(PLACES)
+    assert torch.equal(told.mean, prior.mean.expand(30, 1))
+    close(told.variance, prior.variance.expand(30, 1), 1e-12)
+    assert not field.refine() and field.forget_near(PLACES, 100.0, 0) == 0
+    field.update(samples(X, Y))
+    agrees(field, X, Y)
+
+
 def test_two_maps_about_other_centres_are_the_map_of_both():
     one, other = built(slice(0, 50), max_exact_samples=N), built(slice(50, N), centre=45.0)
     agrees(one, X[:50], Y[:50])
