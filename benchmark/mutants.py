@@ -150,14 +150,14 @@ def judged(faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, bool]]:
     """
     trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
     jobs = min(len(faults), len(os.sched_getaffinity(0)))
-    for i in range(jobs):
-        tree = folder / f"tree{i}"
-        shutil.copytree(_ROOT, tree, symlinks=True,
-                        ignore=shutil.ignore_patterns("__pycache__", ".git", ".venv", "out", "build"))
-        # by their contents: by its time and size a file with a fault may pass for the one without
-        compileall.compile_dir(tree / "gp_mapping", quiet=1,
-                               invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
-        trees.put(tree)
+    first = folder / "tree0"
+    shutil.copytree(_ROOT, first, symlinks=True,
+                    ignore=shutil.ignore_patterns("__pycache__", ".git", ".venv", "out", "build"))
+    # by their contents: by its time and size a file with a fault may pass for the one without
+    compileall.compile_dir(first / "gp_mapping", quiet=1, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+    trees.put(first)
+    for i in range(1, jobs):
+        trees.put(shutil.copytree(first, folder / f"tree{i}", symlinks=True))
     with ThreadPoolExecutor(jobs) as pool:
         for done in as_completed([pool.submit(_noticed, fault, trees) for fault in faults]):
             yield done.result()
