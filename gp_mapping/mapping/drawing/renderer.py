@@ -167,9 +167,8 @@ class Renderer:
             lattice.newest = seen[-1][-1].tolist()
         done = self._follow(field, revision, budget, oldest) if source is field else []
         now = self._moment_now(field) if done else 0
-        behind = now if budget is None else min(self._moments, default=now)  # with one, all of them come in turn
         for _ in range(_ROUNDS if seen else 0):
-            if not self._spot_check(source, behind, noise_stddev, revision):
+            if not self._spot_check(source, now, noise_stddev, revision):
                 break
         self._epoch, self._touched = epoch, [(count, x) for count, x in self._touched if count > included]
         if ground is not None:
@@ -278,15 +277,15 @@ class Renderer:
         mean, variance = (torch.cat(parts, 1) for parts in ((p.mean, told.mean), (p.variance, told.variance)))
         return Prediction(mean, variance, p.noise_variance)
 
-    def _spot_check(self, field: Snapshot | FieldMap, followed: int, noise_stddev: float, revision: int) -> bool:
+    def _spot_check(self, field: Snapshot | FieldMap, now: int, noise_stddev: float, revision: int) -> bool:
         """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale.
 
-        followed: number of a moment; what is exact as of it, or of a later one, needs no look: it is brought up to now
-        before that moment goes. 0: of none.  Whether some had drifted: then others may have, too.
+        now: number of the moment; what is exact as of it needs no look.  Whether some had drifted: then others may
+        have, too.
         """
         lattice = self._lattice
         index = self._random.integers(0, lattice.stale.size, _SPOTS)
-        index = index[~(lattice.stale.ravel()[index] | ((lattice.exact.ravel()[index] >= followed) & (followed > 0)))]
+        index = index[~(lattice.stale.ravel()[index] | ((lattice.exact.ravel()[index] == now) & (now > 0)))]
         if not len(index):
             return False
         rows, columns = np.unravel_index(index, lattice.stale.shape)
