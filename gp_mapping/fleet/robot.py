@@ -33,7 +33,7 @@ from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.mapping import AUTOMATIC
 from gp_mapping.store.archive import read_state, write_state
 
-__all__ = ["Robot", "Scores", "calibrate", "joined_paths", "joined_scores", "robot_of", "scores_of"]
+__all__ = ["Robot", "Scores", "calibrate", "joined_fixes", "joined_paths", "joined_scores", "robot_of", "scores_of"]
 
 
 @dataclass(frozen=True)
@@ -171,16 +171,16 @@ def joined_scores(one: Scores, other: Scores) -> Scores:
 
 def joined_fixes(one: dict, other: dict, most: int) -> dict:
     """States of the fixes of two robots as one, of which `most` are kept."""
-    first, second = Fixes(most), Fixes(most)
-    first.load_state_dict(one)
-    second.load_state_dict(other)
-    first.join(second)
-    return first.state_dict()
+    return _joined(Fixes(most), one, Fixes(most), other)
 
 
 def joined_paths(one: dict, other: dict, step: float) -> dict:
     """States of two paths as one, as of two robots."""
-    first, second = Path(step), Path(step)
+    return _joined(Path(step), one, Path(step), other)
+
+
+def _joined(first, one: dict, second, other: dict) -> dict:
+    """The state of the first, in state one, joined with the second, in state other."""
     first.load_state_dict(one)
     second.load_state_dict(other)
     first.join(second)
