@@ -17,7 +17,8 @@ from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.fixes import ROLE, FixQueue
 from gp_mapping.intake.frames import FrameVote, to_keep
 from gp_mapping.intake.messages import Reading, frame_of, has_header, stamp_ns
-from gp_mapping.intake.placing import Placed, Placer
+from gp_mapping.intake.outlet import Outlet
+from gp_mapping.intake.placing import Placer
 from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, read_numbers
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose
 from gp_mapping.intake.poses.tf_poses import Lookup, TfPoses
@@ -80,16 +81,11 @@ class Intake:
         s, lookup = self.settings, self._lookup
         self.drops = DropCounter()
         self.received = {s.sensor: 0, s.pose_source: 0}
-        self.samples = 0  # handed out
-        self._void = 0  # of them, those that are not in the map any more
-        self.first_stamp: float | None = None
+        self._void = 0  # of the samples that were handed out, those that are not in the map any more
         self._warnings: list[str] = []
         self._max_wait, self._jump_back, self._pass_gap = map(_ns, (s.max_wait, s.jump_back, s.pass_gap))
-        self._placer = Placer(s, self._adaptor)
+        self._out = Outlet(Placer(s, self._adaptor), self.drops, _READY_FACTOR * s.queue_size)
         self._waiting: deque[_Waiting] = deque()
-        self._ready: deque[Placed] = deque()
-        self._last_ready: tuple[int, int] | None = None  # epoch and stamp of the newest ready sample
-        self._force_break = self._at_break = False
         near = max(self._max_wait, _ns(s.max_pose_gap))  # from a pose: beyond, nothing finds it
         self._field_gate, self._pose_gate = (StampGate(self._jump_back, near, s.queue_size) for _ in range(2))
         self._field_gate.believe(self._pose_clock)
@@ -111,7 +107,10 @@ class Intake:
             self._tf = TfPoses(self.frame, self._base, self._tree, lookup)
         self._track = PoseTrack(self._new_buffer, self._jump_back)  # of poses that come as messages
         self._poses: PoseTrack | TfPoses = self._tf if self._tf is not None and s.pose_source == "tf" else self._track
-        self.fixes = FixQueue(s, self.drops, self.received, lambda: self._poses)
+        self.fixes = FixQueue(s, self.drops, self.received, self._now_poses)
+
+    def _now_poses(self) -> PoseTrack | TfPoses:
+        return self._poses
 
     def _new_buffer(self) -> PoseBuffer:
         s = self.settings
@@ -191,6 +190,16 @@ class Intake:
         self._warn(f"{which}: a message is in frame {named(frame)}, expected {named(vote.frame)}; such messages are "
                    "dropped")
         return False
+
+    @property
+    def samples(self) -> int:
+        """Samples that were handed out."""
+        return self._out.samples
+
+    @property
+    def first_stamp(self) -> float | None:
+        """Stamp of the first of them in seconds."""
+        return self._out.first_stamp
 
     @property
     def last_stamp(self) -> float | None:
@@ -370,7 +379,7 @@ class Intake:
 
         None: something in them is out of the ordinary, nothing has been taken in, and they are to come one by one.
         """
-        usual = (self._tf is None and self._first is None and self._oriented and not self._ready
+        usual = (self._tf is None and self._first is None and self._oriented and self._out.empty
                  and self._field_epoch == self._poses.epoch and self._last_field == self._field_gate.newest is not None
                  and self._last_pose is not None and self._last_pose[0] == self._pose_gate.newest
                  and all(w.epoch == self._field_epoch and w.longest == self._pass_gap for w in self._waiting))
@@ -443,75 +452,29 @@ class Intake:
                                        self._pass_gap) for i in range(found, len(every)))
         before, after, near = stretch.find_poses(every[:found], rows.stamps, buffer.max_gap)
         self.drops.count(DropReason.POSE_GAP, int((~near).sum()))
-        return self._place_together(every[:found][near], rows, before[near], after[near],
-                                    readings.at(np.flatnonzero(near)))
-
-    def _place_together(self, stamps: np.ndarray, rows: stretch.PoseRows, before: np.ndarray, after: np.ndarray,
-                        readings: Readings) -> list[tuple[bool, Samples]]:
-        """Samples of measurements between poses of these numbers, cut where passes begin."""
-        if not len(stamps):
-            return []
-        last = self._last_ready
-        pause = np.diff(stamps, prepend=stamps[0] if last is None else last[1]) > self._pass_gap
-        pause[0] |= self._force_break or (last is not None and last[0] != self._field_epoch)
-        self._force_break, self._last_ready = False, (self._field_epoch, int(stamps[-1]))
-
-        out, new_pass = [], False
-        ends = [*np.flatnonzero(pause[1:]).tolist(), len(stamps) - 1]
-        for start, end in zip([0, *(end + 1 for end in ends)], ends):
-            part = np.arange(start, end + 1)
-            new_pass |= bool(pause[start])
-            samples = self._placer.place_rows(stamps[part], rows.between(stamps[part], before[part], after[part]),
-                                              readings.at(part))
-            if self._count_placed(len(part), samples):
-                out.append((new_pass, samples))
-                new_pass = False
-        return out
+        return self._out.place_rows(self._field_epoch, every[:found][near], rows, before[near], after[near],
+                                    readings.at(np.flatnonzero(near)), self._pass_gap)
 
     # ---- samples out ---------------------------------------------------------------------------------------------
 
     def take(self) -> Samples | None:
         """All samples whose pose is known, in stamp order, up to the next break; None: nothing, or a break comes."""
-        if not self._ready:
-            return None
-        if self._ready[0].new_pass:
-            self._at_break = True
-            return None
-        batch = [self._ready.popleft()]
-        while self._ready and not self._ready[0].new_pass:
-            batch.append(self._ready.popleft())
-        samples = self._placer.place(batch, bool(self._oriented) or self._poses is self._tf)
-        self._count_placed(len(batch), samples)
-        return samples
-
-    def _count_placed(self, count: int, samples: Samples) -> int:
-        """Count what is handed out of so many measurements; how many samples that is."""
-        self.drops.count(DropReason.NOT_PLACEABLE, count - len(samples))
-        self.samples += len(samples)
-        if self.first_stamp is None and samples.stamp is not None and len(samples):
-            self.first_stamp = float(samples.stamp[0])
-        return len(samples)
+        return self._out.take(self._turns)
 
     def take_break(self) -> bool:
         """True once where the next samples begin a new pass: the session must break_pass() before it gets them."""
-        if not self._at_break:
-            return False
-        self._at_break = False
-        self._ready[0] = self._ready[0]._replace(new_pass=False)
-        return True
+        return self._out.take_break()
 
     def batches(self, finish: bool = False) -> Iterator[tuple[bool, Samples]]:
         """(begins a new pass, samples) until nothing is left to hand out now; finish: as `finish`, for the end."""
         if finish:
             self._end()
-        new_pass = False
-        while self._ready:
-            new_pass, self._at_break = new_pass or self._ready[0].new_pass, False
-            self._ready[0] = self._ready[0]._replace(new_pass=False)
-            samples = self.take()
-            if samples is not None and len(samples):
-                yield new_pass, samples
-                new_pass = False
+        yield from self._out.batches(self._turns)
+
+    @property
+    def _turns(self) -> bool:
+        """Whether poses say how the robot is turned."""
+        return bool(self._oriented) or self._poses is self._tf
 
     def finish(self) -> Samples | None:
         """End of the stream: what can still be placed (call until None and no break); the rest is counted."""
@@ -550,7 +513,7 @@ class Intake:
         self._field_epoch = max(self._field_epoch, self._poses.epoch) + 1
         self._poses.restart(self._field_epoch)
         self._last_field = None
-        self._force_break = self._last_ready is not None
+        self._out.begin_pass()
 
     def _warn(self, text: str) -> None:
         if text not in self._warnings and len(self._warnings) < _MAX_WARNINGS:
@@ -576,17 +539,7 @@ class Intake:
             if isinstance(found, DropReason):
                 self.drops.count(found)
             else:
-                self._append_ready(epoch, reading, found, mounting, longest)
-
-    def _append_ready(self, epoch: int, reading: Reading, bracket: Bracket, mounting: Transform | None,
-                      longest: int) -> None:
-        if len(self._ready) >= _READY_FACTOR * self.settings.queue_size:
-            return self.drops.count(DropReason.QUEUE_FULL)
-        last = self._last_ready
-        new_pass = self._force_break or (last is not None and (epoch != last[0] or
-                                                               reading.stamp - last[1] > longest))
-        self._force_break, self._last_ready = False, (epoch, reading.stamp)
-        self._ready.append(Placed(reading, bracket, mounting, new_pass))
+                self._out.add(epoch, reading, found, mounting, longest)
 
     def _give_up(self) -> None:
         """Drop what has waited while stamps advanced by more than max_wait, and what does not fit into the queue."""

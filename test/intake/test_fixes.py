@@ -1,6 +1,7 @@
 """Fixes of a receiver beside poses: each is used, dropped by reason, or waiting."""
 
 import math
+import pickle
 from types import SimpleNamespace
 
 import pytest
@@ -83,3 +84,17 @@ def test_fixes_that_cannot_be_read_are_counted_and_the_first_ones_named():
     assert made.received["fix"] == 10 and made.drops.as_dict() == {"fix_unreadable": 10}
     assert [text for text in made.warnings if "is none" in text] == [f"message {k} is none; it is left out"
                                                                       for k in range(3)]
+
+
+def test_an_intake_goes_on_in_another_process():
+    """What is put into a file while fixes and measurements wait: there the same becomes of them, in the same counts."""
+    made = intake()
+    made.add_pose_message(odometry_message(10.0, (0.0, 0.0, 0.0)))
+    made.add_fix(fix(10.25, 52.5, 4.5))
+    for one in (other := pickle.loads(pickle.dumps(made)), made):
+        one.add_fix(fix(10.3, math.nan))
+        one.add_pose_message(odometry_message(10.5, (5.0, 0.0, 0.0)))
+        (row,) = one.fixes.take()
+        assert row == pytest.approx((2.5, 0.0, 52.5, 4.5))
+        assert one.drops.as_dict() == {"fix_invalid": 1} and one.received["fix"] == 2 and counted(one) == 1
+    assert other.drops is not made.drops
