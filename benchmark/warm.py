@@ -38,6 +38,7 @@ LOADED = ("numpy", "torch", "scipy.linalg", "scipy.spatial", "scipy.ndimage", "s
           "geometry_msgs.msg", "sensor_msgs.msg", "nav_msgs.msg", "nav_msgs.srv", "diagnostic_msgs.msg",
           "visualization_msgs.msg", "std_srvs.srv", "lifecycle_msgs.srv", "rosidl_generator_py")
 _STARTS_OTHERS = ("demo", "explore", "play")  # commands whose processes are to begin loaded, too
+_HELD = (signal.SIGINT, signal.SIGTERM)  # from a new process until it can hear them
 _SUBREAPER = 36  # of prctl: orphans below this process become its children
 _EXECUTE = inspect.signature(subprocess.Popen._execute_child)  # noqa: SLF001 the one place that starts a process
 
@@ -178,6 +179,8 @@ def _jobs(line: socket.socket):
         while len(words) < size:
             words += line.recv(65536)
 
+        # blocked, a signal waits for whom it is sent to; the loaded process' own way to ignore it would lose it there
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
         between = os.fork()  # it ends at once, so that the new process becomes a child of the one that asked
         if between == 0:
             middle = os.getpid()
@@ -191,6 +194,7 @@ def _jobs(line: socket.socket):
             answer = str(child).encode()
             os.write(_told[1], answer)
             os._exit(0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
         os.waitpid(between, 0)
         line.send(os.read(_told[0], 100))
         for stream in streams:
@@ -211,6 +215,7 @@ def _become(job: dict, streams: list[int]) -> None:
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
     sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
     at_once = bool(job["environment"].get("PYTHONUNBUFFERED"))
     out, err = (open(number, "wb", 0 if at_once else -1, closefd=False) for number in (1, 2))

@@ -66,6 +66,14 @@ def test_modules_are_found_where_python_would_find_them(tmp_path):
     assert done.stdout == "__main__ found\n", done.stderr
 
 
+def test_a_signal_that_comes_before_anything_else_is_heard():
+    """While it is not yet who it is to be, a process still ignores what its loaded parent ignores."""
+    for number in (signal.SIGTERM, signal.SIGINT) * 10:
+        child = warm.Popen([sys.executable, "-c", "import time; time.sleep(20)"], stderr=subprocess.DEVNULL)
+        child.send_signal(number)
+        assert child.wait(10) == -number
+
+
 @pytest.mark.parametrize("code, ended, words", [
     ("import sys; sys.exit(3)", 3, ""), ("import sys; sys.exit('no')", 1, "no\n"), ("pass", 0, ""),
     ("import sys; sys.exit()", 0, ""), ("1 / 0", 1, "ZeroDivisionError: division by zero\n"),
