@@ -14,6 +14,7 @@ from gp_mapping.analysis.sensor_faults import sensor_faults
 from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UserError, one_line
+from gp_mapping.fleet.halfway import Halfway
 from gp_mapping.intake import Intake
 from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.mapping.earth import Fixes
@@ -110,11 +111,18 @@ class CellMaker(Gathering):
     def all(self) -> Samples | None:
         """Every cell as one batch, with all columns; None where there is none."""
         parts = ([] if self._opening is None else [self._opening]) + self.made
-        if not parts:
-            return None
-        have = {f.name for f in fields(Samples) if any(getattr(p, f.name) is not None for p in parts)}
-        return Samples.concatenate([replace(p, **{name: _absent(p, name) for name in have
-                                                  if getattr(p, name) is None}) for p in parts])
+        return _one(parts) if parts else None
+
+    def settle(self) -> None:
+        """Cells that were made one by one become one batch, which is written and read in one piece."""
+        if len(self.made) > 1:
+            self.made = [_one(self.made)]
+
+
+def _one(parts: list[Samples]) -> Samples:
+    have = {f.name for f in fields(Samples) if any(getattr(p, f.name) is not None for p in parts)}
+    return Samples.concatenate([replace(p, **{name: _absent(p, name) for name in have
+                                              if getattr(p, name) is None}) for p in parts])
 
 
 def _absent(cells: Samples, name: str) -> Tensor:
@@ -126,28 +134,57 @@ def _absent(cells: Samples, name: str) -> Tensor:
 
 
 def read_bag(job: Job) -> BagCells:
-    """All cells of a bag; a bag that cannot be read, or holds nothing that can be used, says so and stops nobody."""
+    """All cells of a bag; a bag that cannot be read, or holds nothing that can be used, says so and stops nobody.
+
+    Where its folder keeps cells, what has been read is kept from time to time as well, and goes on from there.
+    """
     kept = FilePath(job.keep) / f"{job.number}.cells" if job.keep else None
     if kept is not None and kept.is_file():
         return _unpacked(read_state(kept))
+    halfway = Halfway(None if kept is None else kept.with_suffix(".halfway"))
     try:
-        made = _read(job)
+        made = _read(job, halfway)
     except UserError as error:
         return BagCells(Told(job.bag, failed=one_line(error)))
     except Exception as error:  # one bag, whatever is in it, does not cost the others
         return BagCells(Told(job.bag, failed=f"{type(error).__name__}: {one_line(error, 300)}"))
     if kept is not None:
         write_state(kept, _packed(made), lasting=False)
+    halfway.over()
     return made
 
 
-def _read(job: Job) -> BagCells:
-    settings, scale = job.parameters.map, job.parameters.map.field_scale
-    intake, maker, parts = Intake(job.parameters.intake, judge=judge_of(settings)), CellMaker(settings), []
-    plans, fixes = plan_bags([job.bag], job.parameters.intake, job.topics, fixes=True), Fixes(settings.max_fixes)
+@dataclass
+class _Reading:
+    """A bag that is being read. messages: of it that the intake has had.  parts: raw samples, pass by pass."""
+
+    intake: Intake
+    maker: CellMaker
+    fixes: Fixes
+    parts: list[tuple[bool, Samples]] = field(default_factory=list)
+    messages: int = 0
+
+    @staticmethod
+    def of(job: Job) -> _Reading:
+        """Nothing of it yet."""
+        settings = job.parameters.map
+        return _Reading(Intake(job.parameters.intake, judge=judge_of(settings)), CellMaker(settings),
+                        Fixes(settings.max_fixes))
+
+
+def _read(job: Job, halfway: Halfway) -> BagCells:
+    plans = plan_bags([job.bag], job.parameters.intake, job.topics, fixes=True)
+    reading = halfway.found() or _Reading.of(job)
+    intake, maker, parts, fixes = reading.intake, reading.maker, reading.parts, reading.fixes
+
+    def had(messages: int) -> None:
+        if halfway.due():
+            reading.messages = messages
+            maker.settle()
+            halfway.keep(reading)
 
     def heard():
-        for new_pass, samples in samples_of(plans, intake, "", shown=False):
+        for new_pass, samples in samples_of(plans, intake, "", shown=False, skip=reading.messages, taken=had):
             parts.append((new_pass, samples))
             yield new_pass, samples
 
@@ -160,7 +197,7 @@ def _read(job: Job) -> BagCells:
         why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
         return BagCells(Told(job.bag, failed=f"{job.bag}: no measurement could be used: {why}"))
 
-    faults = sensor_faults(whole(parts), scale, unit_text(settings.field_unit))
+    faults = sensor_faults(whole(parts), job.parameters.map.field_scale, unit_text(job.parameters.map.field_unit))
     low, high = maker.trace.bounds()
     told = Told(job.bag, "", maker.raw_count, len(cells), maker.passes, dict(intake.received),
                 dict(intake.drops.as_dict()), intake.drops.measurements, list(intake.warnings),

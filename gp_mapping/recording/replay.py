@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -123,21 +123,28 @@ def _is_number(kind: str) -> bool:
     return found is not None and found[0] == Nodetype.BASE and found[1][0].startswith(("int", "uint", "float"))
 
 
-def samples_of(plans: list[BagPlan], intake: Intake, label: str,
-               together: int = _TOGETHER, shown: bool = True) -> Iterator[tuple[bool, Samples]]:
+def samples_of(plans: list[BagPlan], intake: Intake, label: str, together: int = _TOGETHER, shown: bool = True,
+               skip: int = 0, taken: Callable[[int], None] | None = None) -> Iterator[tuple[bool, Samples]]:
     """(begins a new pass, samples) of bags in the order given, with a progress bar where stderr is a terminal.
 
     together: messages that are read at once; the samples do not depend on it.
+    skip: messages of these plans that the intake has had already, by an earlier call that ended before its time.
+    taken: told how many messages the intake has had, each time that whoever asks for samples has had all of theirs.
     """
     total, seen = sum(plan.count for plan in plans), 0
     hidden = not (shown and sys.stderr.isatty())  # in a file the one line that says what went wrong is to stand alone
     with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3, disable=hidden) as bar:
         for plan in plans:
             stored = read_raw(plan.path, list(plan.roles))
+            had = sum(1 for _ in islice(stored, skip - seen)) if seen < skip else 0
+            seen += had
+            bar.update(had)
             while chunk := list(islice(stored, together if seen else min(together, _FIRST))):
                 yield from _samples(intake, plan, chunk)
                 seen += len(chunk)
                 bar.update(len(chunk))
+                if taken is not None:
+                    taken(seen)
         yield from intake.batches(finish=True)
         bar.update(total - seen)
 

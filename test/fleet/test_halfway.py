@@ -1,0 +1,125 @@
+"""A bag whose reading is cut off again and again is, at last, the bag that was read in one go."""
+
+import functools
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from fleet_bags import parameters
+from small_drive import lanes, write_drive
+
+from gp_mapping.core.types import Samples
+from gp_mapping.fleet import cells, halfway
+from gp_mapping.fleet.cells import BagCells, Job, Told, read_bag
+from gp_mapping.fleet.halfway import Halfway
+
+
+class Death(BaseException):
+    """Of a worker: nothing in the step may catch it."""
+
+
+def dying(monkeypatch, after):
+    """Whoever reads dies each time that it has kept so many states; what it has had by then, per life."""
+    lives, keep = [], Halfway.keep
+
+    def kept(self, state):
+        keep(self, state)
+        lives[-1].append(state.messages)
+        if len(lives[-1]) == after:
+            raise Death
+
+    def found(self, original=Halfway.found):
+        lives.append([])
+        return original(self)
+
+    monkeypatch.setattr(halfway, "_PERIOD", 0.0)
+    monkeypatch.setattr(halfway, "_WORK", 0.0)
+    monkeypatch.setattr(Halfway, "keep", kept)
+    monkeypatch.setattr(Halfway, "found", found)
+    monkeypatch.setattr(cells, "samples_of", functools.partial(cells.samples_of, together=100))
+    return lives
+
+
+def read_in_the_end(job):
+    for _ in range(50):
+        try:
+            return read_bag(job)
+        except Death:
+            continue
+    raise AssertionError("it never comes to the end")
+
+
+def assert_same(made: BagCells, whole: BagCells):
+    for f in fields(Told):
+        assert getattr(made.told, f.name) == getattr(whole.told, f.name), f.name
+    for f in fields(Samples):
+        one, other = getattr(made.cells, f.name), getattr(whole.cells, f.name)
+        assert (one is None) == (other is None) and (one is None or torch.equal(one, other)), f.name
+    assert repr(made.path) == repr(whole.path)
+    assert repr(made.fixes) == repr(whole.fixes)
+
+
+def outages(i, vector, place):
+    """Absurd values, a robot that is carried away, and a frame of other units, in between."""
+    return (vector * 1e6 if 400 < i < 420 else vector), (place + np.array([0.0, 30.0, 0.0]) if i > 500 else place)
+
+
+@pytest.mark.parametrize("settings", [{}, {"cells": False}, {"robust": False, "bias_time": 5.0}])
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_reading_that_is_cut_off_gives_the_same_cells(tmp_path, monkeypatch, settings, after):
+    write_drive(tmp_path / "robot", lanes(), spoil=outages)
+    job = Job(0, str(tmp_path / "robot"), parameters(**settings), {})
+    whole = read_bag(job)
+    lives = dying(monkeypatch, after)
+    made = read_in_the_end(Job(0, job.bag, job.parameters, {}, str(tmp_path)))
+    assert not whole.told.failed and sum(whole.told.dropped.values())
+    assert_same(made, whole)
+    had = [n for life in lives for n in life]
+    assert len(lives) > 3 and had == sorted(set(had)), "no message is read in a second life that a first one kept"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0.cells", "robot"], "the way is not kept once it is done"
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:len(data) // 2], lambda data: b"", lambda data: b"\x80\x05junk"])
+def test_a_state_that_cannot_be_read_costs_time_only(tmp_path, monkeypatch, spoil):
+    write_drive(tmp_path / "robot", lanes(count=3))
+    job = Job(0, str(tmp_path / "robot"), parameters(), {}, str(tmp_path))
+    whole = read_bag(Job(0, job.bag, job.parameters, {}))
+    with monkeypatch.context() as patched:
+        dying(patched, 2)
+        with pytest.raises(Death):
+            read_bag(job)
+    kept = tmp_path / "0.halfway"
+    kept.write_bytes(spoil(kept.read_bytes()))
+    assert Halfway(kept).found() is None
+    assert_same(read_bag(job), whole)
+
+
+def test_a_disk_that_is_full_costs_the_file_and_not_the_step(tmp_path):
+    kept = Halfway(tmp_path / "no such folder" / "0.halfway")
+    kept.keep({"a": 1})
+    assert kept.found() is None and not kept.due()
+    kept.over()
+
+
+def test_writing_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
+    """Of a state that takes long to write less often."""
+    now = [0.0]
+    monkeypatch.setattr(halfway.time, "monotonic", lambda: now[0])
+
+    class Slow:
+        def __reduce__(self):
+            now[0] += 1.0
+            return int, ()
+
+    kept = Halfway(tmp_path / "state")
+    assert not kept.due()
+    now[0] = 2.0
+    assert kept.due()
+    kept.keep(Slow())
+    assert kept.found() == 0
+    now[0] += 19.0
+    assert not kept.due()
+    now[0] += 2.0
+    assert kept.due()
+    assert not Halfway(None).due() and Halfway(None).found() is None
