@@ -90,12 +90,12 @@ def highest(data: dict, vector: torch.Tensor) -> float:
 def test_the_evidence_of_all_cells_comes_near_its_maximum(length, step, lane):
     """500 cells; start and prior right, and each of ℓ, s, σ wrong by ten either way: 3 nats of the maximum."""
     data = cells_of(length, 500, 1, step, lane)
-    truth, found = Theta(length, SIGNAL, NOISE, 5.0), {}
-    for name in ("lengthscale", "signal_stddev", "noise_stddev"):
-        for factor in (0.1, 1.0, 10.0):
-            wrong = replace(truth, **{name: factor * getattr(truth, name)})
-            found[name, factor] = learn(wrong, wrong, data).vector
-    reached = {case: evidence(data, vector) for case, vector in found.items()}
+    truth = Theta(length, SIGNAL, NOISE, 5.0)
+    starts = {replace(truth, **{name: factor * getattr(truth, name)})
+              for name in ("lengthscale", "signal_stddev", "noise_stddev") for factor in (0.1, 1.0, 10.0)}
+    assert len(starts) == 7, "the right one, and six wrong ones"
+    found = {wrong: learn(wrong, wrong, data).vector for wrong in sorted(starts, key=repr)}
+    reached = {wrong: evidence(data, vector) for wrong, vector in found.items()}
     most = highest(data, found[max(reached, key=reached.get)])
     lost = {case: most - value for case, value in reached.items()}
     assert max(lost.values()) <= 3.0, lost

@@ -25,9 +25,9 @@ def field_at(x):
 
 def samples():
     rows = []
-    for i, y in enumerate(torch.arange(0.0, 4.5, 0.35).double()):
-        xs = torch.arange(0.0, 9.0, 0.1).double()
-        rows.append(torch.stack([xs if i % 2 == 0 else 9.0 - xs, y.expand(len(xs))], 1))
+    for i, y in enumerate(torch.arange(0.0, 3.2, 0.35).double()):
+        xs = torch.arange(0.0, 6.0, 0.1).double()
+        rows.append(torch.stack([xs if i % 2 == 0 else 6.0 - xs, y.expand(len(xs))], 1))
     x = torch.cat(rows)
     g = torch.Generator().manual_seed(1)
     return Samples(x, field_at(x) + 0.3 * UT * torch.randn(len(x), 1, generator=g).double(),
