@@ -34,7 +34,7 @@ def datum_of(text: str | None, about: dict, fix_topic: str | None, own: Fixes) -
         UsageError: it is neither, or tells too little.
     """
     if text is None:
-        datum, line = own.told()
+        datum, line = own.summary()
         return datum, f"{line}; coordinates are metres of the map's frame" if line and datum is None else line
     if text == NONE:
         return None, ""

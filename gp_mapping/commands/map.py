@@ -20,7 +20,7 @@ from gp_mapping.commands.saved import check_suggest, next_places, open_session
 from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
-from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.fullness import left_out_note, spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
@@ -88,11 +88,11 @@ def run(args: argparse.Namespace) -> int:
     if session.about.get("frame"):
         intake.expect(session.about["frame"])
     with blaming(args.resume) if args.resume else nullcontext():
-        for samples in pour(samples_of(plans, intake, "map"), session, intake.drops):
+        for samples in ingest_batches(samples_of(plans, intake, "map"), session, intake.drops):
             session.fixes.add(intake.fixes.take())
             if args.test:  # nothing else needs every position, and a recording may be long
                 positions.append(samples.x.numpy())
-        pour_rest(session, intake.drops)
+        ingest_remaining(session, intake.drops)
         session.fixes.add(intake.fixes.take(finish=True))
     session.about = {**intake.about, **session.about}
     if intake.samples == 0 or not session.cell_count:

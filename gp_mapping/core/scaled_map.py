@@ -28,6 +28,8 @@ __all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "check_alike"
 _BIAS_EVERY = 20  # samples after which the spread of passes' constants is looked at again
 _SAME = 0.05  # change of log s_b for which nothing is computed anew
 _FORMAT = 4  # of a map's state: grows where an older one cannot be continued exactly
+# counts whose names in files are those of earlier versions
+_FILED_AS = {"unremembered_empty": "rest_empty", "unremembered_model_noise": "rest_own_noise"}
 
 
 def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
@@ -204,7 +206,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def _step(self) -> None:
         self.learner.step(self.learning_data(), self.generator)
-        if self.learner.left(self.theta) and self.carry_to(self.learner.theta):
+        if self.learner.left(self.theta) and self.adopt_in_slices(self.learner.theta):
             self._adopted()
 
     def learn_bias(self, fresh: int) -> None:
@@ -247,7 +249,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     def learned(self) -> Learned | None:
         if self.learner is None:
             return Learned(self.theta, torch.zeros((len(self.theta.vector()),) * 2, dtype=torch.float64))
-        return self.learner.told()
+        return self.learner.summary()
 
     def agree_on(self, theta) -> bool:
         own = self.theta
@@ -255,7 +257,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         wanted = replace(theta, **robot)
         return wanted == own or self.adopt(wanted)
 
-    def carry_to(self, theta: Theta) -> bool:
+    def adopt_in_slices(self, theta: Theta) -> bool:
         """As adopt, or where the map does large work in slices its first slice; whether the map is at θ."""
         return self.adopt(theta)
 
@@ -306,7 +308,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                  "learner": None if self.learner is None else self.learner.state_dict(),
                  "newest_pass": self.newest_pass,
                  "bias_spread": None if self.bias_spread is None else asdict(self.bias_spread)}
-        state |= {name: getattr(self, name) for name in (*self.fitting, *self.counted)}
+        state |= {_FILED_AS.get(name, name): getattr(self, name) for name in (*self.fitting, *self.counted)}
         if self.scaling is not None:
             state |= self.scaling.state_dict()
         return state | self._saved_parts()
@@ -314,7 +316,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     def load_state_dict(self, state: dict) -> None:
         """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
         try:
-            parts = self._loaded_learned(state) | {name: state[name] for name in self.counted}
+            parts = self._loaded_learned(state) | {name: state[_FILED_AS.get(name, name)] for name in self.counted}
             parts |= {"scaling": Scaling.from_state_dict(state, self.device) if "origin" in state else None}
             parts |= self._loaded_parts(state, parts)
         except (KeyError, TypeError, RuntimeError, AttributeError) as error:

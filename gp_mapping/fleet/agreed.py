@@ -18,7 +18,7 @@ from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta, heading_of, sensor_place
 from gp_mapping.core.registry import start_of
 from gp_mapping.core.types import Samples
-from gp_mapping.fleet.cells import Told, medians
+from gp_mapping.fleet.cells import BagReport, medians
 from gp_mapping.fleet.robot import Robot
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
@@ -60,7 +60,7 @@ class Agreed:
         return replace(self, theta=theta, information=information, steep=_steep(theta))
 
 
-def agree(settings: MapSettings, tolds: list[Told], robots: list[Robot]) -> Agreed:
+def agree(settings: MapSettings, reports: list[BagReport], robots: list[Robot]) -> Agreed:
     """From bags of which none has failed, in their order."""
     starts = {name: float(medians([[r.starts[name]] for r in robots])[0]) for name in AUTOMATIC
               if getattr(settings, name) == 0.0}
@@ -81,8 +81,8 @@ def agree(settings: MapSettings, tolds: list[Told], robots: list[Robot]) -> Agre
         theta = theta.with_vector(torch.minimum(torch.maximum(vector, learner.low), learner.high))
     if settings.constant_stddev == 0.0:
         theta = replace(theta, constant_stddev=_CONSTANT * theta.signal_stddev)
-    return Agreed(resolved, theta, known, medians([t.middle[0] for t in tolds]).round(),
-                  medians([t.middle[1] for t in tolds]), _steep(theta), silent)
+    return Agreed(resolved, theta, known, medians([t.middle[0] for t in reports]).round(),
+                  medians([t.middle[1] for t in reports]), _steep(theta), silent)
 
 
 def _silent(vectors: Tensor, free: Tensor) -> tuple[int, ...]:

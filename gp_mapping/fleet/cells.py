@@ -16,7 +16,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.fleet.halfway import Halfway
 from gp_mapping.intake import Intake
-from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.recording.replay import plan_bags, samples_of
@@ -25,7 +25,7 @@ from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.archive import read_state, write_state
 from gp_mapping.store.wording import unit_text
 
-__all__ = ["BagCells", "CellMaker", "Job", "Told", "cells_of", "read_bag", "told_of"]
+__all__ = ["BagCells", "BagReport", "CellMaker", "Job", "cells_of", "read_bag", "report_of"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Told:
+class BagReport:
     """What is said of a bag, in plain numbers. failed: why it cannot be used; '' where it can.
 
     dead: that its sensor is, in a sentence.  middle: medians of place (2,) m and value (C,), SI.
@@ -75,7 +75,7 @@ class Told:
 class BagCells:
     """cells: all of them, None where there are none.  path: of the robot.  told: of it.  fixes: state of its Fixes."""
 
-    told: Told
+    report: BagReport
     cells: Samples | None = None
     path: dict | None = None
     fixes: dict | None = None
@@ -145,9 +145,9 @@ def read_bag(job: Job) -> BagCells:
     try:
         made = _read(job, halfway)
     except UserError as error:
-        return BagCells(Told(job.bag, failed=one_line(error)))
+        return BagCells(BagReport(job.bag, failed=one_line(error)))
     except Exception as error:  # one bag, whatever is in it, does not cost the others
-        return BagCells(Told(job.bag, failed=f"{type(error).__name__}: {one_line(error, 300)}"))
+        return BagCells(BagReport(job.bag, failed=f"{type(error).__name__}: {one_line(error, 300)}"))
     if kept is not None:
         write_state(kept, _packed(made), lasting=False)
     halfway.over()
@@ -188,29 +188,29 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
             parts.append((new_pass, samples))
             yield new_pass, samples
 
-    for _ in pour(heard(), maker, intake.drops):
+    for _ in ingest_batches(heard(), maker, intake.drops):
         fixes.add(intake.fixes.take())
-    pour_rest(maker, intake.drops)
+    ingest_remaining(maker, intake.drops)
     fixes.add(intake.fixes.take(finish=True))
     cells = maker.all()
     if cells is None:
         why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
-        return BagCells(Told(job.bag, failed=f"{job.bag}: no measurement could be used: {why}"))
+        return BagCells(BagReport(job.bag, failed=f"{job.bag}: no measurement could be used: {why}"))
 
     faults = sensor_faults(whole(parts), job.parameters.map.field_scale, unit_text(job.parameters.map.field_unit))
     low, high = maker.trace.bounds()
-    told = Told(job.bag, "", maker.raw_count, len(cells), maker.passes, dict(intake.received),
+    report = BagReport(job.bag, "", maker.raw_count, len(cells), maker.passes, dict(intake.received),
                 dict(intake.drops.as_dict()), intake.drops.measurements, list(intake.warnings),
                 [fault.text for fault in faults], next((fault.text for fault in faults if fault.dead), ""),
                 dict(intake.about), maker.gross, maker.refused, maker.trace.length,
                 None if cells.stamp is None else float(cells.stamp.max()), list(low), list(high),
                 (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()))
-    return BagCells(told, cells, maker.trace.state_dict(), fixes.state_dict())
+    return BagCells(report, cells, maker.trace.state_dict(), fixes.state_dict())
 
 
-def told_of(made: BagCells) -> Told:
+def report_of(made: BagCells) -> BagReport:
     """The little that the one who asks needs to see."""
-    return made.told
+    return made.report
 
 
 def cells_of(made: BagCells) -> Samples:
@@ -220,27 +220,27 @@ def cells_of(made: BagCells) -> Samples:
 
 
 def _packed(made: BagCells) -> dict:
-    told = {f.name: getattr(made.told, f.name) for f in fields(Told)} | {"middle": list(map(list, made.told.middle))}
+    report = {f.name: getattr(made.report, f.name) for f in fields(BagReport)} | {"middle": list(map(list, made.report.middle))}
     cells = None if made.cells is None else {f.name: getattr(made.cells, f.name) for f in fields(Samples)}
-    return {"told": told, "cells": cells, "path": made.path, "fixes": made.fixes}
+    return {"told": report, "cells": cells, "path": made.path, "fixes": made.fixes}
 
 
 def _unpacked(state: dict) -> BagCells:
-    told = Told(**state["told"] | {"middle": tuple(state["told"]["middle"])})
-    return BagCells(told, None if state["cells"] is None else Samples(**state["cells"]), state["path"], state["fixes"])
+    report = BagReport(**state["told"] | {"middle": tuple(state["told"]["middle"])})
+    return BagCells(report, None if state["cells"] is None else Samples(**state["cells"]), state["path"], state["fixes"])
 
 
-def counted(tolds: list[Told], name: str) -> dict[str, int]:
+def counted(reports: list[BagReport], name: str) -> dict[str, int]:
     """A dict of counts of all bags together."""
     total: Counter[str] = Counter()
-    for told in tolds:
-        total.update(getattr(told, name))
+    for report in reports:
+        total.update(getattr(report, name))
     return dict(total)
 
 
-def bounds_of(tolds: list[Told]) -> tuple[list[float], list[float]]:
+def bounds_of(reports: list[BagReport]) -> tuple[list[float], list[float]]:
     """Of all paths, m."""
-    return [min(t.low[k] for t in tolds) for k in (0, 1)], [max(t.high[k] for t in tolds) for k in (0, 1)]
+    return [min(t.low[k] for t in reports) for k in (0, 1)], [max(t.high[k] for t in reports) for k in (0, 1)]
 
 
 def medians(columns: list[list[float]]) -> Tensor:

@@ -22,10 +22,10 @@ from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UsageError, named
 from gp_mapping.fleet import sums, tiles
 from gp_mapping.fleet.agreed import Agreed, agree
-from gp_mapping.fleet.cells import Job, Told, bounds_of, read_bag, told_of
+from gp_mapping.fleet.cells import BagReport, Job, bounds_of, read_bag, report_of
 from gp_mapping.fleet.engine import Engine, Lost
 from gp_mapping.fleet.ground import laid_out
-from gp_mapping.fleet.others import Judged, beside, joined_beside, judged
+from gp_mapping.fleet.others import Judged, held_out, joined_held_out, judged
 from gp_mapping.fleet.robot import Robot, calibrate, joined_fixes, joined_paths, joined_scores, robot_of, scores_of
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
@@ -47,7 +47,7 @@ class Bags:
     """
 
     jobs: list[Job]
-    tolds: list[Told]
+    reports: list[BagReport]
     robots: list[Robot]
     cells: list
     calibrated: list
@@ -98,27 +98,27 @@ def read_bags(engine: Engine, bags: list[str], parameters: Parameters, topics: d
     jobs = [Job(i, str(bag), parameters, topics, "" if keep is None else str(keep)) for i, bag in enumerate(bags)]
     cells = engine.each("cells", read_bag, jobs)
     calibrated = engine.each("robot", calibrate, jobs, [most] * len(jobs))
-    tolds = _outcomes(engine, engine.each("told", told_of, cells), "read", lambda i, why: Told(jobs[i].bag, why))
+    reports = _outcomes(engine, engine.each("told", report_of, cells), "read", lambda i, why: BagReport(jobs[i].bag, why))
     robots = _outcomes(engine, engine.each("known", robot_of, calibrated), "calibrate", lambda i, why: Robot(why))
 
-    failed = {t.bag: t.failed or t.dead or r.failed for t, r in zip(tolds, robots) if t.failed or t.dead or r.failed}
+    failed = {t.bag: t.failed or t.dead or r.failed for t, r in zip(reports, robots) if t.failed or t.dead or r.failed}
     good = [i for i, job in enumerate(jobs) if job.bag not in failed]
-    frame = Counter(str(tolds[i].about.get("frame") or "") for i in good).most_common(1)[0][0] if good else ""
+    frame = Counter(str(reports[i].about.get("frame") or "") for i in good).most_common(1)[0][0] if good else ""
     for i in good:
-        its = str(tolds[i].about.get("frame") or "")
+        its = str(reports[i].about.get("frame") or "")
         if its != frame:
             failed[jobs[i].bag] = (f"{jobs[i].bag}: poses are in frame {named(its)}, those of most bags in "
                                    f"{named(frame)}; map it by itself, or name the frame with odometry_frame")
-    channels = Counter(len(tolds[i].middle[1]) for i in good if jobs[i].bag not in failed).most_common(1)
-    good = [i for i in good if jobs[i].bag not in failed and len(tolds[i].middle[1]) == channels[0][0]]
+    channels = Counter(len(reports[i].middle[1]) for i in good if jobs[i].bag not in failed).most_common(1)
+    good = [i for i in good if jobs[i].bag not in failed and len(reports[i].middle[1]) == channels[0][0]]
     if not good:
         first = next(iter(failed.values()), "none was given")
         raise UsageError(f"none of {len(jobs)} bags can be mapped; the first: {first}")
-    about, warnings = dict(tolds[good[0]].about), []
+    about, warnings = dict(reports[good[0]].about), []
     if odometry_frame_of(about) and len(good) > 1:
         warnings.append(f"{named(odometry_frame_of(about))} is the frame of an odometry: its origin is where a robot "
                         "was started; the bags fit together where all were started at one place")
-    return Bags(*([column[i] for i in good] for column in (jobs, tolds, robots, cells, calibrated)), failed, about,
+    return Bags(*([column[i] for i in good] for column in (jobs, reports, robots, cells, calibrated)), failed, about,
                 warnings)
 
 
@@ -159,13 +159,13 @@ def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, 
         which = [i for i in count if key in known[i][1]]
         z = engine.tree("inputs", partial(sums.joined_inputs, agreed=agreed),
                         [engine.step("candidates", sums.candidates, tile, *own[i]) for i in which])
-        shares = [engine.step("sites", sums.share_of, tile, z, *own[i]) for i in which]
-        total = engine.tree("sum", partial(sums.joined_shares, most=settings.memory_size), shares)
+        parts = [engine.step("sites", sums.sums_of, tile, z, *own[i]) for i in which]
+        total = engine.tree("sum", partial(sums.joined_sums, most=settings.memory_size), parts)
         found[tile] = z, total, which
         spreads.append(engine.step("bias", tiles.bias_of, total, z, agreed))
 
-    told = [s for s in engine.results(spreads, "sum") if s is not None]
-    spread = max(told, key=lambda s: s.determined, default=None)
+    report = [s for s in engine.results(spreads, "sum") if s is not None]
+    spread = max(report, key=lambda s: s.determined, default=None)
     room, states = TileRoom(folder), {}
     made = [engine.step("tile", tiles.finished, tile, total, z, agreed, spread)
             for tile, (z, total, _) in found.items()]
@@ -181,7 +181,7 @@ def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, 
     fixes = engine.tree("fixes", partial(joined_fixes, most=settings.max_fixes),
                         engine.each("fix", _fixes_of, bags.cells))
     scores = engine.tree("scores", joined_scores, engine.each("score", scores_of, bags.calibrated))
-    session = tiles.session_of(settings, agreed, states, list(found), bags.tolds, engine.result(path),
+    session = tiles.session_of(settings, agreed, states, list(found), bags.reports, engine.result(path),
                                engine.result(scores), bags.about, room)
     session.fixes.load_state_dict(engine.result(fixes))
     if spread is not None:
@@ -191,7 +191,7 @@ def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, 
 
 def agreed_by(bags: Bags, settings: MapSettings) -> Agreed:
     """θ of all, from what each has learned."""
-    return agree(settings, bags.tolds, bags.robots)
+    return agree(settings, bags.reports, bags.robots)
 
 
 def _path_of(made) -> dict:
@@ -207,7 +207,7 @@ def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
     length = agreed.theta.lengthscale
     squares = engine.tree("ground", sums.joined_ground, [engine.step("squares", sums.touched, *one, None, length)
                                                          for one in own])
-    low, high = bounds_of(bags.tolds)
+    low, high = bounds_of(bags.reports)
     layout = laid_out(agreed, bags.robots, low, high, len(engine.result(squares)[2]))
     handles = [engine.step("touched", sums.touched, *one, layout, length) for one in own]
     return layout, [(cores, around, torch.empty(0)) for cores, around, _ in engine.results(handles)]
@@ -221,7 +221,7 @@ def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[J
     agreed, centre = made.agreed, float(made.agreed.centre[0])
     handles = []
     for i, (job, robot) in enumerate(zip(bags.jobs, bags.robots)):
-        parts = [engine.step("others", beside, tile, z, total, bags.cells[i], job.number, robot, agreed)
+        parts = [engine.step("others", held_out, tile, z, total, bags.cells[i], job.number, robot, agreed)
                  for tile, (z, total, which) in made.sums.items() if i in which]
-        handles.append(engine.step("judged", judged, engine.tree("beside", joined_beside, parts), centre, noise))
+        handles.append(engine.step("judged", judged, engine.tree("beside", joined_held_out, parts), centre, noise))
     return list(engine.results(handles, "compare"))

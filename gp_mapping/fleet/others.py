@@ -17,10 +17,10 @@ from torch import Tensor
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.cells import BagCells
 from gp_mapping.fleet.robot import Robot
-from gp_mapping.fleet.sums import Share, Tile, cells_in, share_of, without
+from gp_mapping.fleet.sums import Tile, TileSums, cells_in, sums_of, without
 from gp_mapping.fleet.tiles import map_of
 
-__all__ = ["Beside", "Judged", "beside", "joined_beside", "judged"]
+__all__ = ["HeldOut", "Judged", "held_out", "joined_held_out", "judged"]
 
 _KNOWN = 0.3  # of the signal's standard deviation: beyond, the others know too little of a place
 _MOST = 20_000  # cells of a bag that are looked at
@@ -30,7 +30,7 @@ _ALIKE = 10.0  # neighbouring cells that say the same of a robot's errors: of po
 
 
 @dataclass(frozen=True)
-class Beside:
+class HeldOut:
     """Of cells where the others know the field: what they say there, its variance, what was measured, each (n,), SI.
 
     seen: cells that the bag has there in all.
@@ -57,32 +57,32 @@ class Judged:
 
 
 @torch.no_grad()
-def beside(tile: Tile, z: Tensor, total: Share, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Beside:
+def held_out(tile: Tile, z: Tensor, total: TileSums, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> HeldOut:
     """A bag's cells in the core of a tile, and what all other bags say there. Of several axes, their first."""
-    own = share_of(tile, z, made, number, robot, agreed)
+    own = sums_of(tile, z, made, number, robot, agreed)
     rest, nothing = without(total, own), torch.zeros(0, dtype=torch.float64)
     cells = cells_in(tile, made, number, robot, agreed)
     if tile.layout is not None:
         cells = cells[tile.layout.outside(tile.key, cells.x) <= 0.0]
     if not rest.count or not len(cells):
-        return Beside(nothing, nothing, nothing, len(cells))
+        return HeldOut(nothing, nothing, nothing, len(cells))
 
     looked = cells[:: max(1, math.ceil(len(cells) / _MOST))]
-    told = map_of(rest, z, agreed).predict(looked.x, looked.velocity, looked.heading)
+    prediction = map_of(rest, z, agreed).predict(looked.x, looked.velocity, looked.heading)
     theta, scale = agreed.theta, agreed.settings.field_scale
     level = (theta.bias_stddev * scale) ** 2  # of a few robots with a bias each, all that is not known of the field
-    variance = told.variance[:, 0]
+    variance = prediction.variance[:, 0]
     known = variance - variance.min().clamp_max(level) <= (_KNOWN * theta.signal_stddev * scale) ** 2
-    return Beside(told.mean[known, 0], variance[known], looked.y[known, 0], len(cells))
+    return HeldOut(prediction.mean[known, 0], variance[known], looked.y[known, 0], len(cells))
 
 
-def joined_beside(one: Beside, other: Beside) -> Beside:
+def joined_held_out(one: HeldOut, other: HeldOut) -> HeldOut:
     """Of two tiles together."""
-    return Beside(torch.cat([one.mean, other.mean]), torch.cat([one.variance, other.variance]),
+    return HeldOut(torch.cat([one.mean, other.mean]), torch.cat([one.variance, other.variance]),
                   torch.cat([one.measured, other.measured]), one.seen + other.seen)
 
 
-def judged(found: Beside, centre: float, noise: float) -> Judged | None:
+def judged(found: HeldOut, centre: float, noise: float) -> Judged | None:
     """A robot by its cells; None where the others know too few of their places.
 
     Args:

@@ -20,7 +20,7 @@ from gp_mapping.core.registry import start_of
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.fleet.cells import Job
 from gp_mapping.intake import Intake
-from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.scoring.local_scale import LocalScale
@@ -71,7 +71,7 @@ class Scores:
 
     noise: PredictiveNoise
     local: LocalScale
-    white: float
+    white_variance: float
     averaged: float
 
 
@@ -94,7 +94,7 @@ def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
 def _packed(robot: Robot, scores: Scores) -> dict:
     told = {f.name: getattr(robot, f.name) for f in fields(Robot)} | {"theta": asdict(robot.theta)}
     return {"robot": told, "noise": scores.noise.state_dict(), "window": scores.noise.window,
-            "local": scores.local.state_dict(), "white": scores.white, "averaged": scores.averaged}
+            "local": scores.local.state_dict(), "white": scores.white_variance, "averaged": scores.averaged}
 
 
 def _unpacked(state: dict) -> tuple[Robot, Scores]:
@@ -109,10 +109,10 @@ def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
     intake, session = Intake(job.parameters.intake, judge=judge_of(job.parameters.map)), MapSession(job.parameters.map)
     session.taken = []
     plans = plan_bags([job.bag], job.parameters.intake, job.topics)
-    for _ in pour(samples_of(plans, intake, "", shown=False), session, intake.drops):
+    for _ in ingest_batches(samples_of(plans, intake, "", shown=False), session, intake.drops):
         if session.cell_count >= most:
             break
-    pour_rest(session, intake.drops)
+    ingest_remaining(session, intake.drops)
     if not session.map.started:
         return Robot(failed=f"{job.bag}: its measurements make no map"), None
 
@@ -133,7 +133,7 @@ def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
                   learner is not None, offset, spread, seen, turning, math.sqrt(session.noise_variance),
                   session.scores.weakened, len(session.inducing) / max(1, len(squares)), session.cell_count)
     scores = session.scores
-    return robot, Scores(scores.noise, scores.local, scores.white, scores.white_averaged)
+    return robot, Scores(scores.noise, scores.local, scores.white_variance, scores.white_averaged)
 
 
 def _body(session: MapSession) -> Tensor:
@@ -164,9 +164,9 @@ def joined_scores(one: Scores, other: Scores) -> Scores:
     for part in (one, other):
         noise.join(part.noise)
         local.join(part.local)
-    share = counts[0] / sum(counts) if sum(counts) else 0.5
-    return Scores(noise, local, share * one.white + (1 - share) * other.white,
-                  share * one.averaged + (1 - share) * other.averaged)
+    weight = counts[0] / sum(counts) if sum(counts) else 0.5
+    return Scores(noise, local, weight * one.white_variance + (1 - weight) * other.white_variance,
+                  weight * one.averaged + (1 - weight) * other.averaged)
 
 
 def joined_fixes(one: dict, other: dict, most: int) -> dict:

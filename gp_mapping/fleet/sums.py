@@ -21,8 +21,19 @@ from gp_mapping.fleet.agreed import Agreed, prepared
 from gp_mapping.fleet.cells import BagCells, cells_of
 from gp_mapping.fleet.robot import Robot
 
-__all__ = ["Share", "Tile", "candidates", "cells_in", "joined_ground", "joined_inputs", "joined_shares",
-           "scaling_of", "share_of", "touched", "without"]
+__all__ = [
+    "Tile",
+    "TileSums",
+    "candidates",
+    "cells_in",
+    "joined_ground",
+    "joined_inputs",
+    "joined_sums",
+    "scaling_of",
+    "sums_of",
+    "touched",
+    "without",
+]
 
 _LOOKED_AT = 4000  # cells of a bag from which its candidates are chosen
 _OPEN = 0.01  # share of a cell's noise that inducing inputs may leave open
@@ -41,7 +52,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Share:
+class TileSums:
     """What some bags say of a tile.
 
     sites: in the basis of its z.  count: cells in them.  newest_pass: the largest number of a pass.
@@ -107,26 +118,26 @@ def joined_inputs(one: Tensor, other: Tensor, agreed: Agreed) -> Tensor:
     return _chosen(torch.cat([one, other]), agreed)
 
 
-def share_of(tile: Tile, z: Tensor, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Share:
+def sums_of(tile: Tile, z: Tensor, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> TileSums:
     """What a bag says of a tile."""
     cells = cells_in(tile, made, number, robot, agreed)
     part: DualSVGP = part_of(agreed.theta, z, scaling_of(agreed), cells)
     drawn = torch.Generator().manual_seed((agreed.settings.seed * 1_000_003 + number) % 2**31)
     keys = torch.rand(len(cells), dtype=torch.float64, generator=drawn)
     best = keys.topk(min(len(keys), agreed.settings.memory_size)).indices.sort().values
-    return Share(part.sites, len(cells), part.newest_pass, cells[best], keys[best])
+    return TileSums(part.sites, len(cells), part.newest_pass, cells[best], keys[best])
 
 
-def joined_shares(one: Share, other: Share, most: int) -> Share:
+def joined_sums(one: TileSums, other: TileSums, most: int) -> TileSums:
     """What two sets of bags say of a tile together. most: cells that are kept."""
     sites = one.sites.clone()
     sites.merge(other.sites)
     keys, kept = torch.cat([one.keys, other.keys]), Samples.concatenate([one.kept, other.kept])
     best = keys.topk(min(len(keys), most)).indices.sort().values
-    return Share(sites, one.count + other.count, max(one.newest_pass, other.newest_pass), kept[best], keys[best])
+    return TileSums(sites, one.count + other.count, max(one.newest_pass, other.newest_pass), kept[best], keys[best])
 
 
-def without(total: Share, own: Share) -> Share:
+def without(total: TileSums, own: TileSums) -> TileSums:
     """What the others say of a tile: all but one bag's share. Of it nothing is kept."""
     sites, minus = total.sites.clone(), own.sites.clone()
     minus.scale(-1.0)

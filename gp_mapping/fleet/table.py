@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from statistics import median
 
-from gp_mapping.fleet.cells import Told
+from gp_mapping.fleet.cells import BagReport
 from gp_mapping.fleet.others import Judged
 from gp_mapping.fleet.robot import Robot
 
@@ -67,16 +67,16 @@ FIGURES = (
            ".1f"))
 
 
-def row_of(told: Told, robot: Robot, found: Judged | None, scale: float) -> dict:
+def row_of(report: BagReport, robot: Robot, found: Judged | None, scale: float) -> dict:
     """A robot in plain numbers, in the display unit of `scale` SI, None where nothing is known."""
-    measured = told.samples + told.dropped_measurements
-    row = {"bag": told.bag, "measurements": told.samples, "cells": told.cells, "passes": told.passes,
-           "path_length": told.path_length,
+    measured = report.samples + report.dropped_measurements
+    row = {"bag": report.bag, "measurements": report.samples, "cells": report.cells, "passes": report.passes,
+           "path_length": report.path_length,
            "delay": robot.offset if math.isfinite(robot.offset_stddev) else None,
            "delay_stddev": robot.offset_stddev if math.isfinite(robot.offset_stddev) else None,
            "noise": robot.noise / scale, "turning": robot.turning / scale,
-           "gross": 100.0 * told.gross / max(1, told.samples),
-           "dropped": 100.0 * told.dropped_measurements / max(1, measured), "faults": told.faults,
+           "gross": 100.0 * report.gross / max(1, report.samples),
+           "dropped": 100.0 * report.dropped_measurements / max(1, measured), "faults": report.faults,
            "compared_cells": 0 if found is None else found.count}
     names = ("bias", "bias_stddev", "scatter", "rmse")
     row |= {name: None if found is None else getattr(found, name) / scale for name in names}
@@ -121,8 +121,8 @@ def _far(figure: Figure, rows: list[dict], usual: dict, unit: str) -> list[dict]
         away = value - middle if figure.more else abs(value - middle)
         size = max(spread, own, least / _FAR)
         if away > _FAR * size:
-            told = {name: f"{v:{figure.digits}}{f' {unit}' if figure.unit == 'field' else ''}"
+            report = {name: f"{v:{figure.digits}}{f' {unit}' if figure.unit == 'field' else ''}"
                     for name, v in (("value", row[figure.name]), ("usual", usual[figure.name]))}
             out.append({"bag": row["bag"], "figure": figure.name, "value": row[figure.name],
-                        "usual": usual[figure.name], "far": away / size, "text": figure.said.format(**told)})
+                        "usual": usual[figure.name], "far": away / size, "text": figure.said.format(**report)})
     return out

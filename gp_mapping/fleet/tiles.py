@@ -15,9 +15,9 @@ from gp_mapping.core.models.tiled.layout import Key, name_of
 from gp_mapping.core.registry import build_map, start_of
 from gp_mapping.core.stored import Room, StoredState
 from gp_mapping.fleet.agreed import Agreed
-from gp_mapping.fleet.cells import Told, bounds_of
+from gp_mapping.fleet.cells import BagReport, bounds_of
 from gp_mapping.fleet.robot import Scores
-from gp_mapping.fleet.sums import Share, Tile, scaling_of
+from gp_mapping.fleet.sums import Tile, TileSums, scaling_of
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
@@ -25,7 +25,7 @@ from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 __all__ = ["bias_of", "field_of", "finished", "map_of", "session_of", "tile_state"]
 
 
-def map_of(share: Share, z: Tensor, agreed: Agreed, bias_stddev: float | None = None, alone: bool = False) -> DualSVGP:
+def map_of(sums: TileSums, z: Tensor, agreed: Agreed, bias_stddev: float | None = None, alone: bool = False) -> DualSVGP:
     """The map of a tile.
 
     Args:
@@ -38,25 +38,25 @@ def map_of(share: Share, z: Tensor, agreed: Agreed, bias_stddev: float | None = 
     theta = agreed.theta if bias_stddev is None else replace(agreed.theta, bias_stddev=bias_stddev)
     model = build_map(replace(agreed.settings, tiles=False), centre=agreed.centre)
     model.learner = agreed.learner() if alone else None
-    remembering = part_of(theta, z, scaling_of(agreed), share.kept, len(share.kept))
-    assemble(model, theta, z, scaling_of(agreed), share.sites, share.count, remembering.memory, share.newest_pass)
+    remembering = part_of(theta, z, scaling_of(agreed), sums.kept, len(sums.kept))
+    assemble(model, theta, z, scaling_of(agreed), sums.sites, sums.count, remembering.memory, sums.newest_pass)
     return model
 
 
-def bias_of(share: Share, z: Tensor, agreed: Agreed) -> BiasSpread | None:
+def bias_of(sums: TileSums, z: Tensor, agreed: Agreed) -> BiasSpread | None:
     """How much the constants of passes differ, as one tile tells; None where it has fewer than two passes."""
     settings = agreed.settings
-    if not settings.learns_bias or len(share.sites.passes) < 2:
+    if not settings.learns_bias or len(sums.sites.passes) < 2:
         return None
     start = start_of(settings)[0].bias_stddev
-    bare = replace(share, kept=share.kept[:0], keys=share.keys[:0])
+    bare = replace(sums, kept=sums.kept[:0], keys=sums.keys[:0])
     evidence = map_of(bare, z, replace(agreed, settings=replace(settings, max_biases=1000))).posterior.bias_evidence()
     return None if evidence is None else evidence.spread(start)
 
 
-def finished(tile: Tile, share: Share, z: Tensor, agreed: Agreed, spread: BiasSpread | None) -> dict:
+def finished(tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed, spread: BiasSpread | None) -> dict:
     """A tile as its file has it."""
-    model = map_of(share, z, agreed, None if spread is None else spread.stddev, tile.layout is None)
+    model = map_of(sums, z, agreed, None if spread is None else spread.stddev, tile.layout is None)
     model.bias_spread = spread
     return model.state_dict()
 
@@ -67,7 +67,7 @@ def tile_state(state: dict) -> dict:
 
 
 def session_of(settings: MapSettings, agreed: Agreed, states: dict[Key, StoredState | dict], tiles: list[Tile],
-               tolds: list[Told], path: dict, scores: Scores, about: dict, room: Room | None) -> MapSession:
+               reports: list[BagReport], path: dict, scores: Scores, about: dict, room: Room | None) -> MapSession:
     """The session of all bags, which maps on from there.
 
     Args:
@@ -79,21 +79,21 @@ def session_of(settings: MapSettings, agreed: Agreed, states: dict[Key, StoredSt
         room: where tiles are that nobody needs.
     """
     session = MapSession(settings, room)
-    low, high = bounds_of(tolds)
-    cells, passes = sum(t.cells for t in tolds), sum(t.passes for t in tolds)
-    stamps = [t.newest_stamp for t in tolds if t.newest_stamp is not None]
+    low, high = bounds_of(reports)
+    cells, passes = sum(t.cells for t in reports), sum(t.passes for t in reports)
+    stamps = [t.newest_stamp for t in reports if t.newest_stamp is not None]
     start = {"resolved": {name: getattr(agreed.settings, name) for name in AUTOMATIC},
              "centre": agreed.centre.tolist(), "count": cells, "next": cells, "open": False, "cells": []}
     state = session.state_dict()
     state |= {"map": _whole(agreed, states, tiles, low, high, cells), "start": start,
               "path": path, "about": about, "channels": len(agreed.centre),
-              "cells": state["cells"] | {"gross": sum(t.gross for t in tolds)},
+              "cells": state["cells"] | {"gross": sum(t.gross for t in reports)},
               "first_values": state["first_values"] | {"seen": cells},
-              "raw_count": sum(t.samples for t in tolds), "cell_count": cells, "passes": passes, "revision": cells,
-              "refused": sum(t.refused for t in tolds), "last_stamp": max(stamps, default=None)}
+              "raw_count": sum(t.samples for t in reports), "cell_count": cells, "passes": passes, "revision": cells,
+              "refused": sum(t.refused for t in reports), "last_stamp": max(stamps, default=None)}
     new = MapSession.from_state_dict(state, room)
     theirs = OneStepAhead(agreed.settings)
-    theirs.noise, theirs.local, theirs.white, theirs.white_averaged = (scores.noise, scores.local, scores.white,
+    theirs.noise, theirs.local, theirs.white_variance, theirs.white_averaged = (scores.noise, scores.local, scores.white_variance,
                                                                        scores.averaged)
     new.scores.join(theirs, new.map)
     number = max(new.map.newest_pass, -1.0)

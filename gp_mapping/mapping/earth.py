@@ -120,7 +120,7 @@ class Fixes:
         moved = self._rows[:, :2] @ turn.numpy().T + shift.numpy()
         self._rows, self._told = np.hstack([moved, self._rows[:, 2:]]), None
 
-    def told(self) -> tuple[Datum | None, str]:
+    def summary(self) -> tuple[Datum | None, str]:
         """The datum, None where they tell too little, and one sentence of it; '' where none came."""
         now = self.count, len(self._rows)
         if self._told is None or self._told[0] != now:

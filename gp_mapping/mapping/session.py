@@ -385,7 +385,7 @@ class MapSession(Gathering):
         if local is None or not local.tells:
             return replace(p, noise_variance=noise + bias)
         here = torch.from_numpy(local.at(x.cpu())).to(p.mean)[:, None]
-        own = (noise * here).clamp_min(self.scores.white)  # no place is without the sensor's white noise
+        own = (noise * here).clamp_min(self.scores.white_variance)  # no place is without the sensor's white noise
         scale = local.everywhere * here
         joint = None if p.covariance is None else p.covariance * scale[:, :, None]
         return replace(p, variance=p.variance * scale, noise_variance=own + bias, covariance=joint)
@@ -488,7 +488,7 @@ class MapSession(Gathering):
                 "refused_samples": self.refused, "last_refusal": self.last_refusal,
                 "noise_stddev": math.sqrt(self.noise_variance) if self.map.started else None,
                 "learning_steps": self.map.learning_steps or 0, "learning_rejected": 0,
-                "attitude_lag": self.scores.lag.seconds, "fixes": self.fixes.count, "datum": self.fixes.told()[1],
+                "attitude_lag": self.scores.lag.seconds, "fixes": self.fixes.count, "datum": self.fixes.summary()[1],
                 "hyperparameters": self.map.hyperparameters(), **counted}
 
     # --- resume ---------------------------------------------------------------------------------------------------

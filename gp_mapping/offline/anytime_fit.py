@@ -79,10 +79,10 @@ class AnytimeFit(Scaled):
         """W (R, n), λ (n, C) and, for blocks that share a residual, U (n, n) of a block: G_s = W Wᵀ, r_s = W λ."""
         which = self.blocks[number]
         places, y, noise = self.places[which], self.data.y[which], self.noise[which]
-        raw = self.basis.white(places, self.data.heading[which])
+        raw = self.basis.whitened(places, self.data.heading[which])
         if self.member.residual == "block":
-            factor, white, lam = whiten_block(self.basis.kernel, places, raw, self.basis.features, noise, y)
-            return white, lam, factor
+            factor, whitened, lam = whiten_block(self.basis.kernel, places, raw, self.basis.features, noise, y)
+            return whitened, lam, factor
         if self.member.residual == "diagonal":
             noise = noise + self.basis.residual(places, raw)
         root = noise.rsqrt()
@@ -97,9 +97,9 @@ class AnytimeFit(Scaled):
         """(P/|S|) Σ (G_s, r_s): an unbiased estimate of what all blocks say. share: in place of P/|S|."""
         excess, linear = torch.zeros_like(self.excess), torch.zeros_like(self.linear)
         for number in chosen:
-            white, lam, _ = self.block(number)
-            excess.addmm_(white, white.mT)
-            linear.addmm_(white, lam)
+            whitened, lam, _ = self.block(number)
+            excess.addmm_(whitened, whitened.mT)
+            linear.addmm_(whitened, lam)
         share = len(self.blocks) / len(chosen) if share is None else share
         return share * excess, share * linear
 
@@ -150,8 +150,8 @@ class AnytimeFit(Scaled):
                 places = self.places[self.blocks[number]]
                 tile = tuple(tiles_of(places[:1], self.side).long()[0].tolist())
                 if wanted is None or tile in wanted:
-                    white, lam, root = self.block(number)
-                    blocks.append(Block(tile, places, root, white, lam))
+                    whitened, lam, root = self.block(number)
+                    blocks.append(Block(tile, places, root, whitened, lam))
         return AnytimePosterior(self.theta, self.basis.z, self.basis.L, factor, weights,
                                 self.theta.noise_stddev**2 + float(self.data.extra.mean()), self.scaling,
                                 conditional=self.member.conditional, side=self.side, blocks=tuple(blocks))

@@ -60,7 +60,7 @@ def train(model: SolveGP, data: Samples, most: int, tolerance: float, told: Call
         told(value)
         if value - last < tolerance or model.likelihood.conjugate:
             break
-    residual = model.basis.residual(trainer.x, model.basis.white(trainer.x, trainer.heading))
+    residual = model.basis.residual(trainer.x, model.basis.whitened(trainer.x, trainer.heading))
     share = float((residual / model.basis.kernel.diag(trainer.x)).max())
 
     best, theta, before, waited, count = value, model.theta, value, 0, 0

@@ -111,12 +111,12 @@ class CollapsedBound(Objective):
         cells, z = self.blocks[number], self.inputs[number]
         places, noise = cells.places(theta), cells.variance(theta)
         basis = Basis.at(z, Basis(theta, z.shape[1], len(z), torch.float64, z.device))
-        white = basis.white(places, cells.heading)
-        residual, constants = basis.residual(places, white), cells.constants(theta)
+        whitened = basis.whitened(places, cells.heading)
+        residual, constants = basis.residual(places, whitened), cells.constants(theta)
         split = len(constants) + basis.features + min(len(z), self.first)
-        white = torch.cat([constants, white])
-        if split == len(white):
-            nothing = white.new_zeros((0, 0))
-            return collapsed_bound(cells.y.new_zeros((0, cells.y.shape[1])), nothing, white, residual, cells.y, noise)
-        q = optimal_blocks(white, split, cells.y, noise)
-        return collapsed_bound(q.mean[split:], q.second, white, residual, cells.y, noise)
+        whitened = torch.cat([constants, whitened])
+        if split == len(whitened):
+            nothing = whitened.new_zeros((0, 0))
+            return collapsed_bound(cells.y.new_zeros((0, cells.y.shape[1])), nothing, whitened, residual, cells.y, noise)
+        q = optimal_blocks(whitened, split, cells.y, noise)
+        return collapsed_bound(q.mean[split:], q.second, whitened, residual, cells.y, noise)

@@ -50,7 +50,7 @@ class BatchTrainer:
             chosen = greedy_inputs(model.theta.kernel(), self.x[pool], model.tolerance * model.theta.signal_stddev**2,
                                    model.max_inducing)
             model.place_inputs(self.x[pool][chosen])
-        model.samples, model.rest_empty, model.rest_own_noise = len(self.x), False, not bool((self.own > 0).any())
+        model.samples, model.unremembered_empty, model.unremembered_model_noise = len(self.x), False, not bool((self.own > 0).any())
         self.lam = torch.zeros_like(self.y)
         self.beta = torch.zeros_like(self.own)
         if not model.likelihood.conjugate:
@@ -82,9 +82,9 @@ class BatchTrainer:
         """Bound (8) on all of the data, in inner units."""
         total, q, every = 0.0, self.blocks, len(self.x)
         for some in torch.arange(every, device=self.x.device).split(4096):
-            white = self.model.basis.white(self.x[some], self.heading[some])
-            residual, share = self.model.basis.residual(self.x[some], white), len(some) / every
-            total += share * float(bound(q, self.model.likelihood, white, residual, self.y[some], self.noise(some),
+            whitened = self.model.basis.whitened(self.x[some], self.heading[some])
+            residual, share = self.model.basis.residual(self.x[some], whitened), len(some) / every
+            total += share * float(bound(q, self.model.likelihood, whitened, residual, self.y[some], self.noise(some),
                                          self.weight[some], share))
         return total
 
@@ -102,20 +102,20 @@ class BatchTrainer:
     @torch.no_grad()
     def _natural_gradient(self, some: Tensor) -> None:
         model = self.model
-        white, weight = model.basis.white(self.x[some], self.heading[some]), self.weight[some]
+        whitened, weight = model.basis.whitened(self.x[some], self.heading[some]), self.weight[some]
         if model.likelihood.conjugate:
             lam, beta = model.likelihood.sites(self.y[some], self.y[some], self.beta[some], self.noise(some))
             lam = self.rate * (weight[:, None] * lam - self.lam[some])
             beta = self.rate * (weight * beta - self.beta[some])
         else:
-            mean, spread = model.marginals(white)
-            variance = spread + model.basis.residual(self.x[some], white)
+            mean, spread = model.marginals(whitened)
+            variance = spread + model.basis.residual(self.x[some], whitened)
             alpha, beta, safe = model.likelihood.step(self.y[some], mean, variance, self.noise(some))
             old = self.beta[some][:, None]
             beta = self.rate * (weight * beta - self.beta[some])
             pull = weight[:, None] * alpha + old * mean - self.lam[some]
             lam = beta[:, None] * mean + self.rate * safe[:, None] * pull
-        model.sites.add(white, beta, lam)
+        model.sites.add(whitened, beta, lam)
         model.outdate()
         self.lam[some] += lam
         self.beta[some] += beta
@@ -126,7 +126,7 @@ class BatchTrainer:
         correlation, scales, signal = theta.kernel().correlation, theta.lengthscales(vector[0].exp()), vector[1].exp()
         factor = torch.linalg.cholesky(signal * correlation(scaled_square_distance(basis.z, basis.z, scales)))
         rows = solve_lower(factor, signal * correlation(scaled_square_distance(basis.z, x, scales)))
-        fixed = basis.white(x, self.heading[some])[: basis.features]
+        fixed = basis.whitened(x, self.heading[some])[: basis.features]
         return torch.cat([fixed, rows]), (signal - rows.square().sum(0)).clamp_min(0.0)
 
     def _ascend(self, some: Tensor) -> None:
@@ -135,9 +135,9 @@ class BatchTrainer:
         old = model.theta.vector()
         vector = old[:_LEARNED].to(self.x.device).requires_grad_(True)
         with torch.enable_grad():
-            white, residual = self.features(vector, some)
+            whitened, residual = self.features(vector, some)
             noise = torch.where(own > 0, own, vector[2].exp()) + self.extra[some]
-            value = bound(q, model.likelihood, white, residual, self.y[some], noise, self.weight[some],
+            value = bound(q, model.likelihood, whitened, residual, self.y[some], noise, self.weight[some],
                           len(some) / len(self.x))
             (value / len(self.x)).backward()
         gradient = vector.grad.cpu()
@@ -159,4 +159,4 @@ class BatchTrainer:
         sites = self.model.sites
         sites.scale(0.0)
         for some in torch.arange(len(self.x), device=self.x.device).split(4096):
-            sites.add(self.model.basis.white(self.x[some], self.heading[some]), self.beta[some], self.lam[some])
+            sites.add(self.model.basis.whitened(self.x[some], self.heading[some]), self.beta[some], self.lam[some])

@@ -33,11 +33,11 @@ class Blocks:
     first: Tensor
     second: Tensor
 
-    def marginals(self, white: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+    def marginals(self, whitened: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and variance (N,) of f. white: a(x) (R, N).  residual: (N,)."""
         s = len(self.first)
-        halves = solve_lower(self.first, white[:s]), solve_lower(self.second, white[s:])
-        return white.mT @ self.mean, residual + sum(half.square().sum(0) for half in halves)
+        halves = solve_lower(self.first, whitened[:s]), solve_lower(self.second, whitened[s:])
+        return whitened.mT @ self.mean, residual + sum(half.square().sum(0) for half in halves)
 
 
 def divergence(mean: Tensor, factor: Tensor) -> Tensor:
@@ -48,25 +48,25 @@ def divergence(mean: Tensor, factor: Tensor) -> Tensor:
     return 0.5 * (channels * (inverse.square().sum() - s + logarithm) + mean.square().sum())
 
 
-def bound(q: Blocks, likelihood: Likelihood, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+def bound(q: Blocks, likelihood: Likelihood, whitened: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
           weight: Tensor | float = 1.0, share: float = 1.0) -> Tensor:
     """Eq. 8. white: (R, N).  residual, noise: (N,).  y: (N, C).  weight: (N,) of each sample's log likelihood.
 
     share: N over the number of all samples, where these are some of them.
     """
-    mean, variance = q.marginals(white, residual)
+    mean, variance = q.marginals(whitened, residual)
     fit = (weight * likelihood.expected_log_prob(y, mean, variance, noise)).sum() / share
     s = len(q.first)
     return fit - divergence(q.mean[:s], q.first) - divergence(q.mean[s:], q.second)
 
 
-def collapsed_bound(mean: Tensor, factor: Tensor, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor) -> Tensor:
+def collapsed_bound(mean: Tensor, factor: Tensor, whitened: Tensor, residual: Tensor, y: Tensor, noise: Tensor) -> Tensor:
     """Eq. 9, a function of q(v_⊥) alone. mean: m_v (t, C).  factor: of S_v⁻¹ (t, t); the last t rows of white are b.
 
     As a sum over channels. white: (R, N).  residual, noise: (N,).  y: (N, C).
     """
-    s = len(white) - len(mean)
-    a, b = white[:s], white[s:]
+    s = len(whitened) - len(mean)
+    a, b = whitened[:s], whitened[s:]
     error = y - b.mT @ mean  # (N, C)
     root, _ = cholesky(torch.eye(s, dtype=a.dtype, device=a.device) + (a / noise) @ a.mT)
     fitted = solve_lower(root, a @ (error / noise[:, None]))
@@ -76,12 +76,12 @@ def collapsed_bound(mean: Tensor, factor: Tensor, white: Tensor, residual: Tenso
     return -0.5 * (square + y.shape[1] * (logarithm + trace)) - divergence(mean, factor)
 
 
-def optimal_blocks(white: Tensor, split: int, y: Tensor, noise: Tensor) -> Blocks:
+def optimal_blocks(whitened: Tensor, split: int, y: Tensor, noise: Tensor) -> Blocks:
     """The q that maximises (8) for a Gaussian likelihood: D_u, D_v the diagonal blocks of D, means from all of D.
 
     white: (R, N).  split: rows of u.  y: (N, C).  noise: (N,).
     """
-    weighted = white / noise
-    precision = torch.eye(len(white), dtype=white.dtype, device=white.device) + weighted @ white.mT
+    weighted = whitened / noise
+    precision = torch.eye(len(whitened), dtype=whitened.dtype, device=whitened.device) + weighted @ whitened.mT
     mean = torch.cholesky_solve(weighted @ y, cholesky(precision)[0])
     return Blocks(mean, cholesky(precision[:split, :split])[0], cholesky(precision[split:, split:])[0])

@@ -363,8 +363,8 @@ class MappingNode(ManagedNode):
         areas = self._health.areas(now=now, status=status, watches=self.inputs.watches,
                                    paused=self.paused or not self.active, notes=notes, limits=self.publishers_.limits,
                                    published=self.publishers_.published, stamp_age=age, queue=self.worker.queued,
-                                   facts=self._facts(), survey=self.survey.told(),
-                                   team=self.team.told(now) if self.team.sending or self.team.merging else None)
+                                   facts=self._facts(), survey=self.survey.current_state(),
+                                   team=self.team.status(now) if self.team.sending or self.team.merging else None)
         self._tell_obstacles()
         self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
 

@@ -10,8 +10,8 @@ from collections import Counter, deque
 from concurrent.futures import Future
 
 from gp_mapping.intake.fixes import ROLE as FIX
+from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.intake.messages import has_header, stamp_ns
-from gp_mapping.intake.pour import pour, pour_rest
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.drawing.levels import field_limits
 from gp_mapping.runtime.drawing_lag import DrawingLag
@@ -317,7 +317,7 @@ class MapWorker:
         if self._intake.take_restart():
             self._session.clear()  # it was in a frame of the few, and is made again of the same messages
         start = time.monotonic()
-        for samples in pour(self._intake.batches(finish), self._session, self._intake.drops, self._lost):
+        for samples in ingest_batches(self._intake.batches(finish), self._session, self._intake.drops, self._lost):
             self.revision = self._drawable_revision()
             if "frame" not in self._session.about:
                 self._session.about = {**self._intake.about, **self._session.about}
@@ -399,7 +399,7 @@ class MapWorker:
             whole.future.cancel()
 
         self._ingest(finish=True)
-        pour_rest(self._session, self._intake.drops)
+        ingest_remaining(self._session, self._intake.drops)
         self.revision = self._drawable_revision()
         self.status = self._make_status()
 

@@ -23,7 +23,7 @@ def save_checkpoint(path, state: dict, about: dict | None = None) -> Path:
     Raises CheckpointError for any other value, and where path cannot be written.
     """
     path = Path(path)
-    tiles = TileFolder.beside(path)
+    tiles = TileFolder.of_checkpoint(path)
     with tiles.writing():
         write_state(path, state, about, tiles.keep, tiles.settle)
     tiles.sweep()
@@ -36,7 +36,7 @@ def load_checkpoint(path) -> dict:
     Raises CheckpointError: no such file; not a checkpoint, cut off or damaged; written by another version.
     """
     path = Path(path)
-    return read_state(path, TileFolder.beside(path).found)
+    return read_state(path, TileFolder.of_checkpoint(path).found)
 
 
 def about_checkpoint(path) -> dict:

@@ -79,7 +79,7 @@ class TileFolder:
         self._wrote, self._writers = False, 0
 
     @staticmethod
-    def beside(checkpoint: Path) -> TileFolder:
+    def of_checkpoint(checkpoint: Path) -> TileFolder:
         """Of the checkpoint's folder."""
         path = Path(checkpoint).absolute().parent / _FOLDER
         folder = TileFolder._all.get(path)

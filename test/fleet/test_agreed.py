@@ -10,7 +10,7 @@ from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.registry import start_of
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet.agreed import agree, prepared
-from gp_mapping.fleet.cells import CellMaker, Told
+from gp_mapping.fleet.cells import BagReport, CellMaker
 from gp_mapping.fleet.robot import Robot
 from gp_mapping.fleet.table import row_of, to_mend
 from gp_mapping.settings.mapping import MapSettings
@@ -18,7 +18,7 @@ from gp_mapping.settings.mapping import MapSettings
 UT = 1e-6
 SETTINGS = MapSettings(lengthscale=0.8, signal_stddev=8 * UT, noise_stddev=0.5 * UT, constant_stddev=30 * UT)
 SIZE = len(start_of(SETTINGS)[0].vector())
-TOLDS = [Told(f"bag{i}", middle=([0.4 * i, 2.4 - i], [(50.0 + i) * UT])) for i in range(3)]
+TOLDS = [BagReport(f"bag{i}", middle=([0.4 * i, 2.4 - i], [(50.0 + i) * UT])) for i in range(3)]
 
 
 def robot(shift=0.0, weight=1.0, **fields):
@@ -50,11 +50,11 @@ def test_theta_is_the_product_of_what_each_bag_knows(given):
 
 def test_a_bag_far_from_the_others_has_no_say_and_is_named():
     good = [robot(0.3), robot(-0.2), robot(0.1)]
-    tolds = [*TOLDS, replace(TOLDS[0], bag="far")]
-    found = agree(SETTINGS, tolds, [*good, robot(30.0, 1e6)])
+    reports = [*TOLDS, replace(TOLDS[0], bag="far")]
+    found = agree(SETTINGS, reports, [*good, robot(30.0, 1e6)])
     assert found.silent == (3,)
     np.testing.assert_allclose(found.theta.vector(), agree(SETTINGS, TOLDS, good).theta.vector(), rtol=1e-9)
-    assert agree(SETTINGS, tolds[:2], [good[0], robot(30.0, 1e6)]).silent == (), "of two nobody can tell"
+    assert agree(SETTINGS, reports[:2], [good[0], robot(30.0, 1e6)]).silent == (), "of two nobody can tell"
 
 
 def test_starts_that_are_left_open_are_the_medians():
@@ -132,7 +132,7 @@ def rows(**changed):
     """Five robots alike but for a little; the last one with something changed."""
     out = []
     for i in range(5):
-        row = row_of(Told(f"r{i}", samples=1000, dropped_measurements=10, gross=2), Robot(noise=0.5 * UT), None, UT)
+        row = row_of(BagReport(f"r{i}", samples=1000, dropped_measurements=10, gross=2), Robot(noise=0.5 * UT), None, UT)
         row |= {"scatter": 1.0 + 0.01 * i, "bias": 0.01 * i, "bias_stddev": 0.01, "gain": 1.0, "gain_stddev": 0.001}
         out.append(row)
     out[-1] |= changed

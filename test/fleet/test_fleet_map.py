@@ -21,7 +21,7 @@ from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import Here, connected
 from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
 from gp_mapping.intake import Intake
-from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.atlas import blocks
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
@@ -58,9 +58,9 @@ def streamed(bag, settings, pool):
     """A bag poured into a session or a CellMaker."""
     given = parameters(**settings)
     intake = Intake(given.intake)
-    for _ in pour(samples_of(plan_bags([bag], given.intake, {}), intake, "", shown=False), pool, intake.drops):
+    for _ in ingest_batches(samples_of(plan_bags([bag], given.intake, {}), intake, "", shown=False), pool, intake.drops):
         pass
-    pour_rest(pool, intake.drops)
+    ingest_remaining(pool, intake.drops)
     return pool
 
 
@@ -99,9 +99,9 @@ def by_formula(cells, z, centre, x, length):
 def assert_equal_to_formula(model, cells, x, length=0.7):
     z, centre = model.inducing_inputs().numpy(), float(model.centre[0])
     mean, stddev = by_formula(cells, z, centre, x.numpy(), length)
-    told = model.predict(x)
-    assert np.abs(told.mean[:, 0].numpy() * 1e6 - mean).max() < 1e-6 * stddev.min()
-    assert np.abs(told.stddev[:, 0].numpy() * 1e6 / stddev - 1.0).max() < 1e-6
+    report = model.predict(x)
+    assert np.abs(report.mean[:, 0].numpy() * 1e6 - mean).max() < 1e-6 * stddev.min()
+    assert np.abs(report.stddev[:, 0].numpy() * 1e6 / stddev - 1.0).max() < 1e-6
 
 
 def same(one, other):
@@ -211,8 +211,8 @@ def test_a_cluster_that_is_there(bags, cluster, tmp_path, capsys):
 @needs_dask
 def test_workers_keep_the_memory_that_their_matrices_come_and_go_in(cluster):
     """Dask's own threshold gives it back at once, and each matrix is page faults again: an eighth of the time."""
-    told = cluster.client.run(lambda: dict(os.environ))
-    assert all("MALLOC_TRIM_THRESHOLD_" not in one and one["OMP_NUM_THREADS"] == "1" for one in told.values())
+    report = cluster.client.run(lambda: dict(os.environ))
+    assert all("MALLOC_TRIM_THRESHOLD_" not in one and one["OMP_NUM_THREADS"] == "1" for one in report.values())
 
 
 @needs_dask
@@ -253,10 +253,10 @@ def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):
     words = [word for name, value in HELD.items() for word in ("--set", f"{name}={str(value).lower()}")]
     out = tmp_path / "out"
     assert cli.main(["map", *bags[:2], *broken, "--output", str(out), "--workers", "1", "--json", *words]) == 0
-    told = capsys.readouterr()
-    result = json.loads(told.out)
+    report = capsys.readouterr()
+    result = json.loads(report.out)
     assert sorted(result["fleet"]["failed"]) == sorted(broken) and result["fleet"]["mapped"] == 2
-    assert all(any(name in line for line in told.err.splitlines() if "left out" in line) for name in broken[:2])
+    assert all(any(name in line for line in report.err.splitlines() if "left out" in line) for name in broken[:2])
     assert "the sensor is dead" in result["fleet"]["failed"][broken[2]]
     assert sorted(p.name for p in out.iterdir() if p.name.startswith(".")) == []
 
@@ -279,5 +279,5 @@ def test_what_cannot_be_is_said_in_one_line(bags, tmp_path, capsys, monkeypatch,
     monkeypatch.setattr(importlib.util, "find_spec",
                         lambda name, *more: None if name == "distributed" else found(name, *more))
     assert cli.main(["map", *bags, "--output", str(tmp_path / "out"), *words]) == 2
-    told = capsys.readouterr()
-    assert what in told.err and len(told.err.splitlines()) == 1 and told.out == ""
+    report = capsys.readouterr()
+    assert what in report.err and len(report.err.splitlines()) == 1 and report.out == ""

@@ -11,7 +11,7 @@ from small_drive import lanes, write_drive
 
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet import cells, halfway
-from gp_mapping.fleet.cells import BagCells, Job, Told, read_bag
+from gp_mapping.fleet.cells import BagCells, BagReport, Job, read_bag
 from gp_mapping.fleet.halfway import Halfway
 
 
@@ -51,8 +51,8 @@ def read_in_the_end(job):
 
 
 def assert_same(made: BagCells, whole: BagCells):
-    for f in fields(Told):
-        assert getattr(made.told, f.name) == getattr(whole.told, f.name), f.name
+    for f in fields(BagReport):
+        assert getattr(made.report, f.name) == getattr(whole.report, f.name), f.name
     for f in fields(Samples):
         one, other = getattr(made.cells, f.name), getattr(whole.cells, f.name)
         assert (one is None) == (other is None) and (one is None or torch.equal(one, other)), f.name
@@ -73,7 +73,7 @@ def test_a_reading_that_is_cut_off_gives_the_same_cells(tmp_path, monkeypatch, s
     whole = read_bag(job)
     lives = dying(monkeypatch, after)
     made = read_in_the_end(Job(0, job.bag, job.parameters, {}, str(tmp_path)))
-    assert not whole.told.failed and sum(whole.told.dropped.values())
+    assert not whole.report.failed and sum(whole.report.dropped.values())
     assert_same(made, whole)
     had = [n for life in lives for n in life]
     assert len(lives) > 3 and had == sorted(set(had)), "no message is read in a second life that a first one kept"

@@ -38,7 +38,7 @@ def test_at_most_so_many_are_kept_and_they_are_of_all_the_day():
         for row in rows(3000, noise=1.0):
             fixes.add([row])
     assert len(few) <= 100 < 3000 == few.count == len(all_) and len(few) > 50
-    (mine, said), (best, other) = few.told(), all_.told()
+    (mine, said), (best, other) = few.summary(), all_.summary()
     assert_true(mine, 2.0)
     assert_true(best, 2.0)
     assert f"from {len(few)} of 3000 fixes (max_fixes)" in said and "from 3000 fixes," in other
@@ -48,12 +48,12 @@ def test_at_most_so_many_are_kept_and_they_are_of_all_the_day():
 
 def test_too_little_is_said_and_nothing_is_none():
     fixes = Fixes(100)
-    assert fixes.told() == (None, "")
+    assert fixes.summary() == (None, "")
     fixes.add(rows(2))
-    assert fixes.told()[0] is None and "no datum: 2 fixes, expected 3 at least" in fixes.told()[1]
+    assert fixes.summary()[0] is None and "no datum: 2 fixes, expected 3 at least" in fixes.summary()[1]
     fixes = Fixes(100)
     fixes.add(rows(50, length=0.5, noise=1.0))
-    assert fixes.told()[0] is None and "one place knows no direction" in fixes.told()[1]
+    assert fixes.summary()[0] is None and "one place knows no direction" in fixes.summary()[1]
 
 
 @pytest.mark.parametrize("wrong", ["null island", "beside", "leaping poses", "two fifths"])
@@ -66,7 +66,7 @@ def test_fixes_that_lie_elsewhere_than_the_others_change_nothing_and_are_counted
     fixes, alone = Fixes(1000), Fixes(1000)
     alone.add(good)
     fixes.add(bad[:1] + good + bad[1:])
-    (datum, said), (best, other) = fixes.told(), alone.told()
+    (datum, said), (best, other) = fixes.summary(), alone.summary()
     assert_true(datum)
     assert abs(datum.heading - best.heading) < 1e-3 and abs(datum.latitude - best.latitude) < 0.05 * METRE
     gone = int(said.split(" fixes (")[1].split(" left out")[0])
@@ -82,7 +82,7 @@ def test_a_robot_that_stood_most_of_the_time_knows_its_heading_from_the_rest(jit
              [(0.0, 0.0, TRUE[0] + g.normal() * METRE, TRUE[1] + g.normal() * METRE) for _ in range(1900)]]
     fixes = Fixes(2000)
     fixes.add(stood + rows(60, noise=1.0))
-    datum, said = fixes.told()
+    datum, said = fixes.summary()
     assert_true(datum, 1.0, 0.01)
     gone = int(said.split(" fixes (")[1].split(" left out")[0]) if "left out" in said else 0
     assert gone <= 4, said
@@ -95,7 +95,7 @@ def test_a_map_across_the_antimeridian_has_a_datum():
     assert min(longitudes) < -179.0 and max(longitudes) > 179.0
     fixes = Fixes(1000)
     fixes.add(east)
-    datum = fixes.told()[0]
+    datum = fixes.summary()[0]
     assert math.remainder(datum.longitude - 180.0 + 60.0 * METRE / c, 360.0) == pytest.approx(0.0, abs=METRE / c)
     assert datum.heading == pytest.approx(TRUE[2], abs=0.02)
 
@@ -110,16 +110,16 @@ def test_they_go_with_the_map_that_is_saved_moved_or_merged():
         sessions.append(MapSession.from_state_dict(session.state_dict()))
         sessions[-1].flush()
     first, second = sessions
-    assert_true(first.fixes.told()[0])
+    assert_true(first.fixes.summary()[0])
     assert first.report()["fixes"] == 20 and first.report()["datum"].startswith("datum 52.1")
     first.merge(second)
     assert first.fixes.count == 40 == len(first.fixes)
-    assert_true(first.fixes.told()[0])
+    assert_true(first.fixes.summary()[0])
 
-    before = first.fixes.told()[0]
-    assert moved(first, 0.0, 0.0, 0.0) is first and first.fixes.told()[0] == before
+    before = first.fixes.summary()[0]
+    assert moved(first, 0.0, 0.0, 0.0) is first and first.fixes.summary()[0] == before
     there = moved(first, 3.0, -4.0, 0.4)
-    now = there.fixes.told()[0]
+    now = there.fixes.summary()[0]
     assert math.remainder(before.heading - now.heading - 0.4, math.tau) == pytest.approx(0.0, abs=1e-5)
     origin = rotation(before.heading - 0.4) @ torch.tensor([3.0, -4.0], dtype=torch.float64)  # as seen from the new one
     assert (before.latitude - now.latitude) / METRE == pytest.approx(float(origin[1]), abs=0.05)

@@ -11,7 +11,7 @@ import torch
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import NumericalError
 from gp_mapping.intake.drops import DropCounter, DropReason
-from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.beginning.first_values import FIRST, FirstValues
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -150,11 +150,11 @@ def test_what_was_refused_before_the_sensor_had_begun_is_used_and_counted_so():
     samples = _drive(unit, dict.fromkeys(range(12), 1e10), 60)
     session, drops = MapSession(settings), DropCounter()
     most = 0
-    for count, one in enumerate(pour(((False, samples[i:i + 1]) for i in range(60)), session, drops)):
+    for count, one in enumerate(ingest_batches(((False, samples[i:i + 1]) for i in range(60)), session, drops)):
         most = max(most, drops[DropReason.REFUSED])
         open_cell = session.raw_count + drops.measurements - count
         assert open_cell == len(one), "each is used or dropped, at any time"
-    pour_rest(session, drops)
+    ingest_remaining(session, drops)
     assert most > 0 and drops.measurements == session.refused == 0 and session.raw_count == 60
     with pytest.raises(ValueError, match="are counted"):
         drops.take_back(DropReason.REFUSED, 1)

@@ -9,7 +9,7 @@ from small_drive import field, write_drive
 
 from gp_mapping import Samples, cli
 from gp_mapping.intake.drops import DropCounter
-from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.fullness import left_out_note
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -31,9 +31,9 @@ def road(start, stop, stamp=100.0):
 
 def poured(session, drops, samples, size=7):
     batches = [(start == 0, samples[start: start + size]) for start in range(0, len(samples), size)]
-    for _ in pour(batches, session, drops):
+    for _ in ingest_batches(batches, session, drops):
         pass
-    pour_rest(session, drops)
+    ingest_remaining(session, drops)
     return session
 
 

@@ -58,7 +58,7 @@ class Parts:
         self.numpy_x, self.y = x, torch.from_numpy(y - 48)
         self.noise = torch.from_numpy(np.random.default_rng(4).uniform(0.5, 2.0, n))
         basis = Basis.at(torch.from_numpy(inputs), Basis(INNER, 2, 1, torch.float64, "cpu"))
-        self.white, self.split = basis.white(torch.from_numpy(x)), basis.features + len(Z)
+        self.white, self.split = basis.whitened(torch.from_numpy(x)), basis.features + len(Z)
         self.residual = basis.residual(torch.from_numpy(x), self.white)
 
     def eight(self, q):
@@ -138,7 +138,7 @@ def test_minibatches_reach_the_collapsed_optimum_and_the_stream():
     feed(stream, batch, 40)
     close(trained.predict(PLACES).mean, stream.predict(PLACES).mean, 1e-9, "mean")
     close(trained.predict(PLACES).variance, stream.predict(PLACES).variance, 1e-9, "variance")
-    white = stream.basis.white(stream.scaling.inner_x(batch.x))
+    white = stream.basis.whitened(stream.scaling.inner_x(batch.x))
     residual = stream.basis.residual(stream.scaling.inner_x(batch.x), white)
     q, noise = trainer.blocks, batch.noise_variance / UT**2
     optimum = collapsed_bound(q.mean[len(q.first):], q.second, white, residual, batch.y / UT - 48, noise)
@@ -162,7 +162,7 @@ def test_counts_are_trained_to_the_optimum_of_their_bound(orthogonal):
 
     def eight(q):
         places = model.scaling.inner_x(torch.from_numpy(x))
-        white = model.basis.white(places)
+        white = model.basis.whitened(places)
         residual = model.basis.residual(places, white)
         return bound(q, Poisson(), white, residual, torch.from_numpy(y), torch.ones(len(x)).double())
 

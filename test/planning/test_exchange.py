@@ -12,7 +12,7 @@ from test_plan import problem_in
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import Budget, FreeSpace, PathValue, Problem, SurveyArea, Travel, plan
 from gp_mapping.planning.area.glances import Glances
-from gp_mapping.planning.planners.annealing import annealed, price_of_metres
+from gp_mapping.planning.planners.annealing import annealed, cost_per_metre
 from gp_mapping.planning.planners.lanes import best_lanes
 from gp_mapping.planning.planners.moves import Moves
 from gp_mapping.planning.problem import mix_of_rest, usual_mix
@@ -93,11 +93,11 @@ def test_metres_have_a_price_that_falls_to_nothing():
 def test_a_metre_costs_what_the_route_takes_of_the_logarithm_of_the_variance_for_each():
     problem = problem_in(2, budget=Budget(24.0))
     total = problem.value.total
-    price = price_of_metres(problem, 0.9 * total)
-    assert price == pytest.approx(0.1 * total * np.log(10.0) / 24.0)
-    assert price_of_metres(replace(problem, budget=Budget(np.inf, 24.0, speed=0.5), _known={}),
-                           0.9 * total) == pytest.approx(2.0 * price)
-    assert price_of_metres(problem, 0.0) == price_of_metres(problem, total) == 0.0
+    metre_cost = cost_per_metre(problem, 0.9 * total)
+    assert metre_cost == pytest.approx(0.1 * total * np.log(10.0) / 24.0)
+    assert cost_per_metre(replace(problem, budget=Budget(np.inf, 24.0, speed=0.5), _known={}),
+                           0.9 * total) == pytest.approx(2.0 * metre_cost)
+    assert cost_per_metre(problem, 0.0) == cost_per_metre(problem, total) == 0.0
 
 
 def test_a_stop_is_shifted_to_any_node_that_is_not_left_out():

@@ -144,8 +144,8 @@ def test_slices_ask_a_map_once_for_each_cell_and_place(monkeypatch):
     """Forty slices: with two triangular solves for every place in each of them they cost many times their cells'."""
     field, _, places, _ = setting()
     cells = torch.rand((400, 2), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    asked, white = [], Posterior.white
-    monkeypatch.setattr(Posterior, "white", lambda self, x, *rest: asked.append(len(x)) or white(self, x, *rest))
+    asked, white = [], Posterior.whitened
+    monkeypatch.setattr(Posterior, "whitened", lambda self, x, *rest: asked.append(len(x)) or white(self, x, *rest))
     whole = PathValue.of(field, places, cells)
     *_, sliced = PathValue.steps(field, places, cells, chunk=10)
     assert sum(asked) <= 2 * (len(cells) + 2 * len(places) + 1), "the noise is asked of one place"

@@ -151,7 +151,7 @@ def test_maps_of_tiles_go_tile_by_tile():
     two = session_of(drive(Robot(speed=2.0), world, lawnmower(0.4, 1.8, 8.6, 3.6, 0.4), 4, 1001.0), **tiled)
     assert min(one.report()["tiles"], two.report()["tiles"]) > 9 == one.report()["tiles_in_memory"]
     source = source_of(one)
-    told = source.told(0.0)
+    told = source.status(0.0)
     assert told["tiles"] == one.report()["tiles"] and told["received"] == told["tiles"] + 1
     incomplete = Source("robot1", Holdings(100.0))
     for message in messages_of(one)[:-1]:
@@ -192,7 +192,7 @@ def test_a_robot_started_anew_stays_and_one_that_was_cleared_goes():
     source, cleared = source_of(first), out.message(out.due(0.0, 1e9, 1.0, 1.0))()[0]
     assert source.accept(cleared, 0.0) and len(source.ready()) == 1
     assert source.accept(messages_of(first)[0], 0.0) and len(source.ready()) == 1  # late, and out of date
-    assert source.told(0.0)["repeated"] == 1 and source.told(0.0)["received"] == 3
+    assert source.status(0.0)["repeated"] == 1 and source.status(0.0)["received"] == 3
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +239,7 @@ def test_what_is_kept_is_bounded(good):
     session, message = good
     source = Source("robot1", Holdings(0.5 * len(message) / 1e6))
     assert not source.accept(message, 0.0) and source.dropped == {"memory_full": 1} and "merge_memory" in source.noise
-    told = source.told(0.0)
+    told = source.status(0.0)
     assert (told["maps"], told["version"], told["received"]) == (0, 0, 1), "nothing of it is there"
     source = Source("robot1", Holdings(1e3))
     for i in range(12):
@@ -295,13 +295,13 @@ def test_two_mappers_show_one_map_though_a_fifth_of_the_messages_is_lost():
         wanted = both.cell_count
         now = exchange([one, two], 120.0, now, loss=0.2, repeat=0.3, shuffle=True, seed=4,
                        until=lambda: one.cells() == wanted == two.cells())
-        assert one.cells() == wanted == two.cells(), (one.errors, one.team.told(now), two.team.told(now))
+        assert one.cells() == wanted == two.cells(), (one.errors, one.team.status(now), two.team.status(now))
         for mapper in (one, two):
             assert max(difference(mapper, both, X)) < 0.1
             # what is its own stays its own
             mine = mapper.worker.call(lambda session: session.cell_count).result()
             assert mine < wanted and not mapper.errors
-        values, notes = one.team.told(now)
+        values, notes = one.team.status(now)
         assert values["robots in the map"] == 2 and values["robot2 maps"] == 1 and not notes
         assert values["sent bytes"] > 10_000 and values["robot2 version"] > 100
 
@@ -315,7 +315,7 @@ def test_a_cleared_map_goes_everywhere():
     parts = drives()
     with Mapper("robot1", session_of(parts[0], **QUICK), ["robot2"], merge_period=0.5) as one, \
             Mapper("robot2", session_of(parts[1], **QUICK), ["robot1"], merge_period=0.5) as two:
-        now = exchange([one, two], 60.0, until=lambda: len(one.team.told(0.0)[0]) and one.cells() == two.cells())
+        now = exchange([one, two], 60.0, until=lambda: len(one.team.status(0.0)[0]) and one.cells() == two.cells())
         assert one.cells() == two.cells()
         theirs = two.worker.call(lambda session: session.cell_count).result()
         one.worker.clear().result(10)

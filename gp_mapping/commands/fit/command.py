@@ -22,7 +22,7 @@ from gp_mapping.commands.output import folder_to_write
 from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
-from gp_mapping.intake.pour import pour, pour_rest
+from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.offline.fit import check_fits
 from gp_mapping.recording.replay import plan_bags, samples_of
@@ -89,9 +89,9 @@ def _through(plans, parameters: Parameters, session: MapSession, label: str
              ) -> tuple[MapSession, Intake, list[np.ndarray]]:
     """The bags through a session: it, their intake, and every position."""
     intake, positions = Intake(parameters.intake, judge=judge_of(parameters.map)), []
-    for samples in pour(samples_of(plans, intake, label), session, intake.drops):
+    for samples in ingest_batches(samples_of(plans, intake, label), session, intake.drops):
         positions.append(samples.x.numpy())
-    pour_rest(session, intake.drops)
+    ingest_remaining(session, intake.drops)
     session.about = {**intake.about, **session.about}
     return session, intake, positions
 

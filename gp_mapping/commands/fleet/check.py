@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
         table = table_of(engine, bags, made)
         about = engine.about
     result = table | {"fleet": about_fleet(bags, made.agreed, about), "warnings": warnings_of(bags),
-                      "hyperparameters": made.session.map.hyperparameters(), "dropped": counted(bags.tolds, "dropped"),
+                      "hyperparameters": made.session.map.hyperparameters(), "dropped": counted(bags.reports, "dropped"),
                       "bags": [str(b) for b in args.bags]}
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -55,8 +55,8 @@ def table_of(engine: Engine, bags: Bags, made: FleetMap) -> dict:
     settings = made.session.settings
     unit, scale = unit_text(settings.field_unit), settings.field_scale
     noise = math.sqrt(made.session.noise_variance)
-    rows = [row_of(told, robot, found, scale)
-            for told, robot, found in zip(bags.tolds, bags.robots, compared(engine, bags, made, noise))]
+    rows = [row_of(report, robot, found, scale)
+            for report, robot, found in zip(bags.reports, bags.robots, compared(engine, bags, made, noise))]
     mend = [{"bag": bag, "figure": "failed", "value": None, "usual": None, "far": None, "text": why}
             for bag, why in bags.failed.items()]
     return {"unit": unit, "table": rows, "usual": usual_of(rows), "mend": mend + to_mend(rows, unit)}

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
            "before": _told(first.theta, scale), "after": _told(made.agreed.theta, scale),
            "cells": session.cell_count, "iterations": found.iterations, "converged": found.converged,
            "seconds": seconds}
-    result = {"fit": fit, "received": counted(bags.tolds, "received"), "dropped": counted(bags.tolds, "dropped"),
+    result = {"fit": fit, "received": counted(bags.reports, "received"), "dropped": counted(bags.reports, "dropped"),
               **about_map(args, parameters, session, (), warnings_of(bags)), "test": None,
               "fleet": about_fleet(bags, made.agreed, about)}
     if args.test:

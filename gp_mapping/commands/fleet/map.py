@@ -43,13 +43,13 @@ def run(args: argparse.Namespace) -> int:
         about = engine.about
         count = _blocks(engine, made, output / "blocks") if args.blocks else None
     session = made.session
-    result = {"samples": session.raw_count, "dropped": counted(bags.tolds, "dropped"),
+    result = {"samples": session.raw_count, "dropped": counted(bags.reports, "dropped"),
               "seconds": time.perf_counter() - started, "rmse_ut": None, "nlpd": None, "coverage": None, "bands": None}
     if args.test:
         result.update(scored(test_plans, parameters, session, session.path.numpy()))
     suggestions = next_places(session, session.render(), args.suggest, parameters.node)
-    result.update({"received": counted(bags.tolds, "received"),
-                   "dropped_measurements": sum(t.dropped_measurements for t in bags.tolds),
+    result.update({"received": counted(bags.reports, "received"),
+                   "dropped_measurements": sum(t.dropped_measurements for t in bags.reports),
                    **about_map(args, parameters, session, suggestions, warnings_of(bags) + lonely(parameters, session)),
                    "fleet": about_fleet(bags, made.agreed, about) | {"blocks": count}})
     paths = written(output, session, suggestions, result, started)
@@ -76,9 +76,9 @@ def said(bags: Bags) -> None:
 def warnings_of(bags: Bags) -> list[str]:
     """Of all bags, each once, with the bag that it is of where it is of one."""
     heard: dict[str, list[str]] = {}
-    for told in bags.tolds:
-        for text in [*told.warnings, *told.faults]:
-            heard.setdefault(text, []).append(told.bag)
+    for report in bags.reports:
+        for text in [*report.warnings, *report.faults]:
+            heard.setdefault(text, []).append(report.bag)
     of_bags = [f"{named[0]}{f' and {len(named) - 1} more' if len(named) > 1 else ''}: {text}"
                for text, named in heard.items()]
     return [*[f"left out: {why}" for why in bags.failed.values()], *bags.warnings, *of_bags]
@@ -87,11 +87,11 @@ def warnings_of(bags: Bags) -> list[str]:
 def about_fleet(bags: Bags, agreed: Agreed, engine: str) -> dict:
     """Which bags, and how they agreed, in plain numbers."""
     rows = [{"bag": t.bag, "samples": t.samples, "cells": t.cells, "passes": t.passes, "time_offset":
-             r.theta.time_offset, "calibration_cells": r.cells} for t, r in zip(bags.tolds, bags.robots)]
-    return {"engine": engine, "mapped": len(bags.tolds), "failed": bags.failed, "bags": rows,
+             r.theta.time_offset, "calibration_cells": r.cells} for t, r in zip(bags.reports, bags.robots)]
+    return {"engine": engine, "mapped": len(bags.reports), "failed": bags.failed, "bags": rows,
             "agreed": "hyper-parameters are the product of what the bags have learned, by the Fisher information of "
             "their cells" if agreed.information.any() else "hyper-parameters are those that were given",
-            "without_a_say": [bags.tolds[i].bag for i in agreed.silent]}
+            "without_a_say": [bags.reports[i].bag for i in agreed.silent]}
 
 
 def _first_line(result: dict) -> str:

@@ -45,7 +45,7 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         plain.append(without_folders("without a say in that, being far from the others: "
                                      + ", ".join(about["without_a_say"])))
     return {"session": made.session, "figures": {}, "fleet": table, "part": False, "test": None, "refits": {},
-            "how": None, "plain": plain, "dropped": counted(bags.tolds, "dropped"),
+            "how": None, "plain": plain, "dropped": counted(bags.reports, "dropped"),
             "mend": [without_folders(one["text"]) if one["figure"] == "failed" else f"{one['bag']}: {one['text']}"
                      for one in table["mend"]],
             "explained": [without_folders(text) for text in warnings_of(bags)], "changes": [], "changes_in_test": [],

@@ -101,7 +101,7 @@ class Blocks:
         """Whether there are samples in a box that has not been asked: halves differ, each to its own side."""
         return bool(((self.count == 0) & (self.held(x) > 0)).any())
 
-    def told(self, which: int, count: int, newest: float, vector: Tensor, gradient: Tensor,
+    def recorded(self, which: int, count: int, newest: float, vector: Tensor, gradient: Tensor,
              information: Tensor) -> Blocks:
         """With what box `which` says now."""
         new = replace(self, **{f.name: getattr(self, f.name).clone() for f in fields(self)})

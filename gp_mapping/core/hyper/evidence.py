@@ -34,9 +34,9 @@ def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Ten
         together = membership(of)
         covariance = covariance + theta.bias_stddev**2 * (together @ together.mT)
     factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
-    white = torch.linalg.solve_triangular(factor, y, upper=False)
+    whitened = torch.linalg.solve_triangular(factor, y, upper=False)
     n, channels = y.shape
-    return (0.5 * white.square().sum() / channels + factor.diagonal().log().sum()) / n + 0.5 * math.log(2 * math.pi)
+    return (0.5 * whitened.square().sum() / channels + factor.diagonal().log().sum()) / n + 0.5 * math.log(2 * math.pi)
 
 
 def membership(of: Tensor) -> Tensor:

@@ -196,7 +196,7 @@ class HyperLearner:
         self._believed = held, *known
         return held
 
-    def told(self) -> Learned:
+    def summary(self) -> Learned:
         """θ, Λ, and how well all samples know θ."""
         return Learned(self.theta, self.metric.clone(), self.covariance())
 
@@ -314,7 +314,7 @@ class HyperLearner:
             said = self._said(self.bend, data, near.to(data["x"].device))
         if said is None:
             return False
-        self.blocks = blocks = blocks.told(which, len(near), float(order.max()), self.vector, *said)
+        self.blocks = blocks = blocks.recorded(which, len(near), float(order.max()), self.vector, *said)
         if blocks.silent(x):
             return True
 

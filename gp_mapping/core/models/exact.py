@@ -67,26 +67,26 @@ class ExactPosterior(InnerSnapshot):
         """Of f(x) + b of the pass: the same with k* + s_b² δ and k** + s_b²."""
         x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
         mean, variance = self.inner(x, heading)
-        bias, left, half = self._bias(number)
+        bias, left, solved = self._bias(number)
         cross = self.cross(self.x, x)
         if heading is not None:
             cross = cross + self.theta.heading_stddev**2 * self.heading @ heading.mT
-        shared = solve_lower(self.factor, cross).mT @ half
+        shared = solve_lower(self.factor, cross).mT @ solved
         return self.scaling.outer(mean + bias, (variance + left - 2.0 * shared).clamp_min(0.0), self.noise_variance)
 
     def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
         """Of the constant of a pass: mean (C,), variance (), and C⁻¹k(X, b) (n,), inner units."""
         told = self.theta.bias_stddev**2 * (self.pass_number == number).to(self.weights)
-        half = solve_lower(self.factor, told[:, None])[:, 0]
-        return told @ self.weights, self.theta.bias_stddev**2 - half.square().sum(), half
+        solved = solve_lower(self.factor, told[:, None])[:, 0]
+        return told @ self.weights, self.theta.bias_stddev**2 - solved.square().sum(), solved
 
     def bias_evidence(self) -> BiasEvidence | None:
         """N = ZᵀA⁻¹Z and v = ZᵀA⁻¹y of A = C − s_b² ZZᵀ, with Z from `membership`."""
         together = membership(self.pass_number)
         if together.shape[1] < 2:
             return None
-        half = solve_lower(self.factor, together)
-        shared = half.mT @ half
+        solved = solve_lower(self.factor, together)
+        shared = solved.mT @ solved
         turned = torch.eye(len(shared), dtype=shared.dtype, device=shared.device) \
             - self.theta.bias_stddev**2 * shared
         return BiasEvidence(torch.linalg.solve(turned, shared), torch.linalg.solve(turned, together.mT @ self.weights))
@@ -97,8 +97,8 @@ class ExactPosterior(InnerSnapshot):
         if not of:
             return []
         told, scale = [self._bias(number) for number in of], self.scaling.scale
-        half, prior = torch.stack([half for _, _, half in told]), self.theta.bias_stddev**2
-        covariance = prior * torch.eye(len(half), dtype=half.dtype, device=half.device) - half @ half.mT
+        solved, prior = torch.stack([solved for _, _, solved in told]), self.theta.bias_stddev**2
+        covariance = prior * torch.eye(len(solved), dtype=solved.dtype, device=solved.device) - solved @ solved.mT
         return PassBias.of(of, torch.stack([mean for mean, _, _ in told]) * scale, covariance * scale**2)
 
     def mean(self, x: Tensor) -> Tensor:

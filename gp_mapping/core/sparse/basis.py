@@ -70,17 +70,17 @@ class Basis:
         """Rows of a(x): features + M."""
         return self.features + self.z.shape[0]
 
-    def white(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
+    def whitened(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """a(x): (features + M, N) in float64."""
         return whiten(self.theta, self.z, self.L, x, heading).double()
 
-    def residual(self, x: Tensor, white: Tensor) -> Tensor:
+    def residual(self, x: Tensor, whitened: Tensor) -> Tensor:
         """k(x, x) − q(x, x), the prior variance that the inducing inputs do not reach: (N,), at least 0."""
-        return (self.kernel.diag(x) - white[self.features:].square().sum(0)).clamp_min(0.0)
+        return (self.kernel.diag(x) - whitened[self.features:].square().sum(0)).clamp_min(0.0)
 
-    def grow(self, x: Tensor, white: Tensor, among: slice, tolerance: float, room: int | None = None,
+    def grow(self, x: Tensor, whitened: Tensor, among: slice, tolerance: float, room: int | None = None,
              precision: Tensor | None = None, worth: float = 0.0,
-             beside: tuple[Tensor, Tensor] | None = None) -> Tensor:
+             others: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Append, greedily, those of x[among] whose residual exceeds the tolerance and that are worth an input.
 
         Args:
@@ -98,18 +98,18 @@ class Basis:
             The new rows of a(x) for all x, (added, N), and for those beside after them.
         """
         room = self.capacity - len(self) if room is None else min(room, self.capacity - len(self))
-        residual = self.residual(x[among], white[:, among])
+        residual = self.residual(x[among], whitened[:, among])
         wanting = torch.arange(len(x), device=x.device)[among][residual > tolerance]
-        blocks = [(x, white)] if beside is None else [(x, white), beside]
+        blocks = [(x, whitened)] if others is None else [(x, whitened), others]
         if room <= 0 or not len(wanting):
-            return white.new_empty((0, sum(len(places) for places, _ in blocks)))
-        inducing = white[self.features:]
+            return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
+        inducing = whitened[self.features:]
         chosen = inducing[:, wanting]
 
         def left(of: Tensor, its: Tensor) -> Tensor:
             """Residual covariance of candidates `of`, with features `its`, with all samples."""
             each = [self.kernel(of, places) - its.mT @ told[self.features:] for places, told in blocks]
-            return each[0] if beside is None else torch.cat(each, 1)
+            return each[0] if others is None else torch.cat(each, 1)
 
         if precision is None:
             covariance = self.kernel(x[wanting], x[wanting]) - chosen.mT @ chosen
@@ -121,7 +121,7 @@ class Basis:
         else:
             picked, rows = _most_worth(left(x[wanting], chosen), wanting, tolerance, room, precision, worth)
         if not len(picked):
-            return white.new_empty((0, sum(len(places) for places, _ in blocks)))
+            return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
 
         m, k = len(self), len(picked)
         wider = self.L.new_zeros((m + k, m + k))

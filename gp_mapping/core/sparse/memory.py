@@ -46,7 +46,7 @@ class Memory(Revertible):
         self._store |= {name: new(capacity, channels) for name in ("y", "lam")}
         self._store["heading"] = new(capacity, 2)
         # rows are written when they come into use: until then they take no memory
-        self._white = torch.empty((capacity, rows), dtype=torch.float64, device=device)
+        self._whitened = torch.empty((capacity, rows), dtype=torch.float64, device=device)
         self._kept: dict[str, Tensor] = {}  # whole columns as they were at `mark`
         self._before_keys: Tensor | None = None  # keys before some of them were ranked
         self._kept_rows: list[tuple] = []  # which rows were written since, their columns and features before
@@ -60,23 +60,23 @@ class Memory(Revertible):
             return self._store[name][: self.size]
         raise AttributeError(name)
 
-    def white(self, rows: int) -> Tensor:
+    def whitened(self, rows: int) -> Tensor:
         """Features as they stand in the sites: (rows, m)."""
-        return self._white[: self.size, :rows].mT
+        return self._whitened[: self.size, :rows].mT
 
-    def set_white(self, white: Tensor) -> None:
+    def set_whitened(self, whitened: Tensor) -> None:
         """Replace all features. white: (R, m)."""
         self.keep_columns(features=True)
-        self._white[: self.size, : len(white)] = white.mT
-        self._white[: self.size, len(white):] = 0.0
+        self._whitened[: self.size, : len(whitened)] = whitened.mT
+        self._whitened[: self.size, len(whitened):] = 0.0
 
-    def extend_white(self, start: int, rows: Tensor) -> None:
+    def extend_whitened(self, start: int, rows: Tensor) -> None:
         """The basis grew: rows (A, m) from row `start` on."""
         if self._before is not None:
             self._extended = start if self._extended is None else min(start, self._extended)
-        self._white[: self.size, start: start + len(rows)] = rows.mT
+        self._whitened[: self.size, start: start + len(rows)] = rows.mT
 
-    def insert(self, values: dict[str, Tensor], white: Tensor, leverage_of, generator: torch.Generator,
+    def insert(self, values: dict[str, Tensor], whitened: Tensor, leverage_of, generator: torch.Generator,
                leaving=None) -> int:
         """Offer samples. values: the columns but draw, key and order; white (R, N).
 
@@ -84,33 +84,33 @@ class Memory(Revertible):
         memory's batch only for OFFERED samples drawn at random, so that the memory costs an update little.
         Returns how many samples, old or new, fell out of the memory.
         """
-        n, fell = white.shape[1], 0
-        draw = torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(white.device)
-        order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=white.device)
+        n, fell = whitened.shape[1], 0
+        draw = torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(whitened.device)
+        order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=whitened.device)
         of = {"pass_number": torch.full_like(draw, NO_PASS)}
         fresh = of | values | {"draw": draw, "key": torch.full_like(draw, UNRANKED), "order": order}
         if self.size + n > self.capacity and n > OFFERED and self.size:
             chosen = draw.topk(OFFERED).indices.sort().values  # uniform draws: the choice is random
-            fresh, white, fell = {k: v[chosen] for k, v in fresh.items()}, white[:, chosen], n - OFFERED
-            fresh["draw"] = torch.rand(OFFERED, dtype=torch.float64, generator=generator).log().to(white.device)
-        return fell + self.offer(fresh, white, leverage_of, n, leaving)
+            fresh, whitened, fell = {k: v[chosen] for k, v in fresh.items()}, whitened[:, chosen], n - OFFERED
+            fresh["draw"] = torch.rand(OFFERED, dtype=torch.float64, generator=generator).log().to(whitened.device)
+        return fell + self.offer(fresh, whitened, leverage_of, n, leaving)
 
-    def offer(self, fresh: dict[str, Tensor], white: Tensor, leverage_of, arrivals: int, leaving=None) -> int:
+    def offer(self, fresh: dict[str, Tensor], whitened: Tensor, leverage_of, arrivals: int, leaving=None) -> int:
         """Insert samples with all their columns; how many, old or new, fell out. The newest always enter.
 
         leaving: called with the indices of those that are about to fall out, while they are still here.
         """
-        n = white.shape[1]
+        n = whitened.shape[1]
         self.arrivals += arrivals
         if not self.capacity:
             return n
         if n > self.capacity:  # a batch larger than the memory: its own best
-            everybody = torch.arange(n, device=white.device)
-            key = RULES[self.rule](Offered(everybody, fresh["draw"], lambda: fresh["beta"] * leverage_of(white),
+            everybody = torch.arange(n, device=whitened.device)
+            key = RULES[self.rule](Offered(everybody, fresh["draw"], lambda: fresh["beta"] * leverage_of(whitened),
                                            fresh["x"], fresh["order"]))
             best = key.topk(self.capacity).indices.sort().values
-            fresh, white = {k: v[best] for k, v in fresh.items()}, white[:, best]
-        kept = white.shape[1]
+            fresh, whitened = {k: v[best] for k, v in fresh.items()}, whitened[:, best]
+        kept = whitened.shape[1]
         overflow = max(0, self.size + kept - self.capacity)
         slots: slice | Tensor = slice(self.size, self.size + kept)
         if overflow:
@@ -118,26 +118,26 @@ class Memory(Revertible):
             if len(unranked):
                 if self._before is not None and self._before_keys is None:
                     self._before_keys = self.key.clone()
-                self._store["key"][unranked] = self.ranked(unranked, len(white), leverage_of)
+                self._store["key"][unranked] = self.ranked(unranked, len(whitened), leverage_of)
             key = self.key.masked_fill(self.order >= self.arrivals - arrivals - self.protect, 0.0)  # above every key
             weakest = key.topk(overflow, largest=False).indices.sort().values
             if leaving is not None:
                 leaving(weakest)
-            behind = torch.arange(self.size, self.capacity, device=white.device)
+            behind = torch.arange(self.size, self.capacity, device=whitened.device)
             slots = torch.cat([weakest, behind])
             self._keep(slots)  # what is written behind the others alone is nothing that could be put back
         require_finite("the variance of a remembered sample", fresh["extra"])  # the sites show all else
         self.size += kept - overflow
         for name, values in fresh.items():
             self._store[name][slots] = values
-        self._white[slots, : len(white)] = white.mT
-        self._white[slots, len(white):] = 0.0
+        self._whitened[slots, : len(whitened)] = whitened.mT
+        self._whitened[slots, len(whitened):] = 0.0
         return n - kept + overflow
 
     def ranked(self, which: Tensor, rows: int, leverage_of) -> Tensor:
         """Keys < 0 of samples `which` (m,), given their features in the first rows: those with the least go."""
         def leverage() -> Tensor:
-            return self.beta[which] * leverage_of(self._white[which, :rows].mT)
+            return self.beta[which] * leverage_of(self._whitened[which, :rows].mT)
 
         return RULES[self.rule](Offered(which, self.draw[which], leverage, self.x, self.order))
 
@@ -158,7 +158,7 @@ class Memory(Revertible):
         """Drop the samples where `which` (m,) is False."""
         self.keep_columns(features=True)
         n = int(which.sum())
-        for store in (*self._store.values(), self._white):
+        for store in (*self._store.values(), self._whitened):
             store[:n] = store[: self.size][which]
         self.size = n
 
@@ -168,7 +168,7 @@ class Memory(Revertible):
         if self._before is None or "white" in self._kept:
             return
         columns = {name: column.index_select(0, slots) for name, column in self._store.items()}
-        self._kept_rows = [*self._kept_rows, (slots, columns, self._white.index_select(0, slots))]
+        self._kept_rows = [*self._kept_rows, (slots, columns, self._whitened.index_select(0, slots))]
 
     def keep_columns(self, features: bool = False) -> None:
         """Before anybody writes into the columns: a copy of them. features: of those, too."""
@@ -180,18 +180,18 @@ class Memory(Revertible):
             self._kept = {name: self._restored(column[:used].clone(), name)[:size]
                           for name, column in self._store.items()}
         if features and "white" not in self._kept:
-            self._kept["white"] = self._restored(self._white[:used].clone(), "white")[:size]
+            self._kept["white"] = self._restored(self._whitened[:used].clone(), "white")[:size]
 
     def _restored(self, column: Tensor, name: str) -> Tensor:
         """A column without what was written since `mark`."""
-        for slots, rows, white in reversed(self._kept_rows):
-            column[slots] = white if name == "white" else rows[name]
+        for slots, rows, whitened in reversed(self._kept_rows):
+            column[slots] = whitened if name == "white" else rows[name]
         if name == "white" and self._extended is not None:
             column[:, self._extended:] = 0.0
         return column
 
     def _put_back(self) -> None:
-        for name, column in {**self._store, "white": self._white}.items():
+        for name, column in {**self._store, "white": self._whitened}.items():
             if name in self._kept:
                 column[: self._before["size"]] = self._kept[name]
             else:
@@ -206,19 +206,19 @@ class Memory(Revertible):
     def copy(self, rows: int | None = None, **sizes: int) -> Memory:
         """An independent copy; with room for features of `rows` rows, or other sizes, where they are given."""
         wider = {} if rows is None else {"rows": rows}
-        return type(self).from_state_dict(self.state_dict() | wider | sizes, self._white.device)
+        return type(self).from_state_dict(self.state_dict() | wider | sizes, self._whitened.device)
 
     @property
     def rows(self) -> int:
         """Rows of features that there is room for."""
-        return self._white.shape[1]
+        return self._whitened.shape[1]
 
     def values(self) -> dict[str, Tensor]:
         """Every column, copied: what `offer` takes."""
         return {name: getattr(self, name).clone() for name in type(self).COLUMNS}
 
     def state_dict(self) -> dict:
-        return self.values() | {"white": self._white[: self.size].clone(), "capacity": self.capacity,
+        return self.values() | {"white": self._whitened[: self.size].clone(), "capacity": self.capacity,
                                 "rows": self.rows, "protect": self.protect, "arrivals": self.arrivals,
                                 "rule": self.rule}
 
@@ -235,6 +235,6 @@ class Memory(Revertible):
         for name in cls.COLUMNS:
             value = state[name].to(device)
             new._store[name][(slice(new.size), *map(slice, value.shape[1:]))] = value  # it may have become wider
-        new._white[: new.size] = 0.0
-        new._white[: new.size, : state["white"].shape[1]] = state["white"].to(device)
+        new._whitened[: new.size] = 0.0
+        new._whitened[: new.size, : state["white"].shape[1]] = state["white"].to(device)
         return new

@@ -34,7 +34,7 @@ class PassSums:
     """
 
     numbers: tuple[float, ...]
-    white: Tensor
+    whitened: Tensor
     precision: Tensor
     linear: Tensor
 
@@ -71,14 +71,14 @@ class PassSums:
         def longer(column: Tensor) -> Tensor:
             return torch.cat([column, column.new_zeros((more, *column.shape[1:]))])
 
-        return PassSums(numbers, longer(self.white), longer(self.precision), longer(self.linear))
+        return PassSums(numbers, longer(self.whitened), longer(self.precision), longer(self.linear))
 
-    def add(self, of: Tensor | None, white: Tensor, beta: Tensor, lam: Tensor) -> PassSums:
+    def add(self, of: Tensor | None, whitened: Tensor, beta: Tensor, lam: Tensor) -> PassSums:
         """With samples more: their passes (N,), a (R, N), β (N,), λ (N, C). Negative β and λ take them out."""
         if of is None or not bool((of >= 0).any()):
             return self
         new, known, where = self._places(of)
-        return replace(new, white=new.white.index_add(0, where, (white * beta).mT[known]),
+        return replace(new, whitened=new.whitened.index_add(0, where, (whitened * beta).mT[known]),
                        precision=new.precision.index_add(0, where, beta[known]),
                        linear=new.linear.index_add(0, where, lam[known]))
 
@@ -88,24 +88,24 @@ class PassSums:
         if of is None or not len(self):
             return self
         new, known, where = self._places(of)
-        grown = new.white.clone()
+        grown = new.whitened.clone()
         grown[:, -len(rows):].index_add_(0, where, (rows * beta).mT[known])
-        return replace(new, white=grown)
+        return replace(new, whitened=grown)
 
     def pad(self, rows: int) -> PassSums:
         """The basis grew by `rows`."""
-        return replace(self, white=torch.nn.functional.pad(self.white, (0, rows)))
+        return replace(self, whitened=torch.nn.functional.pad(self.whitened, (0, rows)))
 
     def project(self, transfer: Tensor) -> PassSums:
         """In another basis, g ← T g. transfer: T (R', R)."""
-        return replace(self, white=self.white @ transfer.mT)
+        return replace(self, whitened=self.whitened @ transfer.mT)
 
     def turn(self, rows: Tensor, columns: Tensor) -> PassSums:
         """As Sites.turn: g ← Q g, l ← P l."""
-        return replace(self, white=self.white @ rows.mT, linear=self.linear @ columns.mT)
+        return replace(self, whitened=self.whitened @ rows.mT, linear=self.linear @ columns.mT)
 
     def scale(self, factor: float) -> PassSums:
-        return replace(self, white=self.white * factor, precision=self.precision * factor, linear=self.linear * factor)
+        return replace(self, whitened=self.whitened * factor, precision=self.precision * factor, linear=self.linear * factor)
 
     def shift_centre(self, delta: Tensor) -> PassSums:
         """Every target grows by delta (C,)."""
@@ -115,8 +115,8 @@ class PassSums:
         """Sums of the same passes add; others come beside them."""
         if not len(other):
             return self
-        new, _, where = self._places(torch.tensor(other.numbers, dtype=torch.float64, device=other.white.device))
-        return replace(new, white=new.white.index_add(0, where, other.white),
+        new, _, where = self._places(torch.tensor(other.numbers, dtype=torch.float64, device=other.whitened.device))
+        return replace(new, whitened=new.whitened.index_add(0, where, other.whitened),
                        precision=new.precision.index_add(0, where, other.precision),
                        linear=new.linear.index_add(0, where, other.linear))
 
@@ -127,7 +127,7 @@ class PassSums:
     def only(self, numbers: set[float]) -> PassSums:
         """Those of these passes alone."""
         which = [i for i, number in enumerate(self.numbers) if number in numbers]
-        return PassSums(tuple(self.numbers[i] for i in which), self.white[which], self.precision[which],
+        return PassSums(tuple(self.numbers[i] for i in which), self.whitened[which], self.precision[which],
                         self.linear[which])
 
     def surplus(self, most: int, remembered: Tensor) -> set[float]:
@@ -147,16 +147,16 @@ class PassSums:
 
     def integrated(self, precision: Tensor, sums: Tensor, variance: float) -> tuple[Tensor, Tensor]:
         """D (R, R) and [r | s] (R, C + 1) without the constants of these passes; s: the sum of βa."""
-        weighted = self.white * self.left(variance)[:, None]
+        weighted = self.whitened * self.left(variance)[:, None]
         targets = torch.cat([self.linear, self.precision[:, None]], 1)
-        return torch.addmm(precision, self.white.mT, weighted, alpha=-1.0), sums - weighted.mT @ targets
+        return torch.addmm(precision, self.whitened.mT, weighted, alpha=-1.0), sums - weighted.mT @ targets
 
     def state_dict(self) -> dict:
         """Everything that from_state_dict needs; its own tensors, which never change."""
-        return {"numbers": torch.tensor(self.numbers, dtype=torch.float64), "white": self.white,
+        return {"numbers": torch.tensor(self.numbers, dtype=torch.float64), "white": self.whitened,
                 "precision": self.precision, "linear": self.linear}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> PassSums:
-        white, precision, linear = (state[name].to(device) for name in ("white", "precision", "linear"))
-        return PassSums(tuple(state["numbers"].tolist()), white, precision, linear)
+        whitened, precision, linear = (state[name].to(device) for name in ("white", "precision", "linear"))
+        return PassSums(tuple(state["numbers"].tolist()), whitened, precision, linear)

@@ -54,17 +54,17 @@ class Posterior(InnerSnapshot):
         return replace(self, **{name: getattr(self, name).clone(memory_format=torch.contiguous_format)
                                 for name in ("R", "weights")})
 
-    def half(self, white: Tensor) -> Tensor:
+    def solve_root(self, whitened: Tensor) -> Tensor:
         """R⁻¹a: its squares sum to what the data left of |a|². white: (F + M, N), in whose precision it is done."""
         split = len(self.R)
-        first = solve_lower(self.R.to(white.dtype), white[:split])
-        if split == len(white):
+        first = solve_lower(self.R.to(whitened.dtype), whitened[:split])
+        if split == len(whitened):
             return first
-        rest = white[split:]
+        rest = whitened[split:]
         return torch.cat([first, rest if self.orthogonal is None else
-                          solve_lower(self.orthogonal.to(white.dtype), rest)])
+                          solve_lower(self.orthogonal.to(whitened.dtype), rest)])
 
-    def white(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
+    def whitened(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """a(x) at standardised x (N, D), heading (N, 2) or None: (F + M, N)."""
         return whiten(self.theta, self.z, self.L, x, heading)
 
@@ -73,7 +73,7 @@ class Posterior(InnerSnapshot):
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
         chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
         for i in range(0, len(x), chunk):
-            mean, variance, _ = self.told(x[i: i + chunk], None if heading is None else heading[i: i + chunk])
+            mean, variance, _ = self.inner_and_solved(x[i: i + chunk], None if heading is None else heading[i: i + chunk])
             means.append(mean)
             variances.append(variance)
         return torch.cat(means), torch.cat(variances)
@@ -109,28 +109,28 @@ class Posterior(InnerSnapshot):
 
         return at
 
-    def told(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def inner_and_solved(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """As inner, of a few places, and R⁻¹a (F + M, N), by which x shares what the data said of anything else."""
         theta = self.theta
         turned = None if heading is None or theta.heading_stddev <= 0 else heading
-        a = self.white(x, turned)
-        half = self.half(a)
-        spent = a.square().sum(0) - half.square().sum(0)
+        a = self.whitened(x, turned)
+        solved = self.solve_root(a)
+        spent = a.square().sum(0) - solved.square().sum(0)
 
         prior = theta.kernel().diag(x) + theta.constant_stddev**2
         if turned is not None:
             prior = prior + theta.heading_stddev**2 * turned.square().sum(1)
         mean = (a.mT @ self.weights.to(self.L.dtype)).double()
-        return mean, (prior - spent.double()).clamp_min(0.0), half.double()
+        return mean, (prior - spent.double()).clamp_min(0.0), solved.double()
 
     def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
                         heading: Tensor | None = None) -> Prediction:
         """Of f(x) + b, b the constant of a pass; see `_bias`. SI."""
         x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
-        mean, variance, told = self.told(x, heading)
+        mean, variance, told = self.inner_and_solved(x, heading)
         if self.theta.bias_stddev > 0:
-            bias, left, half = self._bias(number)
-            shared = told.mT @ half
+            bias, left, solved = self._bias(number)
+            shared = told.mT @ solved
             mean, variance = mean + bias, (variance + left - 2.0 * shared).clamp_min(0.0)
         return self.scaling.outer(mean, variance, self.noise_variance)
 
@@ -150,30 +150,30 @@ class Posterior(InnerSnapshot):
             return self.weights.new_zeros(self.weights.shape[1]), nothing.new_tensor(prior), nothing
         i = passes.numbers.index(number)
         left = passes.left(prior)[i]
-        half = self.half(left * passes.white[i][:, None])[:, 0]
-        return left * (passes.linear[i] - passes.white[i] @ self.weights), left + half.square().sum(), half
+        solved = self.solve_root(left * passes.whitened[i][:, None])[:, 0]
+        return left * (passes.linear[i] - passes.whitened[i] @ self.weights), left + solved.square().sum(), solved
 
     def bias_evidence(self) -> BiasEvidence | None:
         passes = self.passes
         if passes is None or len(passes) < 2:
             return None
-        half = self.half(passes.white.mT)
+        solved = self.solve_root(passes.whitened.mT)
         return BiasEvidence.given(passes.precision, passes.linear, passes.left(self.theta.bias_stddev**2),
-                                  half.mT @ half, passes.white @ self.weights)
+                                  solved.mT @ solved, passes.whitened @ self.weights)
 
     def biases(self) -> list[PassBias]:
         """Of each open pass, SI."""
         if self.passes is None or not len(self.passes):
             return []
         told = [self._bias(number) for number in self.passes.numbers]
-        half, scale = torch.stack([half for _, _, half in told]), self.scaling.scale
-        covariance = self.passes.left(self.theta.bias_stddev**2).diag() + half @ half.mT
+        solved, scale = torch.stack([solved for _, _, solved in told]), self.scaling.scale
+        covariance = self.passes.left(self.theta.bias_stddev**2).diag() + solved @ solved.mT
         return PassBias.of(self.passes.numbers, torch.stack([mean for mean, _, _ in told]) * scale,
                            covariance * scale**2)
 
     def mean(self, x: Tensor) -> Tensor:
         """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
-        return self.white(x).double().mT @ self.weights
+        return self.whitened(x).double().mT @ self.weights
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """k(a, b) + s_c² − a(a)ᵀ(I − D⁻¹)a(b): (N, K), squared SI."""
@@ -183,13 +183,13 @@ class Posterior(InnerSnapshot):
         """As `covariance`, of parts of a that fit into a cache; a(b) and R⁻¹a(b) are kept."""
         kernel, constant, scale = self.theta.kernel(), self.theta.constant_stddev**2, self.scaling.scale**2
         inner = self.scaling.inner_x(b)
-        right = self.white(inner)
-        half = self.half(right)
+        right = self.whitened(inner)
+        solved = self.solve_root(right)
 
         def part(x: Tensor) -> tuple[Tensor, Tensor]:
-            left = self.white(x)
-            told = self.half(left)
-            shared = kernel(x, inner) + constant - (left.mT @ right - told.mT @ half).double()
+            left = self.whitened(x)
+            told = self.solve_root(left)
+            shared = kernel(x, inner) + constant - (left.mT @ right - told.mT @ solved).double()
             spent = left.square().sum(0) - told.square().sum(0)
             return shared * scale, (kernel.diag(x) + constant - spent.double()).clamp_min(0.0) * scale
 
@@ -210,11 +210,11 @@ class Posterior(InnerSnapshot):
 
         b = W ᵀa with WWᵀ = I − D⁻¹, block by block where D has blocks. None where there is no such form.
         """
-        white = self.white(self.scaling.inner_x(x))
+        whitened = self.whitened(self.scaling.inner_x(x))
         split = len(self.R)
-        parts = [_without_prior(self.R).to(white.dtype).mT @ white[:split]]
-        if self.orthogonal is not None and split < len(white):
-            parts.append(_without_prior(self.orthogonal).to(white.dtype).mT @ white[split:])
+        parts = [_without_prior(self.R).to(whitened.dtype).mT @ whitened[:split]]
+        if self.orthogonal is not None and split < len(whitened):
+            parts.append(_without_prior(self.orthogonal).to(whitened.dtype).mT @ whitened[split:])
         return torch.cat(parts).double() * self.scaling.scale
 
     def state_dict(self) -> dict:

@@ -91,20 +91,20 @@ class Sites(Revertible):
         self._r[: self.size] = sums
         self.passes = self.passes.only(set(self.passes.numbers) - numbers)
 
-    def add(self, white: Tensor, beta: Tensor, lam: Tensor, of: Tensor | None = None) -> None:
+    def add(self, whitened: Tensor, beta: Tensor, lam: Tensor, of: Tensor | None = None) -> None:
         """Add sites: white (R, N), beta (N,), lam (N, C). Negative beta and lam take away what was added.
 
         of: their passes (N,), NO_PASS where a sample has none.
         """
         self._keep()
-        self.passes = self.passes.add(of, white, beta, lam)
-        weighted = white * beta
-        self.precision.addmm_(weighted, white.mT)
-        self._r[: self.size].addmm_(white, torch.cat([lam, beta[:, None]], 1))
+        self.passes = self.passes.add(of, whitened, beta, lam)
+        weighted = whitened * beta
+        self.precision.addmm_(weighted, whitened.mT)
+        self._r[: self.size].addmm_(whitened, torch.cat([lam, beta[:, None]], 1))
 
-    def subtract(self, white: Tensor, beta: Tensor, lam: Tensor) -> None:
+    def subtract(self, whitened: Tensor, beta: Tensor, lam: Tensor) -> None:
         """Take out exactly what was added."""
-        self.add(white, -beta, -lam)
+        self.add(whitened, -beta, -lam)
 
     def scale(self, factor: float) -> None:
         """Forget: D − I, r and s times the factor."""

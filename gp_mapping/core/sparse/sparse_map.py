@@ -38,7 +38,7 @@ class SparseMap(ObservingMap):
     """
 
     fitting = ("memory_size",)
-    counted = ("samples", "rest_empty", "rest_own_noise")
+    counted = ("samples", "unremembered_empty", "unremembered_model_noise")
     closed_passes = 0  # whose constants are not told apart any more
 
     def __init__(self, theta: Theta, likelihood, *, learner, memory_size: int, seed: int, scale: float, centre, device):
@@ -50,7 +50,7 @@ class SparseMap(ObservingMap):
         self.sites: SiteStore | None = None
         self.memory: Memory | None = None
         # while every sample is remembered, no site is outside the memory; own noise: all β come from θ
-        self.rest_empty, self.rest_own_noise = True, True
+        self.unremembered_empty, self.unremembered_model_noise = True, True
 
     # --- what a model says ----------------------------------------------------------------------------------------
     @abstractmethod
@@ -62,7 +62,7 @@ class SparseMap(ObservingMap):
         """Make it a map without the memory's samples `gone` (m,), and without what the rest says near (K, D)."""
 
     @abstractmethod
-    def carried(self, other: SparseMap, offset: Tensor) -> SparseMap:
+    def converted(self, other: SparseMap, offset: Tensor) -> SparseMap:
         """A copy of another map at this map's θ. offset (D,): from its origin to this one's.
 
         ValueError where that cannot be, before anything has changed.
@@ -105,13 +105,13 @@ class SparseMap(ObservingMap):
                 "extra": learnable_extra(memory.noise, memory.extra, self.theta), "order": memory.order,
                 "pass_number": memory.pass_number}
 
-    def rest(self) -> SiteStore:
+    def unremembered(self) -> SiteStore:
         """The sites without the memory's share."""
-        if self.rest_empty:  # exactly nothing, without rounding
+        if self.unremembered_empty:  # exactly nothing, without rounding
             return self.sites.emptied()
-        rest = self.sites.clone()
-        self.stand_in(rest, -1.0)
-        return rest
+        unremembered = self.sites.clone()
+        self.stand_in(unremembered, -1.0)
+        return unremembered
 
     # --- operations -----------------------------------------------------------------------------------------------
     def forget(self, factor: float) -> None:
@@ -142,7 +142,7 @@ class SparseMap(ObservingMap):
         return int(gone.sum())
 
     def _union(self, other: SparseMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float) -> None:
-        its = self.carried(other, offset)
+        its = self.converted(other, offset)
         its.renumber(renumber)
         self.scaling = scaling
         if self.sites is None:
@@ -153,8 +153,8 @@ class SparseMap(ObservingMap):
         memory["order"] = memory["order"] + self.memory.arrivals
 
         fell = self.take_over(its, memory, offset, delta)
-        self.rest_empty = self.rest_empty and other.rest_empty and not fell
-        self.rest_own_noise = self.rest_own_noise and other.rest_own_noise
+        self.unremembered_empty = self.unremembered_empty and other.unremembered_empty and not fell
+        self.unremembered_model_noise = self.unremembered_model_noise and other.unremembered_model_noise
         self.samples += other.samples
         self.close_passes()
         self.changed()

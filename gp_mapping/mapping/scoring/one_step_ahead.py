@@ -47,7 +47,7 @@ class OneStepAhead:
         self.lag = AttitudeLag()
         self.changes: deque[Change] = deque(maxlen=_CHANGES)
         self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
-        self.white = self.white_averaged = 0.0
+        self.white_variance = self.white_averaged = 0.0
         self._widened = 1.0  # as LocalScale.everywhere, at the last fit
         self._picked: list[tuple] = []
         self._last: tuple[float, float] | None = None  # stamp, path length of the last pick
@@ -65,7 +65,7 @@ class OneStepAhead:
 
     def note_white(self, single: float, averaged: float) -> None:
         """White variance of one raw sample, and what is left of it in a cell, squared SI."""
-        self.white, self.white_averaged = single, averaged
+        self.white_variance, self.white_averaged = single, averaged
 
     def break_pass(self) -> None:
         """The next sample is not one step ahead of the last."""
@@ -119,7 +119,7 @@ class OneStepAhead:
 
     def _expected(self, field: FieldMap) -> Tensor:
         """Noise of one new measurement before scores tell: the model's, of a cell, with all of its white part. (C,)"""
-        return field.noise_variance().cpu() + max(0.0, self.white - self.white_averaged)
+        return field.noise_variance().cpu() + max(0.0, self.white_variance - self.white_averaged)
 
     def score(self, velocity: Tensor, field: FieldMap, number: float, cell: Samples | None = None,
               length: float = 0.0) -> None:
@@ -158,7 +158,7 @@ class OneStepAhead:
             self.local.add(x, (residual.square() / claimed).clamp_max(_LARGEST).mean(1))
             self._fresh += len(x)
         if self._fresh >= _REFIT or self.fitted is None:
-            self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white), 0
+            self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white_variance), 0
             self._widened = widening(degrees_of_freedom(field.learned()))
 
     def _asked(self, old: Snapshot, x: Tensor, number: float, velocity: Tensor, heading: Tensor | None,
@@ -209,15 +209,15 @@ class OneStepAhead:
         """Another session's scores, beside these, of a map that has taken its map in."""
         counts = len(self.noise), len(other.noise)
         if sum(counts):
-            self.white, self.white_averaged = (
+            self.white_variance, self.white_averaged = (
                 (counts[0] * mine + counts[1] * its) / sum(counts)
-                for mine, its in ((self.white, other.white), (self.white_averaged, other.white_averaged)))
+                for mine, its in ((self.white_variance, other.white_variance), (self.white_averaged, other.white_averaged)))
         self.noise.join(other.noise)
         self.local.join(other.local)
         self.changes.extend(other.changes)
         self.change_count, self.weakened = self.change_count + other.change_count, self.weakened + other.weakened
         if len(self.noise):
-            self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white), 0
+            self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white_variance), 0
 
     def weaken(self, batch: Samples, field: FieldMap) -> Samples:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
@@ -237,7 +237,7 @@ class OneStepAhead:
         return {"noise": self.noise.state_dict(), "detector": self.detector.state_dict(),
                 "local": self.local.state_dict(),
                 "changes": [asdict(c) for c in self.changes], "change_count": self.change_count,
-                "white": self.white, "white_averaged": self.white_averaged,
+                "white": self.white_variance, "white_averaged": self.white_averaged,
                 "weakened": self.weakened, "fitted": self.fitted, "fresh": self._fresh,
                 "widened": self._widened,
                 "picked": [{"x": x, "y": y, "length": n, "heading": h, "rate": w}
@@ -253,7 +253,7 @@ class OneStepAhead:
         self.detector.load_state_dict(state["detector"])
         self.local.load_state_dict(state["local"])
         self.changes.extend(Change(**c) for c in state["changes"])
-        self.white, self.white_averaged = (float(state.get(name, 0.0)) for name in ("white", "white_averaged"))
+        self.white_variance, self.white_averaged = (float(state.get(name, 0.0)) for name in ("white", "white_averaged"))
         self.change_count, self.weakened = int(state["change_count"]), int(state["weakened"])
         self.fitted, self._fresh = state["fitted"], int(state["fresh"])
         self._widened = float(state.get("widened", 1.0))

@@ -22,7 +22,7 @@ from gp_mapping.planning.planners.moves import Moves
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.worth.exchange import Exchange
 
-__all__ = ["annealed", "price_of_metres"]
+__all__ = ["annealed", "cost_per_metre"]
 
 _BATCH = 8  # routes whose ways are looked at together
 _HEAT = 0.01  # share of what the first route leaves that is readily lost at first
@@ -45,14 +45,14 @@ def annealed(problem: Problem, stops: tuple[int, ...], effort: int,
         proposed = [search.moves.propose(search.stops) for _ in range(min(_BATCH, effort - tried))]
         ahead = 1.0 - tried / effort
         tried += len(proposed)
-        taken = search.step(proposed, first * ahead**2, ahead * price_of_metres(problem, search.gain))
+        taken = search.step(proposed, first * ahead**2, ahead * cost_per_metre(problem, search.gain))
         if taken and search.gain > max((gain for gain, _ in found[:1]), default=begun):
             found.insert(0, (search.gain, search.stops))
             del found[_KEPT:]
         yield [route for _, route in found]
 
 
-def price_of_metres(problem: Problem, gain: float) -> float:
+def cost_per_metre(problem: Problem, gain: float) -> float:
     """L log(V / L) / R of one metre, where routes of R metres at most gain so much of the variance V and leave L."""
     total, limit = problem.value.total, problem.limit
     left = total - gain
@@ -88,7 +88,7 @@ class _Search:
         self._metres = sum(leg.metres for leg in legs)
         self.moves.winding(self.stops, self._off + self._metres)
 
-    def step(self, proposed: list[tuple[int, ...]], heat: float, price: float) -> bool:
+    def step(self, proposed: list[tuple[int, ...]], heat: float, metre_cost: float) -> bool:
         """Take the first of the proposed routes that is better, or by chance, at a price of metres; whether one was."""
         keyed = [(stops, self._keys(stops)) for stops in proposed if stops]
         flat = [key for _, keys in keyed for key in keys]
@@ -97,7 +97,7 @@ class _Search:
             metres = [legs[key].metres for key in keys]
             if keys == self._exchange.keys or not self._fits(stops, metres):
                 continue
-            more = self._exchange.change(keys, legs) - price * (sum(metres) - self._metres)
+            more = self._exchange.change(keys, legs) - metre_cost * (sum(metres) - self._metres)
             if more > 0.0 or (heat > 0.0 and self.moves.rng.random() < math.exp(more / heat)):
                 self.stops = stops
                 self._begin(keys, [legs[key] for key in keys])

@@ -69,7 +69,7 @@ class MapEnding:
         least = time.monotonic() + LEAST
         while not node.files.close(0.0) and not (self._late() and time.monotonic() > least):
             yield  # a save that has begun is waited for
-        node.map_services.rest(reason)
+        node.map_services.refuse_waiting(reason)
         code = yield from aside(self._keep)
         if node.active:
             yield from node.publish_last()

@@ -118,7 +118,7 @@ class LateServices:
         """From now on calls are answered by the reason; those that wait go on."""
         self._ending = reason
 
-    def rest(self, reason: BaseException) -> None:
+    def refuse_waiting(self, reason: BaseException) -> None:
         """Answer everybody: what is done by its result, what is not by the reason, and so what comes until begin()."""
         self._ending = reason
         self._answer_done()
@@ -131,7 +131,7 @@ class LateServices:
         """The end: everybody is answered, here and now, and the services go."""
         if not self._services:
             return
-        self.rest(reason)
+        self.refuse_waiting(reason)
         end = time.monotonic() + LAST_CALLS
         self._send_outgoing(everything=True)
         while self._come(reason) and time.monotonic() < end:

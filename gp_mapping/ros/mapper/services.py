@@ -54,9 +54,9 @@ class MapServices:
         """New calls are answered by the reason; those that wait go on."""
         self._late.refuse(reason)
 
-    def rest(self, reason: Ending) -> None:
+    def refuse_waiting(self, reason: Ending) -> None:
         """Answer all calls that wait, with what is done or with the reason, and so those that come from now on."""
-        self._late.rest(reason)
+        self._late.refuse_waiting(reason)
 
     def say(self, what: str, error: BaseException) -> str:
         """Log why something was not done, and return it."""

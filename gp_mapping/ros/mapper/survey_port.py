@@ -68,7 +68,7 @@ class SurveyPort:
     def destroy(self) -> None:
         """Take all of it away; who waits for a plan is told."""
         self._survey.on_plan = lambda plan: None
-        self._services.rest(RuntimeError("the node was stopped before the plan was made"))
+        self._services.refuse_waiting(RuntimeError("the node was stopped before the plan was made"))
         self._services.refuse(RuntimeError("the node is not active; activate it first"))
         for destroy, made in self._made:
             destroy(made)

@@ -562,7 +562,7 @@ class Survey:
                                  plan.stddev_now, plan.stddev_then, self._share, plan.metres, self._made,
                                  len(self._closed))
 
-    def told(self) -> SurveyState:
+    def current_state(self) -> SurveyState:
         """The state, with what has been driven since."""
         budget = self.budget
         return replace(self.state, phase=self._phase, driven=self._driven, metres_left=budget.metres,

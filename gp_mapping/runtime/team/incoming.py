@@ -170,7 +170,7 @@ class Source:
         if not held.parts:
             del self._maps[given.map_id]
 
-    def told(self, now: float) -> dict[str, object]:
+    def status(self, now: float) -> dict[str, object]:
         """Plain numbers for diagnostics."""
         parts = [len(held.ready) for held in self._maps.values() if held.ready]
         out: dict[str, object] = {"maps": len(parts), "tiles": sum(max(1, n - 1) for n in parts),

@@ -194,7 +194,7 @@ class Team:
             self._on_error(text)
 
     # --- for diagnostics ------------------------------------------------------------------------------------------
-    def told(self, now: float) -> tuple[dict[str, object], list[str]]:
+    def status(self, now: float) -> tuple[dict[str, object], list[str]]:
         """Plain numbers by name, and sentences."""
         values: dict[str, object] = {}
         if self.sending:
@@ -206,7 +206,7 @@ class Team:
             values |= {f"team {name}": value for name, value in self._sum.theta.items()}
         notes = list(self._sum.notes)
         for robot, source in self.sources.items():
-            values |= {f"{robot} {name}": value for name, value in source.told(now).items()}
+            values |= {f"{robot} {name}": value for name, value in source.status(now).items()}
             notes += [text for text in (source.noise, source.problem) if text]
             if source.newest is None:
                 notes.append(f"no totals of {robot} yet: does its mapper run with publish_tiles: true, and can it be "

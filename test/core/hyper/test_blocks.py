@@ -50,7 +50,7 @@ def test_the_sum_of_what_blocks_say():
     for which in range(2):
         v, slope, root = (torch.randn(n, dtype=torch.float64, generator=g) for n in ((3,), (3,), (3, 3)))
         said.append((v, slope, root @ root.mT))
-        blocks = blocks.told(which, 30, 59.0, *said[-1])
+        blocks = blocks.recorded(which, 30, 59.0, *said[-1])
         assert blocks.silent(x) == (which == 0)
     v = torch.randn(3, dtype=torch.float64, generator=g)
     assert torch.allclose(blocks.slope(v), sum(slope + bend @ (v - at) for at, slope, bend in said))

@@ -30,10 +30,10 @@ def test_samples_that_were_looked_at_often_are_counted_once(count):
     data = cells_of(1.0, count, 4, 0.1, 0.5)
     learner = learn(TRUTH, TRUTH, data)
     known = torch.linalg.inv(of_all(learner, data)).diagonal().sqrt()
-    told = learner.told().covariance.diagonal()[:3].sqrt()
+    told = learner.summary().covariance.diagonal()[:3].sqrt()
     # neighbourhoods overlap, lag behind, and know less of each other than all together
     assert bool((told / known > 0.7).all() and (told / known < 1.7).all()), told / known
-    assert bool((learner.told().covariance[3:] == 0).all()), "what is not learned is not in doubt"
+    assert bool((learner.summary().covariance[3:] == 0).all()), "what is not learned is not in doubt"
 
 
 def test_the_factor_is_students_quantile():
@@ -44,17 +44,17 @@ def test_the_factor_is_students_quantile():
 
 def test_what_is_not_learned_is_not_in_doubt():
     held = HyperLearner(TRUTH, TRUTH, free=(False,) * 7)
-    assert degrees_of_freedom(None) == degrees_of_freedom(held.told()) == math.inf
+    assert degrees_of_freedom(None) == degrees_of_freedom(held.summary()) == math.inf
     assert degrees_of_freedom(Learned(TRUTH, torch.eye(7))) == math.inf
     fresh = HyperLearner(TRUTH, TRUTH, free=LEARNED)
-    assert degrees_of_freedom(fresh.told()) == 3.0, "a start's own prior, before the first step"
+    assert degrees_of_freedom(fresh.summary()) == 3.0, "a start's own prior, before the first step"
 
 
 def test_a_state_goes_on_with_what_it_knew():
     data = cells_of(1.0, 80, 0, 0.1, 0.5)
     learner, again = learn(TRUTH, TRUTH, data), HyperLearner(TRUTH, TRUTH, free=LEARNED)
     again.load_state_dict(learner.state_dict())
-    assert torch.equal(again.told().covariance, learner.told().covariance)
+    assert torch.equal(again.summary().covariance, learner.summary().covariance)
 
 
 def test_intervals_beside_a_first_lane_hold_what_they_say():
@@ -75,7 +75,7 @@ def test_intervals_beside_a_first_lane_hold_what_they_say():
         mean = (cross.mT @ torch.linalg.solve(gram, y))[:, 0]
         variance = theta.signal_stddev**2 + 25.0 - (cross * torch.linalg.solve(gram, cross)).sum(0)
         error = truth - offset[0] - mean
-        degrees.append(degrees_of_freedom(learner.told()))
+        degrees.append(degrees_of_freedom(learner.summary()))
         plain.append(float((error.abs() <= 1.96 * variance.sqrt()).double().mean()))
         inside.append(float((error.abs() <= 1.96 * (widening(degrees[-1]) * variance).sqrt()).double().mean()))
     assert 0.93 <= sum(inside) / 60 <= 0.975, (sum(inside) / 60, sum(plain) / 60)

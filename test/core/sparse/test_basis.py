@@ -18,7 +18,7 @@ def empty(theta=THETA, capacity=100):
 
 def grown(batch=20, tolerance=1.0, capacity=100, theta=THETA):
     basis, added = empty(theta, capacity), []
-    white = basis.white(X)
+    white = basis.whitened(X)
     for i in range(0, len(X), batch):
         rows = basis.grow(torch.roll(X, -i, 0), torch.roll(white, -i, 1), slice(0, batch), tolerance)
         white = torch.cat([white, torch.roll(rows, i, 1)])
@@ -28,19 +28,19 @@ def grown(batch=20, tolerance=1.0, capacity=100, theta=THETA):
 
 def test_features_make_the_nystrom_kernel():
     basis = Basis.at(Z, empty())
-    a = basis.white(X)
+    a = basis.whitened(X)
     assert a.shape == (1 + len(Z), 120) == (basis.size, 120) and basis.features == 1
     k_zx, k_zz = covariance(Z.numpy(), X.numpy()), covariance(Z.numpy(), Z.numpy())
     close(a.mT @ a, 400.0 + k_zx.T @ np.linalg.solve(k_zz, k_zx), 1e-10)
     close(basis.residual(X, a), 100.0 - (k_zx * np.linalg.solve(k_zz, k_zx)).sum(0), 1e-9)
-    close(basis.residual(Z, basis.white(Z)), np.zeros(len(Z)), 1e-9)
+    close(basis.residual(Z, basis.whitened(Z)), np.zeros(len(Z)), 1e-9)
 
 
 def test_heading_features_are_there_only_with_a_heading():
     theta = Theta(0.5, 10.0, 1.0, 20.0, heading_stddev=3.0)
     basis = Basis.at(Z, empty(theta))
     heading = torch.tensor([[0.6, 0.8], [1.0, 0.0]], dtype=torch.float64)
-    with_robot, without = basis.white(X[:2], heading), basis.white(X[:2])
+    with_robot, without = basis.whitened(X[:2], heading), basis.whitened(X[:2])
     assert basis.features == 3 and torch.equal(with_robot[0], without[0])
     close(with_robot[1:3], 3.0 * heading.mT, 1e-15)
     assert not without[1:3].any() and torch.equal(with_robot[3:], without[3:])
@@ -61,21 +61,21 @@ def test_growth_stops_at_the_capacity_and_at_the_room():
     basis, _, _ = grown(capacity=7)
     assert len(basis) == 7
     basis = empty()
-    assert len(basis.grow(X, basis.white(X), slice(0, 120), 1e-3, room=3)) == 3 and len(basis) == 3
-    assert len(basis.grow(X, basis.white(X), slice(0, 120), 1e-3, room=0)) == 0
+    assert len(basis.grow(X, basis.whitened(X), slice(0, 120), 1e-3, room=3)) == 3 and len(basis) == 3
+    assert len(basis.grow(X, basis.whitened(X), slice(0, 120), 1e-3, room=0)) == 0
 
 
 def test_only_candidates_become_inputs():
     basis = empty()
-    basis.grow(X, basis.white(X), slice(7, 12), 1e-6)
+    basis.grow(X, basis.whitened(X), slice(7, 12), 1e-6)
     assert 0 < len(basis) <= 5 and all(bool((X[7:12] == z).all(1).any()) for z in basis.z)
 
 
 def test_a_view_taken_earlier_stays_valid():
     basis = empty()
-    basis.grow(X[:10], basis.white(X[:10]), slice(0, 10), 1.0)
+    basis.grow(X[:10], basis.whitened(X[:10]), slice(0, 10), 1.0)
     before, copy_before = basis.L, basis.L.clone()
-    basis.grow(X, basis.white(X), slice(0, 120), 1.0)
+    basis.grow(X, basis.whitened(X), slice(0, 120), 1.0)
     assert len(basis) > len(before) and torch.equal(before, copy_before)
 
 
@@ -123,5 +123,5 @@ def test_transfer_to_other_hyperparameters_holds_the_pseudo_data():
 def test_greedy_inputs_leave_no_residual_above_the_tolerance():
     index = greedy_inputs(THETA.kernel(), X, 1.0, 100)
     basis = Basis.at(X[index], empty())
-    assert len(set(index)) == len(index) and float(basis.residual(X, basis.white(X)).max()) <= 1.0 + 1e-9
+    assert len(set(index)) == len(index) and float(basis.residual(X, basis.whitened(X)).max()) <= 1.0 + 1e-9
     assert len(greedy_inputs(THETA.kernel(), X, 1.0, 4)) == 4

@@ -44,7 +44,7 @@ def test_bounded_and_every_loss_counted(capacity, batch):
     assert len(memory) == min(capacity, 400) and fell == 400 - len(memory) and memory.arrivals == 400
     assert len(set(memory.order.tolist())) == len(memory), "a sample twice"
     assert torch.equal(memory.order, memory.y[:, 0]), "columns no longer belong together"
-    assert torch.equal(memory.white(3), white_of(memory.y[:, 0])) and not memory.white(5)[3:].any()
+    assert torch.equal(memory.whitened(3), white_of(memory.y[:, 0])) and not memory.whitened(5)[3:].any()
 
 
 def test_seeded():
@@ -143,9 +143,9 @@ def test_features_grow_and_are_replaced():
     memory, _ = filled(20)
     rows = torch.full((1, 20), 7.0, dtype=torch.float64)
     memory.extend_white(3, rows)
-    assert torch.equal(memory.white(4)[3:], rows)
+    assert torch.equal(memory.whitened(4)[3:], rows)
     memory.set_white(rows)
-    assert torch.equal(memory.white(5)[:1], rows) and not memory.white(5)[1:].any()
+    assert torch.equal(memory.whitened(5)[:1], rows) and not memory.whitened(5)[1:].any()
 
 
 def test_scale():
@@ -167,7 +167,7 @@ def test_state_is_a_copy_and_complete():
     for m, generator in zip((memory, other), generators):
         fresh = values(100, 300)
         m.insert(fresh, white_of(fresh["y"][:, 0]), leverage_by(leverage), generator)
-    assert torch.equal(memory.order, other.order) and torch.equal(memory.white(5), other.white(5))
+    assert torch.equal(memory.order, other.order) and torch.equal(memory.whitened(5), other.white(5))
     assert other.arrivals == 400 and other.protect == memory.protect
     for name, value in state.items():
         assert torch.equal(value, kept[name]) if torch.is_tensor(value) else value == kept[name], name
@@ -176,7 +176,7 @@ def test_state_is_a_copy_and_complete():
 def test_a_copy_with_room_for_more_features_is_independent():
     memory, _ = filled(20)
     wider = memory.copy(9, capacity=30)
-    assert wider.rows == 9 and wider.capacity == 30 and torch.equal(wider.white(5), memory.white(5))
+    assert wider.rows == 9 and wider.capacity == 30 and torch.equal(wider.white(5), memory.whitened(5))
     before = memory.lam.clone()
     for each in (wider, memory.copy()):
         assert torch.equal(each.order, memory.order) and each.arrivals == memory.arrivals

@@ -159,7 +159,7 @@ def test_sums_of_two_are_those_of_all_their_samples():
     assert both.numbers == (0.0, 1.0, 7.0) and one.merge(none) is one
     for i, number in enumerate(both.numbers):
         mine = of == number
-        for told, each in ((both.white[i], (white * beta)[:, mine].sum(1)), (both.precision[i], beta[mine].sum()),
+        for told, each in ((both.whitened[i], (white * beta)[:, mine].sum(1)), (both.precision[i], beta[mine].sum()),
                            (both.linear[i], lam[mine].sum(0))):
             assert torch.allclose(told, each, rtol=1e-12)
 

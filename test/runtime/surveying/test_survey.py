@@ -101,7 +101,7 @@ def test_a_survey_ends_at_home_within_its_budget():
     assert robot.think() == 0 and not robot.plans, "nothing is planned before somebody asks"
     assert robot.survey.start() == "the survey has begun"
     robot.go_on()
-    state = robot.survey.told()
+    state = robot.survey.current_state()
     assert state.phase == "done" and "budget" in state.reason
     assert math.dist(robot.at, (1.0, 1.0)) < 0.35
     assert 5.0 < robot.metres < 9.0
@@ -122,7 +122,7 @@ def test_a_way_is_counted_with_its_corners_however_seldom_the_survey_is_asked():
                         np.linspace((2.0, 2.0), (1.0, 1.0), 141)])
     robot.survey.drove(corner)
     robot.survey.step(robot.session, tuple(corner[-1]), robot.message, "map", robot.time + 10.0)
-    assert robot.survey.told().driven == pytest.approx(2.0 + math.sqrt(2.0), abs=0.05)
+    assert robot.survey.current_state().driven == pytest.approx(2.0 + math.sqrt(2.0), abs=0.05)
 
 
 def test_a_planner_that_is_too_slow_does_not_break_the_budget():
@@ -138,8 +138,8 @@ def test_a_planner_that_is_too_slow_does_not_break_the_budget():
         if not robot.survey.plan:
             break
         robot.drive(0.4)
-    assert robot.survey.told().phase == "done" and robot.metres < 9.1
-    assert len(told) == robot.survey.told().plans, "every decision is published, were it to go on as before"
+    assert robot.survey.current_state().phase == "done" and robot.metres < 9.1
+    assert len(told) == robot.survey.current_state().plans, "every decision is published, were it to go on as before"
     assert math.dist(robot.at, (1.0, 1.0)) < 0.35
 
 
@@ -161,7 +161,7 @@ def test_a_small_budget_and_a_robot_that_hardly_turns_are_planned_for_all_the_sa
     robot.survey.start()
     robot.go_on()
     assert robot.metres > 0.5 * robot_is["plan_budget"] and math.dist(robot.at, (1.0, 1.0)) < 0.35
-    assert robot.metres <= robot_is["plan_budget"] and robot.survey.told().phase == "done"
+    assert robot.metres <= robot_is["plan_budget"] and robot.survey.current_state().phase == "done"
 
 
 @pytest.mark.parametrize("budget", [9.0, 12.0])
@@ -170,7 +170,7 @@ def test_a_robot_that_drives_more_than_is_planned_comes_home_all_the_same(budget
     robot = Robot(settings(plan_budget=budget, plan_home="start", plan_interval=1.0), zigzag=0.009)
     robot.survey.start()
     robot.go_on()
-    told = robot.survey.told()
+    told = robot.survey.current_state()
     assert told.phase == "done" and math.dist(robot.at, (1.0, 1.0)) < 0.35
     assert 0.8 * budget < robot.metres <= budget, robot.metres
 
@@ -190,7 +190,7 @@ def test_nobody_turns_round_on_the_way_home_for_less_than_the_turns_take(budget,
     robot.survey.on_plan = published
     robot.survey.start()
     robot.go_on()
-    assert robot.survey.told().phase == "done" and math.dist(robot.at, home) < 0.35 and robot.metres < budget
+    assert robot.survey.current_state().phase == "done" and math.dist(robot.at, home) < 0.35 and robot.metres < budget
     assert turn_rate <= 1.0 or robot.metres > 0.9 * budget, "who turns quickly has little to keep for it"
     assert told[0][1] > 3.0 and told[-1][1] < 0.15, "the last one leads straight home"
     assert max((more for left, more in told if left < 0.95 * half), default=0.0) < 0.15, told
@@ -204,8 +204,8 @@ def test_a_robot_that_is_at_home_with_little_left_is_done():
     robot.at = np.array([1.1, 1.05])
     for _ in range(3):
         robot.think()
-    assert robot.survey.told().phase == "done" and not robot.survey.plan
-    assert "budget" in robot.survey.told().reason
+    assert robot.survey.current_state().phase == "done" and not robot.survey.plan
+    assert "budget" in robot.survey.current_state().reason
 
 
 def test_time_is_a_budget_too():
@@ -261,7 +261,7 @@ def test_goals_that_were_not_reached_are_left_out_for_a_while():
     robot.think()
     other = robot.survey.plan.stops[0]
     assert math.dist(other, goal) > 0.6
-    assert robot.survey.told().closed == 1
+    assert robot.survey.current_state().closed == 1
     time.sleep(0.7)
     robot.survey.stop()
     robot.survey.start()  # from where it stands again, not from where the plan that it had would lead it meanwhile
@@ -306,7 +306,7 @@ def test_pause_stop_and_start_again():
     robot.think()
     assert survey.plan
     survey.stop()
-    assert not survey.plan and survey.told().phase == "idle"
+    assert not survey.plan and survey.current_state().phase == "idle"
     survey.start()
     assert survey.budget.metres == 8.0
 
@@ -315,11 +315,11 @@ def test_it_ends_when_the_target_is_known_or_little_is_to_be_had():
     robot = Robot(settings(target_stddev=5e-6, target_share=0.6))
     robot.survey.start()
     robot.go_on()
-    assert robot.survey.told().phase == "done" and "of the area are known to 5e-06" in robot.survey.told().reason
+    assert robot.survey.current_state().phase == "done" and "of the area are known to 5e-06" in robot.survey.current_state().reason
     lazy = Robot(settings(plan_least_gain=0.9999, plan_budget=5.0))
     lazy.survey.start()
     lazy.think()
-    assert not lazy.survey.plan and "less than 0.9999 of the area's variance" in lazy.survey.told().reason
+    assert not lazy.survey.plan and "less than 0.9999 of the area's variance" in lazy.survey.current_state().reason
 
 
 def test_plans_on_demand_leave_the_survey_alone():
@@ -333,7 +333,7 @@ def test_plans_on_demand_leave_the_survey_alone():
     assert math.dist(found.line[-1], (4.0, 1.0)) < 0.1 and found.metres <= 8.0
     assert math.dist(elsewhere.result().line[0], (4.0, 3.0)) < 1e-9
     assert not nowhere.result() and "leaves it no room" in nowhere.result().reason
-    assert not robot.plans and robot.survey.told().phase == "idle"
+    assert not robot.plans and robot.survey.current_state().phase == "idle"
 
 
 @pytest.mark.parametrize("end", ["stop", "pause", "forget", "drop"])
@@ -356,7 +356,7 @@ def test_whoever_asked_for_a_plan_is_answered_whatever_comes_between(end):
         assert not found and found.reason == "the map has changed"
     else:
         assert math.dist(found.line[-1], (4.0, 1.0)) < 0.1, "the survey's end is not the end of what others asked"
-        assert not survey.plan and survey.told().phase == {"stop": "idle", "pause": "paused"}[end]
+        assert not survey.plan and survey.current_state().phase == {"stop": "idle", "pause": "paused"}[end]
 
 
 def test_a_question_that_cannot_even_be_begun_is_answered_and_the_next_one_gets_its_turn():
@@ -409,7 +409,7 @@ def test_without_a_free_space_map_it_says_what_it_assumes():
     robot.survey.start()
     robot.think()
     assert robot.survey.plan
-    assert "no free-space map: the hull of the path" in robot.survey.told().reason
+    assert "no free-space map: the hull of the path" in robot.survey.current_state().reason
 
 
 def test_next_pose_is_ahead_with_a_heading():

@@ -64,16 +64,16 @@ class Block:
     tile: tuple[int, ...]
     x: Tensor
     factor: Tensor
-    white: Tensor
+    whitened: Tensor
     lam: Tensor
 
-    def reduce(self, kernel, x: Tensor, white: Tensor, features: int) -> Tensor:
+    def reduce(self, kernel, x: Tensor, whitened: Tensor, features: int) -> Tensor:
         """U⁻¹ (k(x_B, x) − A_Bᵀ a(x)), what the block's residuals tell of x (N, D), a(x) white (R, N): (n, N)."""
-        return solve_lower(self.factor, kernel(self.x, x)) - self.white[features:].mT @ white[features:]
+        return solve_lower(self.factor, kernel(self.x, x)) - self.whitened[features:].mT @ whitened[features:]
 
     def state_dict(self) -> dict:
         return {"tile": list(self.tile), "x": self.x.clone(), "factor": self.factor.clone(),
-                "white": self.white.clone(), "lam": self.lam.clone()}
+                "white": self.whitened.clone(), "lam": self.lam.clone()}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Block":

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import LIKELIHOODS
 from gp_mapping.core.models.anytime.posterior import AnytimePosterior, own
+from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.dual_svgp.share import Share
 from gp_mapping.core.sparse.basis import Basis
 
 __all__ = ["MEMBERS", "AnytimeMap", "Member"]
@@ -69,19 +69,19 @@ class AnytimeMap(DualSVGP):
     def capabilities(self) -> frozenset[str]:
         return super().capabilities - {LIKELIHOODS}
 
-    def unreached(self, basis: Basis, white: Tensor) -> Tensor:
+    def unreached(self, basis: Basis, whitened: Tensor) -> Tensor:
         """What Γ has beside σ²: diag(K − Q), or 0. white: a(x) (R, N). (N,)"""
         if self.member.residual == "none":
-            return white.new_zeros(white.shape[1])
-        return (basis.theta.signal_stddev**2 - white[basis.features:].square().sum(0)).clamp_min(0.0)
+            return whitened.new_zeros(whitened.shape[1])
+        return (basis.theta.signal_stddev**2 - whitened[basis.features:].square().sum(0)).clamp_min(0.0)
 
     def own_noise(self, theta) -> Tensor:
         """σ² of each remembered sample, grown by what was forgotten: (m,)."""
         return self.noise(self.memory.noise, self.memory.extra, theta) / self.memory.weight
 
-    def add_sites(self, white: Tensor, places: Tensor, y: Tensor, noise: Tensor,
+    def add_sites(self, whitened: Tensor, places: Tensor, y: Tensor, noise: Tensor,
                   count: Tensor, of: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return super().add_sites(white, places, y, noise + self.unreached(self.basis, white), count, of)
+        return super().add_sites(whitened, places, y, noise + self.unreached(self.basis, whitened), count, of)
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """New inducing inputs: border the sites, then put in again the samples whose Γ has become smaller by them."""
@@ -92,37 +92,37 @@ class AnytimeMap(DualSVGP):
         stale = (recalled.square().sum(0) * memory.beta > STALE).nonzero()[:, 0]
         if not len(stale):
             return
-        white = memory.white(self.basis.size)[:, stale]
-        beta = 1.0 / (self.own_noise(self.theta)[stale] + self.unreached(self.basis, white))
+        whitened = memory.whitened(self.basis.size)[:, stale]
+        beta = 1.0 / (self.own_noise(self.theta)[stale] + self.unreached(self.basis, whitened))
         lam = beta[:, None] * memory.y[stale]
-        self.sites.add(white, beta - memory.beta[stale], lam - memory.lam[stale], memory.pass_number[stale])
+        self.sites.add(whitened, beta - memory.beta[stale], lam - memory.lam[stale], memory.pass_number[stale])
         memory.keep_columns()
         memory.beta[stale], memory.lam[stale] = beta, lam
 
-    def share_at(self, theta, basis: Basis, white: Tensor) -> Share:
-        beta = 1.0 / (self.own_noise(theta) + self.unreached(basis, white))
-        return Share(white, {"beta": beta, "lam": beta[:, None] * self.memory.y}, self.memory.pass_number)
+    def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
+        beta = 1.0 / (self.own_noise(theta) + self.unreached(basis, whitened))
+        return MemorySites(whitened, {"beta": beta, "lam": beta[:, None] * self.memory.y}, self.memory.pass_number)
 
-    def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
-        self._rate(values, white)
-        return super().take_in(values, white, arrivals)
+    def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
+        self._rate(values, whitened)
+        return super().take_in(values, whitened, arrivals)
 
-    def _rate(self, values: dict[str, Tensor], white: Tensor) -> None:
+    def _rate(self, values: dict[str, Tensor], whitened: Tensor) -> None:
         """β and λ of samples each by itself, in this map's basis."""
         noise = self.noise(values["noise"], values["extra"], self.theta) / values["weight"]
-        values["beta"] = 1.0 / (noise + self.unreached(self.basis, white))
+        values["beta"] = 1.0 / (noise + self.unreached(self.basis, whitened))
         values["lam"] = values["beta"][:, None] * values["y"]
 
     def _scale(self, factor: float) -> None:
         """σ² of each remembered sample grows by 1/factor, K − Q stays; what is not remembered is scaled."""
         if self.member.residual == "none":
             return super()._scale(factor)
-        rest, raw = self.rest(), self.remembered_features(self.basis.size)
+        rest, raw = self.unremembered(), self.remembered_features(self.basis.size)
         rest.scale(factor)
         self.memory.scale(factor)
-        self.sites, share = rest, self.share_at(self.theta, self.basis, raw)
-        share.add_to(rest)
-        share.write(self.memory)
+        self.sites, memory_sites = rest, self.memory_sites_at(self.theta, self.basis, raw)
+        memory_sites.add_to(rest)
+        memory_sites.write(self.memory)
         self.changed()
 
     @property

@@ -50,11 +50,11 @@ class AnytimePosterior(Posterior, kind="anytime"):
 
         f* = ãᵀu + cᵀΓ⁻¹y_B + residual,  ã = a − A_B Γ⁻¹ c,  c = k(x_B, x*) − A_Bᵀ a*   (App. D.4.1, whitened)
         """
-        a = self.white(x, heading).double()
+        a = self.whitened(x, heading).double()
         if block is None:
             return a.new_zeros((len(x), self.weights.shape[1])), a, a, a.new_zeros((0, len(x)))
         told = block.reduce(self.theta.kernel(), x, a, self._features())
-        return told.mT @ block.lam, a - block.white @ told, a, told
+        return told.mT @ block.lam, a - block.whitened @ told, a, told
 
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
@@ -67,19 +67,19 @@ class AnytimePosterior(Posterior, kind="anytime"):
                 turned = None if heading is None else heading[part]
                 offset, corrected, a, told = self.tell(x[part], turned, block)
                 mean[part] = corrected.mT @ self.weights + offset
-                known = self.half(corrected).square().sum(0)
+                known = self.solve_root(corrected).square().sum(0)
                 if self.conditional == "local":
                     left = self.theta.signal_stddev**2 - a[features:].square().sum(0) - told.square().sum(0)
                     known = known + left.clamp_min(0.0)
                 variance[part] = known
         return mean, variance
 
-    def told(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def inner_and_solved(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """As inner, and R⁻¹a of the basis alone."""
         if self.conditional in ("joint", "independent"):
-            return super().told(x, heading)
+            return super().inner_and_solved(x, heading)
         turned = heading if self.theta.heading_stddev > 0 else None
-        return *self.inner(x, heading), self.half(self.white(x, turned).double())
+        return *self.inner(x, heading), self.solve_root(self.whitened(x, turned).double())
 
     def gradient(self, x: Tensor) -> Tensor:
         """∇ of the mean at standardised x (N, D), inside x's tile: (N, C, D)."""
@@ -111,23 +111,23 @@ class AnytimePosterior(Posterior, kind="anytime"):
         features, kernel = self._features(), self.theta.kernel()
         halves, out = {}, a.new_zeros((len(a), len(b)))
         for name, x in (("a", a), ("b", b)):
-            half = x.new_empty((len(self.R), len(x)))
+            solved = x.new_empty((len(self.R), len(x)))
             shares = []
             for block, part in self.groups(x):
-                _, corrected, white, told = self.tell(x[part], None, block)
-                half[:, part] = self.half(corrected)
-                shares.append((part, white[features:], told))
-            halves[name] = (half, shares)
+                _, corrected, whitened, told = self.tell(x[part], None, block)
+                solved[:, part] = self.solve_root(corrected)
+                shares.append((part, whitened[features:], told))
+            halves[name] = (solved, shares)
         if self.conditional == "independent":
             same = (a[:, None] == b[None]).all(2)
             left, right = halves["a"][1][0][1], halves["b"][1][0][1]
             out = torch.where(same, kernel(a, b) - left.mT @ right, out)
         elif self.conditional == "local":
             tiles = {"a": tiles_of(a, self.side), "b": tiles_of(b, self.side)}
-            for part, white, told in halves["a"][1]:
-                for other, white_b, told_b in halves["b"][1]:
+            for part, whitened, told in halves["a"][1]:
+                for other, whitened_b, told_b in halves["b"][1]:
                     if bool((tiles["a"][part[0]] == tiles["b"][other[0]]).all()):
-                        out[part[:, None], other] = (kernel(a[part], b[other]) - white.mT @ white_b
+                        out[part[:, None], other] = (kernel(a[part], b[other]) - whitened.mT @ whitened_b
                                                      - told.mT @ told_b)
         return (out + halves["a"][0].mT @ halves["b"][0]) * self.scaling.scale**2
 

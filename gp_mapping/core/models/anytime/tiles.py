@@ -8,7 +8,7 @@ from torch import Tensor
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.anytime.blocks import Block, BlockMemory, chop, partition, tiles_of, whiten_block
 from gp_mapping.core.models.anytime.model import STALE, AnytimeMap
-from gp_mapping.core.models.dual_svgp.share import Share
+from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites
 from gp_mapping.core.sparse.basis import Basis
 
 __all__ = ["TileMap"]
@@ -51,31 +51,31 @@ class TileMap(AnytimeMap):
         return self.memory.raw[:, :rows].mT
 
     # --- samples in and out ---------------------------------------------------------------------------------------
-    def remember(self, values: dict[str, Tensor], white: Tensor) -> int:
-        values, single = self._alone(values, white)
+    def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
+        values, single = self._alone(values, whitened)
         fell = self.memory.insert(values, single, self.leverage, self.generator, self._isolate)
         self._join()
         return fell
 
-    def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
-        self._rate(values, white)
-        self.sites.add(white, values["beta"], values["lam"])
-        values, single = self._alone(values, white)
+    def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
+        self._rate(values, whitened)
+        self.sites.add(whitened, values["beta"], values["lam"])
+        values, single = self._alone(values, whitened)
         self.outdate()
         fell = self.memory.offer(values, single, self.leverage, arrivals, self._isolate)
         self._join()
         return fell
 
-    def _alone(self, values: dict[str, Tensor], white: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    def _alone(self, values: dict[str, Tensor], whitened: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Samples that stand in the sites with their β, as blocks of one: U = β^−½, W = a β^½, λ = y β^½."""
         root, memory = values["beta"].sqrt(), self.memory
         n = len(root)
         raw, chain = root.new_zeros((n, memory.rows)), root.new_zeros((n, memory.width))
-        raw[:, : len(white)] = white.mT
+        raw[:, : len(whitened)] = whitened.mT
         chain[:, 0] = 1.0 / root
         places = self.theta.place(values["x"], values["velocity"], values["heading"])
         return values | {"lam": root[:, None] * values["y"], "beta": torch.ones_like(root), "raw": raw, "chain": chain,
-                         "tile": tiles_of(places, self.side), "block": torch.full_like(root, -1.0)}, white * root
+                         "tile": tiles_of(places, self.side), "block": torch.full_like(root, -1.0)}, whitened * root
 
     def _isolate(self, leaving: Tensor) -> None:
         """Samples are about to leave the memory: each becomes a block of its own, the others stay together."""
@@ -117,9 +117,9 @@ class TileMap(AnytimeMap):
         gamma = self.basis.kernel(places[new], places[new]) - fresh[features:].mT @ fresh[features:] - known.mT @ known
         gamma.diagonal().add_(self.own_noise(self.theta)[new])
         root, _ = cholesky(gamma)
-        white = solve_lower(root, (fresh - memory.white(rows)[:, old] @ known).mT).mT
+        whitened = solve_lower(root, (fresh - memory.whitened(rows)[:, old] @ known).mT).mT
         lam = solve_lower(root, memory.y[new] - known.mT @ memory.lam[old])
-        self._replace(new, white, lam)
+        self._replace(new, whitened, lam)
         n, k = known.shape
         memory.chain[new] = 0.0
         memory.chain[new, :n] = known.mT
@@ -141,7 +141,7 @@ class TileMap(AnytimeMap):
                              memory.y[part]) for part, _ in groups]
         everyone = torch.cat([part for part, _ in groups])
         self._forget_copies(everyone)
-        self._replace(everyone, torch.cat([white for _, white, _ in made], 1), torch.cat([lam for _, _, lam in made]))
+        self._replace(everyone, torch.cat([whitened for _, whitened, _ in made], 1), torch.cat([lam for _, _, lam in made]))
         number, chain, block = float(memory.block.max()) + 1.0, memory.chain, memory.block
         for (part, fixed), (factor, _, _) in zip(groups, made):
             chain[part] = 0.0
@@ -149,13 +149,13 @@ class TileMap(AnytimeMap):
             block[part] = number if fixed is None else fixed
             number += 1.0
 
-    def _replace(self, which: Tensor, white: Tensor, lam: Tensor) -> None:
+    def _replace(self, which: Tensor, whitened: Tensor, lam: Tensor) -> None:
         """Subtract from the sites what the samples put in, exactly as it stands, and add what they put in now."""
         memory, rows = self.memory, self.basis.size
         beta = memory.beta[which]
-        self.sites.subtract(memory.white(rows)[:, which], beta, memory.lam[which])
-        self.sites.add(white, beta, lam)
-        memory.white(rows)[:, which] = white
+        self.sites.subtract(memory.whitened(rows)[:, which], beta, memory.lam[which])
+        self.sites.add(whitened, beta, lam)
+        memory.whitened(rows)[:, which] = whitened
         memory.lam[which] = lam
         self.outdate()
 
@@ -171,48 +171,48 @@ class TileMap(AnytimeMap):
         solved, blocks = torch.zeros_like(recalled), memory.blocks()
         for part in blocks:
             solved[:, part] = solve_lower(memory.factor(part), recalled[:, part].mT).mT
-        self.sites.border(solved, memory.white(old), memory.beta, memory.lam)
-        memory.extend_white(old, solved)
+        self.sites.border(solved, memory.whitened(old), memory.beta, memory.lam)
+        memory.extend_whitened(old, solved)
         memory.raw[:, old: old + len(recalled)] = recalled.mT
         self._blocks = {}
         spent = recalled.square().sum(0) / self.own_noise(self.theta) > STALE
         self._arrange([part for part in blocks if bool(spent[part].any())])
 
-    def share_at(self, theta, basis: Basis, white: Tensor) -> Share:
+    def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
         """Tiles laid anew, since their side follows the lengthscale and places the time offset."""
         memory, places = self.memory, self.memory_places(theta)
         tiles = tiles_of(places, self.tile_side * theta.lengthscale)
         groups = [part for parts in partition(tiles, memory.order, self.tile_samples) for part in parts]
-        return self._share(theta, basis, white, groups, torch.arange(len(memory), device=self.device), tiles)
+        return self._memory_sites(theta, basis, whitened, groups, torch.arange(len(memory), device=self.device), tiles)
 
-    def share_of(self, kept: Tensor) -> Share:
+    def memory_sites_of(self, kept: Tensor) -> MemorySites:
         """The blocks as they are, but without those that leave."""
         memory, stay = self.memory, kept.nonzero()[:, 0]
         groups = [part[kept[part]] for part in memory.blocks()]
-        return self._share(self.theta, self.basis, self.remembered_features(self.basis.size),
+        return self._memory_sites(self.theta, self.basis, self.remembered_features(self.basis.size),
                            [part for part in groups if len(part)], stay, memory.tile)
 
-    def _share(self, theta, basis: Basis, raw: Tensor, groups: list[Tensor], stay: Tensor, tiles: Tensor
-               ) -> Share:
+    def _memory_sites(self, theta, basis: Basis, raw: Tensor, groups: list[Tensor], stay: Tensor, tiles: Tensor
+               ) -> MemorySites:
         memory, noise, places = self.memory, self.own_noise(theta), self.memory_places(theta)
         self._blocks = {}
-        white, lam = torch.zeros_like(raw), torch.zeros_like(memory.y)
+        whitened, lam = torch.zeros_like(raw), torch.zeros_like(memory.y)
         chain, block = torch.zeros_like(memory.chain), torch.zeros_like(memory.block)
         full = raw.new_zeros((len(memory), memory.rows))
         full[:, : len(raw)] = raw.mT
         for number, part in enumerate(groups):
-            factor, white[:, part], lam[part] = whiten_block(basis.kernel, places[part], raw[:, part], basis.features,
+            factor, whitened[:, part], lam[part] = whiten_block(basis.kernel, places[part], raw[:, part], basis.features,
                                                              noise[part], memory.y[part])
             chain[part, : len(part)] = factor
             block[part] = float(number)
         columns = {"beta": torch.ones_like(memory.beta), "lam": lam, "raw": full, "chain": chain, "tile": tiles,
                    "block": block}
-        return Share(white[:, stay], {name: column[stay] for name, column in columns.items()})
+        return MemorySites(whitened[:, stay], {name: column[stay] for name, column in columns.items()})
 
     # --- test conditional, fantasies, files -----------------------------------------------------------------------
-    def leverage(self, white: Tensor) -> Tensor:
+    def leverage(self, whitened: Tensor) -> Tensor:
         factor, _ = cholesky(self.system()[0])  # not the posterior: its blocks are about to change
-        return solve_lower(factor, white).square().sum(0)
+        return solve_lower(factor, whitened).square().sum(0)
 
     def _local(self) -> dict:
         """PIC: the open block of each tile. Blocks are copied once, and again only when they change."""
@@ -223,7 +223,7 @@ class TileMap(AnytimeMap):
         for tile, part in memory.open_blocks():
             number = int(memory.block[part[0]])
             known[number] = self._blocks.get(number) or Block(
-                tile, places[part], memory.factor(part).clone(), memory.white(rows)[:, part].clone(), memory.lam[part])
+                tile, places[part], memory.factor(part).clone(), memory.whitened(rows)[:, part].clone(), memory.lam[part])
         self._blocks = known
         return {"side": self.side, "blocks": tuple(known.values())}
 
@@ -239,11 +239,11 @@ class TileMap(AnytimeMap):
         new.memory = self.memory.copy(capacity=self.memory.capacity + n, width=self.memory.width + n)
         mean, _ = before.inner(inner)
         noise = torch.full((n,), before.noise_variance, dtype=torch.float64, device=self.device)
-        white = new.basis.white(inner)
+        whitened = new.basis.whitened(inner)
         zero = torch.zeros_like(noise)
-        lam, beta = new.add_sites(white, inner, mean, noise, zero + 1.0)
+        lam, beta = new.add_sites(whitened, inner, mean, noise, zero + 1.0)
         new.remember({"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((n, 2)), "y": mean,
-                       "lam": lam, "beta": beta, "noise": noise, "extra": zero, "weight": zero + 1.0}, white)
+                       "lam": lam, "beta": beta, "noise": noise, "extra": zero, "weight": zero + 1.0}, whitened)
         return new
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:

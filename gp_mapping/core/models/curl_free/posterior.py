@@ -72,12 +72,12 @@ class CurlFreePosterior(Snapshot):
         for i in range(0, len(x), _CHUNK):
             rows = to_rows(x[i: i + _CHUNK])
             h = heading[i: i + _CHUNK].repeat_interleave(COMPONENTS, 0) if turns else None
-            beside = _each(p.theta.feature_rows(rows, h))
-            white = p.white(rows, h)
-            half = p.half(white)
-            spent = _gram(_each(white)) - _gram(_each(half))
-            covariances.append(torch.diag_embed(by_component(kernel.diag(rows))) + _gram(beside) - spent.double())
-            means.append(by_component((white.mT @ p.weights.to(white.dtype)).double()[:, 0]))
+            others = _each(p.theta.feature_rows(rows, h))
+            whitened = p.whitened(rows, h)
+            half = p.solve_root(whitened)
+            spent = _gram(_each(whitened)) - _gram(_each(half))
+            covariances.append(torch.diag_embed(by_component(kernel.diag(rows))) + _gram(others) - spent.double())
+            means.append(by_component((whitened.mT @ p.weights.to(whitened.dtype)).double()[:, 0]))
         scale = self.scaling.scale
         return torch.cat(means) * scale + self.scaling.centre, torch.cat(covariances) * scale**2
 
@@ -90,7 +90,7 @@ class CurlFreePosterior(Snapshot):
         unit = self.rows.R.new_zeros((len(self.rows.R), len(at)))
         unit[at, range(len(at))] = 1.0
         size = theta.heading_stddev * self.scaling.scale
-        return size * self.rows.weights[at, 0], size * self.rows.half(unit).square().sum(0).sqrt()
+        return size * self.rows.weights[at, 0], size * self.rows.solve_root(unit).square().sum(0).sqrt()
 
     def norm(self, x: Tensor) -> Prediction:
         """|B|: mean |μ| + tr[(I − ûûᵀ)Σ]/(2|μ|), variance ûᵀΣû, û = μ/|μ|. (N, 1)"""

@@ -63,7 +63,7 @@ def assemble(model: DualSVGP, theta: Theta, z: Tensor, scaling: Scaling, sites: 
     model.sites = sites.clone(capacity)
     model.memory = memory.copy(capacity, capacity=max(model.memory_size, len(memory))).follow(model.memory_rule)
     model.samples, model.newest_pass = samples, newest_pass
-    model.rest_empty = len(memory) == samples
+    model.unremembered_empty = len(memory) == samples
     if model.learner is not None:
         model.learner.theta = replace(model.learner.theta, bias_stddev=theta.bias_stddev)
     model.close_passes()

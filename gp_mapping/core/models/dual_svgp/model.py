@@ -19,9 +19,9 @@ from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
 from gp_mapping.core.models.dual_svgp.sending import SendableMap
-from gp_mapping.core.models.dual_svgp.share import Share
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.memory import Memory
@@ -129,9 +129,9 @@ class DualSVGP(SendableMap):
         if self.fixed is not None or not held or held + count <= self.max_inducing or count <= self.given_up:
             return True
         _, places, noise = self._placed(batch)
-        white = self.basis.white(places, batch.heading)
-        precision = self._precision(white, places, noise, self.likelihood.weight(batch.count))
-        return not self._wanted(places, white, precision, (self.max_inducing - held) or self.given_up)
+        whitened = self.basis.whitened(places, batch.heading)
+        precision = self._precision(whitened, places, noise, self.likelihood.weight(batch.count))
+        return not self._wanted(places, whitened, precision, (self.max_inducing - held) or self.given_up)
 
     def _placed(self, batch: Standardised) -> tuple[Tensor, Tensor, Tensor]:
         """What is beside a sample's own noise, where θ says that it was measured, and its noise in all."""
@@ -141,16 +141,16 @@ class DualSVGP(SendableMap):
 
     def _absorb_part(self, batch: Standardised) -> UpdateReport:
         extra, places, noise = self._placed(batch)
-        white, added, removed = self._grow(places, batch.heading, noise, self.likelihood.weight(batch.count))
+        whitened, added, removed = self._grow(places, batch.heading, noise, self.likelihood.weight(batch.count))
         of = torch.full_like(noise, NO_PASS) if batch.pass_number is None else batch.pass_number
-        lam, beta = self.add_sites(white, places, batch.y, noise, batch.count, of)
+        lam, beta = self.add_sites(whitened, places, batch.y, noise, batch.count, of)
         values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
                   "beta": beta, "noise": batch.noise, "extra": extra, "weight": self.likelihood.weight(batch.count),
                   "pass_number": of}
-        if self.remember(values, white):
-            self.rest_empty = False
+        if self.remember(values, whitened):
+            self.unremembered_empty = False
         if bool((batch.noise > 0).any()):
-            self.rest_own_noise = False
+            self.unremembered_model_noise = False
         self.close_passes()
         self.samples += len(batch.x)
         self.learn_bias(len(batch.x))
@@ -161,15 +161,15 @@ class DualSVGP(SendableMap):
         removed += self._thin()
         return self.report(len(batch.x), added, removed, removed > 0)
 
-    def remember(self, values: dict[str, Tensor], white: Tensor) -> int:
+    def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
         """Offer to the memory what is in the sites; how many samples, old or new, fell out."""
-        return self.memory.insert(values, white, self.leverage, self.generator)
+        return self.memory.insert(values, whitened, self.leverage, self.generator)
 
-    def take_in(self, values: dict[str, Tensor], white: Tensor, arrivals: int) -> int:
+    def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
         """Add another map's remembered samples, all columns given; how many, old or new, fell out."""
-        self.sites.add(white, values["beta"], values["lam"], values["pass_number"])
+        self.sites.add(whitened, values["beta"], values["lam"], values["pass_number"])
         self.outdate()
-        return self.memory.offer(values, white, self.leverage, arrivals)
+        return self.memory.offer(values, whitened, self.leverage, arrivals)
 
     def close_passes(self) -> None:
         """Of more than max_biases passes, close those of which the fewest samples are remembered, the oldest first.
@@ -184,29 +184,29 @@ class DualSVGP(SendableMap):
         self.closed_passes += len(closing)
         gone = torch.isin(memory.pass_number, torch.tensor(sorted(closing), dtype=torch.float64, device=self.device))
         memory.keep(~gone)
-        self.rest_empty = False
+        self.unremembered_empty = False
         self.outdate()
 
     def system(self) -> tuple[Tensor, Tensor]:
         """D (R, R) and r (R, C) of what all samples said, the unknown constants of passes integrated out."""
         return self.sites.integrated(self.theta.bias_stddev**2)
 
-    def leverage(self, white: Tensor) -> Tensor:
+    def leverage(self, whitened: Tensor) -> Tensor:
         """v = a D⁻¹ a; β v is the Bayesian leverage score (Chang et al. 2023, sec. 4.2). (K,)"""
-        return self.posterior.half(white).square().sum(0)
+        return self.posterior.solve_root(whitened).square().sum(0)
 
-    def marginals(self, white: Tensor) -> tuple[Tensor, Tensor]:
+    def marginals(self, whitened: Tensor) -> tuple[Tensor, Tensor]:
         """aᵀD⁻¹r (N, C) and aᵀD⁻¹a (N,): q(f) as the sites are now. white: a(x) (R, N)."""
         precision, linear = self.system()
         factor, _ = cholesky(precision)
-        half = solve_lower(factor, white)
+        half = solve_lower(factor, whitened)
         return half.mT @ solve_lower(factor, linear), half.square().sum(0)
 
     def report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
         return UpdateReport(used, self.samples, inducing, memory, added, removed, self.jitter, everywhere)
 
-    def add_sites(self, white: Tensor, places: Tensor, y: Tensor, noise: Tensor,
+    def add_sites(self, whitened: Tensor, places: Tensor, y: Tensor, noise: Tensor,
                   count: Tensor, of: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Add the batch's sites (λ, β); returns them.
 
@@ -214,10 +214,10 @@ class DualSVGP(SendableMap):
         """
         self.outdate()
         if not self.likelihood.conjugate:
-            residual = self.basis.residual(places, white)
-            return add_and_refine(self, white, residual, y, noise, self.likelihood.weight(count))
+            residual = self.basis.residual(places, whitened)
+            return add_and_refine(self, whitened, residual, y, noise, self.likelihood.weight(count))
         lam, beta = self.likelihood.sites(y, y, noise, noise)
-        self.sites.add(white, beta, lam, of)
+        self.sites.add(whitened, beta, lam, of)
         return lam, beta
 
     @property
@@ -242,27 +242,27 @@ class DualSVGP(SendableMap):
 
     def _grow(self, x: Tensor, heading: Tensor, noise: Tensor, weight: Tensor) -> tuple[Tensor, int, int]:
         """Make inducing inputs of the samples that are worth it: a(x) afterwards, how many were added, and removed."""
-        white = self.basis.white(x, heading)
+        whitened = self.basis.whitened(x, heading)
         if self.fixed is not None:
-            return white, 0, 0
-        return self.grow(x, heading, white, self._precision(white, x, noise, weight))
+            return whitened, 0, 0
+        return self.grow(x, heading, whitened, self._precision(whitened, x, noise, weight))
 
-    def grow(self, x: Tensor, heading: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, int, int]:
+    def grow(self, x: Tensor, heading: Tensor, whitened: Tensor, precision: Tensor) -> tuple[Tensor, int, int]:
         """As _grow, of samples whose a(x) (R, N) and β (N,) are known; where the budget is full, room is made."""
         removed = 0
-        if self.rebuild is None and len(self.basis) == self.max_inducing and self._wanted(x, white, precision):
+        if self.rebuild is None and len(self.basis) == self.max_inducing and self._wanted(x, whitened, precision):
             removed = self._move()
-            white = self.basis.white(x, heading) if removed else white
-        white, added = self.append(x, white, precision)
-        return white, added, removed
+            whitened = self.basis.whitened(x, heading) if removed else whitened
+        whitened, added = self.append(x, whitened, precision)
+        return whitened, added, removed
 
-    def _precision(self, white: Tensor, x: Tensor, noise: Tensor, weight: Tensor) -> Tensor:
+    def _precision(self, whitened: Tensor, x: Tensor, noise: Tensor, weight: Tensor) -> Tensor:
         """β that samples about to come will have, as far as it is known before: (N,)."""
         if self.likelihood.conjugate:
             return weight / noise
         mean, variance = (torch.zeros((len(x), self.sites.channels), dtype=torch.float64, device=x.device),
-                          torch.zeros_like(noise)) if self.empty else self.marginals(white)
-        return weight * self.likelihood.information(mean, variance + self.basis.residual(x, white), noise)
+                          torch.zeros_like(noise)) if self.empty else self.marginals(whitened)
+        return weight * self.likelihood.information(mean, variance + self.basis.residual(x, whitened), noise)
 
     def remembered_precision(self, theta: Theta) -> Tensor:
         """β of the memory's samples at θ, each by itself: (m,)."""
@@ -271,14 +271,14 @@ class DualSVGP(SendableMap):
             return memory.beta
         return memory.weight / self.noise(memory.noise, memory.extra, theta, memory.x)
 
-    def _wanted(self, x: Tensor, white: Tensor, precision: Tensor, most: int = 0) -> bool:
+    def _wanted(self, x: Tensor, whitened: Tensor, precision: Tensor, most: int = 0) -> bool:
         """Whether more than `most` of x would become inducing inputs if there were room."""
-        if int((self.basis.residual(x, white) > self.least_residual).sum()) <= most:
+        if int((self.basis.residual(x, whitened) > self.least_residual).sum()) <= most:
             return False
         if not self.worth and not most:
             return True
         wider = self.basis.copy(len(self.basis) + most + 1)
-        return len(self._grown(wider, x, white, precision, most + 1)) > most
+        return len(self._grown(wider, x, whitened, precision, most + 1)) > most
 
     def _move(self) -> int:
         """The budget is full: give up the twentieth of z that is worth least. How many left.
@@ -295,42 +295,42 @@ class DualSVGP(SendableMap):
         if few or self.fixed is not None or not self.worth:
             return 0
         before = len(self.basis)
-        self.carry_to(self.theta)
+        self.adopt_in_slices(self.theta)
         return before - len(self.basis)
 
-    def _grown(self, basis: Basis, x: Tensor, white: Tensor, precision: Tensor, room: int | None = None) -> Tensor:
+    def _grown(self, basis: Basis, x: Tensor, whitened: Tensor, precision: Tensor, room: int | None = None) -> Tensor:
         """That basis grows by x: the new rows of a(x), and of those of the memory behind them."""
         worth = self.worth
         if worth:
             precision = torch.cat([precision, self.remembered_precision(self.theta)])
         behind = self.memory_places(self.theta), self.remembered_features(self.basis.size)
-        return basis.grow(x, white, slice(0, len(x)), self.least_residual, room, precision if worth else None, worth,
+        return basis.grow(x, whitened, slice(0, len(x)), self.least_residual, room, precision if worth else None, worth,
                           behind)
 
-    def append(self, x: Tensor, white: Tensor, precision: Tensor) -> tuple[Tensor, int]:
+    def append(self, x: Tensor, whitened: Tensor, precision: Tensor) -> tuple[Tensor, int]:
         """Grow the basis by x; pad the sites, and border them with the memory, whose features are extended."""
         old = self.basis.size
         full = old == self.basis.features + self.max_inducing
-        wanting = None if full else self.basis.residual(x, white) > self.least_residual
+        wanting = None if full else self.basis.residual(x, whitened) > self.least_residual
         if wanting is None or not bool(wanting.any()):
-            return white, 0
+            return whitened, 0
         remembered = self.remembered_features(old)
-        rows = self._grown(self.basis, x, white, precision)
+        rows = self._grown(self.basis, x, whitened, precision)
         if not len(rows):
-            return white, 0
+            return whitened, 0
         fresh, recalled = rows[:, : len(x)], rows[:, len(x):]
         self.sites.pad(len(rows))
         self._recall(old, remembered, recalled)
-        return torch.cat([white, fresh]), len(rows)
+        return torch.cat([whitened, fresh]), len(rows)
 
     def remembered_features(self, rows: int) -> Tensor:
         """a(x) of the memory's samples: (rows, m)."""
-        return self.memory.white(rows)
+        return self.memory.whitened(rows)
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """New rows `recalled` of a(x), from row `old` on, for the memory and its share of the sites."""
         self.sites.border(recalled, remembered, self.memory.beta, self.memory.lam, self.memory.pass_number)
-        self.memory.extend_white(old, recalled)
+        self.memory.extend_whitened(old, recalled)
 
     @property
     def posterior(self) -> Posterior:
@@ -399,18 +399,18 @@ class DualSVGP(SendableMap):
         return self._outer_places(None if self.basis is None else self.basis.z)
 
     # --- another θ, other inducing inputs -------------------------------------------------------------------------
-    def share_at(self, theta: Theta, basis: Basis, white: Tensor) -> Share:
+    def memory_sites_at(self, theta: Theta, basis: Basis, whitened: Tensor) -> MemorySites:
         """The memory's share of the sites at θ, in a basis where its features are `white`."""
         memory = self.memory
         if not self.likelihood.conjugate:
-            return Share(white, {"beta": memory.beta.clone(), "lam": memory.lam.clone()}, memory.pass_number)
+            return MemorySites(whitened, {"beta": memory.beta.clone(), "lam": memory.lam.clone()}, memory.pass_number)
         beta = memory.weight / self.noise(memory.noise, memory.extra, theta, memory.x)
-        return Share(white, {"beta": beta, "lam": beta[:, None] * memory.y}, memory.pass_number)
+        return MemorySites(whitened, {"beta": beta, "lam": beta[:, None] * memory.y}, memory.pass_number)
 
-    def share_of(self, kept: Tensor) -> Share:
+    def memory_sites_of(self, kept: Tensor) -> MemorySites:
         """The share of the sites that the samples kept (m,) have, as it is, where the others leave."""
         memory = self.memory
-        return Share(memory.white(self.basis.size)[:, kept], {"beta": memory.beta[kept], "lam": memory.lam[kept]},
+        return MemorySites(memory.whitened(self.basis.size)[:, kept], {"beta": memory.beta[kept], "lam": memory.lam[kept]},
                      memory.pass_number[kept])
 
     def learning_data(self) -> dict:
@@ -418,9 +418,9 @@ class DualSVGP(SendableMap):
         memory = self.memory
 
         def marginals(which: Tensor) -> tuple[Tensor, Tensor]:
-            white = memory.white(self.basis.size)[:, which]
-            mean, variance = self.marginals(white)
-            return mean, variance + self.basis.residual(memory.x[which], white)
+            whitened = memory.whitened(self.basis.size)[:, which]
+            mean, variance = self.marginals(whitened)
+            return mean, variance + self.basis.residual(memory.x[which], whitened)
 
         return super().learning_data() | {"lam": memory.lam, "beta": memory.beta, "weight": memory.weight,
                                            "marginals": marginals}
@@ -430,26 +430,26 @@ class DualSVGP(SendableMap):
 
     # --- what the operations of sparse_map.py ask -----------------------------------------------------------------
     def stand_in(self, store: Sites, sign: float, among: slice = slice(None)) -> None:
-        memory, white = self.memory, self.memory.white(self.basis.size)[:, among]
-        store.add(white, sign * memory.beta[among], sign * memory.lam[among], memory.pass_number[among])
+        memory, whitened = self.memory, self.memory.whitened(self.basis.size)[:, among]
+        store.add(whitened, sign * memory.beta[among], sign * memory.lam[among], memory.pass_number[among])
 
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
         """Of the rest, the pseudo-data on u near x: Λ ← SΛS, S_jj ∈ {0, 1}; whitened, that is T = LᵀSL⁻ᵀ.
 
         The passes' constants are integrated out of the rest before: what is forgotten must not pass for one.
         """
-        if self.rest_empty:
+        if self.unremembered_empty:
             sites = self.sites.emptied()
         else:
-            rest = self.rest()
+            rest = self.unremembered()
             rest.close(set(rest.passes.numbers), self.theta.bias_stddev**2)
             sites = rest.project(self._kept_away(near, radius), self.sites.capacity)
-        share = self.share_of(~gone)
-        share.add_to(sites)
+        memory_sites = self.memory_sites_of(~gone)
+        memory_sites.add_to(sites)
         cholesky(sites.precision)
         self.sites = sites
         self.memory.keep(~gone)
-        share.write(self.memory)
+        memory_sites.write(self.memory)
 
     def _kept_away(self, near: Tensor, radius: float) -> Tensor:
         """T that leaves nothing of the pseudo-data on inducing inputs within radius of places (K, D)."""
@@ -478,16 +478,16 @@ class DualSVGP(SendableMap):
         inner, before = self.scaling.inner_x(x), self.posterior
         new = self.duplicate(len(inner))
         mean, variance = before.inner(inner)
-        white = new.basis.white(inner)
-        rows = new.basis.grow(inner, white, slice(0, len(inner)), self.fantasy_tolerance * self.theta.signal_stddev**2)
+        whitened = new.basis.whitened(inner)
+        rows = new.basis.grow(inner, whitened, slice(0, len(inner)), self.fantasy_tolerance * self.theta.signal_stddev**2)
         new.sites.pad(len(rows))  # no border by the memory: it would move the mean
 
         beta = self.likelihood.information(mean, variance, torch.full_like(variance, self.noise_level))
-        new.sites.add(torch.cat([white, rows]), beta, beta[:, None] * mean)
-        new.rest_empty = False  # no sample stands for it
+        new.sites.add(torch.cat([whitened, rows]), beta, beta[:, None] * mean)
+        new.unremembered_empty = False  # no sample stands for it
         return new
 
-    def carried(self, other: DualSVGP, offset: Tensor) -> DualSVGP:
+    def converted(self, other: DualSVGP, offset: Tensor) -> DualSVGP:
         its = other.duplicate(2)  # room for features that only this map has
         if its.theta != self.theta and not its.adopt(self.theta):
             raise ValueError("the other map cannot be carried to this one's hyper-parameters; nothing was merged")
@@ -503,21 +503,21 @@ class DualSVGP(SendableMap):
         places = self.theta.place(memory["x"], memory["velocity"], memory["heading"])
         if self.fixed is None:
             self._welcome(z if self.worth else torch.cat([z, places]))
-        if not its.rest_empty:
-            rest = its.rest()
+        if not its.unremembered_empty:
+            rest = its.unremembered()
             rest.shift_centre(delta)
             transfer = self.basis.transfer_from(z, its.basis.L, its.theta)
             self.sites.merge(rest.project(transfer, self.sites.capacity))
         if self.fixed is not None or not self.worth:
-            return self.take_in(memory, self.basis.white(places, memory["heading"]), its.memory.arrivals)
+            return self.take_in(memory, self.basis.whitened(places, memory["heading"]), its.memory.arrivals)
 
         # where worth decides, a sample comes with its site: without it nothing would tell what its input is worth;
         # oldest first, as blocks of samples grow
         fell, arrivals, precision = 0, its.memory.arrivals, its.remembered_precision(self.theta)
         for part in memory["order"].argsort().split(min(_SLICE, self.given_up)):
             x, heading = places[part], memory["heading"][part]
-            white, _, _ = self.grow(x, heading, self.basis.white(x, heading), precision[part])
-            fell += self.take_in({name: column[part] for name, column in memory.items()}, white, arrivals)
+            whitened, _, _ = self.grow(x, heading, self.basis.whitened(x, heading), precision[part])
+            fell += self.take_in({name: column[part] for name, column in memory.items()}, whitened, arrivals)
             arrivals = 0
         return fell
 
@@ -528,7 +528,7 @@ class DualSVGP(SendableMap):
         """
         for part in places.split(_CHUNK):
             sure = torch.full((len(part),), _SURE, dtype=torch.float64, device=self.device)
-            self.append(part, self.basis.white(part), sure)
+            self.append(part, self.basis.whitened(part), sure)
 
     @torch.no_grad()
     def excerpt(self, which: Tensor, theta: Theta | None = None) -> DualSVGP:
@@ -552,7 +552,7 @@ class DualSVGP(SendableMap):
                  "capacity": len(which), "rows": new.basis.size, "protect": self.memory.protect,
                  "rule": self.memory_rule}
         new.memory = type(self.memory).from_state_dict(state | kept, self.device)
-        new.samples, new.rest_empty, new.learner = len(which), True, None
+        new.samples, new.unremembered_empty, new.learner = len(which), True, None
         new.generator = torch.Generator().manual_seed(0)
         return new
 

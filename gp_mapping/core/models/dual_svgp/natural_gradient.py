@@ -16,7 +16,7 @@ from torch import Tensor
 __all__ = ["add_and_refine", "refresh"]
 
 
-def add_and_refine(model, white: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
+def add_and_refine(model, whitened: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
                    weight: Tensor) -> tuple[Tensor, Tensor]:
     """Add a batch's sites, and take part of the memory along: λ (N, C), β (N,) of the batch.
 
@@ -28,16 +28,16 @@ def add_and_refine(model, white: Tensor, residual: Tensor, y: Tensor, noise: Ten
     """
     lam, beta = model.likelihood.start(y, noise)
     lam, beta = weight[:, None] * lam, weight * beta
-    model.sites.add(white, beta, lam)
-    chosen = _choose(model, white)
+    model.sites.add(whitened, beta, lam)
+    chosen = _choose(model, whitened)
     memory = model.memory
     joint = {"y": torch.cat([y, memory.y[chosen]]), "weight": torch.cat([weight, memory.weight[chosen]]),
              "noise": torch.cat([noise, _noise(model)[chosen]]),
              "residual": torch.cat([residual, _residual(model, chosen)]),
              "lam": torch.cat([lam, memory.lam[chosen]]), "beta": torch.cat([beta, memory.beta[chosen]])}
-    white = torch.cat([white, memory.white(model.basis.size)[:, chosen]], 1)
+    whitened = torch.cat([whitened, memory.whitened(model.basis.size)[:, chosen]], 1)
     for _ in range(model.steps):
-        _step(model, white, joint)
+        _step(model, whitened, joint)
     model.need_factor()
     n = len(y)
     memory.keep_columns()
@@ -57,20 +57,20 @@ def refresh(model, most: int | None = None) -> float:
     part = {name: getattr(memory, name)[chosen] for name in ("y", "weight", "lam", "beta")}
     part |= {"noise": _noise(model)[chosen], "residual": _residual(model, chosen)}
     before = part["lam"]
-    _step(model, memory.white(model.basis.size)[:, chosen], part)
+    _step(model, memory.whitened(model.basis.size)[:, chosen], part)
     memory.keep_columns()
     memory.lam[chosen], memory.beta[chosen] = part["lam"], part["beta"]
     return float((part["lam"] - before).abs().max())
 
 
-def _step(model, white: Tensor, part: dict[str, Tensor]) -> None:
+def _step(model, whitened: Tensor, part: dict[str, Tensor]) -> None:
     """λ ← λ + (β' − β)m + ρ(wα + βm − λ), β ← β' = w E[−∂²]: with ρ = 1 that is λ ← wα + β'm."""
-    mean, variance = model.marginals(white)
+    mean, variance = model.marginals(whitened)
     alpha, beta, rate = model.likelihood.step(part["y"], mean, variance + part["residual"], part["noise"])
     weight, gain = part["weight"], part["weight"] * beta - part["beta"]
     pull = weight[:, None] * alpha + part["beta"][:, None] * mean - part["lam"]
     change = gain[:, None] * mean + rate[:, None] * pull
-    model.sites.add(white, gain, change)
+    model.sites.add(whitened, gain, change)
     part["lam"], part["beta"] = part["lam"] + change, part["beta"] + gain
     model.outdate()
 
@@ -80,20 +80,20 @@ def _noise(model) -> Tensor:
 
 
 def _residual(model, chosen: Tensor) -> Tensor:
-    white = model.memory.white(model.basis.size)[:, chosen]
-    return model.basis.residual(model.memory.x[chosen], white)
+    whitened = model.memory.whitened(model.basis.size)[:, chosen]
+    return model.basis.residual(model.memory.x[chosen], whitened)
 
 
 def _draw(model, count: int) -> Tensor:
     return torch.randperm(len(model.memory), generator=model.generator)[:count].to(model.device)
 
 
-def _choose(model, white: Tensor) -> Tensor:
+def _choose(model, whitened: Tensor) -> Tensor:
     """Remembered samples to take along: half those that the batch is most correlated with, half at random."""
     memory = model.memory
     most = model.likelihood.refreshed
     if len(memory) <= most:
         return torch.arange(len(memory), device=model.device)
     features = model.basis.features  # the constant is common to all
-    near = (memory.white(model.basis.size)[features:].mT @ white[features:]).amax(1).topk(most // 2).indices
+    near = (memory.whitened(model.basis.size)[features:].mT @ whitened[features:]).amax(1).topk(most // 2).indices
     return torch.cat([near, _draw(model, most // 2)]).unique()

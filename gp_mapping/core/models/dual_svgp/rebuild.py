@@ -23,7 +23,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.dual_svgp.share import Carried, Share
+from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites, RebuiltParts
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis, greedy_inputs
 from gp_mapping.core.sparse.sites import Sites
@@ -36,7 +36,7 @@ _CHUNK = 250  # remembered samples that are carried together
 _LOOK = 2 * SLICE  # operations in which candidates are looked at together: at the default sizes all of them, so that
 #                   the choice is the one that would be made at once
 _LET_GO = 10  # inputs that go together
-_TENSORS = ("white", "moved")
+_TENSORS = {"whitened": "white", "moved": "moved"}  # attributes, and their names in files
 _REPLAYED = 3  # batches that a slice takes in again: more than come meanwhile
 
 
@@ -56,12 +56,12 @@ class Rebuild:
         self.log: tuple[tuple, ...] = ()  # what the map has done meanwhile
         self.taken, self.done, self.floor = False, 0, 0.0
         self.basis: Basis | None = None
-        self.white: Tensor | None = None  # a(x) of the memory in that basis
-        self.rest: Sites | None = None  # without the memory's share, in the old basis; None: there is none
+        self.whitened: Tensor | None = None  # a(x) of the memory in that basis
+        self.unremembered: Sites | None = None  # without the memory's share, in the old basis; None: there is none
         self.moved: Tensor | None = None  # T of the rest into that basis
         self.sparing: Sparing | None = None  # inputs that go
         self.sites: Sites | None = None
-        self.share: Share | None = None
+        self.memory_sites: MemorySites | None = None
 
     @property
     def moment(self) -> tuple[int, int]:
@@ -73,8 +73,8 @@ class Rebuild:
         new = self.source.duplicate()
         new.learner, new.sliced, new.driven = None, True, True
         self.source = new
-        if self.share is not None:  # some of its columns are the memory's own
-            self.share = new.share_at(self.theta, self.basis, self.white)
+        if self.memory_sites is not None:  # some of its columns are the memory's own
+            self.memory_sites = new.memory_sites_at(self.theta, self.basis, self.whitened)
 
     def note(self, what: str, argument) -> None:
         """The map has done that."""
@@ -88,9 +88,9 @@ class Rebuild:
             spent += getattr(self, f"_{name}")(*arguments)
         return spent
 
-    def result(self) -> Carried:
+    def result(self) -> RebuiltParts:
         """The parts of the map, when nothing is to be done any more."""
-        return Carried(self.basis, self.sites, self.share, self.floor)
+        return RebuiltParts(self.basis, self.sites, self.memory_sites, self.floor)
 
     def slice(self) -> bool:
         """One slice of all that is to be done in the frozen copy; whether that may take the map's place."""
@@ -99,7 +99,7 @@ class Rebuild:
         while spent < SLICE and not self.todo:
             if not self.taken:
                 self.source.take(self.theta, self.result(), self.full)
-                self.basis = self.white = self.rest = self.sites = self.share = None
+                self.basis = self.whitened = self.unremembered = self.sites = self.memory_sites = None
                 self.taken = True
                 continue
             if self.source.rebuild is not None:  # what it took in again wants another one
@@ -122,7 +122,7 @@ class Rebuild:
         """A fresh basis on z, in which the memory has no features yet."""
         source = self.source
         self.basis = Basis.at(z, source.new_basis(self.theta, z.shape[1]))
-        self.white = torch.zeros((self.basis.size, len(source.memory)), dtype=torch.float64, device=source.device)
+        self.whitened = torch.zeros((self.basis.size, len(source.memory)), dtype=torch.float64, device=source.device)
         return len(z) ** 3 / 3.0
 
     def _choose(self) -> float:
@@ -145,7 +145,7 @@ class Rebuild:
             lots = max(1, math.ceil(2.0 * count**2 * self.budget / _LOOK))  # each spread over all the ground
             ahead = [*ahead, *(("grow", first, lots) for first in range(lots)), ("enough",)]
         else:
-            ahead = [*ahead, *self._carrying(), ("spare",)]
+            ahead = [*ahead, *self._transfer_steps(), ("spare",)]
         self.todo = (*ahead, *self.todo)
         return spent
 
@@ -158,8 +158,8 @@ class Rebuild:
         """The old basis, and the memory's features in it."""
         source = self.source
         self.basis = source.basis.copy()
-        self.white = source.remembered_features(self.basis.size).clone(memory_format=torch.contiguous_format)
-        return float(self.white.numel() + len(self.basis) ** 2)
+        self.whitened = source.remembered_features(self.basis.size).clone(memory_format=torch.contiguous_format)
+        return float(self.whitened.numel() + len(self.basis) ** 2)
 
     def _tolerance(self) -> float:
         return self.source.tolerance * self.theta.signal_stddev**2
@@ -167,29 +167,29 @@ class Rebuild:
     def _whiten(self, start: int, stop: int) -> float:
         """Features of some remembered samples."""
         places, heading = self.source.memory_places(self.theta)[start:stop], self.source.memory.heading[start:stop]
-        self.white[:, start:stop] = self.basis.white(places, heading)
+        self.whitened[:, start:stop] = self.basis.whitened(places, heading)
         return 2.0 * len(self.basis) ** 2 * (stop - start)
 
     def _grow(self, first: int, every: int) -> float:
         """Inducing inputs among some remembered samples: the first-th and each `every`-th after it."""
         source, worth, places = self.source, ratio_of(self.source.information), self.source.memory_places(self.theta)
         among = slice(first, len(places), every)
-        left = self.basis.residual(places[among], self.white[:, among])
+        left = self.basis.residual(places[among], self.whitened[:, among])
         wanting = int((left > self._tolerance()).sum())
         if not wanting:
             return 0.0
         precision = source.remembered_precision(self.theta) if worth else None
-        rows = self.basis.grow(places, self.white, among, self._tolerance(), self.budget - len(self.basis), precision,
+        rows = self.basis.grow(places, self.whitened, among, self._tolerance(), self.budget - len(self.basis), precision,
                                worth)
         if len(rows):
-            self.white = torch.cat([self.white, rows])
+            self.whitened = torch.cat([self.whitened, rows])
         return 2.0 * wanting * len(places) * (len(self.basis) + 2.0 * len(rows))
 
     def _enough(self) -> float:
         """Whether the budget suffices for the tolerance."""
         if not self.source.worth_decides and len(self.basis) >= self.budget:
             return self._pool()
-        self.todo = (*self._carrying(), ("spare",), *self.todo)
+        self.todo = (*self._transfer_steps(), ("spare",), *self.todo)
         return 0.0
 
     def _pool(self) -> float:
@@ -199,34 +199,34 @@ class Rebuild:
         pool = torch.cat([old, places[:: max(1, len(places) // 1000)]])
         kernel = source.new_basis(self.theta, old.shape[1]).kernel
         spent = self._at(pool[greedy_inputs(kernel, pool, self._tolerance() / 4, self.budget)])
-        self.todo = (*(("whiten", *block) for block in self._blocks()), *self._carrying(), ("spare",), *self.todo)
+        self.todo = (*(("whiten", *block) for block in self._blocks()), *self._transfer_steps(), ("spare",), *self.todo)
         return spent + len(pool) * self.budget**2
 
-    def _carrying(self) -> list[tuple]:
+    def _transfer_steps(self) -> list[tuple]:
         """The steps that make the sites in the basis as it is then."""
         if self._same and torch.equal(self.basis.z, self.source.basis.z):
             return [("stand",)]
-        rest = []
-        if not self.source.rest_empty:
-            rest = [("transfer",), ("project",)]
-            if self.rest is None:
-                rest = [("copy_rest",), *(("take_out", *block) for block in self._blocks()), *rest]
-        return [*rest, ("begin_sites",), *(("put_back", *block) for block in self._blocks())]
+        unremembered = []
+        if not self.source.unremembered_empty:
+            unremembered = [("transfer",), ("project",)]
+            if self.unremembered is None:
+                unremembered = [("copy_rest",), *(("take_out", *block) for block in self._blocks()), *unremembered]
+        return [*unremembered, ("begin_sites",), *(("put_back", *block) for block in self._blocks())]
 
     def _stand(self) -> float:
         """The sites as they are."""
         self.sites = self.source.sites.clone()
-        self.share = self.source.share_at(self.theta, self.basis, self.white)
-        return float(self.white.numel() + len(self.basis) ** 2)
+        self.memory_sites = self.source.memory_sites_at(self.theta, self.basis, self.whitened)
+        return float(self.whitened.numel() + len(self.basis) ** 2)
 
     def _copy_rest(self) -> float:
-        self.rest = self.source.sites.clone()
+        self.unremembered = self.source.sites.clone()
         return float(len(self.source.basis) ** 2)
 
     def _take_out(self, start: int, stop: int) -> float:
         """Of the rest what some remembered samples have in it."""
-        self.source.stand_in(self.rest, -1.0, slice(start, stop))
-        return 2.0 * self.rest.size**2 * (stop - start)
+        self.source.stand_in(self.unremembered, -1.0, slice(start, stop))
+        return 2.0 * self.unremembered.size**2 * (stop - start)
 
     def _transfer(self) -> float:
         """T into the new basis."""
@@ -236,24 +236,24 @@ class Rebuild:
 
     def _project(self) -> float:
         """The rest into the new basis."""
-        source, rest = self.source, self.rest
-        if source.rest_own_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
-            rest = rest.clone()
-            rest.scale(source.theta.noise_stddev**2 / self.theta.noise_stddev**2)
-        self.sites, self.moved = rest.project(self.moved, self.basis.features + source.max_inducing), None
+        source, unremembered = self.source, self.unremembered
+        if source.unremembered_model_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
+            unremembered = unremembered.clone()
+            unremembered.scale(source.theta.noise_stddev**2 / self.theta.noise_stddev**2)
+        self.sites, self.moved = unremembered.project(self.moved, self.basis.features + source.max_inducing), None
         return 5.0 * len(self.basis) ** 3
 
     def _begin_sites(self) -> float:
         source = self.source
-        if source.rest_empty:
+        if source.unremembered_empty:
             capacity = self.basis.features + source.max_inducing
             self.sites = Sites(self.basis.size, source.sites.channels, capacity, source.device)
-        self.share = source.share_at(self.theta, self.basis, self.white)
-        return float(self.white.numel())
+        self.memory_sites = source.memory_sites_at(self.theta, self.basis, self.whitened)
+        return float(self.whitened.numel())
 
     def _put_back(self, start: int, stop: int) -> float:
         """Some remembered samples into the sites."""
-        self.share.part(slice(start, stop)).add_to(self.sites)
+        self.memory_sites.part(slice(start, stop)).add_to(self.sites)
         return 2.0 * self.sites.size**2 * (stop - start)
 
     def _spare(self) -> float:
@@ -288,7 +288,7 @@ class Rebuild:
         source, factor, size = self.source, self.basis.L.double(), len(self.basis)
         if not source.may_slice or source.dtype != torch.float64:  # sites that depend on the basis, or on its rounding
             spent = self._at(self.basis.z[kept])
-            again = [("whiten", *block) for block in self._blocks()] + self._carrying()
+            again = [("whiten", *block) for block in self._blocks()] + self._transfer_steps()
             self.todo = (*again, *self.todo)
             return spent
         self.basis = Basis.at(self.basis.z[kept], source.new_basis(self.theta, self.basis.z.shape[1]))
@@ -299,15 +299,15 @@ class Rebuild:
 
     def _narrow(self) -> float:
         """The memory's features on the inputs that stay."""
-        operations = 2.0 * self.moved.numel() * self.white.shape[1]
-        self.white = self.moved @ self.white
+        operations = 2.0 * self.moved.numel() * self.whitened.shape[1]
+        self.whitened = self.moved @ self.whitened
         return operations
 
     def _narrow_sites(self) -> float:
         """The sites on the inputs that stay."""
         source, size = self.source, self.sites.size
         self.sites, self.moved = self.sites.project(self.moved, self.basis.features + source.max_inducing), None
-        self.share = source.share_at(self.theta, self.basis, self.white)
+        self.memory_sites = source.memory_sites_at(self.theta, self.basis, self.whitened)
         return 4.0 * size**3
 
     def _check(self) -> float:
@@ -318,16 +318,17 @@ class Rebuild:
     # --- files ----------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict:
         """Everything that going on exactly needs; of a rebuild that is frozen."""
-        basis, share = self.basis, self.share
+        basis, memory_sites = self.basis, self.memory_sites
         return {"source": self.source.state_dict(), "theta": asdict(self.theta), "budget": self.budget,
                 "full": self.full, "todo": [list(step) for step in self.todo],
                 "log": [{"what": what, "argument": _columns(argument)} for what, argument in self.log],
                 "taken": self.taken, "done": self.done, "floor": self.floor,
                 "basis": None if basis is None else {"z": basis.z.clone(), "L": basis.L.clone()},
-                **{name: None if (part := getattr(self, name)) is None else part.clone() for name in _TENSORS},
-                "rest": None if self.rest is None else self.rest.state_dict(),
+                **{filed: None if (part := getattr(self, name)) is None else part.clone()
+                   for name, filed in _TENSORS.items()},
+                "rest": None if self.unremembered is None else self.unremembered.state_dict(),
                 "sites": None if self.sites is None else self.sites.state_dict(),
-                "sparing": None if self.sparing is None else self.sparing.state_dict(), "shared": share is not None}
+                "sparing": None if self.sparing is None else self.sparing.state_dict(), "shared": memory_sites is not None}
 
     @staticmethod
     def restored(state: dict, source) -> Rebuild:
@@ -341,12 +342,13 @@ class Rebuild:
         if state["basis"] is not None:
             z, factor = (state["basis"][name].to(device) for name in ("z", "L"))
             new.basis = Basis.restored(z, factor, source.new_basis(new.theta, z.shape[1]))
-        new.white, new.moved = (None if state[name] is None else state[name].to(device) for name in _TENSORS)
-        new.rest, new.sites = (None if state[name] is None else Sites.from_state_dict(state[name], device)
+        new.whitened, new.moved = (None if state[filed] is None else state[filed].to(device)
+                                   for filed in _TENSORS.values())
+        new.unremembered, new.sites = (None if state[name] is None else Sites.from_state_dict(state[name], device)
                                for name in ("rest", "sites"))
         new.sparing = None if state["sparing"] is None else Sparing.from_state_dict(state["sparing"], device)
         if state["shared"]:
-            new.share = source.share_at(new.theta, new.basis, new.white)
+            new.memory_sites = source.memory_sites_at(new.theta, new.basis, new.whitened)
         return new
 
 

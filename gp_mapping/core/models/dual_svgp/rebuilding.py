@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.dual_svgp.memory_sites import RebuiltParts
 from gp_mapping.core.models.dual_svgp.rebuild import SLICE, Rebuild
-from gp_mapping.core.models.dual_svgp.share import Carried
 from gp_mapping.core.sparse.sparse_map import SparseMap
 from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import NumericalError
@@ -33,7 +33,7 @@ class Rebuilding(SparseMap):
         """Carry the map to θ, z chosen again within the budget; False, the map as it was, if that does not factor."""
         return self.begin_rebuild(theta, budget, at_once=True)
 
-    def carry_to(self, theta: Theta) -> bool:
+    def adopt_in_slices(self, theta: Theta) -> bool:
         return self.rebuild is None and self.begin_rebuild(theta)
 
     def begin_rebuild(self, theta: Theta, budget: int | None = None, full: bool = False, at_once: bool = False) -> bool:
@@ -63,11 +63,11 @@ class Rebuilding(SparseMap):
         if self.learner is not None:
             self.learner.rejected += 1
 
-    def take(self, theta: Theta, carried: Carried, full: bool) -> None:
+    def take(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
         """These parts at θ take the place of the map's own. full: because the budget was."""
-        self.basis, self.sites = carried.basis, carried.sites
-        carried.share.write(self.memory)
-        self.theta, self.floor, self.thinned = theta, carried.floor, len(self.basis)
+        self.basis, self.sites = converted.basis, converted.sites
+        converted.memory_sites.write(self.memory)
+        self.theta, self.floor, self.thinned = theta, converted.floor, len(self.basis)
         if full:
             self.moves += 1
             if self.information <= 0:

@@ -61,10 +61,10 @@ class SendableMap(Rebuilding):
         rows = basis.features + max(self.max_inducing, len(z))
 
         count = len(columns["x"])
-        white = basis.white(theta.place(columns["x"], columns["velocity"], columns["heading"]), columns["heading"])
+        whitened = basis.whitened(theta.place(columns["x"], columns["velocity"], columns["heading"]), columns["heading"])
         generator = torch.Generator().manual_seed(count)
         draw = torch.rand(count, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(self.device)
-        memory = columns | {"white": white.mT, "capacity": max(self.memory_size, count), "rows": rows, "draw": draw,
+        memory = columns | {"white": whitened.mT, "capacity": max(self.memory_size, count), "rows": rows, "draw": draw,
                             "key": torch.full_like(draw, UNRANKED), "rule": self.memory_rule}
 
         told = state["sites"]
@@ -76,7 +76,7 @@ class SendableMap(Rebuilding):
             packed = {"precision": full + full.tril(-1).mT, "linear": told["linear"], "capacity": rows,
                       "passes": told["passes"]}
         else:
-            sites.add(white, columns["beta"], columns["lam"], columns["pass_number"])
+            sites.add(whitened, columns["beta"], columns["lam"], columns["pass_number"])
             packed = sites.state_dict()
         return state | {"memory": memory, "sites": packed, "basis": {"z": z, "L": basis.L.clone()},
                         "generator": generator.get_state()} | {name: getattr(self, name) for name in self.budgets}
@@ -113,7 +113,7 @@ class SendableMap(Rebuilding):
             columns[:2, :2] = turn
         self.sites.turn(rows, columns)
         self.basis.z = self.basis.z @ turn.mT
-        memory.set_white(rows @ memory.white(len(rows)))
+        memory.set_whitened(rows @ memory.whitened(len(rows)))
         for name in ("x", "velocity", "heading"):
             getattr(memory, name).copy_(getattr(memory, name) @ turn.mT)
         for name in ("y", "lam"):
@@ -146,7 +146,7 @@ class SendableMap(Rebuilding):
         memory.noise.copy_(self.noise(memory.noise, torch.zeros_like(memory.noise), own, memory.x))
         memory.x.copy_(self.memory_places(own))
         memory.velocity.zero_()
-        self.rest_own_noise = False
+        self.unremembered_model_noise = False
 
         placed = replace(own, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
         wanted = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.models.dual_svgp.memory_sites import RebuiltParts
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.dual_svgp.share import Carried
 from gp_mapping.core.models.solve_gp.mean import solve_blocks
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
@@ -123,11 +123,11 @@ class SolveGP(DualSVGP):
             factor = factor[:split, :split].mT.contiguous().mT  # of its own, by columns as LAPACK leaves it
         return factor, orthogonal, weights
 
-    def marginals(self, white: Tensor) -> tuple[Tensor, Tensor]:
+    def marginals(self, whitened: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and the part of the variance that the basis reaches (N,). white: (R, N)."""
         posterior = self._with(*self._solution())
         self._start = posterior.weights
-        return white.mT @ posterior.weights, posterior.half(white).square().sum(0)
+        return whitened.mT @ posterior.weights, posterior.solve_root(whitened).square().sum(0)
 
     def _with(self, factor: Tensor, second: Tensor | None, weights: Tensor) -> Posterior:
         noise = self.likelihood.noise_variance(self.noise_level)
@@ -150,8 +150,8 @@ class SolveGP(DualSVGP):
             self._rest = _REST if self.solve_steps < 0 else max(0, self._rest - 1)
         return report
 
-    def take(self, theta: Theta, carried: Carried, full: bool) -> None:
-        super().take(theta, carried, full)
+    def take(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
+        super().take(theta, converted, full)
         self._start = None  # of another basis
 
     def fantasize(self, x: Tensor) -> SolveGP:

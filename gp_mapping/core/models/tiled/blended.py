@@ -112,7 +112,7 @@ def blended_covariances(layout: Layout, exists: Callable[[Key], bool], asked: Ca
         return (told / reached.clamp_min(1e-300)).sqrt()
 
     its = weighed(b)
-    beside = {key: asked(key).covariance_with(b[which]) for key, (which, _, _) in its.items() if key is not None}
+    others = {key: asked(key).covariance_with(b[which]) for key, (which, _, _) in its.items() if key is not None}
     told, reached = (prior.mean.new_zeros(len(b), dtype=torch.float64) for _ in range(2))
     for key, (which, near, wide) in its.items():
         variance = variance_of(key, b[which])
@@ -125,9 +125,9 @@ def blended_covariances(layout: Layout, exists: Callable[[Key], bool], asked: Ca
         total = prior.mean.new_zeros((len(a), len(b)), dtype=torch.float64)
         told, reached = (total.new_zeros(len(a)) for _ in range(2))
         for key, (which, near, wide) in weighed(a).items():
-            if key in beside:
+            if key in others:
                 other, _, its_wide = its[key]
-                between, variance = beside[key](a[which])
+                between, variance = others[key](a[which])
                 part = wide.to(between).sqrt()[:, None] * between * its_wide.to(between).sqrt()[None, :]
                 total[which[:, None].to(total.device), other[None, :].to(total.device)] += part
             else:

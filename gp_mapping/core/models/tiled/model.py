@@ -38,7 +38,13 @@ from gp_mapping.core.models.tiled.joining import merge_tiles
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
 from gp_mapping.core.models.tiled.moments import Moments
 from gp_mapping.core.models.tiled.opening import bound_note, leaves, new_tile, require_room, settle
-from gp_mapping.core.models.tiled.sending import carry_tiles, learned_by, move_tiles, slim_state, unreadable_tiles
+from gp_mapping.core.models.tiled.sending import (
+    adopt_tiles_in_slices,
+    learned_by,
+    move_tiles,
+    slim_state,
+    unreadable_tiles,
+)
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
@@ -288,9 +294,9 @@ class TiledMap(Moments, Revertible, FieldMap):
     def _step(self) -> None:
         where, which = torch.rand(2, dtype=torch.float64, generator=self.generator).tolist()
         data = self.home
-        beside = [k for k in self.layout.near(self.current) if k in self.tiles and self.tiles[k].map.samples]
+        others = [k for k in self.layout.near(self.current) if k in self.tiles and self.tiles[k].map.samples]
         if self.former is None and where >= _OWN_STEPS:
-            data = self.tiles[beside[int(which * len(beside))]].map
+            data = self.tiles[others[int(which * len(others))]].map
         self.learner.step(data.learning_data(), self.generator)
         if not self.sliced and self.learner.left(self.home.theta):
             with transaction(self.home):
@@ -547,7 +553,7 @@ class TiledMap(Moments, Revertible, FieldMap):
         return learned_by(self)
 
     def agree_on(self, theta: Theta) -> bool:
-        return carry_tiles(self, theta)
+        return adopt_tiles_in_slices(self, theta)
 
     def state_dict(self) -> dict:
         """Everything needed for exact resume; while there is one map, its own state and where it was."""

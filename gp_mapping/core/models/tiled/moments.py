@@ -63,13 +63,13 @@ class Moments:
             for key, which, weight in sayings(self.layout, self._answers, x):
                 if key is None or (key not in self.tiles and key not in moment.tiles and moment.loads == self.loads):
                     continue  # the prior, then as now, or a tile that has been on the shelf all the time
-                some, share = which.to(mean.device), weight.to(mean)[:, None]
+                some, memory_sites = which.to(mean.device), weight.to(mean)[:, None]
                 if of(key) is None:
                     known[some] = False
                     continue
                 more = of(key)(x[which])
-                mean.index_add_(0, some, share * more[0])
-                variance.index_add_(0, some, share * more[1])
+                mean.index_add_(0, some, memory_sites * more[0])
+                variance.index_add_(0, some, memory_sites * more[1])
                 known[some] &= more[2]
             return mean, variance, known
 

@@ -40,7 +40,7 @@ def leaves(model, new: int) -> bool:
     if extent > _LARGEST_FIRST * model.side:
         return (len(first.inducing_inputs()) >= FULL * first.max_inducing
                 or len(first.remembered_places()) >= FULL * first.memory_size)
-    return model.samples % _ASKED < new and first.rest_empty and first.moves > 0 and _smooths(first)
+    return model.samples % _ASKED < new and first.unremembered_empty and first.moves > 0 and _smooths(first)
 
 
 def _smooths(first) -> bool:
@@ -73,7 +73,7 @@ def _density(first, places: Tensor) -> float:
     basis = Basis(first.theta, inner.shape[1], len(near), torch.float64, inner.device)
     worth = ratio_of(first.information)
     precision = first.remembered_precision(first.theta)[near] if worth else None
-    basis.grow(inner[near], basis.white(inner[near]), slice(0, len(near)), _tolerance(first), None,
+    basis.grow(inner[near], basis.whitened(inner[near]), slice(0, len(near)), _tolerance(first), None,
                precision, worth)
     return len(basis) / len(places[near].div(length).floor().unique(dim=0))
 
@@ -96,7 +96,7 @@ def settle(model) -> None:
     model.own_epoch += first.epoch
     model.changes = Changes(model.own_epoch)
     first.driven = True
-    cores = [key for key, _ in split.keys(places)] if first.rest_empty else []
+    cores = [key for key, _ in split.keys(places)] if first.unremembered_empty else []
     if not 0 < len(cores) <= model.limit:  # what is not remembered knows no place: the whole ground is one core
         model.layout = Layout(tuple(low), tuple(high), side, HALO * length, BLEND * length)
         return

@@ -11,7 +11,7 @@ from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.tiled.visits import TileLost
 
-__all__ = ["carry_tiles", "learned_by", "move_tiles", "slim_state", "unreadable_tiles"]
+__all__ = ["adopt_tiles_in_slices", "learned_by", "move_tiles", "slim_state", "unreadable_tiles"]
 
 
 def slim_state(model, state: dict) -> dict:
@@ -26,10 +26,10 @@ def learned_by(model) -> Learned | None:
     """Once there are several tiles one learner is all of theirs."""
     if model.learner is None:
         return model.home.learned()
-    return model.learner.told()
+    return model.learner.summary()
 
 
-def carry_tiles(model, theta: Theta) -> bool:
+def adopt_tiles_in_slices(model, theta: Theta) -> bool:
     """Every tile to θ; False where one of them does not factor there. It learns no more."""
     if model.layout is None:
         return model.home.agree_on(theta)

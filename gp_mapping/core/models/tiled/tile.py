@@ -58,7 +58,7 @@ class Tile(Revertible):
             return True
         if learner is None or self.seeds or not self.map.started or not learner.left(self.map.theta):
             return False
-        self.map.carry_to(learner.theta)
+        self.map.adopt_in_slices(learner.theta)
         return True
 
     def rest(self) -> None:

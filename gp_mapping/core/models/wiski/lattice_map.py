@@ -119,9 +119,9 @@ class LatticeMap(SparseMap):
                    "pass_number": torch.full_like(beta, NO_PASS)}
         self.entered(places, values["heading"], beta)
         if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
-            self.rest_empty = False
-        if self.rest_own_noise and bool((values["noise"] > 0).any()):
-            self.rest_own_noise = False
+            self.unremembered_empty = False
+        if self.unremembered_model_noise and bool((values["noise"] > 0).any()):
+            self.unremembered_model_noise = False
         self.samples += count
         self.outdate()
         self._paid(count)
@@ -142,9 +142,9 @@ class LatticeMap(SparseMap):
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
         return around(self, places).gradient(places).square().sum(2).mean(1) * batch.position_variance
 
-    def leverage(self, white: Tensor) -> Tensor:
+    def leverage(self, whitened: Tensor) -> Tensor:
         """All alike, so that the memory draws by β: a variance for each would be a solve. (K,)"""
-        return white.new_ones(white.shape[1])
+        return whitened.new_ones(whitened.shape[1])
 
     def make_room(self, places: Tensor) -> Tensor | None:
         """Widen the box for places (N, 2); which of them may stay (N,), None for all."""
@@ -254,18 +254,18 @@ class LatticeMap(SparseMap):
         """Move what depends on θ: the memory's places and weights, the rest's weights. The lattice stays."""
         old, memory = self.theta, self.memory
         if any(getattr(old, name) != getattr(theta, name) for name in _MOVING):
-            rest = self.rest()
-            if self.rest_own_noise:
-                rest.scale(old.noise_stddev**2 / theta.noise_stddev**2)
+            unremembered = self.unremembered()
+            if self.unremembered_model_noise:
+                unremembered.scale(old.noise_stddev**2 / theta.noise_stddev**2)
             memory.keep_columns()
             memory.beta.copy_(memory.weight / self.noise(memory.noise, memory.extra, theta))
             memory.lam.copy_(memory.beta[:, None] * memory.y)
-            rest.start.copy_(self.grid.start)
+            unremembered.start.copy_(self.grid.start)
             self.theta = theta
             if len(memory):
-                rest.grow(*rest.box_for(self.memory_places(theta)))
-            self.stand_in(rest, 1.0)
-            self.sites = rest
+                unremembered.grow(*unremembered.box_for(self.memory_places(theta)))
+            self.stand_in(unremembered, 1.0)
+            self.sites = unremembered
         # u = K p stays about where it was
         self.grid.start = self.grid.start * (old.signal_stddev**2 / theta.signal_stddev**2)
         self.theta = theta
@@ -274,7 +274,7 @@ class LatticeMap(SparseMap):
     def respace(self, spacing: float) -> None:
         """Another lattice: memory and fantasies exactly, the rest as its lumps."""
         old = self.grid
-        x, heading, beta, lam = self.rest().samples()
+        x, heading, beta, lam = self.unremembered().samples()
         new = GridSites(spacing, self.scaling.origin, old.channels, self.device)
         everything = torch.cat([x, self.memory_places(self.theta), self.points["x"]])
         if len(everything):
@@ -291,18 +291,18 @@ class LatticeMap(SparseMap):
         """The memory and the fantasies."""
         memory, points = self.memory, self.points
         store.add(self.memory_places(self.theta), memory.heading, sign * memory.beta, sign * memory.lam)
-        store.add(points["x"], torch.zeros_like(points["x"]), sign * points["beta"], sign * points["lam"], lump=False)
+        store.add(points["x"], torch.zeros_like(points["x"]), sign * points["beta"], sign * points["lam"], aggregate=False)
 
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
-        rest = self.rest()
-        if not self.rest_empty:
-            rest.wipe(near, radius)
+        unremembered = self.unremembered()
+        if not self.unremembered_empty:
+            unremembered.wipe(near, radius)
         far = ~(torch.cdist(self.points["x"], near) <= radius).any(1)
         self.points = {k: v[far] for k, v in self.points.items()}
         self.memory.keep(~gone)
-        rest.start.copy_(self.grid.start)
-        self.stand_in(rest, 1.0)
-        self.sites = rest
+        unremembered.start.copy_(self.grid.start)
+        self.stand_in(unremembered, 1.0)
+        self.sites = unremembered
 
     def _scale(self, factor: float) -> None:
         self.sites.scale(factor)
@@ -310,7 +310,7 @@ class LatticeMap(SparseMap):
         self.points = {k: v if k == "x" else v * factor for k, v in self.points.items()}
         self.changed(features=False)
 
-    def carried(self, other: LatticeMap, offset: Tensor) -> LatticeMap:
+    def converted(self, other: LatticeMap, offset: Tensor) -> LatticeMap:
         its = other.duplicate()
         spacing = self.spacing_for(self.theta) if self.sites is None else self.grid.spacing
         if its.theta != self.theta:
@@ -332,8 +332,8 @@ class LatticeMap(SparseMap):
         fresh = {"x": its.points["x"] + offset, "beta": its.points["beta"],
                  "lam": its.points["lam"] + its.points["beta"][:, None] * delta}
         self.points = {k: torch.cat([v, fresh[k]]) for k, v in self.points.items()}
-        white = memory["beta"].new_empty((0, len(memory["beta"])))
-        return self.memory.offer(memory, white, self.leverage, its.memory.arrivals)
+        whitened = memory["beta"].new_empty((0, len(memory["beta"])))
+        return self.memory.offer(memory, whitened, self.leverage, its.memory.arrivals)
 
     def duplicate(self) -> LatticeMap:
         new = super().duplicate()
@@ -350,7 +350,7 @@ class LatticeMap(SparseMap):
         mean = before.mean(inner)
         beta = torch.full((len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=self.device)
         fresh = {"x": inner, "beta": beta, "lam": beta[:, None] * mean}
-        new.grid.add(inner, torch.zeros_like(inner), beta, fresh["lam"], lump=False)
+        new.grid.add(inner, torch.zeros_like(inner), beta, fresh["lam"], aggregate=False)
         new.points = {k: torch.cat([v, fresh[k]]) for k, v in new.points.items()}
         new.entered(inner, torch.zeros_like(inner), beta)
         return inner, beta

@@ -18,7 +18,7 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot, gradient_of
 from gp_mapping.core.models.wiski.lattice.features import feature_prior, feature_rows, features_at, unresolved
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
-from gp_mapping.core.models.wiski.lattice.windows import Lumps, Window, feature_posterior, rim_thinned
+from gp_mapping.core.models.wiski.lattice.windows import Aggregates, Window, feature_posterior, rim_thinned
 from gp_mapping.core.scaling import Scaling
 
 __all__ = ["WiskiLocal", "around", "map_features"]
@@ -40,7 +40,7 @@ class WiskiLocal(InnerSnapshot):
     theta: Theta
     scaling: Scaling
     noise_variance: float
-    lumps: Lumps
+    aggregates: Aggregates
     f: Tensor
     covariance_f: Tensor
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
@@ -51,8 +51,8 @@ class WiskiLocal(InnerSnapshot):
             ell = self.theta.lengthscale
             low = torch.tensor(tile, dtype=torch.float64, device=self.f.device) * (_TILE * ell)
             high = low + _TILE * ell
-            x = self.lumps.x
-            near = self.lumps.take(((x >= low - _HALO * ell) & (x <= high + _HALO * ell)).all(1).nonzero()[:, 0])
+            x = self.aggregates.x
+            near = self.aggregates.take(((x >= low - _HALO * ell) & (x <= high + _HALO * ell)).all(1).nonzero()[:, 0])
             full = near
             for reach, side in _THINNING:
                 if len(near) <= _MOST:
@@ -74,10 +74,10 @@ class WiskiLocal(InnerSnapshot):
         phi = features_at(self.theta, x, heading)
         mean, variance = x.new_empty((len(x), self.f.shape[1])), x.new_empty(len(x))
         for index, window in self._by_tile(x):
-            white, t = window.halves(x[index])
+            whitened, t = window.halves(x[index])
             free = phi[index] - t
-            mean[index] = white.mT @ window.white_value + free @ self.f
-            field = self.theta.signal_stddev**2 - white.square().sum(0)
+            mean[index] = whitened.mT @ window.whitened_value + free @ self.f
+            field = self.theta.signal_stddev**2 - whitened.square().sum(0)
             variance[index] = field + ((free @ self.covariance_f) * free).sum(1)
         return mean, variance.clamp_min(0.0)
 
@@ -90,11 +90,11 @@ class WiskiLocal(InnerSnapshot):
 
     def _near(self, window: Window, x: Tensor) -> Tensor:
         """Of the mean at x (N, 2) what depends on x, from one window: (N, C)."""
-        white, t = window.halves(x)
-        return white.mT @ window.white_value - t @ self.f
+        whitened, t = window.halves(x)
+        return whitened.mT @ window.whitened_value - t @ self.f
 
     def state_dict(self) -> dict:
-        n = self.lumps
+        n = self.aggregates
         return {"theta": asdict(self.theta), "noise_variance": self.noise_variance, "local_x": n.x.clone(),
                 "heading": n.heading.clone(), "mass": n.mass.clone(), "code": n.code.clone(), "side": n.side,
                 "value": n.value.clone(), "f": self.f.clone(), "covariance": self.covariance_f.clone(),
@@ -103,9 +103,9 @@ class WiskiLocal(InnerSnapshot):
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiLocal":
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
-        lumps = Lumps(s["local_x"], s["heading"], s["mass"], s["code"], s["side"], s["value"])
+        aggregates = Aggregates(s["local_x"], s["heading"], s["mass"], s["code"], s["side"], s["value"])
         scaling = Scaling.from_state_dict(state, device)
-        return WiskiLocal(Theta(**s["theta"]), scaling, s["noise_variance"], lumps, s["f"], s["covariance"])
+        return WiskiLocal(Theta(**s["theta"]), scaling, s["noise_variance"], aggregates, s["f"], s["covariance"])
 
 
 def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
@@ -117,8 +117,8 @@ def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
         x, mass, lam = torch.cat([x, points["x"]]), torch.cat([mass, points["beta"]]), torch.cat([lam, points["lam"]])
         heading = torch.cat([heading, torch.zeros_like(points["x"])])
     f, covariance = model.features[:2] if model.features else map_features(theta, model.grid)
-    lumps = Lumps.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
-    return WiskiLocal(theta, model.scaling, model.noise_level, lumps, f, covariance)
+    aggregates = Aggregates.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
+    return WiskiLocal(theta, model.scaling, model.noise_level, aggregates, f, covariance)
 
 
 def map_features(theta: Theta, grid: GridSites) -> tuple[Tensor, Tensor]:
@@ -127,7 +127,7 @@ def map_features(theta: Theta, grid: GridSites) -> tuple[Tensor, Tensor]:
     phi = feature_rows(heading)
     scatter, linear = unresolved(grid.features, phi, mass), grid.linear - phi.mT @ lam
     linear[0] = 0.0
-    lumps = Lumps.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
-    covariance, f = feature_posterior(theta.kernel(), lumps, scatter, linear, feature_prior(theta, grid.device),
+    aggregates = Aggregates.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
+    covariance, f = feature_posterior(theta.kernel(), aggregates, scatter, linear, feature_prior(theta, grid.device),
                                       theta.lengthscale)
     return f, covariance

@@ -13,7 +13,7 @@ from gp_mapping.core.models.wiski.lattice.features import feature_prior, feature
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.solver import Solution
-from gp_mapping.core.models.wiski.lattice.windows import Lumps, Window, feature_covariance, groups, thinned
+from gp_mapping.core.models.wiski.lattice.windows import Aggregates, Window, feature_covariance, groups, thinned
 from gp_mapping.core.scaling import Scaling
 
 __all__ = ["WiskiPosterior"]
@@ -41,7 +41,7 @@ class WiskiPosterior(InnerSnapshot):
     held: Tensor
     p: Tensor
     f: Tensor
-    lumps: Lumps
+    aggregates: Aggregates
     covariance_f: Tensor
     scatter: Tensor
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
@@ -58,22 +58,22 @@ class WiskiPosterior(InnerSnapshot):
         if len(points["x"]):
             x, mass = torch.cat([x, points["x"]]), torch.cat([mass, points["beta"]])
             heading = torch.cat([heading, torch.zeros_like(points["x"])])
-        lumps = Lumps.of(x, heading, mass, theta.lengthscale)
+        aggregates = Aggregates.of(x, heading, mass, theta.lengthscale)
         none = mass.new_zeros((grid.channels, 0, 0))
         return WiskiPosterior(theta, scaling, noise_variance, grid.spacing, grid.shift, grid.low, none,
                               torch.zeros(0, dtype=torch.long, device=grid.device), mass.new_zeros((0, grid.channels)),
-                              mass.new_zeros((len(prior), grid.channels)), lumps,
-                              feature_covariance(kernel, lumps, scatter, prior, theta.lengthscale), scatter)
+                              mass.new_zeros((len(prior), grid.channels)), aggregates,
+                              feature_covariance(kernel, aggregates, scatter, prior, theta.lengthscale), scatter)
 
     def fantasize(self, x: Tensor) -> "WiskiPosterior":
         """With its own mean at x (N, 2) in metres as data: the mean stays, the variance shrinks; no solve."""
-        old, x = self.lumps, self.scaling.inner_x(x)
+        old, x = self.aggregates, self.scaling.inner_x(x)
         one = torch.full_like(x[:, 0], 1.0 / self.noise_variance)
-        lumps = Lumps.of(torch.cat([old.x, x]), torch.cat([old.heading, torch.zeros_like(x)]),
+        aggregates = Aggregates.of(torch.cat([old.x, x]), torch.cat([old.heading, torch.zeros_like(x)]),
                          torch.cat([old.mass, one]), self.theta.lengthscale)
         prior, ell = feature_prior(self.theta, x.device), self.theta.lengthscale
-        covariance = feature_covariance(self.theta.kernel(), lumps, self.scatter, prior, ell)
-        return replace(self, lumps=lumps, covariance_f=covariance, _cache={})
+        covariance = feature_covariance(self.theta.kernel(), aggregates, self.scatter, prior, ell)
+        return replace(self, aggregates=aggregates, covariance_f=covariance, _cache={})
 
     def solved(self, solution: Solution, held: Tensor) -> "WiskiPosterior":
         """The same with its mean; held (n,): flat numbers of the solution's nodes."""
@@ -111,46 +111,46 @@ class WiskiPosterior(InnerSnapshot):
         return u[which].reshape(n, 16, -1)
 
     # --- variance -------------------------------------------------------------------------------------------------
-    def _window(self, lumps: Lumps) -> Window:
-        if lumps is not self.lumps:
-            return Window(self.theta.kernel(), lumps)
+    def _window(self, aggregates: Aggregates) -> Window:
+        if aggregates is not self.aggregates:
+            return Window(self.theta.kernel(), aggregates)
         if "whole" not in self._cache:
-            self._cache["whole"] = Window(self.theta.kernel(), lumps)
+            self._cache["whole"] = Window(self.theta.kernel(), aggregates)
         return self._cache["whole"]
 
     def variance(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """Latent variance (N,) at standardised x (N, 2)."""
         out = torch.empty(len(x), dtype=torch.float64, device=x.device)
         phi, prior = features_at(self.theta, x, heading), self.theta.signal_stddev**2
-        for index, lumps in groups(self.lumps, x, self.theta.lengthscale):
-            window = self._window(lumps)
+        for index, aggregates in groups(self.aggregates, x, self.theta.lengthscale):
+            window = self._window(aggregates)
             for part in index.split(_CHUNK):
-                white, t = window.halves(x[part])
+                whitened, t = window.halves(x[part])
                 free = phi[part] - t
-                out[part] = prior - white.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
+                out[part] = prior - whitened.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
         return out.clamp_min(0.0)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Posterior covariance (N, K), squared SI: exact for small maps; in large ones of the lumps near a and b, its
         diagonal made that of `predict`."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
-        kernel, lumps = self.theta.kernel(), self.lumps
-        whole = next(iter(groups(lumps, a, self.theta.lengthscale)), (None, lumps))[1] is lumps
+        kernel, aggregates = self.theta.kernel(), self.aggregates
+        whole = next(iter(groups(aggregates, a, self.theta.lengthscale)), (None, aggregates))[1] is aggregates
         if not whole:
             both = torch.cat([a, b])
-            near = torch.zeros(len(lumps), dtype=torch.bool, device=a.device)
+            near = torch.zeros(len(aggregates), dtype=torch.bool, device=a.device)
             for part in both.split(256):
-                near |= (torch.cdist(lumps.x, part) <= lumps.side).any(1)
-            lumps, side = lumps.take(near.nonzero()[:, 0]), 0.125 * self.theta.lengthscale
-            while len(lumps) > _JOINT:
-                lumps, side = thinned(lumps, side), 2.0 * side
-        window = self._window(lumps)
+                near |= (torch.cdist(aggregates.x, part) <= aggregates.side).any(1)
+            aggregates, side = aggregates.take(near.nonzero()[:, 0]), 0.125 * self.theta.lengthscale
+            while len(aggregates) > _JOINT:
+                aggregates, side = thinned(aggregates, side), 2.0 * side
+        window = self._window(aggregates)
         (left, s), (right, t) = window.halves(a), window.halves(b)
         free_a, free_b = features_at(self.theta, a, None) - s, features_at(self.theta, b, None) - t
         joint = kernel(a, b) - left.mT @ right + free_a @ self.covariance_f @ free_b.mT
         if not whole:
-            for at, white, free, axis in ((a, left, free_a, 1), (b, right, free_b, 0)):
-                own = kernel.diag(at) - white.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
+            for at, whitened, free, axis in ((a, left, free_a, 1), (b, right, free_b, 0)):
+                own = kernel.diag(at) - whitened.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
                 joint = joint * (self.variance(at) / own.clamp_min(1e-300)).sqrt().unsqueeze(axis)
         return joint * self.scaling.scale**2
 
@@ -161,11 +161,11 @@ class WiskiPosterior(InnerSnapshot):
         return self.mean(x, heading), self.variance(x, heading)
 
     def state_dict(self) -> dict:
-        lumps = self.lumps
+        aggregates = self.aggregates
         return {"theta": asdict(self.theta), "noise_variance": self.noise_variance, "spacing": self.spacing,
                 "shift": self.shift.clone(), "low": list(self.low), "u": self.u.clone(), "held": self.held.clone(),
-                "p": self.p.clone(), "f": self.f.clone(), "x": lumps.x.clone(), "heading": lumps.heading.clone(),
-                "mass": lumps.mass.clone(), "code": lumps.code.clone(), "side": lumps.side,
+                "p": self.p.clone(), "f": self.f.clone(), "x": aggregates.x.clone(), "heading": aggregates.heading.clone(),
+                "mass": aggregates.mass.clone(), "code": aggregates.code.clone(), "side": aggregates.side,
                 "scatter": self.scatter.clone(), "covariance": self.covariance_f.clone(),
                 **self.scaling.state_dict()}
 
@@ -174,5 +174,5 @@ class WiskiPosterior(InnerSnapshot):
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
         return WiskiPosterior(Theta(**s["theta"]), Scaling.from_state_dict(state, device), s["noise_variance"],
                               s["spacing"], s["shift"], tuple(s["low"]), s["u"], s["held"], s["p"], s["f"],
-                              Lumps(s["x"], s["heading"], s["mass"], s["code"], s["side"]), s["covariance"],
+                              Aggregates(s["x"], s["heading"], s["mass"], s["code"], s["side"]), s["covariance"],
                               s["scatter"])

@@ -28,7 +28,7 @@ class Refresh:
         if kernel is None:
             kernel = KernelGrid(theta.kernel(), posterior.spacing, sums.shape, device)
         first = (torch.tensor(sums.low, device=device) - posterior.shift) * posterior.spacing
-        self.solve = MeanSolve(sums, first, posterior.spacing, posterior.lumps, theta.kernel(), kernel,
+        self.solve = MeanSolve(sums, first, posterior.spacing, posterior.aggregates, theta.kernel(), kernel,
                                feature_prior(theta, device), tolerance, iterations)
 
     @staticmethod

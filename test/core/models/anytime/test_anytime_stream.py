@@ -42,7 +42,7 @@ def test_bounded_and_sound_after_a_long_stream(name):
     assert numbers_kept(field.state_dict()) <= 1.3 * size and len(field.memory) <= 60 and len(field.basis) <= 30
     # what is in the sites is positive, and so is what the memory's samples leave of it
     eye = torch.eye(field.basis.size, dtype=torch.float64)
-    for sites in (field.sites, field.rest()):
+    for sites in (field.sites, field.unremembered()):
         assert float(torch.linalg.eigvalsh(sites.precision - eye)[0]) > -1e-9 * float(sites.precision.max())
     if name != "fitc":
         assert field.closed > 0

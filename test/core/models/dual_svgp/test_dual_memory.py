@@ -45,10 +45,10 @@ def smallest_eigenvalue(sites):
 def test_without_the_memory_the_rest_is_still_a_posterior():
     """Subtract exactly what was added: D ≥ I and the memory's features as they stand in D."""
     for name, field in grown_moved_and_adopted():
-        assert len(field.memory) == 100 and not field.rest_empty
-        rest = field.rest()
+        assert len(field.memory) == 100 and not field.unremembered_empty
+        rest = field.unremembered()
         assert smallest_eigenvalue(rest) > 1 - 1e-9, name
-        rest.add(field.memory.white(field.basis.size), field.memory.beta, field.memory.lam)
+        rest.add(field.memory.whitened(field.basis.size), field.memory.beta, field.memory.lam)
         close(rest.precision, field.sites.precision, 1e-12, name)
         close(rest.linear, field.sites.linear, 1e-9, name)
         assert smallest_eigenvalue(field.sites) > 1 - 1e-9, name
@@ -59,8 +59,8 @@ def test_where_a_place_was_forgotten_the_memory_stands_in_the_sites_as_it_says(m
     field = create_map(model, tile_samples=8, **(SETTINGS | {"memory_size": 300}))
     feed(field, samples(X[:120], Y[:120]), 20)
     assert field.forget_near(torch.from_numpy(X[60:61]), 0.3, 0) > 5
-    rest = field.rest()
-    rest.add(field.memory.white(field.basis.size), field.memory.beta, field.memory.lam)
+    rest = field.unremembered()
+    rest.add(field.memory.whitened(field.basis.size), field.memory.beta, field.memory.lam)
     close(rest.precision, field.sites.precision, 1e-9)
     close(rest.linear, field.sites.linear, 1e-9)
 
@@ -79,8 +79,8 @@ def test_an_excerpt_is_the_map_of_its_samples_at_the_theta_that_is_asked_for():
 def test_the_memory_has_the_features_of_the_basis():
     """With a(x) = L⁻¹k(z, x): known in full at every z while z only grows and after a change of the basis."""
     for name, field in grown_moved_and_adopted():
-        fresh = field.basis.white(field.memory_places(field.theta))
-        close(field.memory.white(field.basis.size), fresh, 1e-8, name)
+        fresh = field.basis.whitened(field.memory_places(field.theta))
+        close(field.memory.whitened(field.basis.size), fresh, 1e-8, name)
         close(field.basis.L @ field.basis.L.mT, field.basis.kernel(field.basis.z, field.basis.z), 1e-10, name)
 
 
@@ -90,7 +90,7 @@ def test_rest_and_memory_are_the_whole_stream_at_fixed_inputs():
     remembered = set(part.memory.order.int().tolist())
     gone = [i for i in range(400) if i not in remembered]
     assert len(remembered) == 50
-    rest, alone = part.rest(), built(0, inducing_inputs=Z)
+    rest, alone = part.unremembered(), built(0, inducing_inputs=Z)
     alone.update(samples(X[gone], Y[gone]))
     close(rest.precision, alone.sites.precision, 1e-10)
     close(rest.linear, alone.sites.linear, 1e-10)
@@ -211,7 +211,7 @@ def test_a_long_stream_keeps_its_size():
             numbers = sum(v.numel() for part in ("basis", "sites", "memory") for v in field.state_dict()[part].values()
                           if torch.is_tensor(v))
             sizes.append((numbers // 2000, len(field.memory)))
-            assert smallest_eigenvalue(field.rest()) > 1 - 1e-6 and field.jitter == 0.0
+            assert smallest_eigenvalue(field.unremembered()) > 1 - 1e-6 and field.jitter == 0.0
     assert field.samples == 20_000 and len(set(sizes)) <= 2 and sizes[-1][1] == 300, sizes
     assert len(field.basis) <= 40
     inside = torch.from_numpy(rng.uniform(0.3, 2.7, (200, 2)))

@@ -85,11 +85,11 @@ def test_after_a_merge_the_memory_is_sound(memory, end):
     left, right = (built(part, memory_size=memory, max_inducing=60) for part in (slice(0, 60), slice(60, end)))
     left.merge(right)
     assert len(left.memory) == memory
-    rest = left.rest()
+    rest = left.unremembered()
     assert float(torch.linalg.eigvalsh(rest.precision)[0]) > 1 - 1e-9
-    rest.add(left.memory.white(left.basis.size), left.memory.beta, left.memory.lam)
+    rest.add(left.memory.whitened(left.basis.size), left.memory.beta, left.memory.lam)
     close(rest.precision, left.sites.precision, 1e-9, "the rest and the memory are all that there is")
-    close(left.memory.white(left.basis.size), left.basis.white(left.memory.x), 1e-7)
+    close(left.memory.whitened(left.basis.size), left.basis.whitened(left.memory.x), 1e-7)
     assert float(left.memory.order.max()) < left.memory.arrivals
     x, y = drive(10, seed=5)
     left.update(samples(x + SHIFT, y))

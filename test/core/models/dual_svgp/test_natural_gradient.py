@@ -77,5 +77,5 @@ def test_at_the_fixed_point_a_sweep_changes_nothing():
     assert refresh(field) < 1e-9
     close(field.sites.precision, before[0], 1e-9)
     close(field.sites.linear, before[1], 1e-9)
-    field.sites.subtract(field.memory.white(field.basis.size), field.memory.beta, field.memory.lam)
+    field.sites.subtract(field.memory.whitened(field.basis.size), field.memory.beta, field.memory.lam)
     close(field.sites.precision, torch.eye(field.sites.size, dtype=torch.float64), 1e-7)

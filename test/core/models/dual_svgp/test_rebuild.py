@@ -76,7 +76,7 @@ def test_in_slices_is_at_once_bit_for_bit(small_slices, model, settings):
     once, sliced = (built(model=model, **settings) for _ in range(2))
     theta, more = replace(once.theta, lengthscale=0.55, signal_stddev=11.0, noise_stddev=0.5), samples(200, seed=1)
     sliced.in_slices(True)
-    assert sliced.carry_to(theta) is False and sliced.theta != theta, "a slice is not all of it"
+    assert sliced.adopt_in_slices(theta) is False and sliced.theta != theta, "a slice is not all of it"
     count = go_through(sliced, more)
     assert count > 3 and sliced.theta == theta
     assert once.adopt(theta)
@@ -114,8 +114,8 @@ def test_inputs_that_go_leave_what_would_be_made_anew(monkeypatch, settings):
     assert len(whitened) == len({start for start, _ in whitened}), "each block once"
 
     memory = field.memory
-    white = field.basis.white(field.memory_places(theta), memory.heading)
-    assert float((memory.white(field.basis.size) - white).abs().max()) < 1e-9
+    white = field.basis.whitened(field.memory_places(theta), memory.heading)
+    assert float((memory.whitened(field.basis.size) - white).abs().max()) < 1e-9
     if not settings:
         told = torch.eye(len(white), dtype=torch.float64) + (white * memory.beta) @ white.mT
         assert float((field.sites.precision - told).abs().max() / told.abs().max()) < 1e-12
@@ -135,7 +135,7 @@ def test_who_adopts_hyper_parameters_has_them_at_once_also_in_slices(small_slice
 def test_meanwhile_the_map_answers_as_it_was(small_slices):
     plain, sliced = built(), built()
     sliced.in_slices(True)
-    sliced.carry_to(replace(plain.theta, lengthscale=0.6))
+    sliced.adopt_in_slices(replace(plain.theta, lengthscale=0.6))
     more = samples(3, seed=1)
     for i in range(3):
         plain.update(more[i: i + 1])
@@ -165,7 +165,7 @@ def test_a_full_budget_gives_room_in_slices(small_slices):
 def test_saved_on_the_way_it_goes_on_exactly(small_slices, after):
     one = built(memory_size=200)
     one.in_slices(True)
-    one.carry_to(replace(one.theta, lengthscale=0.55))
+    one.adopt_in_slices(replace(one.theta, lengthscale=0.55))
     more = samples(200, seed=1)
     for i in range(after):
         one.update(more[i: i + 1])
@@ -187,7 +187,7 @@ def test_forgetting_and_refused_samples_on_the_way(small_slices):
     once, sliced = built(), built()
     theta, more = replace(once.theta, lengthscale=0.45), samples(200, seed=1)
     sliced.in_slices(True)
-    sliced.carry_to(theta)
+    sliced.adopt_in_slices(theta)
     once.adopt(theta)
     wrong = Samples(torch.tensor([[1.0, 1.0]]).double(), torch.tensor([[1e15]]).double())
     for i in range(100):
@@ -206,7 +206,7 @@ def test_what_cannot_wait_finishes_it_first(small_slices):
         once, sliced = built(), built()
         theta = replace(once.theta, lengthscale=0.55)
         sliced.in_slices(True)
-        sliced.carry_to(theta)
+        sliced.adopt_in_slices(theta)
         once.adopt(theta)
         for field in (once, sliced):
             act(field)
@@ -217,7 +217,7 @@ def test_what_cannot_wait_finishes_it_first(small_slices):
 def test_one_that_does_not_factor_leaves_the_map_as_it_was(small_slices, monkeypatch):
     plain, sliced = built(), built()
     sliced.in_slices(True)
-    sliced.carry_to(replace(plain.theta, lengthscale=0.6))
+    sliced.adopt_in_slices(replace(plain.theta, lengthscale=0.6))
 
     def fails(matrix, rungs=6):
         raise NumericalError("does not factor")
@@ -250,7 +250,7 @@ def slices_of(field):
 def test_no_slice_does_much_more_than_its_share():
     """Counted in operations, at the default budget and a full memory; and beside the floor in processor time."""
     field = built(count=2600, max_inducing=400, memory_size=2000)
-    assert len(field.basis) > 250 and not field.rest_empty
+    assert len(field.basis) > 250 and not field.unremembered_empty
     spent, seconds, floors = slices_of(copy.deepcopy(field))
     same_spent, again, more = slices_of(field)
     assert spent == same_spent

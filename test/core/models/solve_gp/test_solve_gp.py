@@ -215,7 +215,7 @@ class TestContractWithOrthogonalInputs(MapContract):
         assert float((new.mean - old.mean).abs().max()) < 1e-9 * float(old.mean.abs().max())
         assert bool((new.variance <= old.variance * (1 + 1e-9)).all())
         posterior, noise = field.posterior, old.noise_variance[0] / UT**2
-        half = posterior.half(posterior.white(field.scaling.inner_x(at)))
+        half = posterior.solve_root(posterior.whitened(field.scaling.inner_x(at)))
         u = half[: field.split].square().sum(0)
         v = old.variance[:3, 0] / UT**2 - u
         limit = u * noise / (u + noise) + v * noise / (v + noise)

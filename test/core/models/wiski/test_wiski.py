@@ -78,7 +78,7 @@ def test_the_sums_are_those_of_dense_matrices_and_subtract():
     assert torch.allclose((mass[:, None] * headings).sum(0), (beta[:, None] * heading).sum(0))
     assert torch.allclose(linear.sum(0), lam.sum(0))
     grid.add(x, heading, -beta, -lam)
-    assert float(grid.stencil.abs().max()) < 1e-12 and float(grid.lumps.abs().max()) < 1e-12
+    assert float(grid.stencil.abs().max()) < 1e-12 and float(grid.aggregates.abs().max()) < 1e-12
 
 
 def test_the_box_grows_by_tiles_of_a_global_lattice():
@@ -90,7 +90,7 @@ def test_the_box_grows_by_tiles_of_a_global_lattice():
     for g in (grid, other):
         assert all((g.low[d] + g.first[d]) % TILE == 0 and g.shape[d] % TILE == 0 for d in range(2))
     assert torch.allclose(grid.stencil, other.stencil, atol=1e-10)
-    assert torch.allclose(grid.lumps, other.lumps, atol=1e-9)
+    assert torch.allclose(grid.aggregates, other.aggregates, atol=1e-9)
     before = dense_stencil(grid).sum()
     grid.grow(*grid.box_for(torch.tensor([[9.0, 0.5], [-6.0, -9.0]]).double()))
     assert float(grid.stencil.sum(0)[0] + 2 * grid.stencil[:, 1:].sum()) == pytest.approx(float(before), rel=1e-9)
@@ -169,8 +169,8 @@ def test_the_features_weights_are_those_of_the_joint_gaussian():
     x, heading, mass, value = (torch.from_numpy(v) for v in (
         rng.uniform(0, 1, (30, 2)), rng.normal(size=(30, 2)), rng.uniform(0.5, 2, 30), rng.normal(size=(30, 1))))
     scatter, linear = torch.diag(torch.tensor([0.0, 0.3, 0.2]).double()), torch.from_numpy(rng.normal(size=(3, 1)))
-    kernel, lumps = make_kernel("matern52", 4.0, 0.5), windows.Lumps.of(x, heading, mass, 0.5, value)
-    covariance, mean = windows.feature_posterior(kernel, lumps, scatter, linear, torch.from_numpy(prior), 0.5)
+    kernel, aggregates = make_kernel("matern52", 4.0, 0.5), windows.Aggregates.of(x, heading, mass, 0.5, value)
+    covariance, mean = windows.feature_posterior(kernel, aggregates, scatter, linear, torch.from_numpy(prior), 0.5)
     phi = torch.cat([torch.ones(30, 1).double(), heading], 1)[:, :2]
     solved = torch.linalg.solve(kernel(x, x) + torch.diag(1.0 / mass), torch.cat([phi, value], 1))
     inverse = torch.diag(torch.tensor([0.25, 4.0]).double())
@@ -232,7 +232,7 @@ def test_other_hyperparameters_are_as_if_they_had_been_so_from_the_start(change)
     feed(new, moving(250), 50)
     if field.grid.spacing == new.grid.spacing and field.grid.shape == new.grid.shape:
         assert torch.allclose(field.grid.stencil, new.grid.stencil, atol=1e-10)
-        assert torch.allclose(field.grid.lumps, new.grid.lumps, atol=1e-9)
+        assert torch.allclose(field.grid.aggregates, new.grid.aggregates, atol=1e-9)
     places = torch.from_numpy(RNG.uniform(0, 3, (50, 2)))
     a, b = field.predict(places), new.predict(places)
     assert float(((a.mean - b.mean).abs() / b.stddev).max()) < 0.1

@@ -19,7 +19,7 @@ from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.wiski.lattice.features import feature_rows
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
-from gp_mapping.core.models.wiski.lattice.windows import Lumps
+from gp_mapping.core.models.wiski.lattice.windows import Aggregates
 
 __all__ = ["CoarseSpace"]
 
@@ -35,13 +35,13 @@ class CoarseSpace:
     """
 
     def __init__(self, held: Tensor, shape: tuple[int, int], first: Tensor, spacing: float, kernel: Stationary,
-                 lumps: Lumps, prior: Tensor):
-        few, side, step = (lumps.x, lumps.heading, lumps.mass), 0.5 * spacing, spacing / float(kernel.lengthscale)
+                 aggregates: Aggregates, prior: Tensor):
+        few, side, step = (aggregates.x, aggregates.heading, aggregates.mass), 0.5 * spacing, spacing / float(kernel.lengthscale)
         while len(few[2]) > _MOST:
             side *= 2**0.125
-            few = _thinned(lumps, side)
+            few = _thinned(aggregates, side)
         self.epsilon = _DROPPED * max(1.0, 8.0 * step) ** 3
-        if len(few[2]) < len(lumps):
+        if len(few[2]) < len(aggregates):
             self.epsilon += _WITHIN * (side / float(kernel.lengthscale)) ** 2
         (self.x, heading, self.mass), self.kernel, self.prior, self.n = few, kernel, prior, len(held)
         number = torch.full((shape[0] * shape[1],), self.n, dtype=torch.long, device=held.device)
@@ -93,13 +93,13 @@ class CoarseSpace:
         return less[:-1], self.prior * (self.phi.mT @ c[:, 0])
 
 
-def _thinned(lumps: Lumps, side: float) -> tuple[Tensor, Tensor, Tensor]:
+def _thinned(aggregates: Aggregates, side: float) -> tuple[Tensor, Tensor, Tensor]:
     """One lump of each square of `side` metres, so that samples touch all its nodes; x, mean heading, whole mass."""
-    square = (lumps.x / side).floor().long()
+    square = (aggregates.x / side).floor().long()
     _, owner = (square[:, 0] * (1 << 31) + square[:, 1]).unique(return_inverse=True)
     count, number = int(owner.max()) + 1, torch.arange(len(owner), device=owner.device)
     chosen = torch.zeros(count, dtype=torch.long, device=owner.device).scatter_reduce(0, owner, number, "amin",
                                                                                       include_self=False)
-    mass = lumps.mass.new_zeros(count).index_add_(0, owner, lumps.mass)
-    heading = lumps.x.new_zeros((count, 2)).index_add_(0, owner, lumps.heading * lumps.mass[:, None])
-    return lumps.x[chosen], heading / mass[:, None], mass
+    mass = aggregates.mass.new_zeros(count).index_add_(0, owner, aggregates.mass)
+    heading = aggregates.x.new_zeros((count, 2)).index_add_(0, owner, aggregates.heading * aggregates.mass[:, None])
+    return aggregates.x[chosen], heading / mass[:, None], mass

@@ -25,13 +25,13 @@ class PackedMemory(Memory):
         views = zip(COLUMNS, self._table.split(widths, 1))
         self._store = {name: view if name in wide else view[:, 0] for name, view in views}
 
-    def insert(self, values: dict[str, Tensor], white: Tensor, leverage_of, generator: torch.Generator) -> int:
+    def insert(self, values: dict[str, Tensor], whitened: Tensor, leverage_of, generator: torch.Generator) -> int:
         """As Memory.insert: keys log(u)/β at once, and what enters is written in one go."""
         n = len(values["beta"])
         room = self.capacity - self.size
         if n > self.capacity or room < n <= OFFERED:  # seldom, or few: the general way
             self.keep_columns()
-            fell = super().insert(values, white, leverage_of, generator)
+            fell = super().insert(values, whitened, leverage_of, generator)
             self._rank()
             return fell
         given = COLUMNS[: COLUMNS.index("draw")]

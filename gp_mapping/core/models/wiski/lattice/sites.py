@@ -27,9 +27,10 @@ OFFSETS = [(0, j) for j in range(4)] + [(i, j) for i in range(1, 4) for j in ran
 _MARGIN = 16  # nodes, at least, between a sample and the box's edge
 _NUMBER = {o: k for k, o in enumerate(OFFSETS)}
 _PAIRS = [(a, b, _NUMBER[(b // 4 - a // 4, b % 4 - a % 4)]) for a in range(16) for b in range(a, 16)]
-_TENSORS = ("stencil", "sides", "start", "lumps", "features", "linear")
+_TENSORS = {"stencil": "stencil", "sides": "sides", "start": "start", "aggregates": "lumps", "features": "features",
+            "linear": "linear"}  # attributes, and their names in files
 # columns of a lump: mass, first and second moments about the square's centre (2, 3; in spacings), heading (2), then λ
-_LUMP = 8
+_AGGREGATE = 8
 
 
 class GridSites(Revertible):
@@ -55,7 +56,7 @@ class GridSites(Revertible):
         self.stencil = torch.zeros((m, len(OFFSETS)), **kind)
         self.sides = torch.zeros((m, FEATURES + self.channels), **kind)
         self.start = torch.zeros((m, self.channels), **kind)
-        self.lumps = torch.zeros((4 * m, _LUMP + self.channels), **kind)
+        self.aggregates = torch.zeros((4 * m, _AGGREGATE + self.channels), **kind)
         # from a place's first node: its sixteen nodes, and the 136 numbers of the stencil that they share
         pairs = torch.tensor(_PAIRS, device=self.device)
         self._pairs = pairs[:, 0].contiguous(), pairs[:, 1].contiguous()
@@ -106,13 +107,13 @@ class GridSites(Revertible):
         """Widen the box; what is known keeps its place."""
         if (low, shape) == (self.low, self.shape):
             return
-        old, old_low, old_shape = (self.stencil, self.sides, self.start, self.lumps), self.low, self.shape
+        old, old_low, old_shape = (self.stencil, self.sides, self.start, self.aggregates), self.low, self.shape
         self.low, self.shape = low, shape
         self._allocate()
         if not old_shape[0]:
             return
         i, j = old_low[0] - low[0], old_low[1] - low[1]
-        for new, was, f in zip((self.stencil, self.sides, self.start, self.lumps), old, (1, 1, 1, 2)):
+        for new, was, f in zip((self.stencil, self.sides, self.start, self.aggregates), old, (1, 1, 1, 2)):
             view = new.view(f * shape[0], f * shape[1], -1)
             view[f * i: f * (i + old_shape[0]), f * j: f * (j + old_shape[1])] = was.view(f * old_shape[0],
                                                                                           f * old_shape[1], -1)
@@ -130,7 +131,7 @@ class GridSites(Revertible):
         return (corner[:, 0] - self.low[0]) * self.shape[1] + (corner[:, 1] - self.low[1]), weights
 
     # --- sums -----------------------------------------------------------------------------------------------------
-    def add(self, x: Tensor, heading: Tensor, beta: Tensor, lam: Tensor, lump: bool = True) -> None:
+    def add(self, x: Tensor, heading: Tensor, beta: Tensor, lam: Tensor, aggregate: bool = True) -> None:
         """Add samples inside the box: x, heading (N, 2), beta (N,), lam (N, C). Negative beta and lam take away."""
         if not len(x):
             return
@@ -149,15 +150,15 @@ class GridSites(Revertible):
         self.sides.index_add_(0, nodes, (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
         total = feature_rows(heading).mT @ sides
         self.features, self.linear = self.features + total[:, :FEATURES], self.linear + total[:, FEATURES:]
-        if lump:
+        if aggregate:
             half = 2.0 * (units - self._low)
             square = half.floor()
             off = 0.5 * (half - square - 0.5)
             moment = off * mass
             second = torch.cat([moment * off, moment[:, :1] * off[:, 1:]], 1)
             number = torch.add(square[:, 1], square[:, 0], alpha=2 * self.shape[1]).long()
-            self._keep(self.lumps, number)
-            self.lumps.index_add_(0, number, torch.cat([mass, moment, second, turned, lam], 1))
+            self._keep(self.aggregates, number)
+            self.aggregates.index_add_(0, number, torch.cat([mass, moment, second, turned, lam], 1))
 
     def _keep(self, array: Tensor, where: Tensor) -> None:
         """In a transaction: what stands there, before it is written."""
@@ -179,14 +180,14 @@ class GridSites(Revertible):
 
     def scale(self, factor: float) -> None:
         """Forget: all sums times the factor."""
-        for part in (self.stencil, self.sides, self.lumps, self.features, self.linear):
+        for part in (self.stencil, self.sides, self.aggregates, self.features, self.linear):
             part.mul_(factor)
 
     def merge(self, other: "GridSites", sign: float = 1.0) -> None:
         """Add another grid on the same lattice; the box must already hold it (see `place_of`)."""
         i, j = self.place_of(other)
         for mine, its, f in ((self.stencil, other.stencil, 1), (self.sides, other.sides, 1),
-                             (self.lumps, other.lumps, 2)):
+                             (self.aggregates, other.aggregates, 2)):
             view = mine.view(f * self.shape[0], f * self.shape[1], -1)
             rows, columns = slice(f * i, f * (i + other.shape[0])), slice(f * j, f * (j + other.shape[1]))
             view[rows, columns].add_(its.view(f * other.shape[0], f * other.shape[1], -1), alpha=sign)
@@ -203,7 +204,7 @@ class GridSites(Revertible):
         """Every target grows by delta (C,)."""
         self.rhs.addmm_(self.border[:, :1], delta[None])
         self.linear.addmm_(self.features[:, :1], delta[None])
-        self.lumps[:, _LUMP:].addmm_(self.lumps[:, :1], delta[None])
+        self.aggregates[:, _AGGREGATE:].addmm_(self.aggregates[:, :1], delta[None])
 
     def samples(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The lumps as weighted samples: x, mean heading (K, 2), beta (K,), lam (K, C)."""
@@ -246,16 +247,16 @@ class GridSites(Revertible):
         """
         i0, i1, j0, j1 = box or (0, 2 * self.shape[0], 0, 2 * self.shape[1])
         width = j1 - j0
-        mass = self.lumps[:, 0].view(2 * self.shape[0], 2 * self.shape[1])[i0:i1, j0:j1].reshape(-1)
+        mass = self.aggregates[:, 0].view(2 * self.shape[0], 2 * self.shape[1])[i0:i1, j0:j1].reshape(-1)
         # what subtracting has left of nothing is no sample
         held = (mass > 1e-9 * mass.max().clamp_min(1e-300)).nonzero()[:, 0] if len(mass) else mass.nonzero()[:, 0]
         square = torch.stack([held // max(width, 1) + i0, held % max(width, 1) + j0], 1)
-        rows = self.lumps[square[:, 0] * (2 * self.shape[1]) + square[:, 1]]
+        rows = self.aggregates[square[:, 0] * (2 * self.shape[1]) + square[:, 1]]
         beta = rows[:, 0]
         centre = 0.5 * square.double() + self._low + 0.25
         offset = (rows[:, 1:3] / beta[:, None]).clamp(-0.25, 0.25)
         second = rows[:, 3:6] / beta[:, None] - torch.cat([offset.square(), offset[:, :1] * offset[:, 1:]], 1)
-        return ((centre + offset - self.shift) * self.spacing, rows[:, 6:8] / beta[:, None], beta, rows[:, _LUMP:],
+        return ((centre + offset - self.shift) * self.spacing, rows[:, 6:8] / beta[:, None], beta, rows[:, _AGGREGATE:],
                 second * self.spacing**2)
 
     # --- forgetting a place, joining another ----------------------------------------------------------------------
@@ -269,16 +270,16 @@ class GridSites(Revertible):
         low, number = torch.tensor(self.low, device=self.device), torch.arange(self.nodes, device=self.device)
         units = torch.stack([number // self.shape[1], number % self.shape[1]], 1) + low
         keep = (~self._within(units, x, radius)).double()
-        lumps, width = torch.arange(4 * self.nodes, device=self.device), 2 * self.shape[1]
-        squares = (torch.stack([lumps // width, lumps % width], 1) + 2 * low).double() * 0.5 + 0.25
+        aggregates, width = torch.arange(4 * self.nodes, device=self.device), 2 * self.shape[1]
+        squares = (torch.stack([aggregates // width, aggregates % width], 1) + 2 * low).double() * 0.5 + 0.25
         gone = self._within(squares, x, radius)
 
-        rest = self.lumps.clone()
-        self.lumps[~gone] = 0.0
+        rest = self.aggregates.clone()
+        self.aggregates[~gone] = 0.0
         places, heading, beta, lam = self.samples()
-        self.add(places, heading, -beta, -lam, lump=False)
+        self.add(places, heading, -beta, -lam, aggregate=False)
         rest[gone] = 0.0
-        self.lumps.copy_(rest)
+        self.aggregates.copy_(rest)
         for k, (i, j) in enumerate(OFFSETS):
             self.stencil[:, k] *= keep * keep.roll(-(i * self.shape[1] + j))
         self.sides.mul_(keep[:, None])
@@ -317,15 +318,15 @@ class GridSites(Revertible):
 
     def state_dict(self) -> dict:
         return {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)} | {
-            name: getattr(self, name).clone() for name in _TENSORS}
+            filed: getattr(self, name).clone() for name, filed in _TENSORS.items()}
 
     @staticmethod
     def from_state_dict(state: dict, origin: Tensor, device) -> "GridSites":
         new = GridSites(state["spacing"], origin, state["start"].shape[1], device)
         new.low, new.shape = tuple(state["low"]), tuple(state["shape"])
         new._allocate()
-        for name in _TENSORS:
-            if state[name].shape != getattr(new, name).shape:
-                raise ValueError(f"{name} {tuple(state[name].shape)} does not fit a box of {new.shape} nodes")
-            getattr(new, name).copy_(state[name])
+        for name, filed in _TENSORS.items():
+            if state[filed].shape != getattr(new, name).shape:
+                raise ValueError(f"{name} {tuple(state[filed].shape)} does not fit a box of {new.shape} nodes")
+            getattr(new, name).copy_(state[filed])
         return new

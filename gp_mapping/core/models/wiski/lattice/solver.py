@@ -19,7 +19,7 @@ from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.models.wiski.lattice.coarse import CoarseSpace
 from gp_mapping.core.models.wiski.lattice.frozen import Frozen, System
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
-from gp_mapping.core.models.wiski.lattice.windows import Lumps
+from gp_mapping.core.models.wiski.lattice.windows import Aggregates
 
 __all__ = ["MeanSolve", "Solution"]
 
@@ -43,11 +43,11 @@ class MeanSolve:
     residual, a channel.  iterations: at most.  Steps change nothing in place: `fork` makes another that goes on alone.
     """
 
-    def __init__(self, sums: Frozen, first: Tensor, spacing: float, lumps: Lumps, stationary: Stationary,
+    def __init__(self, sums: Frozen, first: Tensor, spacing: float, aggregates: Aggregates, stationary: Stationary,
                  kernel: KernelGrid, prior: Tensor, tolerance: float, iterations: int = 3000):
         self.sums, self.tolerance, self.iterations = sums, tolerance, iterations
         self.system = System(sums, kernel, prior)
-        self.coarse = CoarseSpace(sums.held, sums.shape, first, spacing, stationary, lumps, prior)
+        self.coarse = CoarseSpace(sums.held, sums.shape, first, spacing, stationary, aggregates, prior)
         self.torus = kernel.torus[0] * kernel.torus[1]
         self.channels: tuple[_Channel, ...] = ()  # the last may be at work, the others are done
         self.steps = 0

@@ -17,18 +17,18 @@ from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.wiski.lattice.features import feature_rows
 
-__all__ = ["Lumps", "Window", "feature_covariance", "feature_posterior", "groups", "rim_thinned",
+__all__ = ["Aggregates", "Window", "feature_covariance", "feature_posterior", "groups", "rim_thinned",
            "thinned"]
 
 _WHOLE = 700  # lumps up to which one window holds them all
 _FULL = 600  # lumps of a window; beyond, its rim is thinned
 _MOST = 1200  # beyond, it is halved, and in the end thinned further
 _HALO = 2.0  # lengthscales
-_FEATURE_LUMPS = 1000
+_FEATURE_AGGREGATES = 1000
 
 
 @dataclass(frozen=True)
-class Lumps:
+class Aggregates:
     """Weighted samples: x, heading (K, 2), mass (K,), in tiles of two lengthscales, sorted by tile, value (K, C).
     """
 
@@ -40,20 +40,20 @@ class Lumps:
     value: Tensor | None = None
 
     @staticmethod
-    def of(x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None) -> "Lumps":
+    def of(x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None) -> "Aggregates":
         side = _HALO * lengthscale
         code = _code((x / side).floor().long())
         code, order = code.sort(stable=True)
-        return Lumps(x[order], heading[order], mass[order], code, side, None if value is None else value[order])
+        return Aggregates(x[order], heading[order], mass[order], code, side, None if value is None else value[order])
 
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, index: Tensor) -> "Lumps":
-        return Lumps(self.x[index], self.heading[index], self.mass[index], self.code[index], self.side,
+    def take(self, index: Tensor) -> "Aggregates":
+        return Aggregates(self.x[index], self.heading[index], self.mass[index], self.code[index], self.side,
                      None if self.value is None else self.value[index])
 
-    def around(self, low: Tensor, high: Tensor) -> "Lumps":
+    def around(self, low: Tensor, high: Tensor) -> "Aggregates":
         """Those within two lengthscales of the box low … high (2,), which may span a tile and no more."""
         first, last = (((v + s * self.side) / self.side).floor().long() for v, s in ((low, -1.0), (high, 1.0)))
         rows = torch.arange(int(first[0]), int(last[0]) + 1, device=self.x.device)
@@ -72,38 +72,38 @@ def _code(tile: Tensor) -> Tensor:
     return tile[:, 0] * (1 << 31) + tile[:, 1] + (1 << 30)
 
 
-def thinned(lumps: Lumps, side: float, which: Tensor | None = None) -> Lumps:
+def thinned(aggregates: Aggregates, side: float, which: Tensor | None = None) -> Aggregates:
     """Those of `which` (K,) merged on squares of `side` metres: masses add, places and headings average by mass."""
-    key = _code((lumps.x / side).floor().long())
+    key = _code((aggregates.x / side).floor().long())
     if which is not None:  # the others stay: a key of their own, below every other
         key = torch.where(which, key, -(1 << 62) + torch.arange(len(key), device=key.device))
     _, owner = key.unique(return_inverse=True)
     count = int(owner.max()) + 1 if len(owner) else 0
-    value = [] if lumps.value is None else [lumps.value]
-    total = torch.cat([torch.ones_like(lumps.x[:, :1]), lumps.x, lumps.heading, *value], 1) * lumps.mass[:, None]
+    value = [] if aggregates.value is None else [aggregates.value]
+    total = torch.cat([torch.ones_like(aggregates.x[:, :1]), aggregates.x, aggregates.heading, *value], 1) * aggregates.mass[:, None]
     sums = total.new_zeros((count, total.shape[1])).index_add_(0, owner, total)
     mass = sums[:, :1]
-    return Lumps(sums[:, 1:3] / mass, sums[:, 3:5] / mass, mass[:, 0], key[:count], lumps.side,
+    return Aggregates(sums[:, 1:3] / mass, sums[:, 3:5] / mass, mass[:, 0], key[:count], aggregates.side,
                  sums[:, 5:] / mass if value else None)
 
 
-def groups(lumps: Lumps, x: Tensor, lengthscale: float):
+def groups(aggregates: Aggregates, x: Tensor, lengthscale: float):
     """(indices of x, lumps for them), so that each window is small enough to factor."""
-    if len(lumps) <= _WHOLE:
-        yield torch.arange(len(x), device=x.device), lumps
+    if len(aggregates) <= _WHOLE:
+        yield torch.arange(len(x), device=x.device), aggregates
         return
-    code, order = _code((x / lumps.side).floor().long()).sort(stable=True)
+    code, order = _code((x / aggregates.side).floor().long()).sort(stable=True)
     cuts = (code[1:] != code[:-1]).nonzero()[:, 0] + 1
     for index in order.tensor_split(cuts.cpu()):
-        yield from _split(lumps, x, index, lengthscale)
+        yield from _split(aggregates, x, index, lengthscale)
 
 
-def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
+def _split(aggregates: Aggregates, x: Tensor, index: Tensor, lengthscale: float):
     if not len(index):
         return
     places = x[index]
     low, high = places.min(0).values, places.max(0).values
-    near = lumps.around(low, high)
+    near = aggregates.around(low, high)
     if len(near) > _FULL:
         near = rim_thinned(near, low, high, lengthscale, 0.125 * lengthscale)
     if len(near) > _MOST:
@@ -112,8 +112,8 @@ def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
         span, axis = (high - low).max(0)
         if float(span) > 0.25 * lengthscale:
             left = places[:, axis] <= 0.5 * (low[axis] + high[axis])
-            yield from _split(lumps, x, index[left], lengthscale)
-            yield from _split(lumps, x, index[~left], lengthscale)
+            yield from _split(aggregates, x, index[left], lengthscale)
+            yield from _split(aggregates, x, index[~left], lengthscale)
             return
         for reach, side in ((0.5, 0.25), (0.25, 0.125), (0.25, 0.25), (0.125, 0.25), (0.125, 0.5), (0.0, 0.5)):
             near = rim_thinned(near, low, high, reach * lengthscale, side * lengthscale)
@@ -122,34 +122,34 @@ def _split(lumps: Lumps, x: Tensor, index: Tensor, lengthscale: float):
     yield index, near
 
 
-def rim_thinned(lumps: Lumps, low: Tensor, high: Tensor, reach: float, side: float) -> Lumps:
+def rim_thinned(aggregates: Aggregates, low: Tensor, high: Tensor, reach: float, side: float) -> Aggregates:
     """Merged on squares of `side` where they lie beyond `reach` of the box low … high."""
-    return thinned(lumps, side, ((lumps.x < low - reach) | (lumps.x > high + reach)).any(1))
+    return thinned(aggregates, side, ((aggregates.x < low - reach) | (aggregates.x > high + reach)).any(1))
 
 
 class Window:
     """A dense GP on a few lumps."""
 
-    def __init__(self, kernel: Stationary, lumps: Lumps):
-        self.kernel, self.lumps = kernel, lumps
-        gram = kernel(lumps.x, lumps.x)
-        gram.diagonal().add_(1.0 / lumps.mass)
+    def __init__(self, kernel: Stationary, aggregates: Aggregates):
+        self.kernel, self.aggregates = kernel, aggregates
+        gram = kernel(aggregates.x, aggregates.x)
+        gram.diagonal().add_(1.0 / aggregates.mass)
         self.factor, _ = cholesky(gram)
-        self.white_phi = solve_lower(self.factor, feature_rows(lumps.heading))
-        self.white_value = None if lumps.value is None else solve_lower(self.factor, lumps.value)
+        self.whitened_phi = solve_lower(self.factor, feature_rows(aggregates.heading))
+        self.whitened_value = None if aggregates.value is None else solve_lower(self.factor, aggregates.value)
 
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """R⁻¹k(z, x) (K, N), and t(x) (N, 3)."""
-        white = solve_lower(self.factor, self.kernel(self.lumps.x, x))
-        return white, white.mT @ self.white_phi
+        whitened = solve_lower(self.factor, self.kernel(self.aggregates.x, x))
+        return whitened, whitened.mT @ self.whitened_phi
 
 
-def feature_covariance(kernel: Stationary, lumps: Lumps, scatter: Tensor, prior: Tensor, lengthscale: float) -> Tensor:
+def feature_covariance(kernel: Stationary, aggregates: Aggregates, scatter: Tensor, prior: Tensor, lengthscale: float) -> Tensor:
     """Σ of `feature_posterior`."""
-    return feature_posterior(kernel, lumps, scatter, None, prior, lengthscale)[0]
+    return feature_posterior(kernel, aggregates, scatter, None, prior, lengthscale)[0]
 
 
-def feature_posterior(kernel: Stationary, lumps: Lumps, scatter: Tensor, linear: Tensor | None, prior: Tensor,
+def feature_posterior(kernel: Stationary, aggregates: Aggregates, scatter: Tensor, linear: Tensor | None, prior: Tensor,
                       lengthscale: float) -> tuple[Tensor, Tensor | None]:
     """Σ = (S⁻¹ + scatter + Φᵀ(k(z, z) + M⁻¹)⁻¹Φ)⁻¹, 0 where the prior variance (3,) is: (3, 3); of lumps with values
     f = Σ (linear + Φᵀ(k(z, z) + M⁻¹)⁻¹ ȳ) as well: (3, C).
@@ -158,8 +158,8 @@ def feature_posterior(kernel: Stationary, lumps: Lumps, scatter: Tensor, linear:
     the features are common to all of the map, and lumps that pretend to see single places make Σ a little too large.
     """
     side = 0.125 * lengthscale
-    while len(lumps) > _FEATURE_LUMPS:
-        lumps, side = thinned(lumps, side), 2.0 * side
+    while len(aggregates) > _FEATURE_AGGREGATES:
+        aggregates, side = thinned(aggregates, side), 2.0 * side
     use = (prior > 0).nonzero()[:, 0]
     out, mean = torch.zeros((3, 3), dtype=torch.float64, device=prior.device), None
     if linear is not None:
@@ -167,12 +167,12 @@ def feature_posterior(kernel: Stationary, lumps: Lumps, scatter: Tensor, linear:
     if not len(use):
         return out, mean
     precision, pull = torch.diag(1.0 / prior[use]) + scatter[use][:, use], None if mean is None else linear[use]
-    if len(lumps):
-        window = Window(kernel, lumps)
-        white = window.white_phi[:, use]
-        precision = precision + white.mT @ white
+    if len(aggregates):
+        window = Window(kernel, aggregates)
+        whitened = window.whitened_phi[:, use]
+        precision = precision + whitened.mT @ whitened
         if mean is not None:
-            pull = pull + white.mT @ window.white_value
+            pull = pull + whitened.mT @ window.whitened_value
     factor = cholesky(precision)[0]
     out[use[:, None], use] = torch.cholesky_inverse(factor)
     if mean is not None:

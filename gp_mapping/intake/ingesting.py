@@ -8,7 +8,7 @@ from typing import Protocol
 from gp_mapping.core.types import Samples
 from gp_mapping.intake.drops import DropCounter, DropReason
 
-__all__ = ["Pool", "pour", "pour_rest"]
+__all__ = ["Pool", "ingest_batches", "ingest_remaining"]
 
 
 class Pool(Protocol):
@@ -24,7 +24,7 @@ class Pool(Protocol):
     def finish(self) -> None: ...
 
 
-def pour(batches: Iterable[tuple[bool, Samples]], session: Pool, drops: DropCounter,
+def ingest_batches(batches: Iterable[tuple[bool, Samples]], session: Pool, drops: DropCounter,
          on_error: Callable[[Exception, int], None] | None = None) -> Iterator[Samples]:
     """Each batch of `Intake.batches` after the session has taken it in.
 
@@ -60,7 +60,7 @@ def pour(batches: Iterable[tuple[bool, Samples]], session: Pool, drops: DropCoun
         yield samples
 
 
-def pour_rest(session: Pool, drops: DropCounter) -> None:
+def ingest_remaining(session: Pool, drops: DropCounter) -> None:
     """The end: what the session still holds open, or has put off."""
     refused = session.refused
     session.finish()
