@@ -28,4 +28,5 @@ test: environment
 
 lint: environment
 	@$(VENV)/bin/python -m ruff check .
+	@$(VENV)/bin/python -m ruff format --check --quiet .
 	@$(VENV)/bin/python -m mypy

@@ -17,10 +17,20 @@ setup(
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     package_data={NAME: ["py.typed"], f"{NAME}.commands.view": ["page/*"]},
     # pip's list; rosdep reads package.xml. rclpy and messages come from ROS or from requirements/ros.txt.
-    install_requires=["torch>=2.1", "numpy>=1.26", "scipy>=1.11", "matplotlib>=3.6", "PyYAML>=6.0", "tqdm>=4.66",
-                      "rosbags>=0.11"],
-    extras_require={"geotiff": ["rasterio>=1.3"], "fleet": ["distributed>=2024.1"],
-                    "test": ["pytest", "hypothesis"]},  # colcon runs pytest only where this names it
+    install_requires=[
+        "torch>=2.1",
+        "numpy>=1.26",
+        "scipy>=1.11",
+        "matplotlib>=3.6",
+        "PyYAML>=6.0",
+        "tqdm>=4.66",
+        "rosbags>=0.11",
+    ],
+    extras_require={
+        "geotiff": ["rasterio>=1.3"],
+        "fleet": ["distributed>=2024.1"],
+        "test": ["pytest", "hypothesis"],
+    },  # colcon runs pytest only where this names it
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),

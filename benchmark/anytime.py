@@ -15,7 +15,18 @@ import torch
 from benchmark import worlds
 from benchmark.batch import kmeans_inputs
 from benchmark.honesty_recordings import mapped
-from benchmark.protocol import LENGTHSCALE, NOISE, SIGNAL, TEST, TRAIN, columns, evaluate, positions, row, trials
+from benchmark.protocol import (
+    LENGTHSCALE,
+    NOISE,
+    SIGNAL,
+    TEST,
+    TRAIN,
+    columns,
+    evaluate,
+    positions,
+    row,
+    trials,
+)
 from benchmark.tables import Part, Table
 from benchmark.timing import timed
 from gp_mapping.analysis.metrics import score
@@ -41,16 +52,23 @@ def say(text: str) -> None:
 def live(quick: bool) -> Table:
     """Protocol P from the default start: every hyper-parameter, the time offset and the heading learned online."""
     train, test = trials(TRAIN, quick), trials([TEST], quick)[0]
-    table = Table("Protocol P, live, everything learned online",
-                  [*columns("model"), ("ms a cell", ".1f"), ("changes found", "d")])
+    table = Table(
+        "Protocol P, live, everything learned online",
+        [*columns("model"), ("ms a cell", ".1f"), ("changes found", "d")],
+    )
     for name in ("dual_svgp", *MEMBERS):
         start = time.process_time()
         session = mapped(train, model=name)
         seconds = time.process_time() - start
         result = evaluate(session, positions(train), test)
-        table.add(*row(name, len(session.inducing), result, seconds), 1e3 * seconds / session.cell_count,
-                  session.scores.change_count)
-        say(f"{name}: RMSE {result['rmse_ut']:.3f}, in 95 % {result['coverage']:.3f}, {seconds:.0f} s")
+        table.add(
+            *row(name, len(session.inducing), result, seconds),
+            1e3 * seconds / session.cell_count,
+            session.scores.change_count,
+        )
+        say(
+            f"{name}: RMSE {result['rmse_ut']:.3f}, in 95 % {result['coverage']:.3f}, {seconds:.0f} s"
+        )
     return table
 
 
@@ -60,19 +78,51 @@ def errors(model: AnytimeFit, test: Samples, noise: float) -> dict:
     return score((test.y - prediction.mean) / UNIT, prediction.variance / UNIT**2 + noise)
 
 
-def efficiency(title: str, theta: Theta, train: Samples, test: Samples, z, noise: float, side: float, most: int,
-               quick: bool) -> Table:
+def efficiency(
+    title: str,
+    theta: Theta,
+    train: Samples,
+    test: Samples,
+    z,
+    noise: float,
+    side: float,
+    most: int,
+    quick: bool,
+) -> Table:
     """TE and PE of each member after t steps, |S| = 1, mean over seeds. PITC's and PIC's blocks are tiles."""
-    table = Table(title, [("model", ""), ("blocks", "d"), ("t", ""), ("s", ".2f"), ("RMSE µT", ".3f"), ("NLPD", ".3f"),
-                          ("in 95 %", ".3f"), ("TE", ".1f"), ("PE", ".3f")])
+    table = Table(
+        title,
+        [
+            ("model", ""),
+            ("blocks", "d"),
+            ("t", ""),
+            ("s", ".2f"),
+            ("RMSE µT", ".3f"),
+            ("NLPD", ".3f"),
+            ("in 95 %", ".3f"),
+            ("TE", ".1f"),
+            ("PE", ".3f"),
+        ],
+    )
     for name in ("dtc", "fitc", "pitc", "pic"):
         blocks = side if MEMBERS[name].residual == "block" else None
-        fits = [AnytimeFit(name, theta, train, z, side=blocks, most=most, scale=UNIT, seed=seed)
-                for seed in (SEEDS[:1] if quick else SEEDS)]
+        fits = [
+            AnytimeFit(name, theta, train, z, side=blocks, most=most, scale=UNIT, seed=seed)
+            for seed in (SEEDS[:1] if quick else SEEDS)
+        ]
         seconds = timed(fits[0].batch)
         whole = errors(fits[0], test, noise)
-        table.add(name, len(fits[0].blocks), "batch", seconds, whole["rmse_ut"], whole["nlpd"], whole["coverage"], 1.0,
-                  1.0)
+        table.add(
+            name,
+            len(fits[0].blocks),
+            "batch",
+            seconds,
+            whole["rmse_ut"],
+            whole["nlpd"],
+            whole["coverage"],
+            1.0,
+            1.0,
+        )
         say(f"{title.split(':')[0]}, {name}: batch {seconds:.1f} s, RMSE {whole['rmse_ut']:.3f}")
         fits[0].excess.zero_()
         fits[0].linear.zero_()
@@ -81,12 +131,26 @@ def efficiency(title: str, theta: Theta, train: Samples, test: Samples, z, noise
             spent += sum(timed(lambda fit=fit: fit.step(t - done)) for fit in fits) / len(fits)  # noqa: B023
             done = t
             found = [errors(fit, test, noise) for fit in fits]
-            mean = {key: sum(f[key] for f in found) / len(found) for key in ("rmse_ut", "nlpd", "coverage")}
-            table.add(name, len(fits[0].blocks), str(t), spent, mean["rmse_ut"], mean["nlpd"], mean["coverage"],
-                      seconds / spent, whole["rmse_ut"] / mean["rmse_ut"])
+            mean = {
+                key: sum(f[key] for f in found) / len(found)
+                for key in ("rmse_ut", "nlpd", "coverage")
+            }
+            table.add(
+                name,
+                len(fits[0].blocks),
+                str(t),
+                spent,
+                mean["rmse_ut"],
+                mean["nlpd"],
+                mean["coverage"],
+                seconds / spent,
+                whole["rmse_ut"] / mean["rmse_ut"],
+            )
             say(f"{name}, {t} steps: RMSE {mean['rmse_ut']:.3f}, TE {seconds / spent:.1f}")
-    table.notes.append("dtc and fitc draw blocks of samples from everywhere; pitc and pic draw tiles. PIC's prediction "
-                       "also factors the tiles that it is asked for, which is not in s.")
+    table.notes.append(
+        "dtc and fitc draw blocks of samples from everywhere; pitc and pic draw tiles. PIC's prediction "
+        "also factors the tiles that it is asked for, which is not in s."
+    )
     return table
 
 
@@ -96,8 +160,17 @@ def recordings(quick: bool) -> Table:
     train = Samples.concatenate(parts)
     theta = Theta(LENGTHSCALE, SIGNAL**0.5, NOISE**0.5, 20.0)
     z = kmeans_inputs(train.x, 40 if quick else 200, seed=0)
-    return efficiency(f"Recordings: {len(train)} raw samples, M = {len(z)}", theta, train,
-                      trials([TEST], quick)[0][::5], z, NOISE, 0.5, 300, quick)
+    return efficiency(
+        f"Recordings: {len(train)} raw samples, M = {len(z)}",
+        theta,
+        train,
+        trials([TEST], quick)[0][::5],
+        z,
+        NOISE,
+        0.5,
+        300,
+        quick,
+    )
 
 
 def survey(quick: bool) -> Table:

@@ -29,7 +29,9 @@ def kmeans_inputs(x: Tensor, count: int, seed: int) -> Tensor:
 
 def matern52(a: Tensor, b: Tensor, lengthscale: float) -> Tensor:
     """(1 + r + r²/3) exp(−r), r = √5 |a − b|/ℓ."""
-    r = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist") * (math.sqrt(5.0) / lengthscale)
+    r = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist") * (
+        math.sqrt(5.0) / lengthscale
+    )
     return (1.0 + r + r * r / 3.0) * torch.exp(-r)
 
 
@@ -48,7 +50,10 @@ class SGPR:
         self.centre = float(data.y.mean()) / UNIT
         k = signal * matern52(z, z, lengthscale)
         self.L = torch.linalg.cholesky(k + 1e-9 * signal * torch.eye(len(z), dtype=torch.float64))
-        precision, linear = torch.eye(len(z), dtype=torch.float64), torch.zeros((len(z), 1), dtype=torch.float64)
+        precision, linear = (
+            torch.eye(len(z), dtype=torch.float64),
+            torch.zeros((len(z), 1), dtype=torch.float64),
+        )
         for x, y in zip(data.x.split(_CHUNK), data.y.split(_CHUNK)):
             a = self._white(x)
             precision += a @ a.mT / noise
@@ -74,7 +79,9 @@ class SGPR:
 class GPyTorchExact:
     """GPyTorch's exact GP on a random subsample, hyper-parameters given: the judge from outside."""
 
-    def __init__(self, data: Samples, size: int, seed: int, lengthscale: float, signal: float, noise: float):
+    def __init__(
+        self, data: Samples, size: int, seed: int, lengthscale: float, signal: float, noise: float
+    ):
         import gpytorch  # a test requirement, and slow to import
 
         generator = torch.Generator().manual_seed(seed)
@@ -86,10 +93,14 @@ class GPyTorchExact:
             def __init__(self):
                 super().__init__(x, y, likelihood)
                 self.mean_module = gpytorch.means.ConstantMean()
-                self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(nu=2.5))
+                self.covar_module = gpytorch.kernels.ScaleKernel(
+                    gpytorch.kernels.MaternKernel(nu=2.5)
+                )
 
             def forward(self, inputs):
-                return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
+                return gpytorch.distributions.MultivariateNormal(
+                    self.mean_module(inputs), self.covar_module(inputs)
+                )
 
         self.gpytorch, self.noise, self.model = gpytorch, noise, Model().double()
         self.model.mean_module.constant.data.fill_(float(y.mean()))
@@ -103,7 +114,11 @@ class GPyTorchExact:
         """At x (N, 2) in metres; SI. Cholesky throughout, no conjugate gradients; motion is of no account."""
         means, variances = [], []
         s = self.gpytorch.settings
-        with s.fast_computations(False, False, False), s.max_cholesky_size(100000), s.fast_pred_var(False):
+        with (
+            s.fast_computations(False, False, False),
+            s.max_cholesky_size(100000),
+            s.fast_pred_var(False),
+        ):
             for part in x.split(_CHUNK):
                 out = self.model(part)
                 means.append(out.mean)

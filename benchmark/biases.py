@@ -21,7 +21,12 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["TABLES", "WORLDS", "World", "run"]
 
-LENGTH, SPREAD, NOISE, LEVEL = 0.6, 10e-6, 0.3e-6, 45e-6  # m, T: of the field, the white noise, and its mean
+LENGTH, SPREAD, NOISE, LEVEL = (
+    0.6,
+    10e-6,
+    0.3e-6,
+    45e-6,
+)  # m, T: of the field, the white noise, and its mean
 RATE, SPEED, PAUSE = 20.0, 0.5, 60.0  # Hz, m/s; s between passes
 _EXACT = 4  # every so many measurements go to the exact GP
 
@@ -46,7 +51,9 @@ class World:
             x = lanes(*ends, 0.8, SPEED / RATE) + torch.tensor([0.0, 0.3 * (k // 2) % 0.8])
             x = x.flip(1) if turned else x
             stamp = start + torch.arange(len(x), dtype=torch.float64) / RATE
-            bias = self.stddev * torch.randn(1, dtype=torch.float64, generator=generator).expand(len(x), 1)
+            bias = self.stddev * torch.randn(1, dtype=torch.float64, generator=generator).expand(
+                len(x), 1
+            )
             if self.warming:
                 bias = bias * torch.exp(-(stamp - start) / self.warming)[:, None]
             noise = NOISE * torch.randn(len(x), 1, dtype=torch.float64, generator=generator)
@@ -60,8 +67,14 @@ class World:
         return DrawnField(LENGTH, seed, LEVEL, SPREAD)
 
 
-WORLDS = {"no bias": World(0.0), "1 µT": World(1e-6), "4 µT": World(4e-6), "20 µT": World(20e-6),
-          "4 µT, 12 passes": World(4e-6, 12), "4 µT, warming up": World(4e-6, warming=30.0)}
+WORLDS = {
+    "no bias": World(0.0),
+    "1 µT": World(1e-6),
+    "4 µT": World(4e-6),
+    "20 µT": World(20e-6),
+    "4 µT, 12 passes": World(4e-6, 12),
+    "4 µT, warming up": World(4e-6, warming=30.0),
+}
 
 
 TABLES = tuple(WORLDS)
@@ -91,10 +104,13 @@ def told(mean: Tensor, variance: Tensor, noise: Tensor, truth: Tensor, fresh: Te
     """Scores of (N, 1) means, variances of the field and of what a measurement has beside."""
     error, total = mean - truth, variance + noise
     square = (fresh - mean).square() / total
-    return Told(float(error.square().mean().sqrt()), float((error - error.mean()).square().mean().sqrt()),
-                float((error.abs() <= 1.96 * variance.sqrt()).double().mean()),
-                float((square <= 1.96**2).double().mean()),
-                float(0.5 * ((2 * torch.pi * total * 1e12).log() + square).mean()))
+    return Told(
+        float(error.square().mean().sqrt()),
+        float((error - error.mean()).square().mean().sqrt()),
+        float((error.abs() <= 1.96 * variance.sqrt()).double().mean()),
+        float((square <= 1.96**2).double().mean()),
+        float(0.5 * ((2 * torch.pi * total * 1e12).log() + square).mean()),
+    )
 
 
 def exact(world: World, drives: list[Samples], x: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,17 +132,24 @@ def one(world: World, seed: int, **settings) -> tuple[dict[str, Told], float, fl
     """What each kind of map says of one world; s_b as it was learned, T; processor time over that without biases."""
     drives, biases = world.drives(seed)
     generator = torch.Generator().manual_seed(1000 + seed)
-    x = torch.tensor([world.width, world.depth]) * torch.rand(400, 2, dtype=torch.float64, generator=generator)
+    x = torch.tensor([world.width, world.depth]) * torch.rand(
+        400, 2, dtype=torch.float64, generator=generator
+    )
     truth = world.field(seed)(x)
     # ten passes to come measure there
-    others = world.stddev * torch.randn(10, 1, dtype=torch.float64, generator=generator).repeat_interleave(40, 0)
+    others = world.stddev * torch.randn(
+        10, 1, dtype=torch.float64, generator=generator
+    ).repeat_interleave(40, 0)
     fresh = truth + others + NOISE * torch.randn(400, 1, dtype=torch.float64, generator=generator)
     level = torch.stack([b.mean() for b in biases]).mean()  # which nobody can know
     corrected = [Samples(d.x, d.y - b + level, stamp=d.stamp) for d, b in zip(drives, biases)]
 
     answers, seconds = {}, {}
-    for name, data, more in (("own", drives, settings), ("without", drives, {"learn_bias": False}),
-                             ("told", corrected, {"learn_bias": False})):
+    for name, data, more in (
+        ("own", drives, settings),
+        ("without", drives, {"learn_bias": False}),
+        ("told", corrected, {"learn_bias": False}),
+    ):
         start = time.process_time()
         session = mapped(data, **more)
         seconds[name] = time.process_time() - start
@@ -149,11 +172,24 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     worlds = {name: WORLDS[name] for name in only}
     if quick:
         worlds = {"no bias": World(0.0, 2, 2.0, 1.6), "4 µT": World(4e-6, 2, 2.0, 1.6)}
-    table = Table("A bias of each pass: the field, and measurements of passes to come",
-                  [("biases", ""), ("found µT", ".2f"), ("RMSE µT", ".2f"), ("exact GP", ".2f"),
-                   ("not modelled", ".2f"), ("but for the level", ".3f"), ("told the biases", ".3f"),
-                   ("ratio", ".3f"), ("field in 95 %", ".3f"), ("measured in 95 %", ".3f"), ("exact GP's", ".3f"),
-                   ("not modelled, field", ".3f"), ("time / told", ".2f")])
+    table = Table(
+        "A bias of each pass: the field, and measurements of passes to come",
+        [
+            ("biases", ""),
+            ("found µT", ".2f"),
+            ("RMSE µT", ".2f"),
+            ("exact GP", ".2f"),
+            ("not modelled", ".2f"),
+            ("but for the level", ".3f"),
+            ("told the biases", ".3f"),
+            ("ratio", ".3f"),
+            ("field in 95 %", ".3f"),
+            ("measured in 95 %", ".3f"),
+            ("exact GP's", ".3f"),
+            ("not modelled, field", ".3f"),
+            ("time / told", ".2f"),
+        ],
+    )
     ratios, covered = {}, {}
     for name, world in worlds.items():
         rows = []
@@ -164,20 +200,42 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
         mean = partial(_mean, [answers for answers, _, _ in rows])
         ratios[name] = mean("own", "shape") / mean("told", "shape")
         covered[name] = mean("own", "field"), mean("own", "measured")
-        table.add(name, 1e6 * sum(row[1] for row in rows) / len(rows), 1e6 * mean("own", "rmse"),
-                  1e6 * mean("exact", "rmse"), 1e6 * mean("without", "rmse"), 1e6 * mean("own", "shape"),
-                  1e6 * mean("told", "shape"), ratios[name], *covered[name], mean("exact", "measured"),
-                  mean("without", "field"), sum(row[2] for row in rows) / len(rows))
-    table.notes = [f"{len(seeds)} worlds of each kind, {SPREAD * 1e6:g} µT of field, lengthscale {LENGTH:g} m, white "
-                   f"noise {NOISE * 1e6:g} µT; a pass is a lawnmower of its own, the next one crosses it. What all "
-                   "biases have in common cannot be told from the field's own level: “but for the level” leaves the "
-                   "mean error out, and the map that was told the biases was told all but their mean. The exact GP "
-                   "knows the world's hyper-parameters and has the kernel term s_b² δ(p, p′)."]
+        table.add(
+            name,
+            1e6 * sum(row[1] for row in rows) / len(rows),
+            1e6 * mean("own", "rmse"),
+            1e6 * mean("exact", "rmse"),
+            1e6 * mean("without", "rmse"),
+            1e6 * mean("own", "shape"),
+            1e6 * mean("told", "shape"),
+            ratios[name],
+            *covered[name],
+            mean("exact", "measured"),
+            mean("without", "field"),
+            sum(row[2] for row in rows) / len(rows),
+        )
+    table.notes = [
+        f"{len(seeds)} worlds of each kind, {SPREAD * 1e6:g} µT of field, lengthscale {LENGTH:g} m, white "
+        f"noise {NOISE * 1e6:g} µT; a pass is a lawnmower of its own, the next one crosses it. What all "
+        "biases have in common cannot be told from the field's own level: “but for the level” leaves the "
+        "mean error out, and the map that was told the biases was told all but their mean. The exact GP "
+        "knows the world's hyper-parameters and has the kernel term s_b² δ(p, p′)."
+    ]
     where["seeds"] = len(seeds)
     with_bias = [name for name in worlds if name != "no bias"]
     every = [value for pair in covered.values() for value in pair]
-    return Part("biases", [
-        Goal("Biases: RMSE over that of a map told them, worst", max(ratios[n] for n in with_bias), high=1.10),
-        Goal("Biases: the same where there are none", ratios["no bias"], high=1.01),
-        Goal("Biases: least coverage of field or measurements", min(every), low=0.92),
-        Goal("Biases: most coverage of field or measurements", max(every), high=0.97)], [table], where)
+    return Part(
+        "biases",
+        [
+            Goal(
+                "Biases: RMSE over that of a map told them, worst",
+                max(ratios[n] for n in with_bias),
+                high=1.10,
+            ),
+            Goal("Biases: the same where there are none", ratios["no bias"], high=1.01),
+            Goal("Biases: least coverage of field or measurements", min(every), low=0.92),
+            Goal("Biases: most coverage of field or measurements", max(every), high=0.97),
+        ],
+        [table],
+        where,
+    )

@@ -11,7 +11,15 @@ from torch import Tensor
 from benchmark import cost_learning
 from benchmark.tables import Goal, Part, Table
 from benchmark.timing import median, paired, resident_bytes, timed
-from benchmark.worlds import LENGTHSCALE, STEP, RandomField, fixed_inputs, lawnmower, scattered, side_for
+from benchmark.worlds import (
+    LENGTHSCALE,
+    STEP,
+    RandomField,
+    fixed_inputs,
+    lawnmower,
+    scattered,
+    side_for,
+)
 from gp_mapping import create_map
 from gp_mapping.core.types import Samples
 
@@ -20,8 +28,13 @@ __all__ = ["run", "tensor_bytes"]
 BATCH = 100
 _POOL = 16  # batches prepared beforehand and used in turn
 _GOALS_MS = {400: 6.0, 1000: 35.0}
-SETTINGS = {"lengthscale": LENGTHSCALE, "signal_stddev": 12e-6, "noise_stddev": 0.5e-6, "learn_hyperparameters": False,
-            "learn_time_offset": False}
+SETTINGS = {
+    "lengthscale": LENGTHSCALE,
+    "signal_stddev": 12e-6,
+    "noise_stddev": 0.5e-6,
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+}
 
 
 def say(text: str) -> None:
@@ -55,22 +68,36 @@ class Floor:
 
     def __init__(self, factor: Tensor):
         m = len(factor)
-        self.factor = factor.mT.contiguous().mT  # column-major, as LAPACK wants it: the faster of the two
+        self.factor = (
+            factor.mT.contiguous().mT
+        )  # column-major, as LAPACK wants it: the faster of the two
         self.right = [torch.randn(m, BATCH, dtype=torch.float64) for _ in range(_POOL)]
         self.precision, self.turn = torch.eye(m, dtype=torch.float64), 0
 
     def batch(self) -> None:
-        white = torch.linalg.solve_triangular(self.factor, self.right[self.turn % _POOL], upper=False)
+        white = torch.linalg.solve_triangular(
+            self.factor, self.right[self.turn % _POOL], upper=False
+        )
         self.precision.addmm_(white, white.mT)
         self.turn += 1
 
 
 def against_size(quick: bool) -> tuple[Table, list[Goal]]:
     """Fixed inducing inputs, paired with the floor; each size in several rounds."""
-    table = Table("100 raw samples into a map with M fixed inducing inputs, factorisation included",
-                  [("M", "d"), ("ratio to floor", ".2f"), ("ratio of least", ".2f"), ("median ms", ".2f"),
-                   ("least ms", ".2f"), ("floor, median ms", ".2f"), ("floor, least ms", ".2f"),
-                   ("floor, Mflop", ".0f"), ("runs", "d")])
+    table = Table(
+        "100 raw samples into a map with M fixed inducing inputs, factorisation included",
+        [
+            ("M", "d"),
+            ("ratio to floor", ".2f"),
+            ("ratio of least", ".2f"),
+            ("median ms", ".2f"),
+            ("least ms", ".2f"),
+            ("floor, median ms", ".2f"),
+            ("floor, least ms", ".2f"),
+            ("floor, Mflop", ".0f"),
+            ("runs", "d"),
+        ],
+    )
     goals = []
     for inducing in (20, 40) if quick else (100, 200, 400, 1000):
         say(f"M = {inducing}, fixed z")
@@ -82,17 +109,33 @@ def against_size(quick: bool) -> tuple[Table, list[Goal]]:
         runs = 5 if quick else max(40, 20000 // inducing)
         seconds = paired({"map": stream.batch, "floor": floor.batch}, runs)
         ratio = median([a / b for a, b in zip(seconds["map"], seconds["floor"])])
-        table.add(inducing, ratio, min(seconds["map"]) / min(seconds["floor"]), 1e3 * median(seconds["map"]),
-                  1e3 * min(seconds["map"]), 1e3 * median(seconds["floor"]), 1e3 * min(seconds["floor"]),
-                  3 * inducing**2 * BATCH / 1e6, runs)
+        table.add(
+            inducing,
+            ratio,
+            min(seconds["map"]) / min(seconds["floor"]),
+            1e3 * median(seconds["map"]),
+            1e3 * min(seconds["map"]),
+            1e3 * median(seconds["floor"]),
+            1e3 * min(seconds["floor"]),
+            3 * inducing**2 * BATCH / 1e6,
+            runs,
+        )
         if inducing in _GOALS_MS:
-            goals += [Goal(f"100 samples, M = {inducing}: time", 1e3 * median(seconds["map"]),
-                           high=_GOALS_MS[inducing], unit="ms"),
-                      Goal(f"100 samples, M = {inducing}: ratio to floor", ratio, high=3.0)]
-    table.notes = ["One thread, float64, processor time; map and floor in turn. Ratio: median over pairs; ratio of "
-                   "least: of the two minima. Floor: one triangular solve M × M on M × 100 (M² · 100 flop) and a "
-                   "rank-100 update of an M × M matrix (2 M² · 100 flop), by torch. The map also evaluates the "
-                   "kernel, weighs and stores what it remembers (M² · 100 flop), and factors (M³/3 flop)."]
+            goals += [
+                Goal(
+                    f"100 samples, M = {inducing}: time",
+                    1e3 * median(seconds["map"]),
+                    high=_GOALS_MS[inducing],
+                    unit="ms",
+                ),
+                Goal(f"100 samples, M = {inducing}: ratio to floor", ratio, high=3.0),
+            ]
+    table.notes = [
+        "One thread, float64, processor time; map and floor in turn. Ratio: median over pairs; ratio of "
+        "least: of the two minima. Floor: one triangular solve M × M on M × 100 (M² · 100 flop) and a "
+        "rank-100 update of an M × M matrix (2 M² · 100 flop), by torch. The map also evaluates the "
+        "kernel, weighs and stores what it remembers (M² · 100 flop), and factors (M³/3 flop)."
+    ]
     return table, goals
 
 
@@ -104,9 +147,19 @@ def _factor(stream: Stream) -> Tensor:
 
 def lazy(quick: bool) -> Table:
     """z grown along a drive, the budget reached on the way: growing and moving z included."""
-    table = Table("100 raw samples into a map that grows its inducing inputs along a drive",
-                  [("M ≤", "d"), ("M at the end", "d"), ("batches", "d"), ("median ms", ".2f"), ("99 % ms", ".2f"),
-                   ("worst ms", ".2f"), ("the last 50, median ms", ".2f"), ("moves of z", "d")])
+    table = Table(
+        "100 raw samples into a map that grows its inducing inputs along a drive",
+        [
+            ("M ≤", "d"),
+            ("M at the end", "d"),
+            ("batches", "d"),
+            ("median ms", ".2f"),
+            ("99 % ms", ".2f"),
+            ("worst ms", ".2f"),
+            ("the last 50, median ms", ".2f"),
+            ("moves of z", "d"),
+        ],
+    )
     for budget in (20,) if quick else (100, 200, 400, 1000):
         say(f"M ≤ {budget}, lazy z")
         generator, field = torch.Generator().manual_seed(1), RandomField(1)
@@ -123,13 +176,23 @@ def lazy(quick: bool) -> Table:
             into.posterior  # noqa: B018
 
         for start in range(0, len(samples) - BATCH, BATCH):
-            part = samples[start: start + BATCH]
+            part = samples[start : start + BATCH]
             seconds.append(timed(lambda part=part: absorb(part)))
         ordered = sorted(seconds)
-        table.add(budget, len(new.basis), len(seconds), 1e3 * median(seconds), 1e3 * ordered[int(0.99 * len(ordered))],
-                  1e3 * ordered[-1], 1e3 * median(seconds[-50:]), moves)
-    table.notes = ["A lawnmower over a square somewhat larger than the budget covers: M grows to the budget, then z is "
-                   "chosen again (a move), a twentieth fewer each time. Raw samples, no cells."]
+        table.add(
+            budget,
+            len(new.basis),
+            len(seconds),
+            1e3 * median(seconds),
+            1e3 * ordered[int(0.99 * len(ordered))],
+            1e3 * ordered[-1],
+            1e3 * median(seconds[-50:]),
+            moves,
+        )
+    table.notes = [
+        "A lawnmower over a square somewhat larger than the budget covers: M grows to the budget, then z is "
+        "chosen again (a move), a twentieth fewer each time. Raw samples, no cells."
+    ]
     return table
 
 
@@ -137,7 +200,13 @@ def tensor_bytes(state) -> int:
     """Bytes of all tensors in a nested state_dict."""
     if isinstance(state, torch.Tensor):
         return state.numel() * state.element_size()
-    parts = state.values() if isinstance(state, dict) else state if isinstance(state, (list, tuple)) else ()
+    parts = (
+        state.values()
+        if isinstance(state, dict)
+        else state
+        if isinstance(state, (list, tuple))
+        else ()
+    )
     return sum(tensor_bytes(part) for part in parts)
 
 
@@ -154,24 +223,51 @@ def against_samples(quick: bool) -> tuple[Table, list[Goal]]:
         stream.batch()
         sizes[name], resident[name] = tensor_bytes(stream.map.state_dict()), resident_bytes()
     seconds = paired({"young": young.batch, "old": old.batch}, 10 if quick else 150)
-    table = Table(f"100 raw samples against n, M = {inducing} fixed",
-                  [("n", "d"), ("ratio", ".3f"), ("median ms", ".2f"), ("least ms", ".2f"), ("state, MB", ".2f"),
-                   ("resident after, MB", ".0f"), ("remembered", "d")])
+    table = Table(
+        f"100 raw samples against n, M = {inducing} fixed",
+        [
+            ("n", "d"),
+            ("ratio", ".3f"),
+            ("median ms", ".2f"),
+            ("least ms", ".2f"),
+            ("state, MB", ".2f"),
+            ("resident after, MB", ".0f"),
+            ("remembered", "d"),
+        ],
+    )
     ratio = median([b / a for a, b in zip(seconds["young"], seconds["old"])])
     for name, n, r in (("young", few, 1.0), ("old", many, ratio)):
-        table.add(n, r, 1e3 * median(seconds[name]), 1e3 * min(seconds[name]), sizes[name] / 1e6, resident[name] / 1e6,
-                  report[name].memory)
-    table.notes = ["Samples in pieces of 10,000 up to n, then batches of 100, both maps in turn. State: bytes of the "
-                   "tensors in state_dict. Resident: of the process, after each was filled (it holds both)."]
-    return table, [Goal("100 samples: time at n = 1e6 to that at n = 1e4", ratio, high=1.2),
-                   Goal("state at n = 1e6 to that at n = 1e4", sizes["old"] / sizes["young"], high=1.001)]
+        table.add(
+            n,
+            r,
+            1e3 * median(seconds[name]),
+            1e3 * min(seconds[name]),
+            sizes[name] / 1e6,
+            resident[name] / 1e6,
+            report[name].memory,
+        )
+    table.notes = [
+        "Samples in pieces of 10,000 up to n, then batches of 100, both maps in turn. State: bytes of the "
+        "tensors in state_dict. Resident: of the process, after each was filled (it holds both)."
+    ]
+    return table, [
+        Goal("100 samples: time at n = 1e6 to that at n = 1e4", ratio, high=1.2),
+        Goal("state at n = 1e6 to that at n = 1e4", sizes["old"] / sizes["young"], high=1.001),
+    ]
 
 
 def threads(quick: bool) -> Table:
     """Wall time with one and with two threads."""
-    table = Table("100 raw samples with one and two threads, wall time",
-                  [("M", "d"), ("1 thread, least ms", ".2f"), ("2 threads, least ms", ".2f"),
-                   ("1 thread, median ms", ".2f"), ("2 threads, median ms", ".2f")])
+    table = Table(
+        "100 raw samples with one and two threads, wall time",
+        [
+            ("M", "d"),
+            ("1 thread, least ms", ".2f"),
+            ("2 threads, least ms", ".2f"),
+            ("1 thread, median ms", ".2f"),
+            ("2 threads, median ms", ".2f"),
+        ],
+    )
     for inducing in (30,) if quick else (100, 400, 1000):
         say(f"M = {inducing}, threads")
         stream, found = Stream(inducing), {1: [], 2: []}
@@ -183,8 +279,14 @@ def threads(quick: bool) -> Table:
                     found[count] += [timed(stream.batch, time.perf_counter) for _ in range(8)]
         finally:
             torch.set_num_threads(1)
-        table.add(inducing, *(1e3 * min(found[k]) for k in (1, 2)), *(1e3 * median(found[k]) for k in (1, 2)))
-    table.notes = ["Wall time, so that whatever else the machine does is in it; see the load average above."]
+        table.add(
+            inducing,
+            *(1e3 * min(found[k]) for k in (1, 2)),
+            *(1e3 * median(found[k]) for k in (1, 2)),
+        )
+    table.notes = [
+        "Wall time, so that whatever else the machine does is in it; see the load average above."
+    ]
     return table
 
 

@@ -20,7 +20,9 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["tables"]
 
 
-def drive(budget: int, most: int | None, faster: int = 1, seed: int = 2, **settings) -> tuple[MapSession, float]:
+def drive(
+    budget: int, most: int | None, faster: int = 1, seed: int = 2, **settings
+) -> tuple[MapSession, float]:
     """A session with cells that drove over about as much ground as its budget covers; its processor time.
 
     faster: times 0.18 m/s.  most: samples, all of the ground if None.
@@ -31,42 +33,81 @@ def drive(budget: int, most: int | None, faster: int = 1, seed: int = 2, **setti
     session = MapSession(MapSettings(max_inducing=budget, tiles=False, **settings))
     start = time.process_time()
     for part in range(0, len(samples), 100):
-        session.ingest(samples[part: part + 100])
+        session.ingest(samples[part : part + 100])
     session.finish()
     return session, time.process_time() - start
 
 
 def learning(quick: bool) -> Table:
     """One learning step, and one adoption of θ, on a map after a drive; and what a drive costs in all."""
-    table = Table("Learning on a map after a drive with cells, θ learned online",
-                  [("M ≤", "d"), ("M", "d"), ("remembered", "d"), ("step, median ms", ".2f"),
-                   ("adoption, median ms", ".1f"), ("adoption, worst ms", ".1f"), ("samples", "d"), ("drive, s", ".2f"),
-                   ("share of a core at 50 Hz", ".3f")])
+    table = Table(
+        "Learning on a map after a drive with cells, θ learned online",
+        [
+            ("M ≤", "d"),
+            ("M", "d"),
+            ("remembered", "d"),
+            ("step, median ms", ".2f"),
+            ("adoption, median ms", ".1f"),
+            ("adoption, worst ms", ".1f"),
+            ("samples", "d"),
+            ("drive, s", ".2f"),
+            ("share of a core at 50 Hz", ".3f"),
+        ],
+    )
     for budget in (20,) if quick else (100, 400):
         print(f"cost: learning, M ≤ {budget}", file=sys.stderr, flush=True)
         session, seconds = drive(budget, 3000 if quick else None)
         size, raw = len(session.inducing), session.report()["samples"]
         steps, adoptions = pieces(session.map, 5 if quick else 40)
-        table.add(budget, size, len(session.memory), 1e3 * median(steps), 1e3 * median(adoptions), 1e3 * max(adoptions),
-                  raw, seconds, seconds / (raw / 50))
-    table.notes = ["A step: Fisher scoring on the evidence of at most 250 remembered cells. An adoption: ℓ changed "
-                   "by 5 %, inducing inputs chosen again, sites carried. The drive: all of MapSession.ingest, nothing "
-                   "drawn."]
+        table.add(
+            budget,
+            size,
+            len(session.memory),
+            1e3 * median(steps),
+            1e3 * median(adoptions),
+            1e3 * max(adoptions),
+            raw,
+            seconds,
+            seconds / (raw / 50),
+        )
+    table.notes = [
+        "A step: Fisher scoring on the evidence of at most 250 remembered cells. An adoption: ℓ changed "
+        "by 5 %, inducing inputs chosen again, sites carried. The drive: all of MapSession.ingest, nothing "
+        "drawn."
+    ]
     return table
 
 
-_PLAIN = {"learn_hyperparameters": False, "learn_time_offset": False, "heading_stddev": 0.0, "predictive_noise": False,
-          "local_scale": False, "follow_changes": False, "robust": False}
-_STEPS = (("cells and map alone", ()), ("+ gross errors, changes", ("robust", "follow_changes")),
-          ("+ predictive noise, local scale", ("predictive_noise", "local_scale")),
-          ("+ heading, time offset", ("heading_stddev", "learn_time_offset")),
-          ("+ hyper-parameters: the default", ("learn_hyperparameters",)))
+_PLAIN = {
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "heading_stddev": 0.0,
+    "predictive_noise": False,
+    "local_scale": False,
+    "follow_changes": False,
+    "robust": False,
+}
+_STEPS = (
+    ("cells and map alone", ()),
+    ("+ gross errors, changes", ("robust", "follow_changes")),
+    ("+ predictive noise, local scale", ("predictive_noise", "local_scale")),
+    ("+ heading, time offset", ("heading_stddev", "learn_time_offset")),
+    ("+ hyper-parameters: the default", ("learn_hyperparameters",)),
+)
 
 
 def honesty(quick: bool) -> Table:
     """What each part of the honesty costs: one drive, its parts switched on one after the other, θ near the truth."""
-    table = Table("What honesty costs: the same drive at 50 Hz, parts switched on one after the other, M ≤ 400",
-                  [("on", ""), ("M", "d"), ("samples", "d"), ("ms per s of data", ".2f"), ("more than alone", ".2f")])
+    table = Table(
+        "What honesty costs: the same drive at 50 Hz, parts switched on one after the other, M ≤ 400",
+        [
+            ("on", ""),
+            ("M", "d"),
+            ("samples", "d"),
+            ("ms per s of data", ".2f"),
+            ("more than alone", ".2f"),
+        ],
+    )
     default, alone = MapSettings(), None
     settings = dict(_PLAIN)
     for name, on in _STEPS:
@@ -79,8 +120,10 @@ def honesty(quick: bool) -> Table:
         cost = median(times)
         alone = cost if alone is None else alone
         table.add(name, len(session.inducing), session.raw_count, cost, cost - alone)
-    table.notes = ["Medians of three runs of the processor's time, one thread. The goal of the parts but for the "
-                   "hyper-parameters, which are the map's own: 3 ms per second of data."]
+    table.notes = [
+        "Medians of three runs of the processor's time, one thread. The goal of the parts but for the "
+        "hyper-parameters, which are the map's own: 3 ms per second of data."
+    ]
     return table
 
 
@@ -93,7 +136,9 @@ def pieces(field, count: int) -> tuple[list[float], list[float]]:
         learner.pending = 1.0
         steps.append(timed(lambda: field.refine(float("inf"))))
         if k % 5 == 0:
-            theta = replace(field.theta, lengthscale=field.theta.lengthscale * (1.05 if k % 10 else 1 / 1.05))
+            theta = replace(
+                field.theta, lengthscale=field.theta.lengthscale * (1.05 if k % 10 else 1 / 1.05)
+            )
             adoptions.append(timed(lambda theta=theta: field.adopt(theta)))
     learner.largest_change = usual
     return steps, adoptions
@@ -101,16 +146,32 @@ def pieces(field, count: int) -> tuple[list[float], list[float]]:
 
 def peak(quick: bool) -> Table:
     """Peak resident memory of a process that only maps, and then draws 512 × 512; a fresh process for each M."""
-    table = Table("Peak memory of a process that maps a drive and draws it, MB resident",
-                  [("M ≤", "d"), ("M", "d"), ("after imports", ".0f"), ("peak of the drive", ".0f"),
-                   ("peak with a drawing", ".0f"), ("state_dict", ".1f"), ("cells of the drawing", "d")])
+    table = Table(
+        "Peak memory of a process that maps a drive and draws it, MB resident",
+        [
+            ("M ≤", "d"),
+            ("M", "d"),
+            ("after imports", ".0f"),
+            ("peak of the drive", ".0f"),
+            ("peak with a drawing", ".0f"),
+            ("state_dict", ".1f"),
+            ("cells of the drawing", "d"),
+        ],
+    )
     for budget in (20,) if quick else (100, 400, 1000):
         print(f"cost: memory, M ≤ {budget}", file=sys.stderr, flush=True)
         code = f"from benchmark.cost_learning import child; child({budget}, {quick})"
-        done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).resolve().parent.parent, check=False,
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).resolve().parent.parent,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
         if done.returncode:
-            raise RuntimeError(f"the process that measures memory at M ≤ {budget} failed:\n{done.stderr}")
+            raise RuntimeError(
+                f"the process that measures memory at M ≤ {budget} failed:\n{done.stderr}"
+            )
         row = json.loads(done.stdout.splitlines()[-1])
         megabytes = [row[k] / 1e6 for k in ("start", "drive", "drawing", "state")]
         table.add(budget, row["inducing"], *megabytes, row["cells"])
@@ -124,7 +185,9 @@ def child(budget: int, quick: bool) -> None:
     torch.set_num_threads(1)
     found = {"start": resident_bytes()}
     resolution = max(1.2 * side_for(budget) + 1.0, 1.0) / 511
-    session, _ = drive(budget, 2000 if quick else 12000, 3, resolution=0.05 if quick else resolution)
+    session, _ = drive(
+        budget, 2000 if quick else 12000, 3, resolution=0.05 if quick else resolution
+    )
     found |= {"inducing": len(session.inducing), "drive": resident_bytes("VmHWM")}
     found["state"] = tensor_bytes(session.state_dict())
     grid = session.render()

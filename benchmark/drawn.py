@@ -25,14 +25,23 @@ class DrawnField:
     length: m.  mean, spread: in the unit of the values.  least: where the field is lower, it has this value.
     """
 
-    def __init__(self, length: float, seed: int, mean: float = 0.0, spread: float = 1.0, least: float | None = None,
-                 waves: int = 3000):
+    def __init__(
+        self,
+        length: float,
+        seed: int,
+        mean: float = 0.0,
+        spread: float = 1.0,
+        least: float | None = None,
+        waves: int = 3000,
+    ):
         g = torch.Generator().manual_seed(seed)
         normal = torch.randn(waves, 2, dtype=torch.float64, generator=g)
         chi = torch.randn(waves, 5, dtype=torch.float64, generator=g).square().sum(1, keepdim=True)
         self.frequency = normal * (5.0 / chi).sqrt() / length
         self.phase = 2 * math.pi * torch.rand(waves, dtype=torch.float64, generator=g)
-        self.height = spread * (2.0 / waves) ** 0.5 * torch.randn(waves, dtype=torch.float64, generator=g)
+        self.height = (
+            spread * (2.0 / waves) ** 0.5 * torch.randn(waves, dtype=torch.float64, generator=g)
+        )
         self.mean, self.least = mean, least
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -51,8 +60,15 @@ class ProcessField:
     length: m.  mean, spread: in the unit of the values.
     """
 
-    def __init__(self, length: float, seed: int, mean: float = 0.0, spread: float = 1.0, rings: int = 80,
-                 waves: int = 25):
+    def __init__(
+        self,
+        length: float,
+        seed: int,
+        mean: float = 0.0,
+        spread: float = 1.0,
+        rings: int = 80,
+        waves: int = 25,
+    ):
         g = torch.Generator().manual_seed(seed)
         edges = torch.cat([torch.zeros(1), torch.logspace(-1.0, 2.5, rings)]).double()  # of r ℓ
         below = 1.0 - (1.0 + edges.square() / 5.0).pow(-2.5)
@@ -62,9 +78,14 @@ class ProcessField:
         radius = (low.square() + inside * (high.square() - low.square())).sqrt() / length
         turn = torch.rand(rings, 1, dtype=torch.float64, generator=g) + torch.arange(waves) / waves
         angle = math.pi * turn  # half a turn is all there is
-        self.frequency = torch.stack([radius * angle.cos(), radius * angle.sin()], -1).reshape(-1, 2)
-        self.height = (spread * (share / waves).sqrt()[:, None, None]
-                       * torch.randn(rings, waves, 2, dtype=torch.float64, generator=g)).reshape(-1, 2)
+        self.frequency = torch.stack([radius * angle.cos(), radius * angle.sin()], -1).reshape(
+            -1, 2
+        )
+        self.height = (
+            spread
+            * (share / waves).sqrt()[:, None, None]
+            * torch.randn(rings, waves, 2, dtype=torch.float64, generator=g)
+        ).reshape(-1, 2)
         self.mean = mean
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -80,7 +101,9 @@ def lanes(width: float, depth: float, lane: float, step: float) -> Tensor:
         ends = (0.0, width) if k % 2 == 0 else (width, 0.0)
         corners += [[ends[0], k * lane], [ends[1], k * lane]]
     ends = torch.tensor(corners, dtype=torch.float64)
-    along = torch.cat([torch.zeros(1, dtype=torch.float64), (ends[1:] - ends[:-1]).norm(dim=1).cumsum(0)])
+    along = torch.cat(
+        [torch.zeros(1, dtype=torch.float64), (ends[1:] - ends[:-1]).norm(dim=1).cumsum(0)]
+    )
     at = torch.arange(0.0, float(along[-1]), step, dtype=torch.float64)
     leg = (torch.searchsorted(along, at, right=True) - 1).clamp(0, len(ends) - 2)
     share = ((at - along[leg]) / (along[leg + 1] - along[leg]))[:, None]
@@ -98,8 +121,11 @@ class Scores(NamedTuple):
 def _scored(mean: Tensor, variance: Tensor, truth: Tensor, fresh: Tensor) -> Scores:
     square = (fresh - mean).square() / variance
     nlpd = 0.5 * (2 * math.pi * variance).log() + 0.5 * square
-    return Scores(float((mean - truth).square().mean().sqrt()), float((square <= 1.96**2).double().mean()),
-                  float(nlpd.mean()))
+    return Scores(
+        float((mean - truth).square().mean().sqrt()),
+        float((square <= 1.96**2).double().mean()),
+        float(nlpd.mean()),
+    )
 
 
 def scores(session: MapSession, x: Tensor, field, fresh: Tensor) -> Scores:
@@ -108,13 +134,19 @@ def scores(session: MapSession, x: Tensor, field, fresh: Tensor) -> Scores:
     return _scored(told.mean, told.measurement_variance, field(x), fresh)
 
 
-def exact_scores(drive: Samples, length: float, spread: float, noise: float, x: Tensor, field, fresh: Tensor) -> Scores:
+def exact_scores(
+    drive: Samples, length: float, spread: float, noise: float, x: Tensor, field, fresh: Tensor
+) -> Scores:
     """Of the exact GP on the drive's measurements with these hyper-parameters, the constant unknown."""
     step = max(1, math.ceil(len(drive) / _EXACT))
     places, y = drive.x[::step], drive.y[::step]
     centre, level = y.mean(), 100.0 * spread**2
     kernel = make_kernel("matern52", spread**2, length)
-    noisy = kernel(places, places) + level + noise**2 / step * torch.eye(len(places), dtype=torch.float64)
+    noisy = (
+        kernel(places, places)
+        + level
+        + noise**2 / step * torch.eye(len(places), dtype=torch.float64)
+    )
     factor, cross = torch.linalg.cholesky(noisy), kernel(places, x) + level
     half = torch.linalg.solve_triangular(factor, cross, upper=False)
     mean = centre + half.mT @ torch.linalg.solve_triangular(factor, y - centre, upper=False)

@@ -30,10 +30,19 @@ def explore(world: World, name: str, budget: float, seed: int = 0) -> dict:
     policy = (POLICIES | STUDIES)[name]
     session = MapSession(MapSettings(seed=seed))
     robot = Robot(world, seed)
-    situation = Situation(world, session, robot, budget, Travel(world.area.free, 0.27), np.random.default_rng(seed))
+    situation = Situation(
+        world, session, robot, budget, Travel(world.area.free, 0.27), np.random.default_rng(seed)
+    )
     session.ingest(robot.stand(2.5))
     session.flush()
-    out = {"marks": [0.0], "rmse": [1.0], "stddev": [1.0], "coverage": [], "seconds": [0.0], "decisions": []}
+    out = {
+        "marks": [0.0],
+        "rmse": [1.0],
+        "stddev": [1.0],
+        "coverage": [],
+        "seconds": [0.0],
+        "decisions": [],
+    }
     line, most, look = np.empty((0, 2)), 0.0, EVERY
     while situation.left > 0.05:
         if len(line) < 2 or most <= 1e-6:
@@ -55,7 +64,12 @@ def explore(world: World, name: str, budget: float, seed: int = 0) -> dict:
     if out["marks"][-1] < robot.metres - 0.1:
         _look(world, session, robot, out)
     out["left"] = left_by(world, situation.travel, np.array(robot.way))
-    return out | {"turned": robot.turned, "metres": robot.metres, "time": robot.time, "budget": budget}
+    return out | {
+        "turned": robot.turned,
+        "metres": robot.metres,
+        "time": robot.time,
+        "budget": budget,
+    }
 
 
 def _rest(line: np.ndarray, metres: float) -> np.ndarray:
@@ -83,12 +97,20 @@ def scores(found: dict) -> dict:
     marks, rmse, stddev = (np.array(found[k]) for k in ("marks", "rmse", "stddev"))
     fine = np.linspace(0.0, budget, 400)
     time_limit = budget * (1.0 / SPEED + 0.5 / TURN_RATE)
-    return {"half": float(np.interp(0.5 * budget, marks, rmse)), "end": float(rmse[-1]),
-            "auc": float(np.interp(fine, marks, rmse).mean()), "sd auc": float(np.interp(fine, marks, stddev).mean()),
-            "sd end": float(stddev[-1]), "time": float(np.interp(time_limit, found["seconds"], rmse)),
-            "left": found["left"], "coverage": found["coverage"][-1],
-            "turns": found["turned"] / max(found["metres"], 1e-9), "ms": float(np.mean(found["decisions"])),
-            "p90": float(np.percentile(found["decisions"], 90)), "budget used": found["metres"] / budget}
+    return {
+        "half": float(np.interp(0.5 * budget, marks, rmse)),
+        "end": float(rmse[-1]),
+        "auc": float(np.interp(fine, marks, rmse).mean()),
+        "sd auc": float(np.interp(fine, marks, stddev).mean()),
+        "sd end": float(stddev[-1]),
+        "time": float(np.interp(time_limit, found["seconds"], rmse)),
+        "left": found["left"],
+        "coverage": found["coverage"][-1],
+        "turns": found["turned"] / max(found["metres"], 1e-9),
+        "ms": float(np.mean(found["decisions"])),
+        "p90": float(np.percentile(found["decisions"], 90)),
+        "budget used": found["metres"] / budget,
+    }
 
 
 def drives(budgets, worlds, names) -> list[dict]:
@@ -100,15 +122,19 @@ def drives(budgets, worlds, names) -> list[dict]:
             for name in names:
                 found = explore(world, name, world.size / BUDGETS[budget], seed)
                 curve = {key: found[key] for key in ("marks", "rmse")}
-                rows.append({"kind": kind, "seed": seed, "budget": budget, "policy": name, "curve": curve}
-                            | scores(found))
+                rows.append(
+                    {"kind": kind, "seed": seed, "budget": budget, "policy": name, "curve": curve}
+                    | scores(found)
+                )
     return rows
 
 
 def _mean(values) -> tuple[float, float]:
     """Mean, and its standard error."""
     values = np.asarray(values, dtype=float)
-    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))) if len(
+        values
+    ) > 1 else 0.0
 
 
 def metres_to(row: dict, error: float) -> float:
@@ -129,8 +155,14 @@ def tables(rows: list[dict]) -> tuple[list[Goal], list[Table]]:
         made += [_means(found, budget), _pairs(found, budget)]
         goals += _goals(found, budget)
     rule = [row for row in rows if row["policy"] == "gain_per_metre"]
-    goals += [Goal(f"gain_per_metre, over all budgets: {name}", _mean([row[key] for row in rule])[0], high=high)
-              for name, key, high in _RULE]
+    goals += [
+        Goal(
+            f"gain_per_metre, over all budgets: {name}",
+            _mean([row[key] for row in rule])[0],
+            high=high,
+        )
+        for name, key, high in _RULE
+    ]
     return goals, made
 
 
@@ -157,55 +189,120 @@ class _Found:
         """Metres to the error with which another one ends, as shares of its metres."""
         if name not in self.of or than not in self.of:
             return None
-        return np.array([metres_to(own, other["end"]) / other["curve"]["marks"][-1]
-                         for own, other in zip(self.of[name], self.of[than])])
+        return np.array(
+            [
+                metres_to(own, other["end"]) / other["curve"]["marks"][-1]
+                for own, other in zip(self.of[name], self.of[than])
+            ]
+        )
 
 
 def _means(found: _Found, budget: str) -> Table:
-    measured = [("RMSE at half", "half"), ("RMSE at the end", "end"), ("area under RMSE", "auc"),
-                ("stddev at the end", "sd end"), ("RMSE at equal time", "time"), ("in 95 %", "coverage")]
-    means = Table(f"Exploration, {budget} budget: {found.count} drives each, as shares of the field's stddev",
-                  [("who decides", ""), *((title, "") for title, _ in measured), ("variance left, %", ""),
-                   ("metres to 0.1.0's error", ".2f"), ("rad/m", ".2f"), ("ms a decision", ".0f"), ("p90", ".0f")])
+    measured = [
+        ("RMSE at half", "half"),
+        ("RMSE at the end", "end"),
+        ("area under RMSE", "auc"),
+        ("stddev at the end", "sd end"),
+        ("RMSE at equal time", "time"),
+        ("in 95 %", "coverage"),
+    ]
+    means = Table(
+        f"Exploration, {budget} budget: {found.count} drives each, as shares of the field's stddev",
+        [
+            ("who decides", ""),
+            *((title, "") for title, _ in measured),
+            ("variance left, %", ""),
+            ("metres to 0.1.0's error", ".2f"),
+            ("rad/m", ".2f"),
+            ("ms a decision", ".0f"),
+            ("p90", ".0f"),
+        ],
+    )
     for name in found.names:
         share = found.metres_share(name, "suggester 0.1.0")
-        means.add(name, *(_shown(found.column(name, key)) for _, key in measured),
-                  "{:.2f} ± {:.2f}".format(*_mean(100.0 * found.column(name, "left"))),
-                  None if share is None else float(share.mean()),
-                  *(found.mean(name, key) for key in ("turns", "ms", "p90")))
-    means.notes.append("Mean ± standard error over worlds; decisions in processor milliseconds, the covariances of the "
-                       "map included. Area under the curve: the mean over the whole budget. Variance left: what the "
-                       "way that was driven leaves of the variance before it, all ways at one lengthscale; the "
-                       "stddev at the end is what each map says itself, by the one that it has learned.")
+        means.add(
+            name,
+            *(_shown(found.column(name, key)) for _, key in measured),
+            "{:.2f} ± {:.2f}".format(*_mean(100.0 * found.column(name, "left"))),
+            None if share is None else float(share.mean()),
+            *(found.mean(name, key) for key in ("turns", "ms", "p90")),
+        )
+    means.notes.append(
+        "Mean ± standard error over worlds; decisions in processor milliseconds, the covariances of the "
+        "map included. Area under the curve: the mean over the whole budget. Variance left: what the "
+        "way that was driven leaves of the variance before it, all ways at one lengthscale; the "
+        "stddev at the end is what each map says itself, by the one that it has learned."
+    )
     return means
 
 
 def _pairs(found: _Found, budget: str) -> Table:
-    pairs = Table(f"In pairs, {budget} budget, negative is better",
-                  [("who decides", ""), ("area: to good lanes", ""), ("end: to good lanes", ""),
-                   ("area: to gain per metre", ""), ("end: to gain per metre", "")])
+    pairs = Table(
+        f"In pairs, {budget} budget, negative is better",
+        [
+            ("who decides", ""),
+            ("area: to good lanes", ""),
+            ("end: to good lanes", ""),
+            ("area: to gain per metre", ""),
+            ("end: to gain per metre", ""),
+        ],
+    )
     for name in found.names:
-        pairs.add(name, *("–" if name == other else _shown(found.column(name, key) - found.column(other, key))
-                          for other in ("good lanes", "gain_per_metre") for key in ("auc", "end")))
+        pairs.add(
+            name,
+            *(
+                "–" if name == other else _shown(found.column(name, key) - found.column(other, key))
+                for other in ("good lanes", "gain_per_metre")
+                for key in ("auc", "end")
+            ),
+        )
     return pairs
 
 
 def _goals(found: _Found, budget: str) -> list[Goal]:
-    rule, lanes, route = ({key: found.mean(name, key) for key in ("end", "auc")}
-                          for name in ("gain_per_metre", "good lanes", "route"))
+    rule, lanes, route = (
+        {key: found.mean(name, key) for key in ("end", "auc")}
+        for name in ("gain_per_metre", "good lanes", "route")
+    )
     left = found.column("route", "left") / found.column("good lanes", "left")
-    goals = [Goal(f"route, {budget}: RMSE at the end, of that of good lanes", route["end"] / lanes["end"], high=1.05),
-             Goal(f"route, {budget}: area under RMSE, of that of gain_per_metre", route["auc"] / rule["auc"],
-                  high=1.05),
-             Goal(f"route, {budget}: variance left, of that of good lanes, in the worst world", left.max(), high=1.0),
-             *(Goal(f"gain_per_metre, {budget}: {name}", rule[key], high=high) for name, key, high in _RULE)]
+    goals = [
+        Goal(
+            f"route, {budget}: RMSE at the end, of that of good lanes",
+            route["end"] / lanes["end"],
+            high=1.05,
+        ),
+        Goal(
+            f"route, {budget}: area under RMSE, of that of gain_per_metre",
+            route["auc"] / rule["auc"],
+            high=1.05,
+        ),
+        Goal(
+            f"route, {budget}: variance left, of that of good lanes, in the worst world",
+            left.max(),
+            high=1.0,
+        ),
+        *(
+            Goal(f"gain_per_metre, {budget}: {name}", rule[key], high=high)
+            for name, key, high in _RULE
+        ),
+    ]
     if found.rooms.any():
-        goals.append(Goal(f"route, {budget}: variance left, of that of good lanes, in rooms",
-                          float(left[found.rooms].mean()), high=0.85))
+        goals.append(
+            Goal(
+                f"route, {budget}: variance left, of that of good lanes, in rooms",
+                float(left[found.rooms].mean()),
+                high=0.85,
+            )
+        )
     share = found.metres_share("route", "suggester 0.1.0")
     if share is not None:
-        goals.append(Goal(f"route, {budget}: metres to the error that 0.1.0's rule ends with, of its own",
-                          float(share.mean()), high=0.75))
+        goals.append(
+            Goal(
+                f"route, {budget}: metres to the error that 0.1.0's rule ends with, of its own",
+                float(share.mean()),
+                high=0.75,
+            )
+        )
     return goals
 
 
@@ -223,7 +320,11 @@ if __name__ == "__main__":  # a study: python -m benchmark.exploration FILE SEED
     import sys
 
     torch.set_num_threads(1)
-    file, seeds, names = sys.argv[1], [int(s) for s in sys.argv[2].split(",")], sys.argv[3].split(",")
+    file, seeds, names = (
+        sys.argv[1],
+        [int(s) for s in sys.argv[2].split(",")],
+        sys.argv[3].split(","),
+    )
     kinds = [KINDS[int(i)] for i in sys.argv[4].split(",")] if len(sys.argv) > 4 else KINDS
     for seed in seeds:
         for kind in kinds:
@@ -231,7 +332,18 @@ if __name__ == "__main__":  # a study: python -m benchmark.exploration FILE SEED
             for name in names:
                 start = time.process_time()
                 found = explore(world, name, world.size / BUDGETS["short"], seed)
-                row = {"kind": kind, "seed": seed, "policy": name, "cpu": time.process_time() - start} | scores(found)
-                print(kind, seed, name, {k: round(v, 3) for k, v in row.items() if isinstance(v, float)}, flush=True)
+                row = {
+                    "kind": kind,
+                    "seed": seed,
+                    "policy": name,
+                    "cpu": time.process_time() - start,
+                } | scores(found)
+                print(
+                    kind,
+                    seed,
+                    name,
+                    {k: round(v, 3) for k, v in row.items() if isinstance(v, float)},
+                    flush=True,
+                )
                 with open(file, "a") as f:
                     f.write(json.dumps(row | {"curve": found}) + "\n")

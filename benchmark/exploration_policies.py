@@ -52,10 +52,24 @@ class Situation:
         if "cells" not in self.memory:
             self.memory["cells"] = self.world.area.cells[::2], self.world.area.areas[::2]
         variance = self.session.map.predict(torch.from_numpy(self.travel.xy)).variance.mean(1)
-        value = deque(held.steps(self.session.map, self.travel, *self.memory["cells"], self.session.noise_variance,
-                                 self.robot.track(), variance), maxlen=1)[0]
-        return Problem(value, self.travel, self.robot.position, self.robot.heading,
-                       **{"budget": Budget(self.left, speed=SPEED, turn_rate=TURN_RATE)} | settings)
+        value = deque(
+            held.steps(
+                self.session.map,
+                self.travel,
+                *self.memory["cells"],
+                self.session.noise_variance,
+                self.robot.track(),
+                variance,
+            ),
+            maxlen=1,
+        )[0]
+        return Problem(
+            value,
+            self.travel,
+            self.robot.position,
+            self.robot.heading,
+            **{"budget": Budget(self.left, speed=SPEED, turn_rate=TURN_RATE)} | settings,
+        )
 
     def to(self, place) -> np.ndarray:
         """The way to anywhere (2,) m."""
@@ -66,8 +80,14 @@ class Situation:
 
 def prior_value(world: World, travel: Travel) -> PathValue:
     """What is known before the drive: a lengthscale, nothing measured."""
-    blank = create_map("exact", lengthscale=PRIOR, signal_stddev=10e-6, noise_stddev=0.5e-6, constant_stddev=20e-6,
-                       learn_hyperparameters=False)
+    blank = create_map(
+        "exact",
+        lengthscale=PRIOR,
+        signal_stddev=10e-6,
+        noise_stddev=0.5e-6,
+        constant_stddev=20e-6,
+        learn_hyperparameters=False,
+    )
     blank.update(Samples(torch.from_numpy(world.start[None]), torch.tensor([[45e-6]]).double()))
     return PathValue.of(blank, travel.xy, world.area.cells[::2], world.area.areas[::2])
 
@@ -92,18 +112,43 @@ def _once(situation: Situation, make) -> tuple[np.ndarray, float]:
 
 def good_lanes(s: Situation):
     """Inset lanes: number, direction and inset chosen for the budget by predicted variance at the prior lengthscale."""
-    return _once(s, lambda: plan(Problem(prior_value(s.world, s.travel), s.travel, s.robot.position,
-                                         budget=Budget(s.left, speed=SPEED, turn_rate=TURN_RATE)), "lanes").line)
+    return _once(
+        s,
+        lambda: (
+            plan(
+                Problem(
+                    prior_value(s.world, s.travel),
+                    s.travel,
+                    s.robot.position,
+                    budget=Budget(s.left, speed=SPEED, turn_rate=TURN_RATE),
+                ),
+                "lanes",
+            ).line
+        ),
+    )
 
 
 def whole_prior(s: Situation):
     """One route for the whole budget, planned beforehand at the prior lengthscale."""
-    return _once(s, lambda: plan(Problem(prior_value(s.world, s.travel), s.travel, s.robot.position,
-                                         budget=Budget(s.left, speed=SPEED, turn_rate=TURN_RATE)), "route").line)
+    return _once(
+        s,
+        lambda: (
+            plan(
+                Problem(
+                    prior_value(s.world, s.travel),
+                    s.travel,
+                    s.robot.position,
+                    budget=Budget(s.left, speed=SPEED, turn_rate=TURN_RATE),
+                ),
+                "route",
+            ).line
+        ),
+    )
 
 
 def border_lanes(s: Situation):
     """Lanes on both borders, as many as the budget pays for."""
+
     def make():
         low, high = s.travel.nodes.min(0), s.travel.nodes.max(0)
         across, along = high[1] - low[1], high[0] - low[0]
@@ -112,7 +157,9 @@ def border_lanes(s: Situation):
         for i, y in enumerate(np.linspace(low[1], high[1], count)):
             ends = [(low[0], y), (high[0], y)]
             corners += ends if i % 2 == 0 else ends[::-1]
-        if np.hypot(*(np.array(corners[0]) - s.robot.position)) > np.hypot(*(np.array(corners[-1]) - s.robot.position)):
+        if np.hypot(*(np.array(corners[0]) - s.robot.position)) > np.hypot(
+            *(np.array(corners[-1]) - s.robot.position)
+        ):
             corners = corners[::-1]
         line, at = [s.robot.position], s.travel.locate(s.robot.position)
         for corner in corners:
@@ -122,6 +169,7 @@ def border_lanes(s: Situation):
                 line.extend(leg.line)
                 at = node
         return np.array(line)
+
     return _once(s, make)
 
 
@@ -139,18 +187,22 @@ def pypolo(s: Situation):
 
     def normal(v):
         return (v - v.min()) / max(np.ptp(v), 1e-12)
+
     return s.to(x[np.argmax(normal(entropy) - normal(away))]), math.inf
 
 
 def suggester_010(s: Situation):
     """`suggest` on the drawn window by variance, as the node of 0.1.0 did."""
-    found = suggest(s.session.map, s.session.render(), 1, "variance", s.world.free, s.robot.position)
+    found = suggest(
+        s.session.map, s.session.render(), 1, "variance", s.world.free, s.robot.position
+    )
     return s.to([found[0].x, found[0].y] if len(found) else s.robot.position), math.inf
 
 
 def _by(kind: str, most: float = math.inf):
     def policy(s: Situation):
         return plan(s.problem(), kind).line, most
+
     policy.__doc__ = f"planner {kind}"
     return policy
 
@@ -158,21 +210,41 @@ def _by(kind: str, most: float = math.inf):
 def _route(mix: float | None = None, **settings):
     def policy(s: Situation):
         old: Plan | None = s.memory.get("plan")
-        stops = () if old is None else old.left(old.progress(s.robot.position, s.memory["driven"] - 0.3, 0.6))
+        stops = (
+            ()
+            if old is None
+            else old.left(old.progress(s.robot.position, s.memory["driven"] - 0.3, 0.6))
+        )
         count = s.memory["count"] = s.memory.get("count", -1) + 1
-        rest = mix_of_rest(usual_mix(Budget(s.left)) if mix is None else mix, 1.0 - s.left / s.budget)
-        found = plan(s.problem(mix=rest, old=stops, seed=count, fresh=count % FRESH == 0, effort=EFFORT, **settings),
-                     "route")
+        rest = mix_of_rest(
+            usual_mix(Budget(s.left)) if mix is None else mix, 1.0 - s.left / s.budget
+        )
+        found = plan(
+            s.problem(
+                mix=rest, old=stops, seed=count, fresh=count % FRESH == 0, effort=EFFORT, **settings
+            ),
+            "route",
+        )
         s.memory["plan"], s.memory["driven"] = found, REPLAN
         return found.line, REPLAN
+
     policy.__doc__ = f"planner route, the whole budget, mix {'as usual' if mix is None else mix}"
     return policy
 
 
 POLICIES = {
-    "route": _route(), "gain_per_metre": _by("gain_per_metre", REPLAN), "good lanes": good_lanes,
-    "border lanes": border_lanes, "greedy variance": _by("variance"), "suggester 0.1.0": suggester_010,
-    "pypolo's rule": pypolo, "random": random,
+    "route": _route(),
+    "gain_per_metre": _by("gain_per_metre", REPLAN),
+    "good lanes": good_lanes,
+    "border lanes": border_lanes,
+    "greedy variance": _by("variance"),
+    "suggester 0.1.0": suggester_010,
+    "pypolo's rule": pypolo,
+    "random": random,
 }
-STUDIES = {"whole prior": whole_prior, "route mix 0": _route(0.0), "route mix .3": _route(0.3),
-           "route mix .6": _route(0.6)}
+STUDIES = {
+    "whole prior": whole_prior,
+    "route mix 0": _route(0.0),
+    "route mix .3": _route(0.3),
+    "route mix .6": _route(0.6),
+}

@@ -51,8 +51,11 @@ def make_world(kind: str, seed: int) -> World:
         raise ValueError(f"kind is {kind!r}, expected one of {', '.join(KINDS)}")
     rng = np.random.default_rng([seed, KINDS.index(kind), 7])
     if kind.startswith("dipoles"):
-        dipoles = DipoleWorld.random(WorldSettings(seed=1000 + seed, width=SIDE, depth=SIDE, dipole_spacing=1.4,
-                                                   sensor_height=0.5))
+        dipoles = DipoleWorld.random(
+            WorldSettings(
+                seed=1000 + seed, width=SIDE, depth=SIDE, dipole_spacing=1.4, sensor_height=0.5
+            )
+        )
         field = dipoles.norm
     else:
         field = _gaussian(rng, rough=kind == "rough corner")
@@ -72,7 +75,9 @@ def _gaussian(rng: np.random.Generator, rough: bool):
 
     def draw(scale: float):
         count = 2000
-        frequency = rng.normal(size=(count, 2)) / scale * np.sqrt(5.0 / rng.chisquare(5.0, (count, 1)))
+        frequency = (
+            rng.normal(size=(count, 2)) / scale * np.sqrt(5.0 / rng.chisquare(5.0, (count, 1)))
+        )
         phase = rng.uniform(0, 2 * np.pi, count)
         return lambda x: np.sqrt(2.0 / count) * np.cos(np.asarray(x) @ frequency.T + phase).sum(1)
 
@@ -85,6 +90,7 @@ def _gaussian(rng: np.random.Generator, rough: bool):
             return 45e-6 + 10e-6 * smooth(x)
         share = 1.0 / (1.0 + np.exp((np.hypot(*(x - corner).T) - 0.45 * SIDE) / 0.3))
         return 45e-6 + 10e-6 * (0.5 * smooth(x) + share * fine(x))
+
     return field
 
 
@@ -97,21 +103,25 @@ def _rooms(rng: np.random.Generator, walls: bool) -> np.ndarray:
         for axis in (0, 1):
             at, door = rng.integers(n // 3, 2 * n // 3), rng.integers(4, n - 16)
             wall = np.full(n, 100.0)
-            wall[door: door + 10] = 0
+            wall[door : door + 10] = 0
             other = int(door + n // 2) % (n - 16)
-            wall[other + 3: other + 13] = 0
+            wall[other + 3 : other + 13] = 0
             part = data if axis == 0 else data.T
             part[at] = np.maximum(part[at], wall)
         for _ in range(3):
             row, column = rng.integers(4, n - 12, 2)
-            data[row: row + rng.integers(4, 9), column: column + rng.integers(4, 9)] = 100
+            data[row : row + rng.integers(4, 9), column : column + rng.integers(4, 9)] = 100
     return data
 
 
 def _message(data: np.ndarray):
     still = SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)
-    info = SimpleNamespace(resolution=RESOLUTION, width=data.shape[1], height=data.shape[0],
-                           origin=SimpleNamespace(position=SimpleNamespace(x=0.0, y=0.0, z=0.0), orientation=still))
+    info = SimpleNamespace(
+        resolution=RESOLUTION,
+        width=data.shape[1],
+        height=data.shape[0],
+        origin=SimpleNamespace(position=SimpleNamespace(x=0.0, y=0.0, z=0.0), orientation=still),
+    )
     return SimpleNamespace(info=info, data=data.ravel(), header=SimpleNamespace(frame_id="map"))
 
 
@@ -177,4 +187,6 @@ class Robot:
             self._error = keep * self._error + shock
             error[i] = self._error
         values = values + error + WHITE * self.rng.normal(size=len(x))
-        return Samples(torch.from_numpy(x), torch.from_numpy(values)[:, None], stamp=torch.from_numpy(stamps))
+        return Samples(
+            torch.from_numpy(x), torch.from_numpy(values)[:, None], stamp=torch.from_numpy(stamps)
+        )

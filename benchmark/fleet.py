@@ -33,12 +33,28 @@ __all__ = ["TABLES", "run"]
 TABLES = ("workers", "killed")
 RATE, SPEED, LANE, HALL, NOISE = 50.0, 0.5, 0.4, 12.0, 0.3e-6  # Hz, m/s, m, m, T
 CALIBRATION = 300  # cells of each bag
-_COLUMNS = [("", ""), ("s", ".1f"), ("busiest worker, s of processor", ".1f"), ("all workers", ".1f"), ("killed", "d"),
-            ("cells", "d"), ("tiles", "d"), ("client grew, MB", ".0f"), ("equal to the bit", "")]
+_COLUMNS = [
+    ("", ""),
+    ("s", ".1f"),
+    ("busiest worker, s of processor", ".1f"),
+    ("all workers", ".1f"),
+    ("killed", "d"),
+    ("cells", "d"),
+    ("tiles", "d"),
+    ("client grew, MB", ".0f"),
+    ("equal to the bit", ""),
+]
 
 
-def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 50_000, bags: int = 8, seed: int = 0,
-        period: float = 10.0) -> Part:
+def run(
+    quick: bool,
+    where: dict,
+    only: tuple[str, ...] = TABLES,
+    sample: int = 50_000,
+    bags: int = 8,
+    seed: int = 0,
+    period: float = 10.0,
+) -> Part:
     """sample: measurements of a bag.  bags: how many.  period: s between two kills.
 
     only: one worker beside two ("workers"), two workers beside two that are killed ("killed").
@@ -47,20 +63,45 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 
     with tempfile.TemporaryDirectory(prefix="gp_mapping_fleet_") as folder:
         paths = [_bag(Path(folder), i, sample, seed) for i in range(bags)]
         size = sum(p.stat().st_size for p in Path(folder).rglob("*") if p.is_file()) / bags
-        print(f"fleet: {bags} bags of {sample} measurements, {size / 1e6:.1f} MB each", file=sys.stderr)
-        runs = [_measured(paths, workers, every) for table, workers, every in (
-            ("workers", 1, 0.0), ("", 2, 0.0), ("killed", 2, period)) if table in ("", *only)]
+        print(
+            f"fleet: {bags} bags of {sample} measurements, {size / 1e6:.1f} MB each",
+            file=sys.stderr,
+        )
+        runs = [
+            _measured(paths, workers, every)
+            for table, workers, every in (("workers", 1, 0.0), ("", 2, 0.0), ("killed", 2, period))
+            if table in ("", *only)
+        ]
     table = Table(f"{bags} bags of {sample} measurements and {size / 1e6:.1f} MB", _COLUMNS)
     equal = [_same(runs[0].state, one.state) for one in runs]
     for one, same in zip(runs, equal):
-        table.add(one.name, one.seconds, one.busiest, one.all, one.killed, one.report["cells"], one.report["tiles"],
-                  one.megabytes, "yes" if same else "NO")
-    table.notes.append(f"{runs[0].all / bags:.1f} s of processor for a bag, of which {CALIBRATION} cells are a map of "
-                       "their own.")
-    goals = [Goal("runs whose map is the same to the bit, of all", sum(equal) / len(equal), low=1.0)]
+        table.add(
+            one.name,
+            one.seconds,
+            one.busiest,
+            one.all,
+            one.killed,
+            one.report["cells"],
+            one.report["tiles"],
+            one.megabytes,
+            "yes" if same else "NO",
+        )
+    table.notes.append(
+        f"{runs[0].all / bags:.1f} s of processor for a bag, of which {CALIBRATION} cells are a map of "
+        "their own."
+    )
+    goals = [
+        Goal("runs whose map is the same to the bit, of all", sum(equal) / len(equal), low=1.0)
+    ]
     if "workers" in only:
-        goals.insert(0, Goal("speed-up on two workers, by processor time of the busiest",
-                             runs[0].busiest / runs[1].busiest, low=1.8))
+        goals.insert(
+            0,
+            Goal(
+                "speed-up on two workers, by processor time of the busiest",
+                runs[0].busiest / runs[1].busiest,
+                low=1.8,
+            ),
+        )
     return Part("fleet", goals, [table], where)
 
 
@@ -94,9 +135,19 @@ def _measured(paths: list[str], workers: int, period: float) -> _Run:
             executioner.join()
         seconds = time.perf_counter() - start
         spent = [after - before.get(pid, 0.0) for pid, after in _busy(engine).items()]
-    name = f"{workers} worker{'s' * (workers > 1)}" + (f", one killed each {period:g} s" if period else "")
-    return _Run(name, seconds, max(spent), sum(spent), len(killed), (resident_bytes() - memory) / 1e6,
-                made.session.report(), made.session.state_dict())
+    name = f"{workers} worker{'s' * (workers > 1)}" + (
+        f", one killed each {period:g} s" if period else ""
+    )
+    return _Run(
+        name,
+        seconds,
+        max(spent),
+        sum(spent),
+        len(killed),
+        (resident_bytes() - memory) / 1e6,
+        made.session.report(),
+        made.session.state_dict(),
+    )
 
 
 def _busy(engine: Engine) -> dict[int, float]:
@@ -107,7 +158,9 @@ def _busy(engine: Engine) -> dict[int, float]:
 
 
 def _mine() -> tuple[int, float]:
-    importlib.import_module("gp_mapping.fleet.drawing")  # what a worker loads once, 3 s of processor, is not counted
+    importlib.import_module(
+        "gp_mapping.fleet.drawing"
+    )  # what a worker loads once, 3 s of processor, is not counted
     return os.getpid(), time.process_time()
 
 
@@ -115,7 +168,11 @@ def _execute(engine: Cluster, period: float, killed: list[int], over: threading.
     """Kill one worker after the other, drawn at random."""
     choice = random.Random(0)
     while not over.wait(period):
-        pids = sorted(p for p in engine.client.run(os.getpid, on_error="ignore").values() if isinstance(p, int))
+        pids = sorted(
+            p
+            for p in engine.client.run(os.getpid, on_error="ignore").values()
+            if isinstance(p, int)
+        )
         with suppress(ProcessLookupError, IndexError):
             killed.append(choice.choice(pids))
             os.kill(killed[-1], signal.SIGKILL)

@@ -31,11 +31,13 @@ def drive(rate: int, speed: float, seconds: float) -> tuple[list[float], list[fl
     samples = RandomField(4).measure(path[: int(rate * seconds)], torch.Generator().manual_seed(4))
     session = MapSession(MapSettings(resolution=resolution, margin=0.5 - 1e-6))
     corners = torch.tensor([[low, low], [high, high]], dtype=torch.float64)
-    session.ingest(RandomField(4).measure(corners, torch.Generator().manual_seed(5)))  # the window is the room at once
+    session.ingest(
+        RandomField(4).measure(corners, torch.Generator().manual_seed(5))
+    )  # the window is the room at once
     session.break_pass()
     ingesting, drawing, step = [], [], rate // _DRAWINGS
     for start in range(0, len(samples) - step + 1, step):
-        part = samples[start: start + step]
+        part = samples[start : start + step]
         ingesting.append(timed(lambda part=part: session.ingest(part)))
         drawing.append(timed(session.render))
     return ingesting, drawing, session
@@ -43,25 +45,52 @@ def drive(rate: int, speed: float, seconds: float) -> tuple[list[float], list[fl
 
 def run(quick: bool, environment: dict) -> Part:
     """A table of the mapping thread and, where rclpy is installed, one of the node."""
-    table = Table(f"A live map: {_CELLS} × {_CELLS} drawn {_DRAWINGS} times a second, M ≤ 400, θ learned online",
-                  [("sensor", ""), ("minutes", ".1f"), ("M", "d"), ("share of a core", ".3f"),
-                   ("the last minute", ".3f"), ("ingest, ms per 0.1 s", ".2f"), ("worst", ".1f"),
-                   ("drawing, median ms", ".2f"), ("worst", ".1f")])
+    table = Table(
+        f"A live map: {_CELLS} × {_CELLS} drawn {_DRAWINGS} times a second, M ≤ 400, θ learned online",
+        [
+            ("sensor", ""),
+            ("minutes", ".1f"),
+            ("M", "d"),
+            ("share of a core", ".3f"),
+            ("the last minute", ".3f"),
+            ("ingest, ms per 0.1 s", ".2f"),
+            ("worst", ".1f"),
+            ("drawing, median ms", ".2f"),
+            ("worst", ".1f"),
+        ],
+    )
     goals, minute = [], 60 * _DRAWINGS
     for rate, speed, seconds in ((50, 0.18, 180.0), (100, 0.36, 330.0)):
         print(f"live: {rate} Hz", file=sys.stderr, flush=True)
         ingesting, drawing, session = drive(rate, speed, 20.0 if quick else seconds)
         both = [a + b for a, b in zip(ingesting, drawing)]
-        share, last = sum(both) / len(both) * _DRAWINGS, sum(both[-minute:]) / len(both[-minute:]) * _DRAWINGS
-        table.add(f"{rate} Hz, {speed} m/s", len(both) / minute, len(session.inducing), share, last,
-                  1e3 * median(ingesting), 1e3 * max(ingesting), 1e3 * median(drawing), 1e3 * max(drawing))
+        share, last = (
+            sum(both) / len(both) * _DRAWINGS,
+            sum(both[-minute:]) / len(both[-minute:]) * _DRAWINGS,
+        )
+        table.add(
+            f"{rate} Hz, {speed} m/s",
+            len(both) / minute,
+            len(session.inducing),
+            share,
+            last,
+            1e3 * median(ingesting),
+            1e3 * max(ingesting),
+            1e3 * median(drawing),
+            1e3 * max(drawing),
+        )
         name = f"live, {rate} Hz and {_CELLS} × {_CELLS} at {_DRAWINGS} Hz: share of a core (mapping only)"
         goals.append(Goal(name, share, high=0.5))
-    table.notes = ["One thread, processor time of MapSession.ingest and MapSession.render over sensor time; no "
-                   "messages in it."]
+    table.notes = [
+        "One thread, processor time of MapSession.ingest and MapSession.render over sensor time; no "
+        "messages in it."
+    ]
     tables = [table]
     if importlib.util.find_spec("rclpy") is None:
-        print("live: rclpy is not installed, so that the node itself is not measured; see README.md", file=sys.stderr)
+        print(
+            "live: rclpy is not installed, so that the node itself is not measured; see README.md",
+            file=sys.stderr,
+        )
     else:
         from benchmark import live_node, publish
 

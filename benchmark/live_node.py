@@ -51,28 +51,64 @@ def measure(seconds: float, survey: bool = False) -> dict[str, float]:
 
     domain = 1 + os.getpid() % 100
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
-    quiet = {"ROS_DOMAIN_ID": str(domain), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+    quiet = {
+        "ROS_DOMAIN_ID": str(domain),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         quiet["ROS_LOG_DIR"] = folder
-        mapper = stack.enter_context(NodeProcess("mapper", "gp_mapping.ros.mapping_node", ros_arguments(
-            publish_rate=DRAWINGS, resolution=0.05), Path(folder) / "mapper.log", quiet))
+        mapper = stack.enter_context(
+            NodeProcess(
+                "mapper",
+                "gp_mapping.ros.mapping_node",
+                ros_arguments(publish_rate=DRAWINGS, resolution=0.05),
+                Path(folder) / "mapper.log",
+                quiet,
+            )
+        )
         watcher = MapWatcher(domain)
         stack.callback(watcher.close)
         means: list = []
         for topic in ("mean", "stddev"):
-            watcher.node.create_subscription(OccupancyGrid, f"mapping/{topic}",
-                                             means.append if topic == "mean" else lambda _: None, LATCHED)
-        simulator = stack.enter_context(NodeProcess("simulator", "gp_mapping.ros.simulator_node", ros_arguments(
-            wait_for_subscribers=60.0, sim__duration=seconds, sim__field_rate=FIELD_RATE,
-            sim__odometry_rate=ODOMETRY_RATE, sim__spacing=SPACING, robot__max_speed=SPEED,
-            world__width=ROOM.width, world__depth=ROOM.depth, world__dipole_spacing=ROOM.dipole_spacing,
-            world__sensor_height=ROOM.sensor_height), Path(folder) / "simulator.log", quiet))
+            watcher.node.create_subscription(
+                OccupancyGrid,
+                f"mapping/{topic}",
+                means.append if topic == "mean" else lambda _: None,
+                LATCHED,
+            )
+        simulator = stack.enter_context(
+            NodeProcess(
+                "simulator",
+                "gp_mapping.ros.simulator_node",
+                ros_arguments(
+                    wait_for_subscribers=60.0,
+                    sim__duration=seconds,
+                    sim__field_rate=FIELD_RATE,
+                    sim__odometry_rate=ODOMETRY_RATE,
+                    sim__spacing=SPACING,
+                    robot__max_speed=SPEED,
+                    world__width=ROOM.width,
+                    world__depth=ROOM.depth,
+                    world__dipole_spacing=ROOM.dipole_spacing,
+                    world__sensor_height=ROOM.sensor_height,
+                ),
+                Path(folder) / "simulator.log",
+                quiet,
+            )
+        )
         _until(watcher, lambda: means, 60.0, (mapper, simulator))
         plans: list = []
         if survey:
             watcher.node.create_subscription(PathMessage, "mapping/plan", plans.append, LATCHED)
             watcher.start_survey(30.0)
-        begin, busy, seen, worst, midway = time.monotonic(), processor_seconds(mapper.pid), len(means), 0.0, None
+        begin, busy, seen, worst, midway = (
+            time.monotonic(),
+            processor_seconds(mapper.pid),
+            len(means),
+            0.0,
+            None,
+        )
         while watcher.values("simulator: drive").get("state") != "done" and simulator.code is None:
             _until(watcher, None, 0.2, (mapper, simulator))
             worst = max(worst, float(watcher.values("mapping: timing").get("latency p99_ms", 0.0)))
@@ -83,8 +119,12 @@ def measure(seconds: float, survey: bool = False) -> dict[str, float]:
         _until(watcher, None, 2.5, (mapper, simulator))
         info = means[-1].info
         return _numbers(watcher, begin, end, busy, spent, midway) | {
-            "maps": (drawn - seen) / (end - begin), "maps later": (drawn - midway[2]) / (end - midway[0]),
-            "cells": info.width * info.height, "worst": worst, "plans": len(plans)}
+            "maps": (drawn - seen) / (end - begin),
+            "maps later": (drawn - midway[2]) / (end - midway[0]),
+            "cells": info.width * info.height,
+            "worst": worst,
+            "plans": len(plans),
+        }
 
 
 def _until(watcher, condition, timeout: float, processes) -> None:
@@ -94,29 +134,49 @@ def _until(watcher, condition, timeout: float, processes) -> None:
         if time.monotonic() > deadline:
             if condition is None:
                 return
-            raise RuntimeError(f"no map within {timeout:g} s:\n" + "\n".join(p.last_lines() for p in processes))
+            raise RuntimeError(
+                f"no map within {timeout:g} s:\n" + "\n".join(p.last_lines() for p in processes)
+            )
         for process in processes:
             if process.code:
-                raise RuntimeError(f"the {process.name} ended with {process.code}:\n{process.last_lines()}")
+                raise RuntimeError(
+                    f"the {process.name} ended with {process.code}:\n{process.last_lines()}"
+                )
         watcher.spin(0.05)
 
 
 def _numbers(watcher, begin, end, busy, spent, midway) -> dict[str, float]:
     """Shares of a core by kind of thread, and what the diagnostics say."""
     told = watcher.values("mapping: input")
-    field = {k: float(v) for k, v in told.items() if v.replace(".", "", 1).isdigit()}  # beside sentences
+    field = {
+        k: float(v) for k, v in told.items() if v.replace(".", "", 1).isdigit()
+    }  # beside sentences
     map_, timing = watcher.values("mapping: map"), watcher.values("mapping: timing")
     sent = float(watcher.values("simulator: drive")["sent_magnetic_field"])
     out = {kind: (spent[kind] - busy[kind]) / (end - begin) for kind in spent}
     later = sum(spent.values()) - sum(midway[1].values())
     update = {f"update {name}": float(timing[f"update {name}_ms"]) for name in ("p99", "max")}
-    return out | update | {"sent": sent, "lost": sent - field["magnetic_field received"],
-                  "dropped": sum(n for name, n in field.items() if name.startswith("dropped")),
-                  "waiting": sent - float(map_["samples"]), "inducing": float(map_["inducing"]),
-                  "cells closed": float(map_["cells"]) / (end - begin),
-                  "all": sum(out.values()), "later": later / (end - midway[0]), "seconds": end - begin,
-                  "p50": float(timing["latency p50_ms"]), "p99": float(timing["latency p99_ms"])} | {
-        name: float(timing.get(f"{name} p50_ms", 0.0)) for name in ("update", "render", "suggest", "plan")}
+    return (
+        out
+        | update
+        | {
+            "sent": sent,
+            "lost": sent - field["magnetic_field received"],
+            "dropped": sum(n for name, n in field.items() if name.startswith("dropped")),
+            "waiting": sent - float(map_["samples"]),
+            "inducing": float(map_["inducing"]),
+            "cells closed": float(map_["cells"]) / (end - begin),
+            "all": sum(out.values()),
+            "later": later / (end - midway[0]),
+            "seconds": end - begin,
+            "p50": float(timing["latency p50_ms"]),
+            "p99": float(timing["latency p99_ms"]),
+        }
+        | {
+            name: float(timing.get(f"{name} p50_ms", 0.0))
+            for name in ("update", "render", "suggest", "plan")
+        }
+    )
 
 
 def report(quick: bool) -> tuple[list[Goal], Table]:
@@ -124,24 +184,47 @@ def report(quick: bool) -> tuple[list[Goal], Table]:
     print("live: the node over DDS", file=sys.stderr, flush=True)
     load = os.getloadavg()[0]
     m = measure(15.0 if quick else 170.0)
-    table = Table(f"The live node: {FIELD_RATE:g} Hz field, {ODOMETRY_RATE:g} Hz odometry, a map at {DRAWINGS:g} Hz, "
-                  "over DDS, all topics listened to", [("", ""), ("", "")])
+    table = Table(
+        f"The live node: {FIELD_RATE:g} Hz field, {ODOMETRY_RATE:g} Hz odometry, a map at {DRAWINGS:g} Hz, "
+        "over DDS, all topics listened to",
+        [("", ""), ("", "")],
+    )
     for name, text in (
-            ("measurements sent, lost, dropped", f"{m['sent']:.0f}, {m['lost']:.0f}, {m['dropped']:.0f}"),
-            ("seconds, cells of the map, M", f"{m['seconds']:.0f}, {m['cells']:.0f}, {m['inducing']:.0f}"),
-            ("share of a core: all, second half", f"{m['all']:.3f}, {m['later']:.3f}"),
-            ("of it: map thread, callbacks, DDS", f"{m['map']:.3f}, {m['callbacks']:.3f}, {m['dds']:.3f}"),
-            ("maps a second: all, second half; cells of samples closed a second",
-             f"{m['maps']:.1f}, {m['maps later']:.1f}; {m['cells closed']:.1f}"),
-            ("arrival to map, ms: p50, p99 of the last 1000, worst p99",
-             f"{m['p50']:.0f}, {m['p99']:.0f}, {m['worst']:.0f}"),
-            ("median ms of an update, a drawing, suggestions",
-             f"{m['update']:.1f}, {m['render']:.1f}, {m['suggest']:.0f}")):
+        (
+            "measurements sent, lost, dropped",
+            f"{m['sent']:.0f}, {m['lost']:.0f}, {m['dropped']:.0f}",
+        ),
+        (
+            "seconds, cells of the map, M",
+            f"{m['seconds']:.0f}, {m['cells']:.0f}, {m['inducing']:.0f}",
+        ),
+        ("share of a core: all, second half", f"{m['all']:.3f}, {m['later']:.3f}"),
+        (
+            "of it: map thread, callbacks, DDS",
+            f"{m['map']:.3f}, {m['callbacks']:.3f}, {m['dds']:.3f}",
+        ),
+        (
+            "maps a second: all, second half; cells of samples closed a second",
+            f"{m['maps']:.1f}, {m['maps later']:.1f}; {m['cells closed']:.1f}",
+        ),
+        (
+            "arrival to map, ms: p50, p99 of the last 1000, worst p99",
+            f"{m['p50']:.0f}, {m['p99']:.0f}, {m['worst']:.0f}",
+        ),
+        (
+            "median ms of an update, a drawing, suggestions",
+            f"{m['update']:.1f}, {m['render']:.1f}, {m['suggest']:.0f}",
+        ),
+    ):
         table.add(name, text)
-    table.notes = [f"Processes of their own on {os.cpu_count()} cores, load average {load:.1f} before and "
-                   f"{os.getloadavg()[0]:.1f} after; the processor time is that of mapping_node alone. A measurement "
-                   "waits for the pose after it and for the map thread, which looks every 50 ms. A map is drawn when "
-                   "there is something new: with each cell that is closed, or while stale points are left."]
-    return [Goal("live node: measurements lost or dropped", m["lost"] + m["dropped"], high=0.0),
-            Goal("live node: share of a core on average", m["all"], high=0.3),
-            Goal("live node: maps a second", m["maps"], low=0.9 * min(DRAWINGS, m["cells closed"]))], table
+    table.notes = [
+        f"Processes of their own on {os.cpu_count()} cores, load average {load:.1f} before and "
+        f"{os.getloadavg()[0]:.1f} after; the processor time is that of mapping_node alone. A measurement "
+        "waits for the pose after it and for the map thread, which looks every 50 ms. A map is drawn when "
+        "there is something new: with each cell that is closed, or while stale points are left."
+    ]
+    return [
+        Goal("live node: measurements lost or dropped", m["lost"] + m["dropped"], high=0.0),
+        Goal("live node: share of a core on average", m["all"], high=0.3),
+        Goal("live node: maps a second", m["maps"], low=0.9 * min(DRAWINGS, m["cells closed"])),
+    ], table

@@ -52,10 +52,22 @@ def drive(seed: int, rough: bool = False) -> Stream:
     rng = torch.Generator().manual_seed(seed)
     x = lanes(5.0, 5.0, 0.4, 0.06)
     test = 5.0 * torch.rand(600, 2, dtype=torch.float64, generator=rng)
-    noisy = [field(p) + NOISE * torch.randn(len(p), 1, dtype=torch.float64, generator=rng) for p in (x, test)]
-    return Stream(Samples(x, noisy[0]), Samples(test, noisy[1]),
-                  {"lengthscale": 3.0, "lengthscale_prior": 3.0, "signal_stddev": 0.4, "noise_stddev": 0.4,
-                   "field_scale": 1.0, "max_inducing": 150})
+    noisy = [
+        field(p) + NOISE * torch.randn(len(p), 1, dtype=torch.float64, generator=rng)
+        for p in (x, test)
+    ]
+    return Stream(
+        Samples(x, noisy[0]),
+        Samples(test, noisy[1]),
+        {
+            "lengthscale": 3.0,
+            "lengthscale_prior": 3.0,
+            "signal_stddev": 0.4,
+            "noise_stddev": 0.4,
+            "field_scale": 1.0,
+            "max_inducing": 150,
+        },
+    )
 
 
 def _classes(x: np.ndarray, y: np.ndarray, seed: int, test: int) -> Stream:
@@ -63,8 +75,16 @@ def _classes(x: np.ndarray, y: np.ndarray, seed: int, test: int) -> Stream:
     order = np.random.default_rng(seed).permutation(len(x))
     hidden, seen = order[:test], order[test:]
     seen = seen[np.argsort(x[seen, 0], kind="stable")]
-    return Stream(Samples(x[seen], y[seen]), Samples(x[hidden], y[hidden]),
-                  {"likelihood": "bernoulli", "lengthscale": 2.0, "lengthscale_prior": 2.0, "max_inducing": 60})
+    return Stream(
+        Samples(x[seen], y[seen]),
+        Samples(x[hidden], y[hidden]),
+        {
+            "likelihood": "bernoulli",
+            "lengthscale": 2.0,
+            "lengthscale_prior": 2.0,
+            "max_inducing": 60,
+        },
+    )
 
 
 def _banana(seed: int) -> Stream:
@@ -76,14 +96,23 @@ def _mammographic(seed: int) -> Stream:
     return _classes(data[:, :-1], data[:, -1], seed, 96)
 
 
-STREAMS = {"drive": drive, "drive, a rough corner": lambda seed: drive(seed, True), "banana-like classes": _banana,
-           "Mammographic": _mammographic}
+STREAMS = {
+    "drive": drive,
+    "drive, a rough corner": lambda seed: drive(seed, True),
+    "banana-like classes": _banana,
+    "Mammographic": _mammographic,
+}
 TABLES = tuple(STREAMS)
 
 
 def streamed(stream: Stream, rule: str, size: int, seed: int) -> DualSVGP:
     """A map that saw the stream once, in batches, and remembered `size` samples by the rule."""
-    settings = stream.settings | {"memory_size": size, "seed": seed, "memory_rule": rule, "learn_time_offset": False}
+    settings = stream.settings | {
+        "memory_size": size,
+        "seed": seed,
+        "memory_rule": rule,
+        "learn_time_offset": False,
+    }
     field = create_map("dual_svgp", **settings)
     for part in torch.arange(len(stream.train)).split(BATCH):
         field.update(stream.train[part])
@@ -101,15 +130,23 @@ def one(name: str, seed: int) -> dict[str, float]:
     stream = STREAMS[name](seed)
     few = max(20, round(SHARE * len(stream.train)))
     found = {rule: nlpd(streamed(stream, rule, few, seed), stream.test) for rule in RULES}
-    return found | {KEPT_ALL: nlpd(streamed(stream, "uniform", len(stream.train), seed), stream.test)}
+    return found | {
+        KEPT_ALL: nlpd(streamed(stream, "uniform", len(stream.train), seed), stream.test)
+    }
 
 
 def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     """The streams `only`; GP_MAPPING_SEEDS is the number of each (default 10; quick: 1 of the drawn classes)."""
     seeds = range(1 if quick else int(os.environ.get("GP_MAPPING_SEEDS", "10")))
-    table = Table("Which samples are remembered: NLPD of new measurements, and beside drawn at random",
-                  [("stream", ""), ("remembered", ".0f"), *((rule, ".3f") for rule in (*RULES, KEPT_ALL)),
-                   *((f"{rule} − uniform (s.e.)", "") for rule in RULES if rule != "uniform")])
+    table = Table(
+        "Which samples are remembered: NLPD of new measurements, and beside drawn at random",
+        [
+            ("stream", ""),
+            ("remembered", ".0f"),
+            *((rule, ".3f") for rule in (*RULES, KEPT_ALL)),
+            *((f"{rule} − uniform (s.e.)", "") for rule in RULES if rule != "uniform"),
+        ],
+    )
     losses = []
     for name in ("banana-like classes",) if quick else only:
         try:
@@ -122,14 +159,32 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
             continue
         found = {rule: np.array([row[rule] for row in rows]) for rule in rows[0]}
         apart = {rule: found[rule] - found["uniform"] for rule in RULES if rule != "uniform"}
-        error = {rule: d.std(ddof=1) / len(d) ** 0.5 if len(d) > 1 else 0.0 for rule, d in apart.items()}
+        error = {
+            rule: d.std(ddof=1) / len(d) ** 0.5 if len(d) > 1 else 0.0 for rule, d in apart.items()
+        }
         size = max(20, round(SHARE * len(STREAMS[name](0).train)))
-        table.add(name, size, *(values.mean() for values in found.values()),
-                  *(f"{d.mean():+.3f} ({error[rule]:.3f})" for rule, d in apart.items()))
+        table.add(
+            name,
+            size,
+            *(values.mean() for values in found.values()),
+            *(f"{d.mean():+.3f} ({error[rule]:.3f})" for rule, d in apart.items()),
+        )
         losses.append([-d.mean() for d in apart.values()])
-    table.notes = [f"{len(seeds)} streams each, in batches of {BATCH}; {100 * SHARE:g} % of the stream is remembered, "
-                   "a quarter of that the newest whatever the rule. Differences are paired by stream."]
+    table.notes = [
+        f"{len(seeds)} streams each, in batches of {BATCH}; {100 * SHARE:g} % of the stream is remembered, "
+        "a quarter of that the newest whatever the rule. Differences are paired by stream."
+    ]
     where["seeds"] = len(seeds)
     gains = np.mean(losses, 0).tolist() if losses else []
-    return Part("memory", [Goal("Memory: uniform − any other rule, NLPD, mean of the streams, worst",
-                                max(gains, default=0.0), high=0.005)], [table], where)
+    return Part(
+        "memory",
+        [
+            Goal(
+                "Memory: uniform − any other rule, NLPD, mean of the streams, worst",
+                max(gains, default=0.0),
+                high=0.005,
+            )
+        ],
+        [table],
+        where,
+    )

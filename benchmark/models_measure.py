@@ -23,7 +23,11 @@ _POINTS = 12  # lattice points of a drawing in a lengthscale, as mapping/render.
 
 def _trials(row: Row, numbers, quick: bool) -> list[Samples]:
     most = 1500 if quick else None
-    return [vector_field.trial(k, most) for k in numbers] if row.three_axes else protocol.trials(numbers, quick)
+    return (
+        [vector_field.trial(k, most) for k in numbers]
+        if row.three_axes
+        else protocol.trials(numbers, quick)
+    )
 
 
 def streamed(row: Row, train: list[Samples]):
@@ -44,7 +48,10 @@ def _fold(row: Row, train: list[Samples], test: Samples) -> dict:
     model, size = streamed(row, train)
     seconds = time.process_time() - start
     found = protocol.evaluate(model, protocol.positions(train), test)
-    return {k: found[k] for k in ("rmse_ut", "nlpd", "coverage")} | {"inducing": size, "seconds": seconds}
+    return {k: found[k] for k in ("rmse_ut", "nlpd", "coverage")} | {
+        "inducing": size,
+        "seconds": seconds,
+    }
 
 
 def protocol_p(row: Row, quick: bool) -> dict:
@@ -61,7 +68,10 @@ def leave_one_out(row: Row, quick: bool, fourth: dict | None) -> dict:
             continue
         train = _trials(row, [j for j in _FOLDS if j != k], quick)
         results.append(_fold(row, train, _trials(row, [k], quick)[0]))
-    return {k: float(np.mean([r[k] for r in results])) for k in ("rmse_ut", "nlpd", "coverage", "seconds")}
+    return {
+        k: float(np.mean([r[k] for r in results]))
+        for k in ("rmse_ut", "nlpd", "coverage", "seconds")
+    }
 
 
 def _classifier(row: Row, x: np.ndarray, y: np.ndarray):
@@ -89,6 +99,7 @@ def _classifier(row: Row, x: np.ndarray, y: np.ndarray):
     def probability(at):
         p = model.predict(at)
         return torch.special.ndtr(p.mean[:, 0] / (1 + p.variance[:, 0]).sqrt())
+
     return probability
 
 
@@ -96,7 +107,7 @@ def mammographic(row: Row, quick: bool) -> dict:
     """NLPD, mean and sd over ten folds, the stream sorted by the first feature."""
     data = classification.mammographic()
     order, found = np.random.default_rng(0).permutation(len(data)), []
-    for test in np.array_split(order, 10)[:1 if quick else 10]:
+    for test in np.array_split(order, 10)[: 1 if quick else 10]:
         train = np.setdiff1d(order, test)
         train = train[np.argsort(data[train, 0], kind="stable")]
         p = _classifier(row, data[train, :-1], data[train, -1])(torch.from_numpy(data[test, :-1]))
@@ -113,7 +124,7 @@ def cells(quick: bool, channels: int = 1) -> list[Samples]:
     g = torch.Generator().manual_seed(5)
     drawn = [worlds.RandomField(c).measure(x, g) for c in range(channels)]
     samples = Samples(x, torch.cat([d.y for d in drawn], 1))
-    return [samples[k: k + BATCH] for k in range(0, len(x) - BATCH + 1, BATCH)]
+    return [samples[k : k + BATCH] for k in range(0, len(x) - BATCH + 1, BATCH)]
 
 
 class Cost:
@@ -122,13 +133,18 @@ class Cost:
     def __init__(self, quick: bool):
         self.quick = quick
         reach = 2.5 if quick else _DRAWN
-        axis = torch.arange(0.0, reach, protocol.LENGTHSCALE / (3 if quick else _POINTS), dtype=torch.float64)
+        axis = torch.arange(
+            0.0, reach, protocol.LENGTHSCALE / (3 if quick else _POINTS), dtype=torch.float64
+        )
         self.lattice = torch.cartesian_prod(axis, axis)
 
     def measure(self, row: Row) -> dict:
         """batch_ms, batch_ratio (None where it cannot stream), grid_ms, grid_ratio, inducing."""
         repeats = 3 if self.quick else 9
-        fed = {"own": _Fed(row, self.quick), "dual": _Fed(ROWS["dual_svgp"], self.quick)}  # of one age
+        fed = {
+            "own": _Fed(row, self.quick),
+            "dual": _Fed(ROWS["dual_svgp"], self.quick),
+        }  # of one age
         batches, grids = {k: [] for k in fed}, {k: [] for k in fed}
         for turn in range(repeats):
             for name, part in fed.items():
@@ -136,10 +152,14 @@ class Cost:
                     batches[name].append(timed(part.batch))
                 if turn < 3 and (turn == 0 or grids["own"][0] < 5.0):
                     grids[name].append(timed(lambda part=part: part.model.predict(self.lattice)))
-        ratio = {k: median([a / b for a, b in zip(v["own"], v["dual"])]) if v["own"] else None
-                 for k, v in (("batch_ratio", batches), ("grid_ratio", grids))}
-        return ratio | {"batch_ms": 1e3 * median(batches["own"]) if batches["own"] else None,
-                        "grid_ms": 1e3 * median(grids["own"])}
+        ratio = {
+            k: median([a / b for a, b in zip(v["own"], v["dual"])]) if v["own"] else None
+            for k, v in (("batch_ratio", batches), ("grid_ratio", grids))
+        }
+        return ratio | {
+            "batch_ms": 1e3 * median(batches["own"]) if batches["own"] else None,
+            "grid_ms": 1e3 * median(grids["own"]),
+        }
 
 
 class _Fed:

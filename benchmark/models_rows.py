@@ -52,6 +52,7 @@ class Row:
 def _osgpr(x: Tensor, _: int):
     from benchmark.baselines import OSGPR
     from benchmark.baselines.kernel import logs
+
     return OSGPR(logs(*THETA), budget=400)
 
 
@@ -59,6 +60,7 @@ def _osgpr_fixed(x: Tensor, _: int):
     from benchmark.baselines import OSGPR
     from benchmark.baselines.kernel import logs
     from benchmark.batch import kmeans_inputs
+
     return OSGPR(logs(*THETA), inducing=kmeans_inputs(x, min(400, len(x) // 3), 0))
 
 
@@ -66,42 +68,76 @@ def _osvgp(x: Tensor, _: int):
     from benchmark.baselines import OSVGP
     from benchmark.baselines.kernel import logs
     from benchmark.batch import kmeans_inputs
+
     return OSVGP(logs(*THETA), inducing=kmeans_inputs(x, min(200, len(x) // 3), 0))
 
 
 def _local_gps(x: Tensor, _: int):
     from benchmark.baselines import LocalGPs
     from benchmark.baselines.kernel import logs
+
     return LocalGPs(logs(*THETA))
 
 
 def _exact(x: Tensor, _: int):
     from benchmark.baselines import ExactGP
+
     return ExactGP(min(3000, len(x)), THETA)
 
 
 def _svgp(x: Tensor, _: int):
     from benchmark.baselines import StoredSVGP
+
     return StoredSVGP(THETA)
 
 
 def _ovc(x: Tensor, first: int):
     from benchmark.baselines import OnlineConditioning
+
     return OnlineConditioning(THETA, first, thinned=25 if len(x) > 3000 else 1)
 
 
 _BASELINES = (
     Row("osgpr", "O-SGPR, z by its own rule, M = 400", "given", _osgpr),
-    Row("osgpr_fixed", "O-SGPR, z fixed (k-means of the whole drive), M = 400", "given", _osgpr_fixed),
-    Row("osvgp", "O-SVGP, z fixed (k-means of the whole drive), M = 200, 5 steps a batch", "learned", _osvgp),
+    Row(
+        "osgpr_fixed",
+        "O-SGPR, z fixed (k-means of the whole drive), M = 400",
+        "given",
+        _osgpr_fixed,
+    ),
+    Row(
+        "osvgp",
+        "O-SVGP, z fixed (k-means of the whole drive), M = 200, 5 steps a batch",
+        "learned",
+        _osvgp,
+    ),
     Row("local_gps", "local GPs, at most 200 samples in each", "given", _local_gps),
     Row("gpytorch_exact", "GPyTorch, exact GP on a random 3000, stored", "given", _exact, False),
-    Row("gpytorch_svgp", "GPyTorch, SVGP, M = 200, 8 epochs in minibatches, stored", "learned", _svgp, False),
-    Row("gpytorch_ovc", "GPyTorch, SVGP of the first pass, then online variational conditioning, 1 of 25", "learned",
-        _ovc),
+    Row(
+        "gpytorch_svgp",
+        "GPyTorch, SVGP, M = 200, 8 epochs in minibatches, stored",
+        "learned",
+        _svgp,
+        False,
+    ),
+    Row(
+        "gpytorch_ovc",
+        "GPyTorch, SVGP of the first pass, then online variational conditioning, 1 of 25",
+        "learned",
+        _ovc,
+    ),
 )
 AXLE = 0.055  # m; the recordings' tracked point lies that far in front of the axle, as trials 2 and 5 say
-_TOLD = Row("curl_free_axle", f"`curl_free`, `axle_distance` {AXLE} m", settings={"model": "curl_free",
-                                                                                 "axle_distance": AXLE})
-ROWS = {row.name: row for row in (*(Row(name, f"`{name}`", settings={"model": name}) for name in model_names()), _TOLD,
-                                  *_BASELINES)}
+_TOLD = Row(
+    "curl_free_axle",
+    f"`curl_free`, `axle_distance` {AXLE} m",
+    settings={"model": "curl_free", "axle_distance": AXLE},
+)
+ROWS = {
+    row.name: row
+    for row in (
+        *(Row(name, f"`{name}`", settings={"model": name}) for name in model_names()),
+        _TOLD,
+        *_BASELINES,
+    )
+}

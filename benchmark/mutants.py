@@ -33,9 +33,23 @@ _ROOT = Path(__file__).resolve().parent.parent
 _HANGS = 120  # s of one test; a fault that makes it hang is noticed
 _LONGEST = 1800  # s that the tests of one fault may take
 _SWAPS: dict[type, type] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add,
-    ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And}
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
 
 
 class Fault(NamedTuple):
@@ -71,11 +85,19 @@ def _kinds(node: ast.AST) -> Iterator[str]:
 def faults_in(file: Path) -> list[Fault]:
     """Every fault that can be put into a file; annotations and docstrings are let alone."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    spared = {id(inner) for node in ast.walk(tree) for part in (getattr(node, "annotation", None),
-                                                                getattr(node, "returns", None)) if part is not None
-              for inner in ast.walk(part)}
-    return [Fault(file, node.lineno, node.col_offset, number, what) for number, node in enumerate(ast.walk(tree))
-            if id(node) not in spared for what in _kinds(node)]
+    spared = {
+        id(inner)
+        for node in ast.walk(tree)
+        for part in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        if part is not None
+        for inner in ast.walk(part)
+    }
+    return [
+        Fault(file, node.lineno, node.col_offset, number, what)
+        for number, node in enumerate(ast.walk(tree))
+        if id(node) not in spared
+        for what in _kinds(node)
+    ]
 
 
 def mutated(fault: Fault) -> str:
@@ -92,7 +114,9 @@ def _put(node, what: str) -> None:
     elif what in ("another operator", "and for or"):
         node.op = _SWAPS[type(node.op)]()
     elif what == "another number":
-        node.value = node.value * 2 if isinstance(node.value, float) and node.value else node.value + 1
+        node.value = (
+            node.value * 2 if isinstance(node.value, float) and node.value else node.value + 1
+        )
     elif what == "the other truth value":
         node.value = not node.value
     elif what == "the condition turned round":
@@ -108,14 +132,20 @@ def mirrored_tests(file: Path, root: Path = _ROOT) -> list[Path]:
     inside = file.relative_to(root / "gp_mapping")
     module = ".".join(("gp_mapping", *inside.with_suffix("").parts))
     room = root / "test" / inside.parts[0]
-    naming = [path for path in sorted(room.rglob("test_*.py")) if module in path.read_text(encoding="utf-8")]
+    naming = [
+        path
+        for path in sorted(room.rglob("test_*.py"))
+        if module in path.read_text(encoding="utf-8")
+    ]
     folder = root / "test" / inside.parent
     while not any(folder.glob("test_*.py")) and folder != room:
         folder = folder.parent
     return naming + sorted(path for path in folder.glob("test_*.py") if path not in naming)
 
 
-def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 300, seed: int = 0) -> Part:
+def run(
+    quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 300, seed: int = 0
+) -> Part:
     """A sample of the faults in the rooms `only`, by a seed. quick: two faults."""
     files = [path for room in only for path in sorted((_ROOT / "gp_mapping" / room).rglob("*.py"))]
     faults = [fault for path in files for fault in faults_in(path)]
@@ -130,17 +160,25 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES, sample: int = 
             count[room] += 1
             noticed[room] += seen
             place = f"{fault.file.relative_to(_ROOT)}:{fault.line}:{fault.column}"
-            print(f"{i + 1} of {len(chosen)}: {place}, {fault.what}: {'noticed' if seen else 'NOT NOTICED'}",
-                  file=sys.stderr, flush=True)
+            print(
+                f"{i + 1} of {len(chosen)}: {place}, {fault.what}: {'noticed' if seen else 'NOT NOTICED'}",
+                file=sys.stderr,
+                flush=True,
+            )
             if not seen:
                 left.add(place, fault.what)
 
-    table = Table("Small faults that the mirrored tests notice", [("room", ""), ("faults", "d"), ("noticed", "d")],
-                  notes=[f"A sample of {len(chosen)} of {len(faults)} places, seed {seed}."])
+    table = Table(
+        "Small faults that the mirrored tests notice",
+        [("room", ""), ("faults", "d"), ("noticed", "d")],
+        notes=[f"A sample of {len(chosen)} of {len(faults)} places, seed {seed}."],
+    )
     for room in only:
         table.add(room, count[room], noticed[room])
     share = 100.0 * sum(noticed.values()) / len(chosen)
-    return Part("mutants", [Goal("faults noticed", share, low=90.0, unit="%")], [table, left], where)
+    return Part(
+        "mutants", [Goal("faults noticed", share, low=90.0, unit="%")], [table, left], where
+    )
 
 
 def judged(faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, bool]]:
@@ -151,10 +189,16 @@ def judged(faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, bool]]:
     trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
     jobs = min(len(faults), len(os.sched_getaffinity(0)))
     first = folder / "tree0"
-    shutil.copytree(_ROOT, first, symlinks=True,
-                    ignore=shutil.ignore_patterns("__pycache__", ".git", ".venv", "out", "build"))
+    shutil.copytree(
+        _ROOT,
+        first,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("__pycache__", ".git", ".venv", "out", "build"),
+    )
     # by their contents: by its time and size a file with a fault may pass for the one without
-    compileall.compile_dir(first / "gp_mapping", quiet=1, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+    compileall.compile_dir(
+        first / "gp_mapping", quiet=1, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
+    )
     trees.put(first)
     for i in range(1, jobs):
         trees.put(shutil.copytree(first, folder / f"tree{i}", symlinks=True))
@@ -180,10 +224,24 @@ def _fails(fault: Fault, tree: Path) -> bool:
     file.write_text(mutated(fault), encoding="utf-8")
     try:
         limits = [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
-        done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-                               *(word for limit in limits for word in ("-o", limit)), *map(str, tests)], cwd=tree,
-                              timeout=_LONGEST, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"})
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-x",
+                "-p",
+                "no:cacheprovider",
+                *(word for limit in limits for word in ("-o", limit)),
+                *map(str, tests),
+            ],
+            cwd=tree,
+            timeout=_LONGEST,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
         return done.returncode not in (0, 5)  # 5: there was no test
     except subprocess.TimeoutExpired:
         return True

@@ -17,14 +17,31 @@ from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["BATCH", "GIVEN", "TEST", "TRAIN", "columns", "distance", "evaluate", "exact_beside", "row", "stream"]
+__all__ = [
+    "BATCH",
+    "GIVEN",
+    "TEST",
+    "TRAIN",
+    "columns",
+    "distance",
+    "evaluate",
+    "exact_beside",
+    "row",
+    "stream",
+]
 
 TRAIN, TEST = (1, 2, 3, 5), 4
 BATCH = 100
 LENGTHSCALE, SIGNAL, NOISE = 0.446, 160.0, 1.2  # m, µT², µT²
 # Nothing is learned, the time offset included: only so may a map be held against the judges, which know none.
-GIVEN = {"lengthscale": LENGTHSCALE, "signal_stddev": SIGNAL**0.5 * 1e-6, "noise_stddev": NOISE**0.5 * 1e-6,
-         "heading_stddev": 0.0, "learn_hyperparameters": False, "learn_time_offset": False}
+GIVEN = {
+    "lengthscale": LENGTHSCALE,
+    "signal_stddev": SIGNAL**0.5 * 1e-6,
+    "noise_stddev": NOISE**0.5 * 1e-6,
+    "heading_stddev": 0.0,
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+}
 
 
 def stream(trials: list[Samples], keep: bool = False, **settings) -> MapSession:
@@ -37,15 +54,23 @@ def stream(trials: list[Samples], keep: bool = False, **settings) -> MapSession:
     for samples in trials:
         session.break_pass()
         for start in range(0, len(samples), BATCH):
-            session.ingest(samples[start: start + BATCH])
+            session.ingest(samples[start : start + BATCH])
     session.finish()
     return session
 
 
 def exact_beside(session: MapSession) -> ExactGP:
     """The exact GP at the θ of the session's map, given the same cells. The session was streamed with `keep`."""
-    exact = build_map(replace(session.settings, model="exact", learn_hyperparameters=False, learn_time_offset=False,
-                              max_exact_samples=50000), centre=session.map.centre)
+    exact = build_map(
+        replace(
+            session.settings,
+            model="exact",
+            learn_hyperparameters=False,
+            learn_time_offset=False,
+            max_exact_samples=50000,
+        ),
+        centre=session.map.centre,
+    )
     exact.adopt(session.map.home.theta)
     for cells in session.taken:
         exact.update(cells)
@@ -85,8 +110,15 @@ def evaluate(model, trained: np.ndarray, test: Samples, still: bool = False) -> 
 
 def columns(first: str) -> list[tuple[str, str]]:
     """The columns that `row` fills."""
-    return [(first, ""), ("M", "d"), ("RMSE µT", ".3f"), ("NLPD", ".3f"), ("in 95 %", ".3f"),
-            *((f"{what}, {band} m", ".3f") for band in BANDS for what in ("RMSE", "in 95 %")), ("s", ".1f")]
+    return [
+        (first, ""),
+        ("M", "d"),
+        ("RMSE µT", ".3f"),
+        ("NLPD", ".3f"),
+        ("in 95 %", ".3f"),
+        *((f"{what}, {band} m", ".3f") for band in BANDS for what in ("RMSE", "in 95 %")),
+        ("s", ".1f"),
+    ]
 
 
 def row(name: str, inducing: int | None, result: dict, seconds: float | None) -> list:
@@ -97,9 +129,14 @@ def row(name: str, inducing: int | None, result: dict, seconds: float | None) ->
 
 def average(results: list[dict]) -> dict:
     """Mean over runs of each score; of a band over the runs that have samples in it."""
+
     def mean(parts: list[dict]) -> dict:
         found = [p for p in parts if p["n"]]
-        return {k: sum(p[k] for p in found) / len(found) if found else None for k in ("rmse_ut", "nlpd", "coverage")}
+        return {
+            k: sum(p[k] for p in found) / len(found) if found else None
+            for k in ("rmse_ut", "nlpd", "coverage")
+        }
+
     return mean(results) | {"bands": {b: mean([r["bands"][b] for r in results]) for b in BANDS}}
 
 

@@ -47,8 +47,14 @@ def _grid(channels: int):
         return 1e-5 * torch.rand(*shape, dtype=torch.float64, generator=chance)
 
     stddev = values(_SIDE, _SIDE)
-    axes = (values(channels, _SIDE, _SIDE), values(channels, _SIDE, _SIDE)) if channels > 1 else (None, None)
-    return FieldGrid((0.0, 0.0), 0.05, 4e-5 + values(_SIDE, _SIDE), stddev, stddev < 8e-6, 1e-6, 1, *axes)
+    axes = (
+        (values(channels, _SIDE, _SIDE), values(channels, _SIDE, _SIDE))
+        if channels > 1
+        else (None, None)
+    )
+    return FieldGrid(
+        (0.0, 0.0), 0.05, 4e-5 + values(_SIDE, _SIDE), stddev, stddev < 8e-6, 1e-6, 1, *axes
+    )
 
 
 def _times(function, repeats: int) -> list[tuple[float, float]]:
@@ -72,14 +78,23 @@ def _measure(repeats: int) -> dict[str, list[tuple[float, float]]]:
     from gp_mapping.ros.wire import outbound
     from gp_mapping.ros.wire.qos import LATCHED
 
-    environment = {"ROS_DOMAIN_ID": str(1 + os.getpid() % 100), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+    environment = {
+        "ROS_DOMAIN_ID": str(1 + os.getpid() % 100),
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+    }
     os.environ.update(environment)
-    listener = subprocess.Popen([sys.executable, "-c", _LISTENER], cwd=Path(__file__).parents[1],
-                                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
+    listener = subprocess.Popen(
+        [sys.executable, "-c", _LISTENER],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
     rclpy.init()
     node, header = rclpy.create_node("publisher"), Header(frame_id="map")
     try:
-        grids, clouds = (node.create_publisher(kind, kind.__name__, LATCHED) for kind in (OccupancyGrid, PointCloud2))
+        grids, clouds = (
+            node.create_publisher(kind, kind.__name__, LATCHED)
+            for kind in (OccupancyGrid, PointCloud2)
+        )
         end = time.monotonic() + 60.0
         while not (grids.get_subscription_count() and clouds.get_subscription_count()):
             if time.monotonic() > end or listener.poll() is not None:
@@ -89,13 +104,25 @@ def _measure(repeats: int) -> dict[str, list[tuple[float, float]]]:
         room, wide = array("B"), array("B")  # as the node keeps one
         limits = outbound.field_limits(scalar)
         return {
-            "limits of mean and stddev (map's thread)": _times(lambda: outbound.field_limits(scalar), repeats),
-            "OccupancyGrid filled and published": _times(lambda: grids.publish(outbound.occupancy_grid(
-                scalar, scalar.mean, limits.mean_low, limits.mean_high, header)), repeats),
-            "field cloud, 800 000 points, filled and published": _times(lambda: clouds.publish(
-                outbound.field_cloud(scalar, header, room)), max(3, repeats // 4)),
-            "the same with three components": _times(lambda: clouds.publish(
-                outbound.field_cloud(vector, header, wide)), max(3, repeats // 4)),
+            "limits of mean and stddev (map's thread)": _times(
+                lambda: outbound.field_limits(scalar), repeats
+            ),
+            "OccupancyGrid filled and published": _times(
+                lambda: grids.publish(
+                    outbound.occupancy_grid(
+                        scalar, scalar.mean, limits.mean_low, limits.mean_high, header
+                    )
+                ),
+                repeats,
+            ),
+            "field cloud, 800 000 points, filled and published": _times(
+                lambda: clouds.publish(outbound.field_cloud(scalar, header, room)),
+                max(3, repeats // 4),
+            ),
+            "the same with three components": _times(
+                lambda: clouds.publish(outbound.field_cloud(vector, header, wide)),
+                max(3, repeats // 4),
+            ),
         }
     finally:
         node.destroy_node()
@@ -108,13 +135,24 @@ def report(quick: bool) -> tuple[list[Goal], Table]:
     """Run it, and the table and goals of it."""
     print("live: a drawing to the wire", file=sys.stderr, flush=True)
     found = _measure(5 if quick else 60)
-    table = Table(f"A drawing of {_SIDE} × {_SIDE} cells to the wire, ms",
-                  [("", ""), ("wall, median", ".2f"), ("least", ".2f"), ("processor, median", ".2f")])
+    table = Table(
+        f"A drawing of {_SIDE} × {_SIDE} cells to the wire, ms",
+        [("", ""), ("wall, median", ".2f"), ("least", ".2f"), ("processor, median", ".2f")],
+    )
     for name, times in found.items():
         wall, busy = zip(*times)
         table.add(name, median(wall), min(wall), median(busy))
-    table.notes = [f"One thread on {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; another process "
-                   "listens to both topics over DDS, reliable and transient local. Processor time is that of all "
-                   "threads, DDS's among them."]
+    table.notes = [
+        f"One thread on {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; another process "
+        "listens to both topics over DDS, reliable and transient local. Processor time is that of all "
+        "threads, DDS's among them."
+    ]
     wall = [each for each, _ in found["OccupancyGrid filled and published"]]
-    return [Goal("1000 × 1000 OccupancyGrid: drawing to published, median", median(wall), high=5.0, unit="ms")], table
+    return [
+        Goal(
+            "1000 × 1000 OccupancyGrid: drawing to published, median",
+            median(wall),
+            high=5.0,
+            unit="ms",
+        )
+    ], table

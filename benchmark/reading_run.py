@@ -32,7 +32,10 @@ def main(bag: str) -> None:
     gc.collect()
     gc.freeze()  # what was imported is not looked through again: that is no part of reading
     settings = IntakeSettings()
-    plans, intake = plan_bags([bag], settings, {"measurement": None, "pose": None}), Intake(settings)
+    plans, intake = (
+        plan_bags([bag], settings, {"measurement": None, "pose": None}),
+        Intake(settings),
+    )
     start = time.process_time()
     batches = list(samples_of(plans, intake, "reading"))
     reading = time.process_time() - start
@@ -48,12 +51,28 @@ def main(bag: str) -> None:
     averaging = time.process_time() - start
 
     together = Samples.concatenate(cells)
-    columns = [together.x, together.y, together.stamp[:, None], together.count[:, None],
-               together.sensor_variance[:, None]]
+    columns = [
+        together.x,
+        together.y,
+        together.stamp[:, None],
+        together.count[:, None],
+        together.sensor_variance[:, None],
+    ]
     drops = intake.drops.as_dict()
-    print(json.dumps({"reading": reading / sum(intake.received.values()), "averaging": averaging / intake.samples,
-                      "samples": intake.samples, "drops": drops, "cells": torch.cat(columns, 1).tolist(),
-                      "bits": hashlib.sha256(b"".join(s.y.numpy().tobytes() for _, s in batches)).hexdigest()}))
+    print(
+        json.dumps(
+            {
+                "reading": reading / sum(intake.received.values()),
+                "averaging": averaging / intake.samples,
+                "samples": intake.samples,
+                "drops": drops,
+                "cells": torch.cat(columns, 1).tolist(),
+                "bits": hashlib.sha256(
+                    b"".join(s.y.numpy().tobytes() for _, s in batches)
+                ).hexdigest(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -25,9 +25,11 @@ def recordings_folder() -> Path:
     for folder in (base / "magnetic" / "invensense", base / "invensense"):
         if (folder / "1-mag.csv").is_file():
             return folder
-    raise RecordingsAbsent(f"no recordings in {base if named else 'shared/data beside the repository'}: clone "
-                           "https://github.com/AaltoML/magnetic-data and set GP_MAPPING_DATA to its folder data, "
-                           "which holds invensense/")
+    raise RecordingsAbsent(
+        f"no recordings in {base if named else 'shared/data beside the repository'}: clone "
+        "https://github.com/AaltoML/magnetic-data and set GP_MAPPING_DATA to its folder data, "
+        "which holds invensense/"
+    )
 
 
 @lru_cache(maxsize=16)
@@ -37,4 +39,6 @@ def trial(number: int, most: int | None = None) -> Samples:
         t = read_trial(recordings_folder(), str(number))
     except RecordingError as error:
         raise RecordingsAbsent(str(error)) from error
-    return Samples(t.position[:most, :2], np.linalg.norm(t.field[:most], axis=1), stamp=t.time[:most])
+    return Samples(
+        t.position[:most, :2], np.linalg.norm(t.field[:most], axis=1), stamp=t.time[:most]
+    )

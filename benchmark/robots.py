@@ -33,11 +33,22 @@ class Robot:
 
 def drive(robot: Robot, world: WorldSettings, waypoints, seed: int, start: float = 1.0) -> Samples:
     """|B| along the waypoints with positions, stamps and headings as the robot believes them, at 25 Hz."""
-    magnetometer = MagnetometerSettings(noise_stddev=robot.white, bias_x=robot.bias, bias_y=0.0, bias_z=0.0,
-                                        correlated_stddev=robot.correlated, correlation_time=robot.correlation,
-                                        offset_x=robot.arm[0], offset_y=robot.arm[1])
-    settings = SimulationSettings(seed=seed, time_step=0.02, start_time=start, field_rate=25.0, odometry_rate=25.0)
-    simulation = Simulation(settings, world, RobotSettings(max_speed=robot.speed), magnetometer, waypoints=waypoints)
+    magnetometer = MagnetometerSettings(
+        noise_stddev=robot.white,
+        bias_x=robot.bias,
+        bias_y=0.0,
+        bias_z=0.0,
+        correlated_stddev=robot.correlated,
+        correlation_time=robot.correlation,
+        offset_x=robot.arm[0],
+        offset_y=robot.arm[1],
+    )
+    settings = SimulationSettings(
+        seed=seed, time_step=0.02, start_time=start, field_rate=25.0, odometry_rate=25.0
+    )
+    simulation = Simulation(
+        settings, world, RobotSettings(max_speed=robot.speed), magnetometer, waypoints=waypoints
+    )
     poses, fields = [], []
     for reading in simulation:
         if isinstance(reading, FieldReading):
@@ -58,13 +69,18 @@ def world_of(seed: int, width: float = 5.0, depth: float = 4.0) -> WorldSettings
     return WorldSettings(seed=seed, width=width, depth=depth, earth_north=NORTH, earth_down=DOWN)
 
 
-def survey(robot: Robot, seed: int, width: float = 5.0, depth: float = 4.0, spacing: float = 0.5) -> list[Samples]:
+def survey(
+    robot: Robot, seed: int, width: float = 5.0, depth: float = 4.0, spacing: float = 0.5
+) -> list[Samples]:
     """A mapping drive, lanes both ways, and a test drive between its lanes, in the world of that seed."""
     world = world_of(seed, width, depth)
     far = (width - 0.4, depth - 0.4)
     mapping = lawnmower(0.4, 0.4, *far, spacing, 0.8)
     test = lawnmower(0.5, 0.55, far[0] - 0.1, far[1] - 0.15, 1.1, 1.3)
-    return [drive(robot, world, mapping, seed), drive(robot, world, test, seed + 1000, start=1001.0)]
+    return [
+        drive(robot, world, mapping, seed),
+        drive(robot, world, test, seed + 1000, start=1001.0),
+    ]
 
 
 def add_spikes(samples: Samples, share: float, size: float, seed: int) -> Samples:

@@ -43,19 +43,29 @@ class World:
 
     def field(self, seed: int) -> DrawnField:
         """The field of that seed."""
-        return DrawnField(self.length, seed, self.mean, self.spread, least=0.02 * self.mean if self.counts else None)
+        return DrawnField(
+            self.length,
+            seed,
+            self.mean,
+            self.spread,
+            least=0.02 * self.mean if self.counts else None,
+        )
 
     def measure(self, truth: Tensor, generator: torch.Generator) -> Tensor:
         """(N, 1) what the sensor says where the field is `truth` (N, 1)."""
         if self.counts:
             return torch.poisson(truth, generator=generator)
-        return truth + self.noise * torch.randn(truth.shape, dtype=torch.float64, generator=generator)
+        return truth + self.noise * torch.randn(
+            truth.shape, dtype=torch.float64, generator=generator
+        )
 
     def drive(self, seed: int) -> Samples:
         """One lawnmower of the area, at the sensor's own rate."""
         x = lanes(self.width, self.depth, self.lane, self.speed / self.rate)
         stamp = torch.arange(len(x), dtype=torch.float64) / self.rate
-        return Samples(x, self.measure(self.field(seed)(x), torch.Generator().manual_seed(seed)), stamp=stamp)
+        return Samples(
+            x, self.measure(self.field(seed)(x), torch.Generator().manual_seed(seed)), stamp=stamp
+        )
 
 
 WORLDS = {
@@ -81,10 +91,22 @@ def mapped(world: World, drive: Samples, **settings) -> MapSession:
 def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     """All sensors; GP_MAPPING_SEEDS is the number of worlds of each (default 20; quick: 1)."""
     seeds = range(1 if quick else int(os.environ.get("GP_MAPPING_SEEDS", "20")))
-    table = Table("Other sensors, nothing set but `sensor`: the field between the lanes, and new measurements there",
-                  [("sensor", ""), ("ℓ m", "g"), ("found m", ".2f"), ("noise", "g"), ("found", ".3g"),
-                   ("RMSE / right start's", ".3f"), ("worst", ".3f"), ("RMSE / exact GP's", ".3f"), ("in 95 %", ".3f"),
-                   ("from the right start", ".3f"), ("ms a sample", ".1f")])
+    table = Table(
+        "Other sensors, nothing set but `sensor`: the field between the lanes, and new measurements there",
+        [
+            ("sensor", ""),
+            ("ℓ m", "g"),
+            ("found m", ".2f"),
+            ("noise", "g"),
+            ("found", ".3g"),
+            ("RMSE / right start's", ".3f"),
+            ("worst", ".3f"),
+            ("RMSE / exact GP's", ".3f"),
+            ("in 95 %", ".3f"),
+            ("from the right start", ".3f"),
+            ("ms a sample", ".1f"),
+        ],
+    )
     worst_ratio, worst_apart, covered = 0.0, 0.0, []
     for name in list(WORLDS)[:2] if quick else WORLDS:
         world, rows = WORLDS[name], []
@@ -93,18 +115,40 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
             rows.append(_one(world, seed))
         mean = [sum(column) / len(rows) for column in zip(*rows)]
         length, noise, own, right, exact, inside, inside_right, cost = mean
-        table.add(name, world.length, length, world.noise, noise, own / right, max(r[2] / r[3] for r in rows),
-                  own / exact, inside, inside_right, cost)
+        table.add(
+            name,
+            world.length,
+            length,
+            world.noise,
+            noise,
+            own / right,
+            max(r[2] / r[3] for r in rows),
+            own / exact,
+            inside,
+            inside_right,
+            cost,
+        )
         worst_ratio, covered = max(worst_ratio, own / right), [*covered, inside]
         worst_apart = max(worst_apart, abs(inside - inside_right))
-    table.notes = [f"{len(seeds)} worlds of each sensor: draws of a Matérn-5/2 process by random Fourier features, one "
-                   "lawnmower each. Right start: lengthscale, signal and noise as the world was drawn. Exact GP: all "
-                   "measurements of the drive, with these. Places are drawn at random within the area."]
+    table.notes = [
+        f"{len(seeds)} worlds of each sensor: draws of a Matérn-5/2 process by random Fourier features, one "
+        "lawnmower each. Right start: lengthscale, signal and noise as the world was drawn. Exact GP: all "
+        "measurements of the drive, with these. Places are drawn at random within the area."
+    ]
     where["seeds"] = len(seeds)
-    return Part("sensors", [Goal("Sensors: worst mean ratio of RMSE to the right start's", worst_ratio, high=1.10),
-                            Goal("Sensors: most that coverage differs from the right start's", worst_apart, high=0.02),
-                            Goal("Sensors: least coverage", min(covered), low=0.92),
-                            Goal("Sensors: most coverage", max(covered), high=0.97)], [table], where)
+    return Part(
+        "sensors",
+        [
+            Goal("Sensors: worst mean ratio of RMSE to the right start's", worst_ratio, high=1.10),
+            Goal(
+                "Sensors: most that coverage differs from the right start's", worst_apart, high=0.02
+            ),
+            Goal("Sensors: least coverage", min(covered), low=0.92),
+            Goal("Sensors: most coverage", max(covered), high=0.97),
+        ],
+        [table],
+        where,
+    )
 
 
 def _one(world: World, seed: int) -> list[float]:
@@ -117,8 +161,18 @@ def _one(world: World, seed: int) -> list[float]:
     start = time.process_time()
     own = mapped(world, drive)
     cost = 1e3 * (time.process_time() - start) / len(drive)
-    right = mapped(world, drive, lengthscale=world.length, signal_stddev=world.spread, noise_stddev=world.noise)
+    right = mapped(
+        world, drive, lengthscale=world.length, signal_stddev=world.spread, noise_stddev=world.noise
+    )
     told, best = scores(own, places, truth, fresh), scores(right, places, truth, fresh)
     exact = exact_scores(drive, world.length, world.spread, world.noise, places, truth, fresh)
-    return [own.report()["hyperparameters"]["lengthscale"], own.report()["noise_stddev"], told.rmse, best.rmse,
-            exact.rmse, told.coverage, best.coverage, cost]
+    return [
+        own.report()["hyperparameters"]["lengthscale"],
+        own.report()["noise_stddev"],
+        told.rmse,
+        best.rmse,
+        exact.rmse,
+        told.coverage,
+        best.coverage,
+        cost,
+    ]

@@ -37,11 +37,27 @@ __all__ = ["TABLES", "Measured", "drive", "run"]
 
 TABLES = ("survey", "road", "recordings")
 SLOW = 0.05  # s
-_CAUSES = ((TiledMap, "open_tile"), (TiledMap, "settle"), (TiledMap, "put_away"), (Tile, "sow"), (Tile, "catch_up"),
-           (Rebuilding, "begin_rebuild"), (Rebuilding, "go_on"), (Rebuild, "freeze"), (Tile, "stored"),
-           (DualSVGP, "absorb"), (DualSVGP, "append"),
-           (HyperLearner, "step"), (OneStepAhead, "score"), (OneStepAhead, "watch"), (OneStepAhead, "keep"),
-           (OneStepAhead, "weaken"), (Again, "go_on"), (MapSession, "_open_with"), (Start, "add"))
+_CAUSES = (
+    (TiledMap, "open_tile"),
+    (TiledMap, "settle"),
+    (TiledMap, "put_away"),
+    (Tile, "sow"),
+    (Tile, "catch_up"),
+    (Rebuilding, "begin_rebuild"),
+    (Rebuilding, "go_on"),
+    (Rebuild, "freeze"),
+    (Tile, "stored"),
+    (DualSVGP, "absorb"),
+    (DualSVGP, "append"),
+    (HyperLearner, "step"),
+    (OneStepAhead, "score"),
+    (OneStepAhead, "watch"),
+    (OneStepAhead, "keep"),
+    (OneStepAhead, "weaken"),
+    (Again, "go_on"),
+    (MapSession, "_open_with"),
+    (Start, "add"),
+)
 
 
 @dataclass
@@ -49,7 +65,9 @@ class Measured:
     """Seconds of each call; the slow ones with what they did; seconds of each cause; floor: of single batches."""
 
     calls: list[float] = field(default_factory=list)
-    slow: list[tuple[float, int, dict]] = field(default_factory=list)  # seconds, first sample, cause -> seconds
+    slow: list[tuple[float, int, dict]] = field(
+        default_factory=list
+    )  # seconds, first sample, cause -> seconds
     total: Counter = field(default_factory=Counter)
     floor: list[float] = field(default_factory=list)
     session: MapSession | None = None
@@ -66,7 +84,9 @@ def attributed() -> Iterator[dict[str, float]]:
     before = []
     for owner, name in _CAUSES:
         before.append((owner, name, owner.__dict__[name]))
-        setattr(owner, name, _timed(getattr(owner, name), f"{owner.__name__}.{name}", spent, inside))
+        setattr(
+            owner, name, _timed(getattr(owner, name), f"{owner.__name__}.{name}", spent, inside)
+        )
     try:
         yield spent
     finally:
@@ -74,7 +94,9 @@ def attributed() -> Iterator[dict[str, float]]:
             setattr(owner, name, function)
 
 
-def _timed(function: Callable, label: str, spent: dict[str, float], inside: list[float]) -> Callable:
+def _timed(
+    function: Callable, label: str, spent: dict[str, float], inside: list[float]
+) -> Callable:
     def timed(*arguments, **named):
         begin = time.thread_time()
         inside.append(0.0)
@@ -85,18 +107,23 @@ def _timed(function: Callable, label: str, spent: dict[str, float], inside: list
             spent[label] = spent.get(label, 0.0) + took - inside.pop()
             if inside:
                 inside[-1] += took
+
     return timed
 
 
 def _floor(size: int) -> Callable[[], None]:
     """L⁻¹B of 100 samples and D += VVᵀ at M = size: the least that an update of 100 samples does."""
-    factor = torch.eye(size, dtype=torch.float64) + 0.01 * torch.ones(size, size, dtype=torch.float64).tril()
+    factor = (
+        torch.eye(size, dtype=torch.float64)
+        + 0.01 * torch.ones(size, size, dtype=torch.float64).tril()
+    )
     factor, right = factor.mT.contiguous().mT, torch.randn(size, BATCH, dtype=torch.float64)
     precision = torch.eye(size, dtype=torch.float64)
 
     def once() -> None:
         white = torch.linalg.solve_triangular(factor, right, upper=False)
         precision.addmm_(white, white.mT).mul_(0.5)
+
     return once
 
 
@@ -111,7 +138,7 @@ def drive(parts: list[Samples], together: int = 10, **settings) -> Measured:
             for start in range(0, len(part), together):
                 spent.clear()
                 begin = time.thread_time()
-                session.ingest(part[start: start + together])
+                session.ingest(part[start : start + together])
                 took = time.thread_time() - begin
                 told.calls.append(took)
                 told.total.update(spent)
@@ -136,36 +163,73 @@ def _drives(quick: bool, only: tuple[str, ...]) -> Iterator[tuple[str, list[Samp
     small = {"max_inducing": 60, "memory_size": 400} if quick else {}
     side = 2.0 if quick else 12.0
     if "survey" in only:
-        yield f"survey of {side:g} × {side:g} m", _simulated(lawnmower(side, side), 0.5, 1), 10, small
+        yield (
+            f"survey of {side:g} × {side:g} m",
+            _simulated(lawnmower(side, side), 0.5, 1),
+            10,
+            small,
+        )
     if "road" in only:
         length = 10.0 if quick else 200.0
-        yield f"road of {length:g} m", _simulated([(0.0, 0.0), (0.8 * length, 0.6 * length)], 5.0, 2), 1, small
+        yield (
+            f"road of {length:g} m",
+            _simulated([(0.0, 0.0), (0.8 * length, 0.6 * length)], 5.0, 2),
+            1,
+            small,
+        )
     if "recordings" in only:
         yield "four recordings", trials(TRAIN, quick), 10, small
 
 
 def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     """How the cost of calls is distributed, and what makes the slow ones slow."""
-    costs = Table("One call with at most one cell, everything learned, defaults",
-                  [("", ""), ("cells", "d"), ("tiles", "d"), ("ms per s of data", ".1f"), ("ms a cell", ".1f"),
-                   ("floor, ms", ".2f"), ("median ms", ".1f"), ("99 %", ".1f"), ("99.9 %", ".1f"), ("worst", ".0f"),
-                   ("worst, in floors", ".0f"), ("above 50 ms", "d"), ("above 100 ms", "d")])
-    causes = Table("What calls above 50 ms did most of the time", [("", ""), ("cause", ""), ("calls", "d"),
-                                                                  ("of all time", ".3f"), ("worst ms", ".0f")])
+    costs = Table(
+        "One call with at most one cell, everything learned, defaults",
+        [
+            ("", ""),
+            ("cells", "d"),
+            ("tiles", "d"),
+            ("ms per s of data", ".1f"),
+            ("ms a cell", ".1f"),
+            ("floor, ms", ".2f"),
+            ("median ms", ".1f"),
+            ("99 %", ".1f"),
+            ("99.9 %", ".1f"),
+            ("worst", ".0f"),
+            ("worst, in floors", ".0f"),
+            ("above 50 ms", "d"),
+            ("above 100 ms", "d"),
+        ],
+    )
+    causes = Table(
+        "What calls above 50 ms did most of the time",
+        [("", ""), ("cause", ""), ("calls", "d"), ("of all time", ".3f"), ("worst ms", ".0f")],
+    )
     for name, parts, together, settings in _drives(quick, only):
         print(f"slow_updates: {name}", file=sys.stderr, flush=True)
         told = drive(parts, together, **settings)
         total, worst = sum(told.calls), max(told.calls)
         floor = sorted(told.floor)[len(told.floor) // 2] if told.floor else float("nan")
         cells = told.session.cell_count
-        costs.add(name, cells, told.session.report().get("tiles", 1),
-                  1e3 * total / (sum(map(len, parts)) / RATE), 1e3 * total / max(1, cells), 1e3 * floor,
-                  *(1e3 * told.quantile(q) for q in (0.5, 0.99, 0.999)), 1e3 * worst, worst / floor, len(told.slow),
-                  sum(t > 0.1 for t in told.calls))
+        costs.add(
+            name,
+            cells,
+            told.session.report().get("tiles", 1),
+            1e3 * total / (sum(map(len, parts)) / RATE),
+            1e3 * total / max(1, cells),
+            1e3 * floor,
+            *(1e3 * told.quantile(q) for q in (0.5, 0.99, 0.999)),
+            1e3 * worst,
+            worst / floor,
+            len(told.slow),
+            sum(t > 0.1 for t in told.calls),
+        )
         by: dict[str, list[float]] = {}
         for took, _, spent in told.slow:
             by.setdefault(max(spent, key=spent.get), []).append(took)
         for cause in sorted(told.total, key=told.total.get, reverse=True)[:8]:
             slow = by.get(cause, [])
-            causes.add(name, cause, len(slow), told.total[cause] / total, 1e3 * max(slow, default=0.0))
+            causes.add(
+                name, cause, len(slow), told.total[cause] / total, 1e3 * max(slow, default=0.0)
+            )
     return Part("slow_updates", [], [costs, causes], where)

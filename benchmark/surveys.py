@@ -25,7 +25,12 @@ from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
 __all__ = ["BANDS", "LEVELS", "PATHS", "TABLES", "WORLDS", "along", "far", "moments", "run"]
 
-LENGTH, SPREAD, NOISE, LEVEL = 0.6, 10e-6, 0.3e-6, 48e-6  # m, T: of the smooth fields, the white noise, the mean
+LENGTH, SPREAD, NOISE, LEVEL = (
+    0.6,
+    10e-6,
+    0.3e-6,
+    48e-6,
+)  # m, T: of the smooth fields, the white noise, the mean
 RATE, SPEED = 20.0, 0.5  # Hz, m/s
 SIDE = 6.0  # m, of the square where fields have rough corners, dipoles, steps
 MOMENTS = 8  # of each survey
@@ -39,7 +44,9 @@ TABLES = ("moments", "far", "following")
 
 def along(corners: Tensor, step: float) -> Tensor:
     """(N, 2) places every `step` metres on the way from corner to corner (K, 2)."""
-    length = torch.cat([torch.zeros(1, dtype=torch.float64), (corners[1:] - corners[:-1]).norm(dim=1).cumsum(0)])
+    length = torch.cat(
+        [torch.zeros(1, dtype=torch.float64), (corners[1:] - corners[:-1]).norm(dim=1).cumsum(0)]
+    )
     at = np.arange(0.0, float(length[-1]), step)
     return torch.from_numpy(np.stack([np.interp(at, length, corners[:, k]) for k in (0, 1)], 1))
 
@@ -55,8 +62,10 @@ def _road() -> Tensor:
 
 
 PATHS: dict[str, Callable[[], Tensor]] = {
-    "lawnmower": lambda: lanes(SIDE, 5.0, 0.5, SPEED / RATE), "spiral": lambda: along(_spiral(), SPEED / RATE),
-    "road": lambda: along(_road(), SPEED / RATE)}
+    "lawnmower": lambda: lanes(SIDE, 5.0, 0.5, SPEED / RATE),
+    "spiral": lambda: along(_spiral(), SPEED / RATE),
+    "road": lambda: along(_road(), SPEED / RATE),
+}
 
 
 @dataclass(frozen=True)
@@ -97,15 +106,24 @@ class Strength:
 
 def _step_world(seed: int) -> Steps:
     angle = torch.tensor(0.3 + seed, dtype=torch.float64)
-    return Steps(ProcessField(1.5, seed, LEVEL, 0.5 * SPREAD), 2 * SPREAD, torch.stack([angle.cos(), angle.sin()]))
+    return Steps(
+        ProcessField(1.5, seed, LEVEL, 0.5 * SPREAD),
+        2 * SPREAD,
+        torch.stack([angle.cos(), angle.sin()]),
+    )
 
 
 WORLDS: dict[str, Callable[[int], Callable[[Tensor], Tensor]]] = {
     "one lengthscale": lambda seed: ProcessField(LENGTH, seed, LEVEL, SPREAD),
-    "rough corner": lambda seed: RoughCorner(ProcessField(2 * LENGTH, seed, LEVEL, SPREAD),
-                                             ProcessField(LENGTH / 2, 100 + seed, 0.0, SPREAD)),
-    "dipoles": lambda seed: Strength(DipoleWorld.random(WorldSettings(seed=seed, width=SIDE, depth=SIDE))),
-    "steps": _step_world}
+    "rough corner": lambda seed: RoughCorner(
+        ProcessField(2 * LENGTH, seed, LEVEL, SPREAD),
+        ProcessField(LENGTH / 2, 100 + seed, 0.0, SPREAD),
+    ),
+    "dipoles": lambda seed: Strength(
+        DipoleWorld.random(WorldSettings(seed=seed, width=SIDE, depth=SIDE))
+    ),
+    "steps": _step_world,
+}
 
 
 def drive(x: Tensor, field, seed: int) -> Samples:
@@ -117,7 +135,9 @@ def drive(x: Tensor, field, seed: int) -> Samples:
 
 def measured(field, x: Tensor, seed: int) -> Tensor:
     """New measurements (N, 1) at x (N, 2)."""
-    return field(x) + NOISE * torch.randn(len(x), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return field(x) + NOISE * torch.randn(
+        len(x), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def standardised(session: MapSession, x: Tensor, y: Tensor) -> Tensor:
@@ -128,7 +148,9 @@ def standardised(session: MapSession, x: Tensor, y: Tensor) -> Tensor:
 
 def best(field, seed: int, noise: float = NOISE) -> tuple[float, float]:
     """ℓ (m) and s² (T²) of greatest evidence of 400 measurements drawn over the square: what an oracle would take."""
-    x = SIDE * torch.rand(400, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    x = SIDE * torch.rand(
+        400, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
     y = (measured(field, x, seed) - LEVEL) * 1e6
     y, found = y - y.mean(), (-math.inf, 0.0, 0.0)
     for length in np.geomspace(0.15, 4.0, 14).tolist():
@@ -138,7 +160,10 @@ def best(field, seed: int, noise: float = NOISE) -> tuple[float, float]:
             gram.diagonal().add_((noise * 1e6) ** 2)
             factor = torch.linalg.cholesky(gram)
             half = torch.linalg.solve_triangular(factor, y, upper=False)
-            found = max(found, (-float(0.5 * half.square().sum() + factor.diagonal().log().sum()), length, spread))
+            found = max(
+                found,
+                (-float(0.5 * half.square().sum() + factor.diagonal().log().sum()), length, spread),
+            )
     return found[1], found[2]
 
 
@@ -161,9 +186,15 @@ def say(text: str) -> None:
 
 def moments(seeds: range, paths=tuple(PATHS)) -> tuple[Table, list[Goal]]:
     """Coverage of new measurements at MOMENTS moments of each kind of survey."""
-    table = Table(f"New measurements within {NEAR:g} m of the path so far, at {MOMENTS} moments: share in 95 %",
-                  [("survey", ""), ("map", ""), *((f"{(k + 1) / MOMENTS:.0%}", ".3f") for k in range(MOMENTS)),
-                   ("least of a world", ".3f")])
+    table = Table(
+        f"New measurements within {NEAR:g} m of the path so far, at {MOMENTS} moments: share in 95 %",
+        [
+            ("survey", ""),
+            ("map", ""),
+            *((f"{(k + 1) / MOMENTS:.0%}", ".3f") for k in range(MOMENTS)),
+            ("least of a world", ".3f"),
+        ],
+    )
     every: list[float] = []
     for name in paths:
         rows, judged = [], []
@@ -180,7 +211,9 @@ def moments(seeds: range, paths=tuple(PATHS)) -> tuple[Table, list[Goal]]:
                 beside = NEAR * (2 * torch.rand(400, 2, dtype=torch.float64, generator=rng) - 1)
                 places = x[at] + beside
                 y = measured(field, places, seed + 7)
-                row.append(float((standardised(session, places, y) <= _QUANTILES[-1]).double().mean()))
+                row.append(
+                    float((standardised(session, places, y) <= _QUANTILES[-1]).double().mean())
+                )
                 mean, variance = exact(data[:rows_so_far], places, LENGTH, SPREAD * 1e6)
                 inside = ((y - LEVEL) * 1e6 - mean).abs() <= _QUANTILES[-1] * variance.sqrt()
                 exact_row.append(float(inside.double().mean()))
@@ -189,18 +222,30 @@ def moments(seeds: range, paths=tuple(PATHS)) -> tuple[Table, list[Goal]]:
         every += np.mean(rows, 0).tolist()
         for kind, told in (("map", rows), ("exact GP", judged)):
             table.add(name, kind, *np.mean(told, 0).tolist(), float(np.min(told)))
-    table.notes = [f"{len(seeds)} worlds, lengthscale {LENGTH:g} m, {SPREAD * 1e6:g} µT, white noise {NOISE * 1e6:g} "
-                   "µT; all settings at their defaults. The exact GP knows the world's hyper-parameters."]
-    return table, [Goal("Surveys: least coverage of new measurements at a moment", min(every), low=0.93),
-                   Goal("Surveys: most coverage of new measurements at a moment", max(every), high=0.97)]
+    table.notes = [
+        f"{len(seeds)} worlds, lengthscale {LENGTH:g} m, {SPREAD * 1e6:g} µT, white noise {NOISE * 1e6:g} "
+        "µT; all settings at their defaults. The exact GP knows the world's hyper-parameters."
+    ]
+    return table, [
+        Goal("Surveys: least coverage of new measurements at a moment", min(every), low=0.93),
+        Goal("Surveys: most coverage of new measurements at a moment", max(every), high=0.97),
+    ]
 
 
 def far(seeds: range, worlds=tuple(WORLDS)) -> tuple[Table, list[Goal]]:
     """Coverage by distance from the path, lanes 2 m apart."""
     names = [f"{low:g} to {high:g} m" for low, high in pairwise(BANDS)]
-    table = Table("Far from the path, lanes 2 m apart: share of new measurements in 95 % by distance, and of all",
-                  [("field", ""), ("map", ""), ("RMSE µT", ".2f"), *((name, ".3f") for name in names),
-                   *((f"all, in {100 * level:g} %", ".3f") for level in LEVELS), ("NLPD", ".3f")])
+    table = Table(
+        "Far from the path, lanes 2 m apart: share of new measurements in 95 % by distance, and of all",
+        [
+            ("field", ""),
+            ("map", ""),
+            ("RMSE µT", ".2f"),
+            *((name, ".3f") for name in names),
+            *((f"all, in {100 * level:g} %", ".3f") for level in LEVELS),
+            ("NLPD", ".3f"),
+        ],
+    )
     bands, levels = {}, {}
     for name in worlds:
         told: dict[str, list] = {"map": [], "exact GP": []}
@@ -210,7 +255,9 @@ def far(seeds: range, worlds=tuple(WORLDS)) -> tuple[Table, list[Goal]]:
             data, session = drive(x, field, seed), MapSession(MapSettings())
             session.ingest(data)
             session.finish()
-            places = SIDE * torch.rand(1200, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+            places = SIDE * torch.rand(
+                1200, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+            )
             away, y = cKDTree(x.numpy()).query(places.numpy())[0], measured(field, places, seed + 7)
             p = session.predict(places)
             told["map"].append((away, (y - p.mean) * 1e6, p.measurement_variance * 1e12))
@@ -221,26 +268,43 @@ def far(seeds: range, worlds=tuple(WORLDS)) -> tuple[Table, list[Goal]]:
             error, variance = (torch.cat([row[k] for row in rows])[:, 0].numpy() for k in (1, 2))
             size = np.abs(error) / np.sqrt(variance)
             inside = [float((size <= q).mean()) for q in _QUANTILES]
-            by_band = [float((size[(away >= low) & (away < high)] <= _QUANTILES[-1]).mean())
-                       for low, high in pairwise(BANDS)]
+            by_band = [
+                float((size[(away >= low) & (away < high)] <= _QUANTILES[-1]).mean())
+                for low, high in pairwise(BANDS)
+            ]
             nlpd = 0.5 * float((np.log(2 * np.pi * variance) + size**2).mean())
             table.add(name, kind, float(np.sqrt((error**2).mean())), *by_band, *inside, nlpd)
             bands[name, kind], levels[name, kind] = by_band, inside
-    table.notes = [f"{len(seeds)} worlds of each kind, {SIDE:g} m wide, 1200 places each; all settings at their "
-                   "defaults. The exact GP has the hyper-parameters of greatest evidence of 400 measurements drawn "
-                   "all over the world, which no robot has."]
+    table.notes = [
+        f"{len(seeds)} worlds of each kind, {SIDE:g} m wide, 1200 places each; all settings at their "
+        "defaults. The exact GP has the hyper-parameters of greatest evidence of 400 measurements drawn "
+        "all over the world, which no robot has."
+    ]
     apart = [max(abs(levels[name, "map"][k] - LEVELS[k]) for name in worlds) for k in (0, 1)]
-    return table, [Goal("Far: least coverage in a band", min(min(bands[name, "map"]) for name in worlds), low=0.90),
-                   Goal("Far: largest deviation at 50 %", apart[0], high=0.05),
-                   Goal("Far: largest deviation at 80 %", apart[1], high=0.05)]
+    return table, [
+        Goal(
+            "Far: least coverage in a band",
+            min(min(bands[name, "map"]) for name in worlds),
+            low=0.90,
+        ),
+        Goal("Far: largest deviation at 50 %", apart[0], high=0.05),
+        Goal("Far: largest deviation at 80 %", apart[1], high=0.05),
+    ]
 
 
 def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     """The tables `only`; GP_MAPPING_SEEDS is the number of worlds of each (default 20; quick: 1 of one kind)."""
     seeds = range(1 if quick else int(os.environ.get("GP_MAPPING_SEEDS", "20")))
-    made = {"moments": lambda: moments(seeds, ("road",) if quick else tuple(PATHS)),
-            "far": lambda: far(seeds, ("steps",) if quick else tuple(WORLDS)),
-            "following": lambda: following(seeds)}
+    made = {
+        "moments": lambda: moments(seeds, ("road",) if quick else tuple(PATHS)),
+        "far": lambda: far(seeds, ("steps",) if quick else tuple(WORLDS)),
+        "following": lambda: following(seeds),
+    }
     found = [made[name]() for name in only]
     where["seeds"] = len(seeds)
-    return Part("surveys", [goal for _, goals in found for goal in goals], [table for table, _ in found], where)
+    return Part(
+        "surveys",
+        [goal for _, goals in found for goal in goals],
+        [table for table, _ in found],
+        where,
+    )

@@ -24,14 +24,18 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        return (self.low is None or self.value >= self.low) and (self.high is None or self.value <= self.high)
+        return (self.low is None or self.value >= self.low) and (
+            self.high is None or self.value <= self.high
+        )
 
     @property
     def text(self) -> str:
         """The bound in words."""
         if self.low is not None and self.high is not None:
             return f"{self.low:g} to {self.high:g} {self.unit}".strip()
-        return (f"≤ {self.high:g} {self.unit}" if self.low is None else f"≥ {self.low:g} {self.unit}").strip()
+        return (
+            f"≤ {self.high:g} {self.unit}" if self.low is None else f"≥ {self.low:g} {self.unit}"
+        ).strip()
 
 
 @dataclass
@@ -46,7 +50,9 @@ class Table:
     def add(self, *row) -> None:
         """One row; ValueError where it does not fit the columns."""
         if len(row) != len(self.columns):
-            raise ValueError(f"{len(row)} values for the {len(self.columns)} columns of {self.title!r}")
+            raise ValueError(
+                f"{len(row)} values for the {len(self.columns)} columns of {self.title!r}"
+            )
         self.rows.append(list(row))
 
     def markdown(self) -> str:
@@ -54,7 +60,12 @@ class Table:
         head = [name for name, _ in self.columns]
         align = ["---:" if spec else "---" for _, spec in self.columns]
         body = [[_cell(v, spec) for v, (_, spec) in zip(row, self.columns)] for row in self.rows]
-        lines = [f"### {self.title}", "", *("| " + " | ".join(r) + " |" for r in (head, align, *body)), ""]
+        lines = [
+            f"### {self.title}",
+            "",
+            *("| " + " | ".join(r) + " |" for r in (head, align, *body)),
+            "",
+        ]
         return "\n".join(lines + [line for note in self.notes for line in (note, "")])
 
 
@@ -75,18 +86,32 @@ class Part:
 
     def markdown(self) -> str:
         e = self.environment
-        where = (f"{e['processor']}, {e['cores']} cores, torch {e['torch']}, {e['threads']} thread(s), load average "
-                 f"{e['load_before']:.1f} before and {e['load_after']:.1f} after, {e['seconds']:.0f} s "
-                 f"({e['processor_seconds']:.0f} s of the processor), "
-                 f"commit {e['commit']}, {e['date']}" + (", quick: sizes too small to judge by" if e["quick"] else ""))
-        return "\n".join([f"## {self.name.capitalize()}", "", where + ".", "", *(t.markdown() for t in self.tables)])
+        where = (
+            f"{e['processor']}, {e['cores']} cores, torch {e['torch']}, {e['threads']} thread(s), load average "
+            f"{e['load_before']:.1f} before and {e['load_after']:.1f} after, {e['seconds']:.0f} s "
+            f"({e['processor_seconds']:.0f} s of the processor), "
+            f"commit {e['commit']}, {e['date']}"
+            + (", quick: sizes too small to judge by" if e["quick"] else "")
+        )
+        return "\n".join(
+            [
+                f"## {self.name.capitalize()}",
+                "",
+                where + ".",
+                "",
+                *(t.markdown() for t in self.tables),
+            ]
+        )
 
 
 def save_part(part: Part, folder: Path) -> Path:
     """DIR/<name>.json; numbers that are not finite are an error, not a dash."""
     path = Path(folder) / f"{part.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(part), indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(asdict(part), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
+        encoding="utf-8",
+    )
     return path
 
 
@@ -97,8 +122,13 @@ def load_parts(folder: Path) -> list[Part]:
         path = Path(folder) / f"{name}.json"
         if path.exists():
             raw = json.loads(path.read_text(encoding="utf-8"))
-            tables = [Table(t["title"], [tuple(c) for c in t["columns"]], t["rows"], t["notes"]) for t in raw["tables"]]
-            parts.append(Part(raw["name"], [Goal(**g) for g in raw["goals"]], tables, raw["environment"]))
+            tables = [
+                Table(t["title"], [tuple(c) for c in t["columns"]], t["rows"], t["notes"])
+                for t in raw["tables"]
+            ]
+            parts.append(
+                Part(raw["name"], [Goal(**g) for g in raw["goals"]], tables, raw["environment"])
+            )
     return parts
 
 
@@ -115,9 +145,15 @@ def goals_table(parts: list[Part]) -> Table:
 def document(parts: list[Part]) -> str:
     """All parts as one Markdown page, the goals first."""
     goals = goals_table(parts)
-    name, page = ("honesty", "honesty") if [p.name for p in parts] == ["honesty"] else ("all", "benchmarks")
-    head = ["# Honest intervals" if name == "honesty" else "# Benchmarks", "",
-            f"Written by `python -m benchmark {name} --document docs/{page}.md` (or `gp-mapping bench {name} …`) from "
-            "what it measured; edit the benchmark, not this page.", ""]
+    name, page = (
+        ("honesty", "honesty") if [p.name for p in parts] == ["honesty"] else ("all", "benchmarks")
+    )
+    head = [
+        "# Honest intervals" if name == "honesty" else "# Benchmarks",
+        "",
+        f"Written by `python -m benchmark {name} --document docs/{page}.md` (or `gp-mapping bench {name} …`) from "
+        "what it measured; edit the benchmark, not this page.",
+        "",
+    ]
     body = ([goals.markdown()] if goals.rows else []) + [part.markdown() for part in parts]
     return "\n".join([*head, *body]).rstrip() + "\n"

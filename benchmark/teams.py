@@ -27,12 +27,26 @@ __all__ = ["TABLES", "run"]
 
 TABLES = ("sum",)
 
-_GIVEN = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.6, "signal_stddev": 5e-6,
-          "noise_stddev": 1e-6}
-_DENSE = _GIVEN | {"inducing_information": 0.0, "inducing_tolerance": 1e-4, "max_inducing": 700,
-                   "follow_changes": False, "robust": False, "local_scale": False}
-CASES = {"given θ, inputs wherever they tell anything": _DENSE, "given θ, default inputs": _GIVEN,
-         "all learned, defaults": {}}
+_GIVEN = {
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "lengthscale": 0.6,
+    "signal_stddev": 5e-6,
+    "noise_stddev": 1e-6,
+}
+_DENSE = _GIVEN | {
+    "inducing_information": 0.0,
+    "inducing_tolerance": 1e-4,
+    "max_inducing": 700,
+    "follow_changes": False,
+    "robust": False,
+    "local_scale": False,
+}
+CASES = {
+    "given θ, inputs wherever they tell anything": _DENSE,
+    "given θ, default inputs": _GIVEN,
+    "all learned, defaults": {},
+}
 _STEP, _SPEED = 0.1, 20.0  # s of wall time between two looks; how much faster than the drive
 
 
@@ -44,7 +58,9 @@ class _Mapper:
         session = MapSession(settings)
         session.about = {"frame": "odom"}
         self.worker = MapWorker(session, Intake(IntakeSettings()), queue_size=1000)
-        self.team = Team(self.worker, lambda: self.node, lambda: settings, name, others, lambda: "odom")
+        self.team = Team(
+            self.worker, lambda: self.node, lambda: settings, name, others, lambda: "odom"
+        )
         self.worker.start()
         self.spent: list[float] = []
 
@@ -53,6 +69,7 @@ class _Mapper:
             start = time.perf_counter()
             session.ingest(samples)
             self.spent.append((time.perf_counter() - start) / max(1, len(samples)))
+
         self.worker.call(put).result()
 
 
@@ -65,7 +82,7 @@ def _drive(mappers: list[_Mapper], drives, loss: float, rng) -> tuple[float, lis
     while time.monotonic() < quiet + 6.0:
         for i, (mapper, drive) in enumerate(zip(mappers, drives)):
             if starts[i] < len(drive):
-                mapper.ingest(drive[starts[i]: starts[i] + chunk])
+                mapper.ingest(drive[starts[i] : starts[i] + chunk])
                 starts[i] += chunk
                 quiet = time.monotonic()
                 if starts[i] >= len(drive):
@@ -75,7 +92,11 @@ def _drive(mappers: list[_Mapper], drives, loss: float, rng) -> tuple[float, lis
                 continue
             sizes.append(len(message))
             for other in mappers:
-                if other is not mapper and mapper.name in other.team.sources and rng.random() >= loss:
+                if (
+                    other is not mapper
+                    and mapper.name in other.team.sources
+                    and rng.random() >= loss
+                ):
                     other.team.accept(mapper.name, message)
         time.sleep(_STEP)
     return time.monotonic() - begin, sizes
@@ -99,31 +120,66 @@ def run(quick: bool, where: dict, only=TABLES) -> Part:
     """One table: the sum beside the map of all data, with a fifth of the messages lost."""
     drives = [drive[:1000] if quick else drive for drive in survey(Robot(), 1)]
     x = torch.from_numpy(np.random.default_rng(0).uniform((0.5, 0.5), (4.5, 3.5), (300, 2)))
-    table = Table("Two robots that make one map, a fifth of the messages lost", [
-        ("case", ""), ("off the map of all data, median (sd)", ".3f"), ("largest", ".2f"),
-        ("sd, largest ratio", ".2f"), ("off the exact GP, median (sd)", ".3f"),
-        ("the map of all data off it", ".3f"), ("B/s", ".0f"), ("largest message, B", "d"), ("sum, s", ".2f"),
-        ("update, ratio to a robot alone", ".2f")])
+    table = Table(
+        "Two robots that make one map, a fifth of the messages lost",
+        [
+            ("case", ""),
+            ("off the map of all data, median (sd)", ".3f"),
+            ("largest", ".2f"),
+            ("sd, largest ratio", ".2f"),
+            ("off the exact GP, median (sd)", ".3f"),
+            ("the map of all data off it", ".3f"),
+            ("B/s", ".0f"),
+            ("largest message, B", "d"),
+            ("sum, s", ".2f"),
+            ("update, ratio to a robot alone", ".2f"),
+        ],
+    )
     goals = []
     for name, given in list(CASES.items())[: 1 if quick else None]:
         settings = MapSettings(**given)
         team = {"publish_tiles": True, "merge_period": 1.0, "tiles_period": 1.0, "tiles_round": 3.0}
-        pair = [_Mapper("robot1", settings, ["robot2"], **team), _Mapper("robot2", settings, ["robot1"], **team)]
+        pair = [
+            _Mapper("robot1", settings, ["robot2"], **team),
+            _Mapper("robot2", settings, ["robot1"], **team),
+        ]
         alone = [_Mapper("robot1", settings, []), _Mapper("robot2", settings, [])]
         _drive(alone, drives, 0.0, np.random.default_rng(0))
         seconds, sizes = _drive(pair, drives, 0.2, np.random.default_rng(0))
         told = pair[0].worker.ask(lambda session: session.predict(x)).result()
-        both, exact = (_of_all(drives, one).predict(x) for one in (settings, replace(settings, model="exact")))
+        both, exact = (
+            _of_all(drives, one).predict(x) for one in (settings, replace(settings, model="exact"))
+        )
         away, most = _away(told, both), float(_away(told, both).max())
         ratio = float((told.variance.sqrt() / both.variance.sqrt()).log().abs().exp().max())
-        cost = [np.mean([m for mapper in mappers for m in mapper.spent]) for mappers in (pair, alone)]
-        table.add(name, float(away.median()), most, ratio, float(_away(told, exact).median()),
-                  float(_away(both, exact).median()), sum(sizes) / seconds / len(pair), max(sizes), pair[0].team.took,
-                  cost[0] / cost[1])
+        cost = [
+            np.mean([m for mapper in mappers for m in mapper.spent]) for mappers in (pair, alone)
+        ]
+        table.add(
+            name,
+            float(away.median()),
+            most,
+            ratio,
+            float(_away(told, exact).median()),
+            float(_away(both, exact).median()),
+            sum(sizes) / seconds / len(pair),
+            max(sizes),
+            pair[0].team.took,
+            cost[0] / cost[1],
+        )
         if given is _DENSE:
-            goals.append(Goal("teams: largest distance from the map of all data, given θ", most, high=0.1, unit="sd"))
+            goals.append(
+                Goal(
+                    "teams: largest distance from the map of all data, given θ",
+                    most,
+                    high=0.1,
+                    unit="sd",
+                )
+            )
         for mapper in (*pair, *alone):
             mapper.worker.stop(abandon=True)
-    table.notes = ["The exact GP has the same settings and all data, one after the other.",
-                   f"Each robot drives {_SPEED:g} times as fast as in reality and sends a tile at most once a second."]
+    table.notes = [
+        "The exact GP has the same settings and all data, one after the other.",
+        f"Each robot drives {_SPEED:g} times as fast as in reality and sends a tile at most once a second.",
+    ]
     return Part("teams", goals, [table], where)

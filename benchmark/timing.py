@@ -25,7 +25,9 @@ def timed(work: Callable[[], object], clock: Callable[[], float] = time.process_
     return clock() - start
 
 
-def paired(works: dict[str, Callable[[], object]], repeats: int, clock=time.process_time) -> dict[str, list[float]]:
+def paired(
+    works: dict[str, Callable[[], object]], repeats: int, clock=time.process_time
+) -> dict[str, list[float]]:
     """Each work in turn, `repeats` times over: what disturbs one disturbs the others."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
@@ -44,14 +46,24 @@ def resident_bytes(what: str = "VmRSS") -> int:
 
 def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown processor")
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        "unknown processor",
+    )
 
 
 def _commit() -> str:
     """The commit, and whether the package in the working tree differs from it."""
+
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=Path(__file__).parent.parent, capture_output=True, text=True,
-                              check=True).stdout.strip()
+        return subprocess.run(
+            ["git", *words],
+            cwd=Path(__file__).parent.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
     try:
         changed = git("status", "--porcelain", "--", "gp_mapping", "benchmark")
         return git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
@@ -61,6 +73,13 @@ def _commit() -> str:
 
 def environment(quick: bool) -> dict:
     """Where and when: what a reader needs to judge a number."""
-    return {"processor": _processor(), "cores": os.cpu_count(), "torch": torch.__version__.split("+")[0],
-            "threads": torch.get_num_threads(), "load_before": os.getloadavg()[0], "commit": _commit(),
-            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"), "quick": quick}
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "torch": torch.__version__.split("+")[0],
+        "threads": torch.get_num_threads(),
+        "load_before": os.getloadavg()[0],
+        "commit": _commit(),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        "quick": quick,
+    }

@@ -31,12 +31,38 @@ from contextlib import contextmanager, suppress
 
 __all__ = ["Popen", "everywhere", "run"]
 
-LOADED = ("numpy", "torch", "scipy.linalg", "scipy.spatial", "scipy.ndimage", "scipy.fft", "scipy.interpolate",
-          "scipy.optimize", "scipy.sparse.csgraph", "matplotlib.figure", "matplotlib.backends.backend_agg",
-          "matplotlib.backends.backend_svg", "matplotlib.font_manager", "yaml", "rosbags.rosbag2", "rosbags.typesys",
-          "rosbags.typesys.stores.ros2_jazzy", "rclpy", "rclpy.lifecycle", "rclpy.action", "std_msgs.msg",
-          "geometry_msgs.msg", "sensor_msgs.msg", "nav_msgs.msg", "nav_msgs.srv", "diagnostic_msgs.msg",
-          "visualization_msgs.msg", "std_srvs.srv", "lifecycle_msgs.srv", "rosidl_generator_py")
+LOADED = (
+    "numpy",
+    "torch",
+    "scipy.linalg",
+    "scipy.spatial",
+    "scipy.ndimage",
+    "scipy.fft",
+    "scipy.interpolate",
+    "scipy.optimize",
+    "scipy.sparse.csgraph",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.font_manager",
+    "yaml",
+    "rosbags.rosbag2",
+    "rosbags.typesys",
+    "rosbags.typesys.stores.ros2_jazzy",
+    "rclpy",
+    "rclpy.lifecycle",
+    "rclpy.action",
+    "std_msgs.msg",
+    "geometry_msgs.msg",
+    "sensor_msgs.msg",
+    "nav_msgs.msg",
+    "nav_msgs.srv",
+    "diagnostic_msgs.msg",
+    "visualization_msgs.msg",
+    "std_srvs.srv",
+    "lifecycle_msgs.srv",
+    "rosidl_generator_py",
+)
 _STARTS_OTHERS = ("demo", "explore", "play")  # commands whose processes are to begin loaded, too
 _HELD = (signal.SIGINT, signal.SIGTERM)  # from a new process until it can hear them
 _SUBREAPER = 36  # of prctl: orphans below this process become its children
@@ -44,6 +70,7 @@ _EXECUTE = inspect.signature(subprocess.Popen._execute_child)  # noqa: SLF001 th
 
 
 # ---- in the process that asks --------------------------------------------------------------------------------------
+
 
 class _Nursery:
     """The loaded process of this one, and the line to it."""
@@ -59,7 +86,9 @@ class _Nursery:
             command = [sys.executable, "-m", "benchmark.warm", str(its.fileno())]
             home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
             with its:
-                child = subprocess.Popen(command, pass_fds=[its.fileno()], cwd=home, stdin=subprocess.DEVNULL)
+                child = subprocess.Popen(
+                    command, pass_fds=[its.fileno()], cwd=home, stdin=subprocess.DEVNULL
+                )
             self.line, self.pid = mine, os.getpid()
             atexit.register(_end, mine, child)
         return self.line
@@ -72,10 +101,12 @@ class _Nursery:
             prctl(_SUBREAPER, 1, 0, 0, 0)
             try:
                 words = json.dumps(job).encode()
-                line.sendmsg([len(words).to_bytes(8, "little")],
-                             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))])
+                line.sendmsg(
+                    [len(words).to_bytes(8, "little")],
+                    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))],
+                )
                 for begin in range(0, len(words), 60000):
-                    line.send(words[begin: begin + 60000])
+                    line.send(words[begin : begin + 60000])
                 answer = line.recv(100)
             finally:
                 prctl(_SUBREAPER, 0, 0, 0, 0)
@@ -95,9 +126,14 @@ _nursery = _Nursery()
 
 def _decides(environment: dict) -> dict:
     """What loading depends on."""
-    return {key: value for key, value in environment.items()
-            if key not in ("PYTHONPATH", "PYTHONUNBUFFERED") and key.startswith(
-        ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS", "MPL", "RMW", "AMENT", "RCL", "RCUTILS"))}
+    return {
+        key: value
+        for key, value in environment.items()
+        if key not in ("PYTHONPATH", "PYTHONUNBUFFERED")
+        and key.startswith(
+            ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS", "MPL", "RMW", "AMENT", "RCL", "RCUTILS")
+        )
+    }
 
 
 def _named(function) -> list[str] | None:
@@ -113,25 +149,48 @@ class Popen(subprocess.Popen):
 
     def _execute_child(self, *given, **named):
         call = _EXECUTE.bind(self, *given, **named).arguments
-        words = [os.fspath(word) for word in call["args"]] if not isinstance(call["args"], (str, bytes)) else []
+        words = (
+            [os.fspath(word) for word in call["args"]]
+            if not isinstance(call["args"], (str, bytes))
+            else []
+        )
         environment = dict(os.environ if call["env"] is None else call["env"])
         before = _named(call["preexec_fn"])
-        warm = sys.platform == "linux" and len(words) > 2 and words[0] == sys.executable and words[1] in ("-m", "-c") \
-            and before is not None and not (call["shell"] or call["pass_fds"] or call.get("process_group", -1) != -1) \
-            and all(isinstance(word, str) for word in [*words, *environment.values()]) \
+        warm = (
+            sys.platform == "linux"
+            and len(words) > 2
+            and words[0] == sys.executable
+            and words[1] in ("-m", "-c")
+            and before is not None
+            and not (call["shell"] or call["pass_fds"] or call.get("process_group", -1) != -1)
+            and all(isinstance(word, str) for word in [*words, *environment.values()])
             and _decides(environment) == _decides(dict(os.environ))
+        )
         if not warm:
             return super()._execute_child(*given, **named)
 
-        streams = tuple(theirs if theirs != -1 else usual for theirs, usual in
-                        zip((call["p2cread"], call["c2pwrite"], call["errwrite"]), (0, 1, 2)))
+        streams = tuple(
+            theirs if theirs != -1 else usual
+            for theirs, usual in zip(
+                (call["p2cread"], call["c2pwrite"], call["errwrite"]), (0, 1, 2)
+            )
+        )
         folder = os.getcwd() if call["cwd"] is None else os.path.abspath(os.fspath(call["cwd"]))
-        job = {"words": words, "folder": folder, "environment": environment, "session": call["start_new_session"],
-               "before": before}
+        job = {
+            "words": words,
+            "folder": folder,
+            "environment": environment,
+            "session": call["start_new_session"],
+            "before": before,
+        }
         self.pid = _nursery.start(job, streams)
         self._child_created = True
-        self._close_pipe_fds(*(call[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread",
-                                                        "errwrite")))
+        self._close_pipe_fds(
+            *(
+                call[name]
+                for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+            )
+        )
         return None
 
 
@@ -166,6 +225,7 @@ def run(*words, input=None, capture_output=False, timeout=None, check=False, **o
 
 # ---- in the loaded process -----------------------------------------------------------------------------------------
 
+
 def _jobs(line: socket.socket):
     """Forks for each job that comes; yields it in the new process, and ends in the loaded one with the line."""
     while True:
@@ -181,13 +241,17 @@ def _jobs(line: socket.socket):
 
         # blocked, a signal waits for whom it is sent to; the loaded process' own way to ignore it would lose it there
         signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
-        between = os.fork()  # it ends at once, so that the new process becomes a child of the one that asked
+        between = (
+            os.fork()
+        )  # it ends at once, so that the new process becomes a child of the one that asked
         if between == 0:
             middle = os.getpid()
             child = os.fork()
             if child == 0:
                 line.close()
-                while os.getppid() == middle:  # what it asks of its parent's end is meant of the one that asked
+                while (
+                    os.getppid() == middle
+                ):  # what it asks of its parent's end is meant of the one that asked
                     time.sleep(0.001)
                 yield json.loads(words), list(streams)
                 return
@@ -219,9 +283,12 @@ def _become(job: dict, streams: list[int]) -> None:
     sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
     at_once = bool(job["environment"].get("PYTHONUNBUFFERED"))
     out, err = (open(number, "wb", 0 if at_once else -1, closefd=False) for number in (1, 2))
-    sys.stdout = io.TextIOWrapper(out, encoding="utf-8", line_buffering=os.isatty(1), write_through=at_once)
-    sys.stderr = io.TextIOWrapper(err, encoding="utf-8", errors="backslashreplace", line_buffering=True,
-                                  write_through=at_once)
+    sys.stdout = io.TextIOWrapper(
+        out, encoding="utf-8", line_buffering=os.isatty(1), write_through=at_once
+    )
+    sys.stderr = io.TextIOWrapper(
+        err, encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=at_once
+    )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
     words = job["words"]
@@ -262,7 +329,9 @@ def _do(option: str, words: str) -> None:
 def _prepare(job: dict) -> None:
     """Import paths and environment as of the job, and then what was to be done before it (preexec_fn)."""
     if job["environment"].get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
-        sys.path[1:1] = [path for path in job["environment"].get("PYTHONPATH", "").split(os.pathsep) if path]
+        sys.path[1:1] = [
+            path for path in job["environment"].get("PYTHONPATH", "").split(os.pathsep) if path
+        ]
         importlib.invalidate_caches()
     os.environ.clear()
     os.environ.update(job["environment"])
@@ -303,14 +372,20 @@ def _nest() -> socket.socket | None:
 def _serve(line: socket.socket) -> None:
     """Until the line ends."""
     while True:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks; the line ends with it
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # Ctrl-C is for who asks; the line ends with it
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         job, streams = next(_jobs(line), (None, []))
         if job is None:
             os._exit(0)
         _become(job, streams)
-        nested = _nest() if job["words"][1:3] == ["-m", "gp_mapping.cli"] and \
-            set(job["words"][3:4]) & set(_STARTS_OTHERS) else None
+        nested = (
+            _nest()
+            if job["words"][1:3] == ["-m", "gp_mapping.cli"]
+            and set(job["words"][3:4]) & set(_STARTS_OTHERS)
+            else None
+        )
         if nested is None:
             sys.modules.pop("benchmark.warm", None)
             sys.modules.pop("benchmark", None)

@@ -36,12 +36,16 @@ class RandomField:
     def measure(self, x: Tensor, generator: torch.Generator, start: float = 0.0) -> Samples:
         """Samples at x with white noise of 0.5 µT, stamped at 50 Hz."""
         noise = 0.5e-6 * torch.randn(len(x), 1, dtype=torch.float64, generator=generator)
-        return Samples(x, self(x) + noise, stamp=start + 0.02 * torch.arange(len(x), dtype=torch.float64))
+        return Samples(
+            x, self(x) + noise, stamp=start + 0.02 * torch.arange(len(x), dtype=torch.float64)
+        )
 
 
 def scattered(field: RandomField, count: int, side: float, generator: torch.Generator) -> Samples:
     """Uniformly over a square of that side, in metres."""
-    return field.measure(side * torch.rand(count, 2, dtype=torch.float64, generator=generator), generator)
+    return field.measure(
+        side * torch.rand(count, 2, dtype=torch.float64, generator=generator), generator
+    )
 
 
 def lawnmower(low: float, high: float, spacing: float, step: float = STEP) -> Tensor:

@@ -14,13 +14,31 @@ if TYPE_CHECKING:
     from gp_mapping.settings.sensors import register_sensor
 
 __version__ = "0.1.0"
-__all__ = ["FieldMap", "MapSettings", "Prediction", "Samples", "UpdateReport", "create_map", "register_kernel",
-           "register_likelihood", "register_model", "register_sensor"]
+__all__ = [
+    "FieldMap",
+    "MapSettings",
+    "Prediction",
+    "Samples",
+    "UpdateReport",
+    "create_map",
+    "register_kernel",
+    "register_likelihood",
+    "register_model",
+    "register_sensor",
+]
 
-_HOME = {"FieldMap": "core.field_map", "MapSettings": "settings.mapping", "Prediction": "core.types",
-         "Samples": "core.types", "UpdateReport": "core.types", "create_map": "core.registry",
-         "register_kernel": "settings.parts", "register_likelihood": "settings.parts",
-         "register_model": "settings.parts", "register_sensor": "settings.sensors"}
+_HOME = {
+    "FieldMap": "core.field_map",
+    "MapSettings": "settings.mapping",
+    "Prediction": "core.types",
+    "Samples": "core.types",
+    "UpdateReport": "core.types",
+    "create_map": "core.registry",
+    "register_kernel": "settings.parts",
+    "register_likelihood": "settings.parts",
+    "register_model": "settings.parts",
+    "register_sensor": "settings.sensors",
+}
 
 
 def __getattr__(name: str):

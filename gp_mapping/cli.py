@@ -41,17 +41,23 @@ def _overview() -> argparse.ArgumentParser:
     """What `gp-mapping --help` shows; nothing heavy is imported for it."""
     width = max(map(len, COMMANDS))
     parser = _Parser(
-        prog="gp-mapping", usage="gp-mapping COMMAND [...]", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="gp-mapping",
+        usage="gp-mapping COMMAND [...]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Live probabilistic maps of magnetic and other fields.",
-        epilog="commands:\n" + "\n".join(f"  {name:{width}}  {text}" for name, (_, _, text) in COMMANDS.items())
-               + "\n\n`gp-mapping COMMAND --help` says more about each.")
+        epilog="commands:\n"
+        + "\n".join(f"  {name:{width}}  {text}" for name, (_, _, text) in COMMANDS.items())
+        + "\n\n`gp-mapping COMMAND --help` says more about each.",
+    )
     parser.add_argument("command", metavar="COMMAND", help="one of: " + ", ".join(COMMANDS))
     return parser
 
 
 def _arguments(command: str, text: str, words: list[str]) -> argparse.Namespace:
     parser = _Parser(prog=f"gp-mapping {command}", description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("--debug", action="store_true", help="show where in the program an error arose")
+    parser.add_argument(
+        "--debug", action="store_true", help="show where in the program an error arose"
+    )
     add_arguments(command, parser)
     if any("\0" in word for word in words):
         raise UsageError("an argument holds a zero byte, which no name and no number has")
@@ -98,7 +104,9 @@ def _run(argv: list[str], alone: bool) -> int:
         overview.error(f"unknown command {argv[0]!r}; expected one of: {', '.join(COMMANDS)}")
 
     name, _, text = COMMANDS[argv[0]]
-    args = _arguments(argv[0], text, argv[1:])  # --help and a wrong option end here, before anything heavy is loaded
+    args = _arguments(
+        argv[0], text, argv[1:]
+    )  # --help and a wrong option end here, before anything heavy is loaded
     try:
         with _uninterrupted(alone):
             module = importlib.import_module(f"gp_mapping.commands.{name}")
@@ -106,8 +114,10 @@ def _run(argv: list[str], alone: bool) -> int:
         missing = (error.name or "").split(".")[0]
         if missing in ("", "gp_mapping"):
             raise
-        raise UsageError(f"the Python package {missing!r} is not installed; README.md says where it comes from (of "
-                         "those that apt has not: pip install rosbags)") from error
+        raise UsageError(
+            f"the Python package {missing!r} is not installed; README.md says where it comes from (of "
+            "those that apt has not: pip install rosbags)"
+        ) from error
     code = module.run(args) or 0
     sys.stdout.flush()  # a full disk or a reader that went away shows here, not when nobody can say it any more
     return code
@@ -123,11 +133,18 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return WRONG, one_line(error)
     if isinstance(error, OSError):
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-        return WRONG, one_line(": ".join([*names[:1], error.strerror or str(error) or type(error).__name__]))
+        return WRONG, one_line(
+            ": ".join([*names[:1], error.strerror or str(error) or type(error).__name__])
+        )
     if isinstance(error, MemoryError):
-        return WRONG, "the machine's memory does not suffice for this; give less at once, or a coarser resolution"
-    return FAULT, (f"a fault of this program, {type(error).__name__}: {one_line(error, 500)}; please report this line "
-                   "to the maintainers that package.xml names, with what --debug adds to it")
+        return (
+            WRONG,
+            "the machine's memory does not suffice for this; give less at once, or a coarser resolution",
+        )
+    return FAULT, (
+        f"a fault of this program, {type(error).__name__}: {one_line(error, 500)}; please report this line "
+        "to the maintainers that package.xml names, with what --debug adds to it"
+    )
 
 
 def _leave_stdout() -> None:
@@ -135,7 +152,9 @@ def _leave_stdout() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        with suppress(OSError, ValueError):  # a stdout that is no file (inside another program) is not ours to mend
+        with suppress(
+            OSError, ValueError
+        ):  # a stdout that is no file (inside another program) is not ours to mend
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -150,7 +169,9 @@ def _open_streams() -> None:
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # for the rest of the process
+            setattr(
+                sys, name, open(number, mode, encoding="utf-8", closefd=False)
+            )  # for the rest of the process
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -159,11 +180,18 @@ def main(argv: list[str] | None = None) -> int:
     alone, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     if alone:
         one_thread_each()
-        atexit.register(gc.freeze)  # to take a loaded torch apart at the end would take half a second
+        atexit.register(
+            gc.freeze
+        )  # to take a loaded torch apart at the end would take half a second
     if not sys.warnoptions and "--debug" not in argv:
-        warnings.simplefilter("ignore")  # what a library warns of is for who writes programs, not for who maps
+        warnings.simplefilter(
+            "ignore"
+        )  # what a library warns of is for who writes programs, not for who maps
         logging.getLogger("matplotlib").setLevel(logging.ERROR)  # nor that it looks for fonts
-    for stream in (sys.stdout, sys.stderr):  # a µ, or a file name of odd bytes, must not fail for want of a letter
+    for stream in (
+        sys.stdout,
+        sys.stderr,
+    ):  # a µ, or a file name of odd bytes, must not fail for want of a letter
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -173,7 +201,9 @@ def main(argv: list[str] | None = None) -> int:
         if "--debug" in argv:
             traceback.print_exc()
         if text:
-            print(f"gp-mapping {argv[0]}: {text}" if argv else f"gp-mapping: {text}", file=sys.stderr)
+            print(
+                f"gp-mapping {argv[0]}: {text}" if argv else f"gp-mapping: {text}", file=sys.stderr
+            )
         _leave_stdout()
         return code
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["MapFullError", "NumericalError", "ParameterFileError", "UsageError", "UserError", "named", "one_line"]
+__all__ = [
+    "MapFullError",
+    "NumericalError",
+    "ParameterFileError",
+    "UsageError",
+    "UserError",
+    "named",
+    "one_line",
+]
 
 _NAME = 100  # characters of a name from outside: a topic, a frame, a file
-_LONGEST = 2000  # characters of a message; names inside it may come from a file that somebody else wrote
+_LONGEST = (
+    2000  # characters of a message; names inside it may come from a file that somebody else wrote
+)
 
 
 class UserError(ValueError):
@@ -32,7 +42,9 @@ def one_line(error: object, longest: int = _LONGEST) -> str:
     """The text of an error without line breaks and control characters, cut in the middle where it is too long."""
     said, half = str(error), longest // 2
     if len(said) > 4 * longest:  # of megabytes from outside only the ends are looked at
-        return f"{_printable(said[:2 * longest])[:half]} … {_printable(said[-2 * longest:])[-half:]}"
+        return (
+            f"{_printable(said[: 2 * longest])[:half]} … {_printable(said[-2 * longest :])[-half:]}"
+        )
     text = _printable(said) or type(error).__name__
     return text if len(text) <= longest else f"{text[:half]} … {text[-half:]}"
 

@@ -23,26 +23,55 @@ LOSSLESS = {"reliable_inputs": True, "input_queue_depth": 20000}  # also faster 
 
 def _setup(context):
     speed = number(context, "speed", 1e-3, 1000.0)
-    simulator = our_node("simulator_node", name="simulator", namespace=value(context, "namespace"),
-                         remappings=tf_remappings(context), parameters=[{
-                             "publish_clock": True, "real_time_factor": speed, "reliable": True,
-                             "wait_for_subscribers": 30.0, "world.seed": int(number(context, "seed", 0, 2**31 - 1)),
-                             "frame_prefix": value(context, "frame_prefix")}])
+    simulator = our_node(
+        "simulator_node",
+        name="simulator",
+        namespace=value(context, "namespace"),
+        remappings=tf_remappings(context),
+        parameters=[
+            {
+                "publish_clock": True,
+                "real_time_factor": speed,
+                "reliable": True,
+                "wait_for_subscribers": 30.0,
+                "world.seed": int(number(context, "seed", 0, 2**31 - 1)),
+                "frame_prefix": value(context, "frame_prefix"),
+            }
+        ],
+    )
     extra = LOSSLESS | patience(context, SHARE, speed)
-    return [*ends_the_launch(simulator, "the simulator"),
-            *mapping_actions(context, SHARE, use_sim_time=True, extra=extra, required=True,
-                             frame=value(context, "frame_prefix") + "odom")]
+    return [
+        *ends_the_launch(simulator, "the simulator"),
+        *mapping_actions(
+            context,
+            SHARE,
+            use_sim_time=True,
+            extra=extra,
+            required=True,
+            frame=value(context, "frame_prefix") + "odom",
+        ),
+    ]
 
 
 def generate_launch_description():
-    return LaunchDescription([
-        argument("speed", "1.0", "simulated seconds per second; the simulator gives the time (/clock)"),
-        argument("seed", "0", "seed of the simulated world"),
-        argument("frame_prefix", "", "in front of the robot's frames odom, base_link and magnetometer: robot1/"),
-        *common_arguments(SHARE),
-        argument("magnetic_field_topic", "", "where the mapper listens; empty: magnetic_field"),
-        argument("odometry_topic", "", "where the mapper listens; empty: odometry"),
-        argument("save_directory", "", "folder of saved maps; empty: as in params"),
-        argument("rviz", "auto", "start RViz: true, false, auto (where it is installed)"),
-        OpaqueFunction(function=_setup),
-    ])
+    return LaunchDescription(
+        [
+            argument(
+                "speed",
+                "1.0",
+                "simulated seconds per second; the simulator gives the time (/clock)",
+            ),
+            argument("seed", "0", "seed of the simulated world"),
+            argument(
+                "frame_prefix",
+                "",
+                "in front of the robot's frames odom, base_link and magnetometer: robot1/",
+            ),
+            *common_arguments(SHARE),
+            argument("magnetic_field_topic", "", "where the mapper listens; empty: magnetic_field"),
+            argument("odometry_topic", "", "where the mapper listens; empty: odometry"),
+            argument("save_directory", "", "folder of saved maps; empty: as in params"),
+            argument("rviz", "auto", "start RViz: true, false, auto (where it is installed)"),
+            OpaqueFunction(function=_setup),
+        ]
+    )

@@ -31,47 +31,112 @@ def _setup(context):
     if simulated and flag(context, "use_sim_time"):
         raise RuntimeError("simulate:=true runs in real time; leave use_sim_time:=false")
     drive, speed = value(context, "drive"), number(context, "speed", 0.01, 5.0)
-    survey = {"plan_budget": number(context, "budget", 0.0, 1e6), "plan_home": value(context, "home"),
-              "plan_budget_time": number(context, "budget_time", 0.0, 1e7), "plan_kind": value(context, "kind"),
-              "plan_speed": speed}
+    survey = {
+        "plan_budget": number(context, "budget", 0.0, 1e6),
+        "plan_home": value(context, "home"),
+        "plan_budget_time": number(context, "budget_time", 0.0, 1e7),
+        "plan_kind": value(context, "kind"),
+        "plan_speed": speed,
+    }
     if not value(context, "save_on_exit"):
         survey["save_on_exit"] = True
 
-    given = {"odometry": value(context, "odometry_topic"), "map": value(context, "map_topic"),
-             "cmd_vel": value(context, "cmd_vel_topic")}
-    explorer = our_node("explorer_node", name="explorer", namespace=namespace, parameters=[{
-        "drive": "cmd_vel" if simulated else drive, "speed": speed}],
-        remappings=[(name, topic) for name, topic in given.items() if topic])
-    over = RegisterEventHandler(OnProcessExit(target_action=explorer, on_exit=lambda event, _: [
-        EmitEvent(event=Shutdown(reason="the survey is over"))] if event.returncode == 0 else None))
+    given = {
+        "odometry": value(context, "odometry_topic"),
+        "map": value(context, "map_topic"),
+        "cmd_vel": value(context, "cmd_vel_topic"),
+    }
+    explorer = our_node(
+        "explorer_node",
+        name="explorer",
+        namespace=namespace,
+        parameters=[{"drive": "cmd_vel" if simulated else drive, "speed": speed}],
+        remappings=[(name, topic) for name, topic in given.items() if topic],
+    )
+    over = RegisterEventHandler(
+        OnProcessExit(
+            target_action=explorer,
+            on_exit=lambda event, _: (
+                [EmitEvent(event=Shutdown(reason="the survey is over"))]
+                if event.returncode == 0
+                else None
+            ),
+        )
+    )
 
     simulator = []
     if simulated:
-        simulator = ends_the_launch(our_node("simulator_node", name="simulator", namespace=namespace,
-                                             remappings=tf_remappings(context), parameters=[{
-                                                 "commanded": True, "waypoints": WAYPOINTS, "walls": WALLS,
-                                                 "wait_for_subscribers": 30.0}]), "the simulator")
-    return [*simulator, *mapping_actions(context, SHARE, use_sim_time=flag(context, "use_sim_time"), extra=survey,
-                                         required=True, frame="odom" if simulated else ""),
-            over, *ends_the_launch(explorer, "the explorer")]
+        simulator = ends_the_launch(
+            our_node(
+                "simulator_node",
+                name="simulator",
+                namespace=namespace,
+                remappings=tf_remappings(context),
+                parameters=[
+                    {
+                        "commanded": True,
+                        "waypoints": WAYPOINTS,
+                        "walls": WALLS,
+                        "wait_for_subscribers": 30.0,
+                    }
+                ],
+            ),
+            "the simulator",
+        )
+    return [
+        *simulator,
+        *mapping_actions(
+            context,
+            SHARE,
+            use_sim_time=flag(context, "use_sim_time"),
+            extra=survey,
+            required=True,
+            frame="odom" if simulated else "",
+        ),
+        over,
+        *ends_the_launch(explorer, "the explorer"),
+    ]
 
 
 def generate_launch_description():
-    return LaunchDescription([
-        argument("simulate", "false", "a simulated robot among walls, which is driven", ("true", "false")),
-        argument("drive", "none", "who drives: none, nav2 (needs nav2_msgs), or cmd_vel, in places without people",
-                 ("none", "nav2", "cmd_vel")),
-        argument("budget", "0.0", "metres that the survey may drive; 0: no limit"),
-        argument("budget_time", "0.0", "seconds that it may take; 0: no limit"),
-        argument("home", "start", "where the robot must be able to end: start, none, or 'x y' in metres"),
-        argument("kind", "route", "planner: route, lanes, gain_per_metre, or one of another package"),
-        argument("speed", "0.3", "of the robot, m/s"),
-        argument("cmd_vel_topic", "", "where commands go with drive:=cmd_vel; empty: cmd_vel"),
-        *common_arguments(SHARE),
-        argument("magnetic_field_topic", "", "sensor_topic for sensor_msgs/MagneticField; empty: magnetic_field"),
-        argument("odometry_topic", "", "nav_msgs/Odometry with the robot's pose; empty: odometry"),
-        argument("save_directory", "", "folder of saved maps; empty: as in params"),
-        argument("use_sim_time", "false", "take time from /clock"),
-        argument("rviz", "false", "start RViz: true, false, auto (where it is installed)"),
-        OpaqueFunction(function=_setup),
-    ])
+    return LaunchDescription(
+        [
+            argument(
+                "simulate",
+                "false",
+                "a simulated robot among walls, which is driven",
+                ("true", "false"),
+            ),
+            argument(
+                "drive",
+                "none",
+                "who drives: none, nav2 (needs nav2_msgs), or cmd_vel, in places without people",
+                ("none", "nav2", "cmd_vel"),
+            ),
+            argument("budget", "0.0", "metres that the survey may drive; 0: no limit"),
+            argument("budget_time", "0.0", "seconds that it may take; 0: no limit"),
+            argument(
+                "home",
+                "start",
+                "where the robot must be able to end: start, none, or 'x y' in metres",
+            ),
+            argument(
+                "kind", "route", "planner: route, lanes, gain_per_metre, or one of another package"
+            ),
+            argument("speed", "0.3", "of the robot, m/s"),
+            argument("cmd_vel_topic", "", "where commands go with drive:=cmd_vel; empty: cmd_vel"),
+            *common_arguments(SHARE),
+            argument(
+                "magnetic_field_topic",
+                "",
+                "sensor_topic for sensor_msgs/MagneticField; empty: magnetic_field",
+            ),
+            argument(
+                "odometry_topic", "", "nav_msgs/Odometry with the robot's pose; empty: odometry"
+            ),
+            argument("save_directory", "", "folder of saved maps; empty: as in params"),
+            argument("use_sim_time", "false", "take time from /clock"),
+            argument("rviz", "false", "start RViz: true, false, auto (where it is installed)"),
+            OpaqueFunction(function=_setup),
+        ]
+    )

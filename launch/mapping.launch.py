@@ -15,12 +15,20 @@ def _setup(context):
 
 
 def generate_launch_description():
-    return LaunchDescription([
-        *common_arguments(SHARE),
-        argument("magnetic_field_topic", "", "sensor_topic for sensor_msgs/MagneticField; empty: magnetic_field"),
-        argument("odometry_topic", "", "nav_msgs/Odometry with the robot's pose; empty: odometry"),
-        argument("save_directory", "", "folder of saved maps; empty: as in params"),
-        argument("use_sim_time", "false", "take time from /clock"),
-        argument("rviz", "false", "start RViz: true, false, auto (where it is installed)"),
-        OpaqueFunction(function=_setup),
-    ])
+    return LaunchDescription(
+        [
+            *common_arguments(SHARE),
+            argument(
+                "magnetic_field_topic",
+                "",
+                "sensor_topic for sensor_msgs/MagneticField; empty: magnetic_field",
+            ),
+            argument(
+                "odometry_topic", "", "nav_msgs/Odometry with the robot's pose; empty: odometry"
+            ),
+            argument("save_directory", "", "folder of saved maps; empty: as in params"),
+            argument("use_sim_time", "false", "take time from /clock"),
+            argument("rviz", "false", "start RViz: true, false, auto (where it is installed)"),
+            OpaqueFunction(function=_setup),
+        ]
+    )

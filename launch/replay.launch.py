@@ -29,23 +29,52 @@ LOSSLESS = {"reliable_inputs": True, "input_queue_depth": 20000}  # also faster 
 
 def _setup(context):
     rate = number(context, "rate", 1e-3, 1000.0)
-    player = our_node("bag_player_node", remappings=tf_remappings(context), parameters=[{
-        "path": existing(context, "bag"), "rate": rate, "loop": flag(context, "loop"), "publish_clock": True,
-        "wait_for_subscribers": 30.0, "wait_for": ",".join(input_topics(context, SHARE))}])
-    return [*ends_the_launch(player, "the player of the bag"),
-            *mapping_actions(context, SHARE, use_sim_time=True, extra=LOSSLESS | patience(context, SHARE, rate),
-                             required=True)]
+    player = our_node(
+        "bag_player_node",
+        remappings=tf_remappings(context),
+        parameters=[
+            {
+                "path": existing(context, "bag"),
+                "rate": rate,
+                "loop": flag(context, "loop"),
+                "publish_clock": True,
+                "wait_for_subscribers": 30.0,
+                "wait_for": ",".join(input_topics(context, SHARE)),
+            }
+        ],
+    )
+    return [
+        *ends_the_launch(player, "the player of the bag"),
+        *mapping_actions(
+            context,
+            SHARE,
+            use_sim_time=True,
+            extra=LOSSLESS | patience(context, SHARE, rate),
+            required=True,
+        ),
+    ]
 
 
 def generate_launch_description():
-    return LaunchDescription([
-        argument("bag", None, "rosbag2 folder, .mcap or .db3 file; it gives the time (/clock)"),
-        argument("rate", "1.0", "recorded seconds per second"),
-        argument("loop", "false", "begin again at the end; the map stays and grows surer", ("true", "false")),
-        *common_arguments(SHARE),
-        argument("magnetic_field_topic", "/magnetic_field", "topic of the bag with the magnetic field"),
-        argument("odometry_topic", "/odometry", "topic of the bag with the odometry"),
-        argument("save_directory", "", "folder of saved maps; empty: as in params"),
-        argument("rviz", "auto", "start RViz: true, false, auto (where it is installed)"),
-        OpaqueFunction(function=_setup),
-    ])
+    return LaunchDescription(
+        [
+            argument("bag", None, "rosbag2 folder, .mcap or .db3 file; it gives the time (/clock)"),
+            argument("rate", "1.0", "recorded seconds per second"),
+            argument(
+                "loop",
+                "false",
+                "begin again at the end; the map stays and grows surer",
+                ("true", "false"),
+            ),
+            *common_arguments(SHARE),
+            argument(
+                "magnetic_field_topic",
+                "/magnetic_field",
+                "topic of the bag with the magnetic field",
+            ),
+            argument("odometry_topic", "/odometry", "topic of the bag with the odometry"),
+            argument("save_directory", "", "folder of saved maps; empty: as in params"),
+            argument("rviz", "auto", "start RViz: true, false, auto (where it is installed)"),
+            OpaqueFunction(function=_setup),
+        ]
+    )

@@ -47,38 +47,86 @@ def _setup(context):
     for seed, robot in enumerate(robots):
         prefix = "" if flag(context, "namespaced_tf") else f"{robot}/"
         if simulated:  # one world, each drive with its own noise; in real time, since two clocks would not agree
-            simulator = our_node("simulator_node", name="simulator", namespace=robot,
-                                 remappings=tf_remappings(context), parameters=[{
-                                     "sim.seed": seed, "wait_for_subscribers": 30.0, "frame_prefix": prefix,
-                                     **({"waypoints": _lanes(seed, len(robots))} if team else {})}])
+            simulator = our_node(
+                "simulator_node",
+                name="simulator",
+                namespace=robot,
+                remappings=tf_remappings(context),
+                parameters=[
+                    {
+                        "sim.seed": seed,
+                        "wait_for_subscribers": 30.0,
+                        "frame_prefix": prefix,
+                        **({"waypoints": _lanes(seed, len(robots))} if team else {}),
+                    }
+                ],
+            )
             actions += ends_the_launch(simulator, f"the simulator of {robot}")
         folder = str(Path(value(context, "save_directory")) / robot)
-        actions += mapping_actions(context, SHARE, use_sim_time=use_sim_time, namespace=robot,
-                                   extra={"save_directory": folder, **({"publish_tiles": True} | merging if team
-                                                                       else {})},
-                                   frame=f"{prefix}odom" if simulated else "")
+        actions += mapping_actions(
+            context,
+            SHARE,
+            use_sim_time=use_sim_time,
+            namespace=robot,
+            extra={"save_directory": folder, **({"publish_tiles": True} | merging if team else {})},
+            frame=f"{prefix}odom" if simulated else "",
+        )
     if team:  # in the frame of the first robot, unless map_frame says another
         folder = str(Path(value(context, "save_directory")) / "fusion")
-        first = f"{'' if flag(context, 'namespaced_tf') else f'{robots[0]}/'}odom" if simulated else ""
+        first = (
+            f"{'' if flag(context, 'namespaced_tf') else f'{robots[0]}/'}odom" if simulated else ""
+        )
         frame = {"map_frame": first} if simulated and not value(context, "map_frame") else {}
-        actions += mapping_actions(context, SHARE, use_sim_time=use_sim_time, namespace="", executable="fusion_node",
-                                   extra={"save_directory": folder, "resume": False} | merging | frame, frame=first)
+        actions += mapping_actions(
+            context,
+            SHARE,
+            use_sim_time=use_sim_time,
+            namespace="",
+            executable="fusion_node",
+            extra={"save_directory": folder, "resume": False} | merging | frame,
+            frame=first,
+        )
     return actions
 
 
 def generate_launch_description():
-    return LaunchDescription([
-        argument("robots", "robot1,robot2", "namespaces, separated by commas"),
-        argument("team", "false", "the robots make one map together, and a base station shows it, /fusion/mean",
-                 ("true", "false")),
-        argument("merge_transforms", "", "with team: where other robots' frames lie, robot=x y yaw, separated by "
-                 "commas; empty: all in one frame"),
-        argument("simulate", "false", "a simulated robot in each namespace, all in the same room", ("true", "false")),
-        argument("save_directory", "gp_mapping_output", "~/save of robot1 goes into its subfolder robot1, and so on"),
-        *common_arguments(SHARE, several=True),
-        argument("magnetic_field_topic", "", "sensor_topic for sensor_msgs/MagneticField; empty: magnetic_field"),
-        argument("odometry_topic", "", "nav_msgs/Odometry of each; empty: odometry"),
-        argument("use_sim_time", "false", "take time from /clock"),
-        argument("rviz", "false", "start RViz for each: true, false, auto (where it is installed)"),
-        OpaqueFunction(function=_setup),
-    ])
+    return LaunchDescription(
+        [
+            argument("robots", "robot1,robot2", "namespaces, separated by commas"),
+            argument(
+                "team",
+                "false",
+                "the robots make one map together, and a base station shows it, /fusion/mean",
+                ("true", "false"),
+            ),
+            argument(
+                "merge_transforms",
+                "",
+                "with team: where other robots' frames lie, robot=x y yaw, separated by "
+                "commas; empty: all in one frame",
+            ),
+            argument(
+                "simulate",
+                "false",
+                "a simulated robot in each namespace, all in the same room",
+                ("true", "false"),
+            ),
+            argument(
+                "save_directory",
+                "gp_mapping_output",
+                "~/save of robot1 goes into its subfolder robot1, and so on",
+            ),
+            *common_arguments(SHARE, several=True),
+            argument(
+                "magnetic_field_topic",
+                "",
+                "sensor_topic for sensor_msgs/MagneticField; empty: magnetic_field",
+            ),
+            argument("odometry_topic", "", "nav_msgs/Odometry of each; empty: odometry"),
+            argument("use_sim_time", "false", "take time from /clock"),
+            argument(
+                "rviz", "false", "start RViz for each: true, false, auto (where it is installed)"
+            ),
+            OpaqueFunction(function=_setup),
+        ]
+    )

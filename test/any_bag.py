@@ -14,11 +14,15 @@ def make(kind, store=STORE, **values):
     for name, (node, what) in store.fielddefs[kind][1]:
         value, inner = values.pop(name, None), what if node.name == "NAME" else None
         if inner is not None:
-            fields[name] = value if hasattr(value, "__msgtype__") else make(inner, store, **(value or {}))
+            fields[name] = (
+                value if hasattr(value, "__msgtype__") else make(inner, store, **(value or {}))
+            )
         elif node.name == "BASE":
             fields[name] = value if value is not None else ("" if what[0] == "string" else 0)
         else:
-            fields[name] = value if value is not None else np.zeros(what[1]) if node.name == "ARRAY" else []
+            fields[name] = (
+                value if value is not None else np.zeros(what[1]) if node.name == "ARRAY" else []
+            )
     assert not values, (kind, values)
     return store.types[kind](**fields)
 
@@ -28,8 +32,15 @@ def header(stamp, frame):
 
 
 def transform(stamp, parent, child, position, quaternion=(0.0, 0.0, 0.0, 1.0)):
-    return make("geometry_msgs/msg/TransformStamped", header=header(stamp, parent), child_frame_id=child, transform={
-        "translation": dict(zip("xyz", map(float, position))), "rotation": dict(zip("xyzw", map(float, quaternion)))})
+    return make(
+        "geometry_msgs/msg/TransformStamped",
+        header=header(stamp, parent),
+        child_frame_id=child,
+        transform={
+            "translation": dict(zip("xyz", map(float, position))),
+            "rotation": dict(zip("xyzw", map(float, quaternion))),
+        },
+    )
 
 
 def write_bag(path, entries, store=STORE):

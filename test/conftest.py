@@ -6,7 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, and for child processes: on few cores more only wait
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before torch, and for child processes: on few cores more only wait
 
 import pytest
 import torch
@@ -20,7 +22,9 @@ sys.dont_write_bytecode = False
 gc.disable()  # while modules are loaded nothing of them becomes garbage (pytest_runtestloop)
 # Before anything imports rclpy, in this process and the ones it starts. What the caller has set stands.
 os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # two runs on one machine stay apart
+os.environ.setdefault(
+    "ROS_DOMAIN_ID", str(1 + os.getpid() % 100)
+)  # two runs on one machine stay apart
 os.environ.setdefault("ROS_LOG_DIR", os.path.join(tempfile.gettempdir(), "gp_mapping_test_log"))
 os.environ.setdefault("ROS_PYTHON_CHECK_FIELDS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")

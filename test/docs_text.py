@@ -6,7 +6,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-NOT_MAPPER = {"bag_player_node.py", "simulator_node.py", "playback.py", "map_watcher.py", "launching.py"}
+NOT_MAPPER = {
+    "bag_player_node.py",
+    "simulator_node.py",
+    "playback.py",
+    "map_watcher.py",
+    "launching.py",
+}
 WARNERS = {"warn", "_warn", "warning", "Missing"}
 KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning until it is told
 # files in which every sentence is for the user
@@ -38,7 +44,9 @@ def command_lines(text: str) -> list[str]:
 
 def slugs(page: Path) -> set[str]:
     """Anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -47,7 +55,9 @@ def template(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return one_line(node.value)
     if isinstance(node, ast.JoinedStr):
-        return one_line("".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values))
+        return one_line(
+            "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+        )
     return None
 
 
@@ -72,16 +82,25 @@ def _warnings_of(function: ast.AST) -> list[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
             found += _in_call(node, names)
-        elif isinstance(node, ast.Tuple) and node.elts and getattr(node.elts[0], "id", "") in ("WARN", "ERROR"):
+        elif (
+            isinstance(node, ast.Tuple)
+            and node.elts
+            and getattr(node.elts[0], "id", "") in ("WARN", "ERROR")
+        ):
             found.append(node.elts[1])
     return [text for node in found for text in [template(node)] if text]
 
 
 def _sentences(tree: ast.AST) -> list[str]:
     """Every text of five words or more but docstrings and errors: for files whose sentences all reach the user."""
-    passed = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Raise | ast.Expr | ast.JoinedStr)
-              for part in ast.walk(node) if not (isinstance(node, ast.JoinedStr) and part is node)
-              and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))}
+    passed = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise | ast.Expr | ast.JoinedStr)
+        for part in ast.walk(node)
+        if not (isinstance(node, ast.JoinedStr) and part is node)
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+    }
     texts = [template(node) for node in ast.walk(tree) if id(node) not in passed]
     return [text for text in texts if text and text.count(" ") >= 4]
 
@@ -89,16 +108,32 @@ def _sentences(tree: ast.AST) -> list[str]:
 def warnings_in_code() -> dict[str, str]:
     """Every warning of the mapping node, its intake and its suggestions -> the file it stands in."""
     package = ROOT / "gp_mapping"
-    files = [*(p for room in ("ros", "runtime", "intake", "store") for p in sorted((package / room).rglob("*.py"))),
-             package / "planning" / "suggest.py", package / "planning" / "offer.py", package / "mapping" / "notes.py"]
+    files = [
+        *(
+            p
+            for room in ("ros", "runtime", "intake", "store")
+            for p in sorted((package / room).rglob("*.py"))
+        ),
+        package / "planning" / "suggest.py",
+        package / "planning" / "offer.py",
+        package / "mapping" / "notes.py",
+    ]
     found: dict[str, str] = {}
     for path in files:
         if path.name in NOT_MAPPER:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        functions = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
         texts = [text for node in functions for text in _warnings_of(node)]
         if path.name in WHOLE:
             texts += _sentences(tree)
-        found |= {text.strip(): str(path.relative_to(ROOT)) for text in texts if len(text.strip("… ")) >= 4}
+        found |= {
+            text.strip(): str(path.relative_to(ROOT))
+            for text in texts
+            if len(text.strip("… ")) >= 4
+        }
     return found

@@ -6,8 +6,15 @@ from pathlib import Path
 from docs_text import ROOT, fenced
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-FILES = {"own_model": "class OwnGP", "own_kernel": "class RationalQuadratic", "own_likelihood": "class Logit",
-         "own_sensor": "BATTERY =", "own_planner": "def spiral", "known": "class Known", "drying": "class Drying"}
+FILES = {
+    "own_model": "class OwnGP",
+    "own_kernel": "class RationalQuadratic",
+    "own_likelihood": "class Logit",
+    "own_sensor": "BATTERY =",
+    "own_planner": "def spiral",
+    "known": "class Known",
+    "drying": "class Drying",
+}
 
 
 def program(name: str) -> str:

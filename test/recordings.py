@@ -17,5 +17,9 @@ def invensense() -> Path:
         if (folder / "1-mag.csv").is_file():
             return folder
     if named:
-        pytest.fail(f"GP_MAPPING_DATA is {named}, but neither magnetic/invensense nor invensense in it has 1-mag.csv")
-    pytest.skip("the recordings are not here: GP_MAPPING_DATA names the folder that holds invensense/ (see README.md)")
+        pytest.fail(
+            f"GP_MAPPING_DATA is {named}, but neither magnetic/invensense nor invensense in it has 1-mag.csv"
+        )
+    pytest.skip(
+        "the recordings are not here: GP_MAPPING_DATA names the folder that holds invensense/ (see README.md)"
+    )

@@ -17,7 +17,11 @@ UNIT = 1e-6
 def stream(n=120, seed=0):
     g = torch.Generator().manual_seed(seed)
     x = 2 * torch.rand(n, 2, dtype=torch.float64, generator=g)
-    y = 45 + 8 * torch.sin(2 * x[:, :1]) * torch.cos(x[:, 1:]) + torch.randn(n, 1, dtype=torch.float64, generator=g)
+    y = (
+        45
+        + 8 * torch.sin(2 * x[:, :1]) * torch.cos(x[:, 1:])
+        + torch.randn(n, 1, dtype=torch.float64, generator=g)
+    )
     return x, y * UNIT
 
 
@@ -54,9 +58,12 @@ def test_osgpr_bounds_add_up_to_titsias():
     z, kernel, theta = grid(), Kernel(0.0, 1e-9), logs(*THETA)
     kz = kernel(z, x, theta)
     q = kz.mT @ torch.linalg.solve(kernel.inducing(z, z, theta), kz)
-    dense = torch.distributions.MultivariateNormal(torch.zeros(60, dtype=torch.float64),
-                                                   q + THETA[2] * torch.eye(60, dtype=torch.float64))
-    expected = dense.log_prob(y[:, 0] / UNIT - 45) - (60 * THETA[1] - q.diagonal().sum()) / (2 * THETA[2])
+    dense = torch.distributions.MultivariateNormal(
+        torch.zeros(60, dtype=torch.float64), q + THETA[2] * torch.eye(60, dtype=torch.float64)
+    )
+    expected = dense.log_prob(y[:, 0] / UNIT - 45) - (60 * THETA[1] - q.diagonal().sum()) / (
+        2 * THETA[2]
+    )
     assert fed(fixed(), x, y, 7).evidence == pytest.approx(float(expected), abs=1e-7)
 
 
@@ -111,8 +118,13 @@ def test_osvgp_ends_where_osgpr_does():
     for model in (collapsed, gradient):
         model.update(x[:30], y[:30])
     gradient.z = collapsed.z = grid(3) + 0.05
-    old = (grid(3), gradient.theta, gradient.kernel.factor(grid(3), gradient.theta), gradient.mean.detach(),
-           gradient.root.detach().tril())
+    old = (
+        grid(3),
+        gradient.theta,
+        gradient.kernel.factor(grid(3), gradient.theta),
+        gradient.mean.detach(),
+        gradient.root.detach().tril(),
+    )
     collapsed.update(x[30:], y[30:])
     gradient._start(old)
     for rate in (0.03, 0.003):
@@ -129,7 +141,9 @@ def test_osvgp_classes():
     """A step in the plane: the probability is right on both sides."""
     x, _ = stream(200, 6)
     y = (x[:, :1] > 1.0).double()
-    model = OSVGP(logs(0.6, 4.0, 1.0), budget=20, steps=25, rate=0.05, likelihood="bernoulli", constant=1.0)
+    model = OSVGP(
+        logs(0.6, 4.0, 1.0), budget=20, steps=25, rate=0.05, likelihood="bernoulli", constant=1.0
+    )
     fed(model, x, y, 50)
     p = model.probability(torch.tensor([[0.4, 1.0], [1.6, 1.0]], dtype=torch.float64))
     assert p[0] < 0.2 and p[1] > 0.8
@@ -138,9 +152,17 @@ def test_osvgp_classes():
 def test_one_local_gp_is_the_exact_gp_and_many_cover():
     x, y = stream()
     one = fed(LocalGPs(logs(*THETA), width=1e3, constant=0.0), x, y)
-    exact = create_map("exact", centre=y.mean(0), lengthscale=THETA[0], signal_stddev=math.sqrt(THETA[1]) * UNIT,
-                       noise_stddev=UNIT, constant_stddev=1e-12, heading_stddev=0.0, learn_hyperparameters=False,
-                       learn_time_offset=False)
+    exact = create_map(
+        "exact",
+        centre=y.mean(0),
+        lengthscale=THETA[0],
+        signal_stddev=math.sqrt(THETA[1]) * UNIT,
+        noise_stddev=UNIT,
+        constant_stddev=1e-12,
+        heading_stddev=0.0,
+        learn_hyperparameters=False,
+        learn_time_offset=False,
+    )
     exact.update(Samples(x, y))
     assert len(one.models) == 1
     near(one.predict(grid(6)), exact.predict(grid(6)), 1e-4)
@@ -155,9 +177,25 @@ def test_gpytorchs_models_come_near_the_exact_one():
     x, y = stream(300, 8)
     there = stream(100, 9)[0]
     exact = fed(ExactGP(300, THETA), x, y).predict(there)
-    svgp = fed(StoredSVGP(THETA, budget=40, epochs=30, size=100, rate=0.05, learn=False), x, y).predict(there)
-    online = fed(OnlineConditioning(THETA, 150, thinned=1, budget=40, epochs=30, size=50, rate=0.05, learn=False), x, y)
+    svgp = fed(
+        StoredSVGP(THETA, budget=40, epochs=30, size=100, rate=0.05, learn=False), x, y
+    ).predict(there)
+    online = fed(
+        OnlineConditioning(
+            THETA, 150, thinned=1, budget=40, epochs=30, size=50, rate=0.05, learn=False
+        ),
+        x,
+        y,
+    )
     for found, most in ((svgp, 0.5), (online.predict(there), 1.0)):
-        assert float(((found.mean - exact.mean) / exact.measurement_variance.sqrt()).square().mean().sqrt()) < most
+        assert (
+            float(
+                ((found.mean - exact.mean) / exact.measurement_variance.sqrt())
+                .square()
+                .mean()
+                .sqrt()
+            )
+            < most
+        )
         assert torch.isfinite(found.variance).all()
     assert len(online.model.train_inputs[0]) == 40 + 150

@@ -31,9 +31,12 @@ def test_quick_cost_prints_stores_and_writes(tmp_path, capsys):
         numbers = [v for row in table["rows"] for v in row if isinstance(v, int | float)]
         assert all(math.isfinite(v) for v in numbers)
         # a difference of two times that were measured may be anything
-        below = [(table["title"], row[0], name, v) for row in table["rows"]
-                 for (name, _), v in zip(table["columns"], row)
-                 if name != "more than alone" and isinstance(v, int | float) and v < 0]
+        below = [
+            (table["title"], row[0], name, v)
+            for row in table["rows"]
+            for (name, _), v in zip(table["columns"], row)
+            if name != "more than alone" and isinstance(v, int | float) and v < 0
+        ]
         assert not below, "a time or a size below 0"
     ratio = stored["tables"][0]["rows"][0][1]
     assert ratio > 1.0, "an update cannot be cheaper than its floor"
@@ -46,13 +49,21 @@ def test_quick_cost_prints_stores_and_writes(tmp_path, capsys):
 def test_parts_of_single_models_are_parts_like_the_others(tmp_path, capsys):
     for name in APART:
         module = importlib.import_module(f"benchmark.{name}")
-        assert name in PARTS and (name == "models" or (list(inspect.signature(module.run).parameters)[:3] == [
-            "quick", "where", "only"] and module.TABLES == inspect.signature(module.run).parameters["only"].default))
+        assert name in PARTS and (
+            name == "models"
+            or (
+                list(inspect.signature(module.run).parameters)[:3] == ["quick", "where", "only"]
+                and module.TABLES == inspect.signature(module.run).parameters["only"].default
+            )
+        )
     assert main(["classification", "--quick", "--only", "counts", "--output", str(tmp_path)]) == 0
     stored = json.loads((tmp_path / "classification.json").read_text())
     assert len(stored["tables"]) == 1 and "### Counts and three classes" in capsys.readouterr().out
     assert not (tmp_path / "benchmarks.md").exists(), "its tables belong into docs/models.md"
-    for part, words in (("classification", "classes, gross_errors, counts"), ("live", "it has no --only")):
+    for part, words in (
+        ("classification", "classes, gross_errors, counts"),
+        ("live", "it has no --only"),
+    ):
         assert main([part, "--quick", "--only", "krige", "--output", str(tmp_path)]) == 2
         assert words in capsys.readouterr().err
 
@@ -66,11 +77,17 @@ def test_absent_recordings_are_said(tmp_path, capsys, monkeypatch):
 
 def test_goals_say_whether_they_are_met():
     goals = [tables.Goal("fast", 2.5, high=3.0, unit="ms"), tables.Goal("right", 0.5, 0.9, 0.98)]
-    where = timing.environment(False) | {"load_after": 0.0, "seconds": 1.0, "processor_seconds": 1.0}
+    where = timing.environment(False) | {
+        "load_after": 0.0,
+        "seconds": 1.0,
+        "processor_seconds": 1.0,
+    }
     part = tables.Part("cost", goals, [], where)
     lines = tables.document([part]).splitlines()
     assert next(line for line in lines if "fast" in line).endswith("| 2.50 ms | ≤ 3 ms | yes |")
-    assert next(line for line in lines if "right" in line).endswith("| 0.500 | 0.9 to 0.98 | **no** |")
+    assert next(line for line in lines if "right" in line).endswith(
+        "| 0.500 | 0.9 to 0.98 | **no** |"
+    )
 
 
 def samples(n, seed):
@@ -97,7 +114,9 @@ def test_bytes_of_a_state_and_of_the_process():
     state = {"a": torch.zeros(3, dtype=torch.float64), "b": {"c": [torch.zeros(2), 1.0]}, "d": None}
     assert cost.tensor_bytes(state) == 32
     before = timing.resident_bytes()
-    held = np.frombuffer(mmap.mmap(-1, 64_000_000), np.uint8)  # fresh pages: malloc may have some left from other tests
+    held = np.frombuffer(
+        mmap.mmap(-1, 64_000_000), np.uint8
+    )  # fresh pages: malloc may have some left from other tests
     held[:] = 1
     assert timing.resident_bytes() - before > 0.9 * len(held)
 
@@ -114,24 +133,36 @@ def test_recordings_are_found_or_said_to_be_absent(tmp_path, monkeypatch):
 def test_faults_are_real_faults(tmp_path):
     """Each one changes the module, it is still Python, and nothing is done to a docstring or an annotation."""
     source = tmp_path / "module.py"
-    source.write_text('def f(x: "tuple[1, 2]", y=2.0):\n    """1 < 2"""\n    if x < 1 and not y:\n        print(x)\n'
-                      "    return x + y if x is None else x in (True, 0.5)\n")
+    source.write_text(
+        'def f(x: "tuple[1, 2]", y=2.0):\n    """1 < 2"""\n    if x < 1 and not y:\n        print(x)\n'
+        "    return x + y if x is None else x in (True, 0.5)\n"
+    )
     plain, found = ast.unparse(ast.parse(source.read_text())), mutants.faults_in(source)
     texts = [mutants.mutated(fault) for fault in found]
     assert len(set(texts)) == len(texts) and plain not in texts
     assert all(compile(text, "module", "exec") for text in texts)
-    for line in ("if x <= 1 and (not y):", "if x < 1 or not y:", "if not (x < 1 and (not y)):", "return x - y if",
-                 "x is not None", "x not in (True, 0.5)", "(False, 0.5)", "(True, 1.0)", "y=4.0", "return None"):
+    for line in (
+        "if x <= 1 and (not y):",
+        "if x < 1 or not y:",
+        "if not (x < 1 and (not y)):",
+        "return x - y if",
+        "x is not None",
+        "x not in (True, 0.5)",
+        "(False, 0.5)",
+        "(True, 1.0)",
+        "y=4.0",
+        "return None",
+    ):
         assert sum(line in text for text in texts) >= 1, line
-    assert all('tuple[1, 2]' in text and "1 < 2" in text for text in texts)
+    assert all("tuple[1, 2]" in text and "1 < 2" in text for text in texts)
 
 
 def test_mirrored_tests_are_those_that_name_the_module_and_then_those_of_its_folder():
     root = pathlib.Path(mutants.__file__).resolve().parent.parent
     near = mutants.mirrored_tests(root / "gp_mapping/mapping/motion/path.py")
     naming = [path for path in near if "gp_mapping.mapping.motion.path" in path.read_text()]
-    assert root / "test/mapping/test_path.py" in naming and near[:len(naming)] == naming
-    assert root / "test/mapping/test_grid.py" in near[len(naming):]
+    assert root / "test/mapping/test_path.py" in naming and near[: len(naming)] == naming
+    assert root / "test/mapping/test_grid.py" in near[len(naming) :]
     shelf = mutants.mirrored_tests(root / "gp_mapping/core/models/tiled/shelf.py")
     assert shelf and all(path.parent == root / "test/core/models/tiled" for path in shelf)
     assert len({*near}) == len(near)
@@ -141,7 +172,9 @@ def test_a_fault_that_matters_is_noticed_and_a_module_as_it_is_passes(tmp_path):
     root = pathlib.Path(mutants.__file__).resolve().parent.parent
     name = root / "gp_mapping/core/models/solve_gp/mean.py"
     fault = next(f for f in mutants.faults_in(name) if f.what == "nothing returned")
-    none = mutants.Fault(name, 1, 0, 0, "nothing returned")  # of the module itself: it stays what it is
+    none = mutants.Fault(
+        name, 1, 0, 0, "nothing returned"
+    )  # of the module itself: it stays what it is
     assert mutants.mutated(none) == ast.unparse(ast.parse(name.read_text()))
     assert dict(mutants.judged([fault, none], tmp_path)) == {fault: True, none: False}
 

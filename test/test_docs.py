@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from docs_text import PAGES, ROOT, command_lines, fenced, one_line, slugs, spans, template, warnings_in_code
+from docs_text import (
+    PAGES,
+    ROOT,
+    command_lines,
+    fenced,
+    one_line,
+    slugs,
+    spans,
+    template,
+    warnings_in_code,
+)
 
 from gp_mapping.commands import COMMANDS, add_arguments
 from gp_mapping.intake import DropReason
@@ -32,7 +42,11 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 @functools.cache
 def all_code() -> str:
     """All that could define a name."""
-    files = [*(ROOT / "gp_mapping").rglob("*.py"), *(ROOT / "launch").glob("*.py"), ROOT / "setup.py"]
+    files = [
+        *(ROOT / "gp_mapping").rglob("*.py"),
+        *(ROOT / "launch").glob("*.py"),
+        ROOT / "setup.py",
+    ]
     return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
@@ -55,14 +69,20 @@ def test_links_lead_somewhere(page):
 def test_nothing_cites_a_page_that_is_not_here():
     """Code, tests and pages: what a reader is sent to is in the repository, and is not how it came about."""
     folders = ("gp_mapping", "benchmark", "test", "docs", "config", "launch")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*")
-             if path.suffix in (".py", ".md", ".yaml") and path != Path(__file__)]
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".yaml") and path != Path(__file__)
+    ]
     known = {path.name for path in [*DOCS.glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*.rst")]}
     known.add("page.md")  # what tests write
     for path in [*files, *ROOT.glob("*.md"), *ROOT.glob("*.rst")]:
         text = path.read_text(encoding="utf-8")
         cited = re.findall(r"(?<![\w*])[\w./-]*?([\w-]+\.(?:md|rst))(?!\w)", text)
-        assert set(cited) <= known, f"{path}: {sorted(set(cited) - known)} are not in the repository"
+        assert set(cited) <= known, (
+            f"{path}: {sorted(set(cited) - known)} are not in the repository"
+        )
         told = re.search(r"\b[Ii]n the issue|\bof the issue|\bissues? #?\d+\b|/work/", text)
         assert not told, f"{path}: {told.group(0)!r} is of no use to a reader"
 
@@ -81,7 +101,9 @@ def parser_of(words: list[str]) -> tuple[argparse.ArgumentParser, str]:
     add_arguments(words[0], parser)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction) and len(words) > 1:
-            assert words[1] in action.choices, f"{words[1]} is not one of {', '.join(action.choices)}"
+            assert words[1] in action.choices, (
+                f"{words[1]} is not one of {', '.join(action.choices)}"
+            )
             return action.choices[words[1]], " ".join(words[:2])
     return parser, words[0]
 
@@ -93,7 +115,7 @@ def test_commands_and_options_exist(page):
         words = re.sub(r"^\S*python3? -m gp_mapping\.cli", "gp-mapping", line).split()
         if "gp-mapping" not in words[:3] or words[-1] == "gp-mapping":
             continue
-        words = words[words.index("gp-mapping") + 1:]
+        words = words[words.index("gp-mapping") + 1 :]
         if words[0] in ("COMMAND", "--help", "…"):
             continue
         assert words[0] in COMMANDS, f"{page.name}: `{line}`: no such command"
@@ -101,7 +123,9 @@ def test_commands_and_options_exist(page):
             continue  # passes everything on
         parser, command = parser_of(words)
         for option in (word.split("=")[0] for word in words if word.startswith("--")):
-            assert option in parser._option_string_actions, f"{page.name}: `{line}`: {command} has no {option}"
+            assert option in parser._option_string_actions, (
+                f"{page.name}: `{line}`: {command} has no {option}"
+            )
         for name, value in pairwise(words):
             if name == "--set" and command == "map" and value != "KEY=VALUE":
                 Parameters.build(dict([parse_assignment(value.strip("'\""))]))
@@ -121,9 +145,13 @@ def test_launch_lines_name_arguments_that_exist(page):
         for name, rest in re.findall(r"ros2 launch gp_mapping (\S+)(.*)", line):
             text = (ROOT / "launch" / name).read_text(encoding="utf-8")
             assert "common_arguments(" in text
-            text += (ROOT / "gp_mapping" / "ros" / "tools" / "launching.py").read_text(encoding="utf-8")
+            text += (ROOT / "gp_mapping" / "ros" / "tools" / "launching.py").read_text(
+                encoding="utf-8"
+            )
             for argument in re.findall(r"(\w+):=", rest):
-                assert f'argument("{argument}"' in text, f"{page.name}: {name} has no argument {argument}"
+                assert f'argument("{argument}"' in text, (
+                    f"{page.name}: {name} has no argument {argument}"
+                )
 
 
 @each_page
@@ -141,7 +169,10 @@ def test_parameters_in_prose_are_settings(page):
     """`name: value` in prose is a parameter with a value that it takes."""
     for span in spans(page.read_text(encoding="utf-8")):
         found = re.fullmatch(r"([a-z]\w*): (\S+)", span)
-        if found and found[1] not in ("use_sim_time", "mapping"):  # mapping: a status in /diagnostics
+        if found and found[1] not in (
+            "use_sim_time",
+            "mapping",
+        ):  # mapping: a status in /diagnostics
             assert found[1] in SETTINGS, f"{page.name}: `{span}`: no such parameter"
             Parameters.build({found[1]: yaml.safe_load(found[2])})
 
@@ -159,26 +190,42 @@ def test_tuning_has_every_setting_of_the_map_and_no_other():
     named = set(re.findall(r"^\| `(\w+)`", read("tuning.md"), re.MULTILINE))
     wanted = {f.name for f in fields(MapSettings)}
     assert not wanted - named, f"docs/tuning.md has no row for {sorted(wanted - named)}"
-    assert not named - SETTINGS, f"docs/tuning.md has rows for what is no setting: {sorted(named - SETTINGS)}"
+    assert not named - SETTINGS, (
+        f"docs/tuning.md has rows for what is no setting: {sorted(named - SETTINGS)}"
+    )
 
 
 def test_defaults_in_tuning_are_those_of_the_code():
-    defaults = {f.name: f.default for kind in (MapSettings, IntakeSettings, NodeSettings) for f in fields(kind)}
+    defaults = {
+        f.name: f.default
+        for kind in (MapSettings, IntakeSettings, NodeSettings)
+        for f in fields(kind)
+    }
     for name, shown in re.findall(r"^\| `(\w+)` \| `([^`]*)`", read("tuning.md"), re.MULTILINE):
         value = yaml.safe_load(shown)
         value = float(value) if isinstance(defaults[name], float) else value
-        assert value == defaults[name], f"docs/tuning.md: {name} is {defaults[name]!r} in the code, not {shown}"
+        assert value == defaults[name], (
+            f"docs/tuning.md: {name} is {defaults[name]!r} in the code, not {shown}"
+        )
 
 
 def test_every_drop_reason_has_a_remedy():
     named = re.findall(r"^\| `(\w+)` \|", read("troubleshooting.md"), re.MULTILINE)
-    counted = set(re.findall(r'_counts\["(\w+)"\]', (ROOT / "gp_mapping/runtime/worker.py").read_text()))
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gp_mapping/ros").rglob("*.py"))
+    counted = set(
+        re.findall(r'_counts\["(\w+)"\]', (ROOT / "gp_mapping/runtime/worker.py").read_text())
+    )
+    code = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "gp_mapping/ros").rglob("*.py")
+    )
     counted |= set(re.findall(r'worker\.count\("(\w+)"', code))
     wanted = {reason.value for reason in DropReason} | counted
-    assert not wanted - set(named), f"docs/troubleshooting.md has no entry for {sorted(wanted - set(named))}"
+    assert not wanted - set(named), (
+        f"docs/troubleshooting.md has no entry for {sorted(wanted - set(named))}"
+    )
     assert len(named) == len(set(named)), "docs/troubleshooting.md has an entry twice"
-    assert set(named) <= wanted, f"docs/troubleshooting.md explains what no code counts: {sorted(set(named) - wanted)}"
+    assert set(named) <= wanted, (
+        f"docs/troubleshooting.md explains what no code counts: {sorted(set(named) - wanted)}"
+    )
 
 
 def test_every_warning_has_a_remedy():
@@ -192,7 +239,9 @@ def test_quoted_warnings_are_in_the_code():
     """A heading of the list that no code says any more is a lie."""
     texts = set(warnings_in_code())
     section = read("troubleshooting.md").partition("## Warnings")[2].partition("\n## ")[0]
-    quoted = [one_line(q).strip() for q in re.findall(r"^> (.*(?:\n> .*)*)$", section, re.MULTILINE)]
+    quoted = [
+        one_line(q).strip() for q in re.findall(r"^> (.*(?:\n> .*)*)$", section, re.MULTILINE)
+    ]
     assert quoted
     for text in quoted:
         assert text in texts, f"docs/troubleshooting.md quotes what no code says: {text}"
@@ -200,17 +249,23 @@ def test_quoted_warnings_are_in_the_code():
 
 def test_topics_and_services_are_those_of_the_node():
     page = read("topics_and_services.md")
-    code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "gp_mapping" / "ros").rglob("*.py"))
+    code = "".join(
+        p.read_text(encoding="utf-8") for p in (ROOT / "gp_mapping" / "ros").rglob("*.py")
+    )
     services = {f"~/{name}" for name in re.findall(r'\(\w+, "(\w+)", self\._on_', code)}
     outputs = (ROOT / "gp_mapping/ros/mapper/outputs.py").read_text()
     names = {f"~/{name}" for name in re.findall(r'^    Output\("(\w+)"', outputs, re.M)} | services
-    names |= set(re.findall(r'(?:create_|_)(?:publisher|subscription|subscribe)\(\w+, "(~/\w+)"', code))
+    names |= set(
+        re.findall(r'(?:create_|_)(?:publisher|subscription|subscribe)\(\w+, "(~/\w+)"', code)
+    )
     names |= {f"~/{name}" for name in re.findall(r'\("(survey/\w+)", survey\.', code)}
     assert services and len(names) > len(services)
     for name in names:
         assert f"`{name}`" in page, f"docs/topics_and_services.md does not name {name}"
     for name in re.findall(r"`(~/\w+)`", page):
-        assert name in names, f"docs/topics_and_services.md names {name}, which the node does not have"
+        assert name in names, (
+            f"docs/topics_and_services.md names {name}, which the node does not have"
+        )
 
 
 def test_pictures_are_small():
@@ -222,4 +277,5 @@ def test_pictures_are_small():
 
 def test_template_shows_placeholders_as_ellipses():
     import ast
+
     assert template(ast.parse('f"no {name} for {age:.1f} s"', mode="eval").body) == "no … for … s"

@@ -25,10 +25,20 @@ def folder(tmp_path_factory):
 
 def run(folder, *arguments, code=None):
     """A command in that folder, where those parts are installed."""
-    command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)]
+    command = (
+        [sys.executable, "-c", code]
+        if code
+        else [sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)]
+    )
     path = os.pathsep.join([str(folder), *sys.path])
-    done = warm.run(command, cwd=folder, text=True, capture_output=True, timeout=300,
-                          env=os.environ | {"PYTHONPATH": path})
+    done = warm.run(
+        command,
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": path},
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -42,7 +52,12 @@ def mapped(folder, out, *settings):
 
 def test_a_model_maps_a_bag(folder):
     """As well as the exact model of this package, whose answer it is, where nothing is learned."""
-    held = ["learn_hyperparameters=false", "learn_time_offset=false", "heading_stddev=0.0", "follow_changes=false"]
+    held = [
+        "learn_hyperparameters=false",
+        "learn_time_offset=false",
+        "heading_stddev=0.0",
+        "follow_changes=false",
+    ]
     own, exact = (mapped(folder, model, f"model={model}", *held) for model in ("own", "exact"))
     assert own["test_samples"] == exact["test_samples"] > 100
     assert own["rmse_ut"] == pytest.approx(exact["rmse_ut"], rel=1e-6) and own["rmse_ut"] < 0.5
@@ -53,17 +68,34 @@ def test_a_model_maps_a_bag(folder):
     run(folder, "map", "other", "--output", "more", "--resume", "own/map.gpm")
     more = json.loads((folder / "more" / "report.json").read_text())
     assert more["map"]["samples"] == own["samples"] + more["samples"] > own["samples"]
-    assert "no calibration" in run(folder, "check", "drive", "--against", "other", "--output", "checked", "--no-refits",
-                                   "--set", "model=own")
+    assert "no calibration" in run(
+        folder,
+        "check",
+        "drive",
+        "--against",
+        "other",
+        "--output",
+        "checked",
+        "--no-refits",
+        "--set",
+        "model=own",
+    )
 
 
 def test_a_kernel_is_used_by_every_model(folder):
     for model in ("dual_svgp", "wiski", "exact"):
-        assert mapped(folder, f"kernel_{model}", "kernel=rational_quadratic", f"model={model}")["rmse_ut"] < 0.7
+        assert (
+            mapped(folder, f"kernel_{model}", "kernel=rational_quadratic", f"model={model}")[
+                "rmse_ut"
+            ]
+            < 0.7
+        )
 
 
 def test_a_kernel_is_the_function_that_it_says(folder):
-    told = run(folder, code="""
+    told = run(
+        folder,
+        code="""
 import torch
 from gp_mapping.core.kernels import make_kernel
 k = make_kernel("rational_quadratic", 4.0, 0.5)
@@ -71,12 +103,15 @@ a, b = torch.rand(7, 2).double(), torch.rand(5, 2).double()
 square = ((a[:, None] - b[None]) / 0.5).square().sum(-1)
 assert torch.allclose(k(a, b), 4.0 * (1 + square / 4) ** -2, rtol=1e-12)
 assert torch.allclose(k.slope(square), -0.5 * (1 + square / 4) ** -3, rtol=1e-12)
-print("ok")""")
+print("ok")""",
+    )
     assert told.strip() == "ok"
 
 
 def test_a_likelihood_maps_yes_and_no(folder):
-    told = run(folder, code="""
+    told = run(
+        folder,
+        code="""
 import torch
 from gp_mapping import Samples, create_map
 torch.manual_seed(0)
@@ -89,8 +124,11 @@ for part in range(0, 800, 50):
 p = field.observable(x)
 print(float((p.mean[:, 0] - truth).abs().mean()), float(p.mean.min()), float(p.mean.max()))
 print(float(field.log_predictive(Samples(x, torch.bernoulli(truth))).mean()), float(
-    (truth * truth.log() + (1 - truth) * (1 - truth).log()).mean()))""")
-    (error, low, high), (score, best) = (list(map(float, line.split())) for line in told.splitlines())
+    (truth * truth.log() + (1 - truth) * (1 - truth).log()).mean()))""",
+    )
+    (error, low, high), (score, best) = (
+        list(map(float, line.split())) for line in told.splitlines()
+    )
     # three standard errors of 800 draws are .05; what a map of 800 yeses and noes does not know costs .01
     assert error < 0.09 and 0.0 < low < 0.2 and 0.8 < high < 1.0 and abs(score - best) < 0.06
 
@@ -100,17 +138,41 @@ def test_a_sensor_is_mapped(folder):
     for i in range(600):
         stamp, place = 1000.0 + 0.1 * i, lanes()
         t = min(0.04 * i, 17.0)
-        x, y = (np.interp(t, np.r_[0.0, np.cumsum(np.linalg.norm(np.diff(place, axis=0), axis=1))], place[:, k])
-                for k in (0, 1))
+        x, y = (
+            np.interp(
+                t,
+                np.r_[0.0, np.cumsum(np.linalg.norm(np.diff(place, axis=0), axis=1))],
+                place[:, k],
+            )
+            for k in (0, 1)
+        )
         ns = round(stamp * 1e9)
         pose = make("geometry_msgs/msg/PoseStamped", header=header(ns, "map"))
         pose.pose.orientation.w = 1.0
         pose.pose.position.x, pose.pose.position.y = float(x), float(y)
-        battery = make("sensor_msgs/msg/BatteryState", header=header(ns, "base"), voltage=12.0 + 0.3 * float(x),
-                       cell_voltage=np.zeros(0, "f4"), cell_temperature=np.zeros(0, "f4"))
-        entries += [("/pose", pose.__msgtype__, ns, pose), ("/battery", battery.__msgtype__, ns, battery)]
+        battery = make(
+            "sensor_msgs/msg/BatteryState",
+            header=header(ns, "base"),
+            voltage=12.0 + 0.3 * float(x),
+            cell_voltage=np.zeros(0, "f4"),
+            cell_temperature=np.zeros(0, "f4"),
+        )
+        entries += [
+            ("/pose", pose.__msgtype__, ns, pose),
+            ("/battery", battery.__msgtype__, ns, battery),
+        ]
     write_bag(folder / "volts", entries)
-    run(folder, "map", "volts", "--output", "volts_map", "--set", "sensor=battery", "--set", "pose_source=pose")
+    run(
+        folder,
+        "map",
+        "volts",
+        "--output",
+        "volts_map",
+        "--set",
+        "sensor=battery",
+        "--set",
+        "pose_source=pose",
+    )
     report = json.loads((folder / "volts_map" / "report.json").read_text())
     assert report["map"]["cells"] > 50 and report["unit"] == "V"
 
@@ -118,8 +180,21 @@ def test_a_sensor_is_mapped(folder):
 def test_a_planner_plans_on_a_saved_map(folder):
     """Within the budget, along the rim, in a region; and it is one of the planners' names."""
     run(folder, "map", "drive", "--output", "for_plans")
-    run(folder, "plan", "for_plans", "--kind", "spiral", "--budget", "12", "--region", "0 0, 3 0, 3 2, 0 2", "--start",
-        "0.3 0.3", "--output", "spiral.csv")
+    run(
+        folder,
+        "plan",
+        "for_plans",
+        "--kind",
+        "spiral",
+        "--budget",
+        "12",
+        "--region",
+        "0 0, 3 0, 3 2, 0 2",
+        "--start",
+        "0.3 0.3",
+        "--output",
+        "spiral.csv",
+    )
     x = np.loadtxt(folder / "spiral.csv", delimiter=",", skiprows=1)[:, :2]
     driven = np.hypot(*np.diff(x, axis=0).T).sum()
     assert 6.0 < driven <= 12.0 + 1e-6
@@ -134,10 +209,27 @@ def test_a_setting_refuses_what_it_says_it_refuses():
 
 
 def test_what_is_unknown_or_broken_is_one_line(folder, tmp_path):
-    for setting, said in (("model=nobody", "'nobody' is not one of"), ("kernel=rational", "rational_quadratic")):
-        done = warm.run([sys.executable, "-m", "gp_mapping.cli", "map", "drive", "--output", str(tmp_path / "o"),
-                         "--set", setting], cwd=folder, text=True, capture_output=True,
-                        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])})
+    for setting, said in (
+        ("model=nobody", "'nobody' is not one of"),
+        ("kernel=rational", "rational_quadratic"),
+    ):
+        done = warm.run(
+            [
+                sys.executable,
+                "-m",
+                "gp_mapping.cli",
+                "map",
+                "drive",
+                "--output",
+                str(tmp_path / "o"),
+                "--set",
+                setting,
+            ],
+            cwd=folder,
+            text=True,
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
+        )
         assert done.returncode != 0 and said in done.stderr and "Traceback" not in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
 
@@ -145,21 +237,32 @@ def test_what_is_unknown_or_broken_is_one_line(folder, tmp_path):
 def test_a_program_registers_its_parts(monkeypatch):
     from gp_mapping import create_map, register_model
     from gp_mapping.settings.parts import MODELS
+
     names = {}
     exec(program("own_model"), names)
-    monkeypatch.setattr(MODELS, "_parts", dict(MODELS._parts))  # the registry of this process stays as it was
+    monkeypatch.setattr(
+        MODELS, "_parts", dict(MODELS._parts)
+    )  # the registry of this process stays as it was
     register_model("mine", names["OwnGP"])
     field = create_map("mine", lengthscale=0.7)
-    assert isinstance(field, names["OwnGP"]) and field.settings.lengthscale == 0.7 and "mine" in tuple(MODELS)
+    assert (
+        isinstance(field, names["OwnGP"])
+        and field.settings.lengthscale == 0.7
+        and "mine" in tuple(MODELS)
+    )
     for name in ("mine", "dual_svgp", "not a word"):
         with pytest.raises(ValueError, match="there already|word of letters"):
             register_model(name, names["OwnGP"])
     with pytest.raises(ValueError, match="takes Gaussian measurements only"):
         create_map("mine", likelihood="bernoulli")
     register_model("vectors", names["OwnGP"], vector=True, any_likelihood=True)
-    assert torch.is_tensor(torch.zeros(1)) and create_map("vectors", likelihood="bernoulli") is not None
+    assert (
+        torch.is_tensor(torch.zeros(1))
+        and create_map("vectors", likelihood="bernoulli") is not None
+    )
 
 
 def test_every_program_of_the_page_is_run_here():
     from extending import PAGE, fenced
+
     assert len(fenced(PAGE, "python")) == len(FILES)

@@ -12,16 +12,32 @@ from gp_mapping.core.registry import model_names
 
 
 def test_every_registered_model_has_a_row():
-    assert list(ROWS)[:len(model_names())] == list(model_names())
-    assert all(ROWS[name].settings == {"model": name} and ROWS[name].build is None for name in model_names())
+    assert list(ROWS)[: len(model_names())] == list(model_names())
+    assert all(
+        ROWS[name].settings == {"model": name} and ROWS[name].build is None
+        for name in model_names()
+    )
     told = [name for name, row in ROWS.items() if name not in model_names() and row.build is None]
-    assert told == ["curl_free_axle"] and ROWS["curl_free_axle"].three_axes and not ROWS["curl_free_axle"].costs
+    assert (
+        told == ["curl_free_axle"]
+        and ROWS["curl_free_axle"].three_axes
+        and not ROWS["curl_free_axle"].costs
+    )
 
 
 def test_parts_are_merged_and_written_between_the_markers(tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text(f"above\n{models.BEGIN}\nold\n{models.END}\nbelow\n")
-    shared = ["models", "--quick", "--what", "cost", "--output", str(tmp_path), "--document", str(page)]
+    shared = [
+        "models",
+        "--quick",
+        "--what",
+        "cost",
+        "--output",
+        str(tmp_path),
+        "--document",
+        str(page),
+    ]
     assert main([*shared, "--only", "dual_svgp"]) == 0
     assert main([*shared, "--only", "dtc,local_gps,gpytorch_exact"]) == 0
     stored = json.loads((tmp_path / "models_quick.json").read_text())
@@ -29,7 +45,9 @@ def test_parts_are_merged_and_written_between_the_markers(tmp_path, capsys):
     for name, cells in stored.items():
         cost = cells["cost"]
         assert cost["where"]["quick"] and cost["grid_ms"] > 0 and cost["grid_ratio"] > 0
-        assert (cost["batch_ms"] is None) == (name == "gpytorch_exact"), "what is stored and fitted has no batch"
+        assert (cost["batch_ms"] is None) == (name == "gpytorch_exact"), (
+            "what is stored and fitted has no batch"
+        )
     text = page.read_text()
     assert text.startswith("above\n") and text.endswith("\nbelow\n") and "old" not in text
     assert capsys.readouterr().out.strip().splitlines()[-1] in text
@@ -49,9 +67,15 @@ def test_protocol_of_a_map_and_a_baseline(tmp_path):
 
 def test_met_and_not_met():
     where = {"where": {}}
-    rows = {"dual_svgp": {"protocol": {"rmse_ut": 2.0, "nlpd": 1.5, "coverage": 0.95, "inducing": 3} | where},
-            "sor": {"protocol": {"rmse_ut": 2.0, "nlpd": 1.5, "coverage": 0.87, "inducing": 3} | where},
-            "osgpr": {"protocol": {"rmse_ut": 60.0, "nlpd": 9.5, "coverage": 0.1, "inducing": 3} | where}}
+    rows = {
+        "dual_svgp": {
+            "protocol": {"rmse_ut": 2.0, "nlpd": 1.5, "coverage": 0.95, "inducing": 3} | where
+        },
+        "sor": {"protocol": {"rmse_ut": 2.0, "nlpd": 1.5, "coverage": 0.87, "inducing": 3} | where},
+        "osgpr": {
+            "protocol": {"rmse_ut": 60.0, "nlpd": 9.5, "coverage": 0.1, "inducing": 3} | where
+        },
+    }
     assert [row[6] for row in models.tables(rows)[0].rows] == ["met", "**not met**", ""]
 
 

@@ -9,14 +9,22 @@ HERE = Path(__file__).parent
 
 
 def test_the_long_files_come_first_in_their_order(request):
-    assert len(set(LONG)) == len(LONG) and not [name for name in LONG if not (HERE / name).is_file()]
-    order = list(dict.fromkeys(item.path.relative_to(HERE).as_posix() for item in request.session.items))
+    assert len(set(LONG)) == len(LONG) and not [
+        name for name in LONG if not (HERE / name).is_file()
+    ]
+    order = list(
+        dict.fromkeys(item.path.relative_to(HERE).as_posix() for item in request.session.items)
+    )
     known = [name for name in LONG if name in order]
     assert order[: len(known)] == known
     if request.config.pluginmanager.hasplugin("xdist"):
-        assert not request.config.option.loadscopereorder, "xdist would order them by their number of tests"
+        assert not request.config.option.loadscopereorder, (
+            "xdist would order them by their number of tests"
+        )
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_processes_that_take_files_in_this_order_begin_with_those_that_wait_and_those_that_compute(count):
+def test_processes_that_take_files_in_this_order_begin_with_those_that_wait_and_those_that_compute(
+    count,
+):
     assert {name.split("/")[0] == "ros" for name in LONG[:count]} == {True, False}

@@ -16,21 +16,39 @@ import pytest
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 # no sandbox: as root in a container there is none to be had; the pages are ours. The rest: no calls to the network.
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-         "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
-         "--window-size=1280,860"]
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,860",
+]
 
 
 def browser_or_skip() -> Browser:
     """A browser, or this test is skipped where none is installed (Debian: chromium, chromium-driver)."""
     driver = shutil.which("chromedriver")
-    binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    binary = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if not driver or not binary:
-        pytest.skip("no chromium with chromedriver on this machine (Debian: chromium, chromium-driver)")
+        pytest.skip(
+            "no chromium with chromedriver on this machine (Debian: chromium, chromium-driver)"
+        )
     return Browser(driver, binary)
 
 
-KEYS = {"ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}  # WebDriver's
+KEYS = {
+    "ArrowLeft": "\ue012",
+    "ArrowUp": "\ue013",
+    "ArrowRight": "\ue014",
+    "ArrowDown": "\ue015",
+}  # WebDriver's
 
 
 def free_port() -> int:
@@ -44,14 +62,25 @@ class Browser:
 
     def __init__(self, driver: str, binary: str):
         self._profile, port = tempfile.TemporaryDirectory(ignore_cleanup_errors=True), free_port()
-        self._driver = subprocess.Popen([driver, f"--port={port}"], stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
+        self._driver = subprocess.Popen(
+            [driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self._at = f"http://127.0.0.1:{port}"
         try:
             self._wait_until_ready()
             options = {"binary": binary, "args": [*FLAGS, f"--user-data-dir={self._profile.name}"]}
-            made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": {
-                "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}})
+            made = self._call(
+                "POST",
+                "/session",
+                {
+                    "capabilities": {
+                        "alwaysMatch": {
+                            "goog:chromeOptions": options,
+                            "goog:loggingPrefs": {"browser": "ALL"},
+                        }
+                    }
+                },
+            )
         except BaseException:
             self._driver.kill()
             raise
@@ -69,7 +98,9 @@ class Browser:
 
     def _call(self, method: str, path: str, body: dict | None = None):
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._at + path, data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            self._at + path, data, {"Content-Type": "application/json"}, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=40) as answer:
                 return json.load(answer)["value"]
@@ -108,26 +139,51 @@ class Browser:
 
     def drag(self, x: float, y: float, dx: float, dy: float) -> None:
         there = {"type": "pointerMove", "duration": 50, "x": round(x + dx), "y": round(y + dy)}
-        self._mouse([{"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)},
-                     {"type": "pointerDown", "button": 0}, there, {"type": "pointerUp", "button": 0}])
+        self._mouse(
+            [
+                {"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)},
+                {"type": "pointerDown", "button": 0},
+                there,
+                {"type": "pointerUp", "button": 0},
+            ]
+        )
 
     def keys(self, *names: str) -> None:
         """Press keys one after another where the focus is: characters, or names of KEYS."""
-        pressed = [{"type": kind, "value": KEYS.get(name, name)} for name in names for kind in ("keyDown", "keyUp")]
-        self._call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": pressed}]})
+        pressed = [
+            {"type": kind, "value": KEYS.get(name, name)}
+            for name in names
+            for kind in ("keyDown", "keyUp")
+        ]
+        self._call(
+            "POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": pressed}]}
+        )
 
     def pinch(self, x: float, y: float, before: float, after: float, dx: float = 0.0) -> None:
         """Two fingers left and right of a place, `before` pixels apart, end `after` apart and dx further right."""
+
         def finger(name, side):
             start, end = round(x + side * before / 2), round(x + dx + side * after / 2)
-            return {"type": "pointer", "id": name, "parameters": {"pointerType": "touch"}, "actions": [
-                {"type": "pointerMove", "duration": 0, "x": start, "y": round(y)}, {"type": "pointerDown", "button": 0},
-                {"type": "pointerMove", "duration": 100, "x": end, "y": round(y)}, {"type": "pointerUp", "button": 0}]}
+            return {
+                "type": "pointer",
+                "id": name,
+                "parameters": {"pointerType": "touch"},
+                "actions": [
+                    {"type": "pointerMove", "duration": 0, "x": start, "y": round(y)},
+                    {"type": "pointerDown", "button": 0},
+                    {"type": "pointerMove", "duration": 100, "x": end, "y": round(y)},
+                    {"type": "pointerUp", "button": 0},
+                ],
+            }
 
         self._call("POST", "/actions", {"actions": [finger("one", -1), finger("two", 1)]})
 
     def _mouse(self, actions: list[dict]) -> None:
-        self._call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": actions}]})
+        self._call(
+            "POST",
+            "/actions",
+            {"actions": [{"type": "pointer", "id": "mouse", "actions": actions}]},
+        )
 
     def until(self, condition, what: str, timeout: float = 20.0):
         """The first true value of condition(), asked ten times a second."""
@@ -140,7 +196,9 @@ class Browser:
     def console(self) -> list[str]:
         """What the page complained about since the last call."""
         said = [entry["message"] for entry in self._call("POST", "/se/log", {"type": "browser"})]
-        return [text for text in said if not text.startswith("chrome://")]  # the browser's own first page
+        return [
+            text for text in said if not text.startswith("chrome://")
+        ]  # the browser's own first page
 
     def screenshot(self) -> bytes:
         return base64.b64decode(self._call("GET", "/screenshot"))

@@ -52,22 +52,45 @@ class ExactGP(_Stored):
 class StoredSVGP(_Stored):
     """GPyTorch's SVGP (Hensman et al. 2013), z by k-means, trained by Adam in minibatches on everything stored."""
 
-    def __init__(self, theta: tuple[float, float, float], *, budget: int = 200, epochs: int = 8, size: int = 500,
-                 rate: float = 0.02, learn: bool = True, bernoulli: bool = False, seed: int = 0):
+    def __init__(
+        self,
+        theta: tuple[float, float, float],
+        *,
+        budget: int = 200,
+        epochs: int = 8,
+        size: int = 500,
+        rate: float = 0.02,
+        learn: bool = True,
+        bernoulli: bool = False,
+        seed: int = 0,
+    ):
         super().__init__()
-        self.theta, self.budget, self.epochs, self.size, self.rate = theta, budget, epochs, size, rate
+        self.theta, self.budget, self.epochs, self.size, self.rate = (
+            theta,
+            budget,
+            epochs,
+            size,
+            rate,
+        )
         self.learn, self.bernoulli, self.seed = learn, bernoulli, seed
 
     def fit(self) -> "_SVGP":
         data, generator = self.data(), torch.Generator().manual_seed(self.seed)
         z = kmeans_inputs(data.x, min(self.budget, len(data) // 2), self.seed)
-        new = _SVGP(z, self.theta, 0.0 if self.bernoulli else float(data.y.mean()) / UNIT, self.bernoulli)
+        new = _SVGP(
+            z, self.theta, 0.0 if self.bernoulli else float(data.y.mean()) / UNIT, self.bernoulli
+        )
         y = data.y[:, 0] if self.bernoulli else data.y[:, 0] / UNIT
         objective = new.gpytorch.mlls.VariationalELBO(new.likelihood, new.model, len(data))
-        groups = [p for n, p in new.model.named_parameters()  # the likelihood's among them
-                  if "inducing_points" not in n and (self.learn or "variational" in n)]
+        groups = [
+            p
+            for n, p in new.model.named_parameters()  # the likelihood's among them
+            if "inducing_points" not in n and (self.learn or "variational" in n)
+        ]
         optimiser = torch.optim.Adam(groups, self.rate)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.epochs * -(-len(data) // self.size))
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            optimiser, self.epochs * -(-len(data) // self.size)
+        )
         new.model.train()
         for _ in range(self.epochs):
             for pick in torch.randperm(len(data), generator=generator).split(self.size):
@@ -82,24 +105,38 @@ class StoredSVGP(_Stored):
 class _SVGP:
     """The model and its likelihood."""
 
-    def __init__(self, z: Tensor, theta: tuple[float, float, float], centre: float, bernoulli: bool = False):
+    def __init__(
+        self, z: Tensor, theta: tuple[float, float, float], centre: float, bernoulli: bool = False
+    ):
         import gpytorch  # a test requirement, and slow to import
 
         kinds = gpytorch.likelihoods
-        self.likelihood = (kinds.BernoulliLikelihood() if bernoulli else kinds.GaussianLikelihood()).double()
+        self.likelihood = (
+            kinds.BernoulliLikelihood() if bernoulli else kinds.GaussianLikelihood()
+        ).double()
         likelihood = self.likelihood
 
         class Model(gpytorch.models.ApproximateGP):
             def __init__(self):
                 v = gpytorch.variational
-                super().__init__(v.VariationalStrategy(self, z, v.CholeskyVariationalDistribution(len(z)),
-                                                       learn_inducing_locations=False))
+                super().__init__(
+                    v.VariationalStrategy(
+                        self,
+                        z,
+                        v.CholeskyVariationalDistribution(len(z)),
+                        learn_inducing_locations=False,
+                    )
+                )
                 self.mean_module = gpytorch.means.ConstantMean()
-                self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(nu=2.5))
+                self.covar_module = gpytorch.kernels.ScaleKernel(
+                    gpytorch.kernels.MaternKernel(nu=2.5)
+                )
                 self.likelihood = likelihood
 
             def forward(self, x):
-                return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+                return gpytorch.distributions.MultivariateNormal(
+                    self.mean_module(x), self.covar_module(x)
+                )
 
         self.gpytorch, self.model, self.bernoulli = gpytorch, Model().double(), bernoulli
         self.model.mean_module.constant.data.fill_(centre)
@@ -125,7 +162,9 @@ class OnlineConditioning:
     only every `thinned`-th sample is put in.
     """
 
-    def __init__(self, theta: tuple[float, float, float], warm_up: int, *, thinned: int = 25, **settings):
+    def __init__(
+        self, theta: tuple[float, float, float], warm_up: int, *, thinned: int = 25, **settings
+    ):
         """settings: of StoredSVGP, for the first part."""
         self.stored, self.warm_up, self.thinned = StoredSVGP(theta, **settings), warm_up, thinned
         self.count, self.model = 0, None
@@ -167,5 +206,8 @@ class OnlineConditioning:
             return self.stored.predict(x)
         with self._settings():
             parts = [self.model(part) for part in x.split(_CHUNK)]
-            mean, variance = torch.cat([p.mean for p in parts]), torch.cat([p.variance for p in parts])
+            mean, variance = (
+                torch.cat([p.mean for p in parts]),
+                torch.cat([p.variance for p in parts]),
+            )
         return prediction(mean, variance, self.stored.fitted.likelihood.noise.item())

@@ -42,7 +42,9 @@ class Kernel:
         return torch.linalg.cholesky(self.inducing(z, z, theta))
 
 
-def choose(old: Tensor | None, x: Tensor, budget: int, fresh: float, generator: torch.Generator) -> Tensor:
+def choose(
+    old: Tensor | None, x: Tensor, budget: int, fresh: float, generator: torch.Generator
+) -> Tensor:
     """Bui et al.'s rule: a random (1 − fresh) of the budget from the old z, the rest from the new x; no place twice.
 
     Until the budget is full, nothing of the old is dropped.  fresh 0 keeps the old ones for good.
@@ -53,6 +55,6 @@ def choose(old: Tensor | None, x: Tensor, budget: int, fresh: float, generator: 
     if old is None:
         return x[torch.randperm(len(x), generator=generator)[:budget]]
     x = x[~(x[:, None] == old[None]).all(-1).any(1)]
-    new = x[torch.randperm(len(x), generator=generator)[:math.ceil(fresh * budget)]]
-    kept = torch.randperm(len(old), generator=generator)[:budget - len(new)]
+    new = x[torch.randperm(len(x), generator=generator)[: math.ceil(fresh * budget)]]
+    kept = torch.randperm(len(old), generator=generator)[: budget - len(new)]
     return torch.cat([old[kept], new])

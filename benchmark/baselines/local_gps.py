@@ -31,7 +31,9 @@ class _Local:
     def predict(self, x: Tensor, kernel: Kernel, theta: Tensor) -> tuple[Tensor, Tensor]:
         k = kernel(self.x, x, theta)
         half = torch.linalg.solve_triangular(self.factor, k, upper=False)
-        return (k.mT @ self.weights)[:, 0] + self.mean, kernel.variance(theta) - half.square().sum(0)
+        return (k.mT @ self.weights)[:, 0] + self.mean, kernel.variance(theta) - half.square().sum(
+            0
+        )
 
 
 class LocalGPs:
@@ -41,8 +43,16 @@ class LocalGPs:
     Σ w_k (v_k + m_k²)/Σ w_k − mean*². A full model keeps a uniform sample of what it was given.
     """
 
-    def __init__(self, theta: Tensor, *, most: int = 200, generate: float = 0.5, width: float | None = None,
-                 constant: float = 20.0, seed: int = 0):
+    def __init__(
+        self,
+        theta: Tensor,
+        *,
+        most: int = 200,
+        generate: float = 0.5,
+        width: float | None = None,
+        constant: float = 20.0,
+        seed: int = 0,
+    ):
         """most: samples in one model.  generate: w_gen.  width: ℓ_w, m; the lengthscale if None."""
         self.theta, self.kernel = theta, Kernel(constant, 0.0)
         self.most, self.generate, self.width = most, generate, width or float(theta[0].exp())
@@ -67,10 +77,15 @@ class LocalGPs:
     def _put(self, model: _Local, x: Tensor, y: Tensor) -> None:
         model.centre = model.centre + (x[0] - model.centre) / (model.seen + 1)
         model.seen += 1
-        slot = len(model.x) if len(model.x) < self.most else int(
-            torch.randint(model.seen, (1,), generator=self.generator))
+        slot = (
+            len(model.x)
+            if len(model.x) < self.most
+            else int(torch.randint(model.seen, (1,), generator=self.generator))
+        )
         if slot < self.most:
-            model.x, model.y = (torch.cat([v[:slot], new, v[slot + 1:]]) for v, new in ((model.x, x), (model.y, y)))
+            model.x, model.y = (
+                torch.cat([v[:slot], new, v[slot + 1 :]]) for v, new in ((model.x, x), (model.y, y))
+            )
             model.factor = None
 
     def predict(self, x: Tensor, *_, **__) -> Prediction:
@@ -82,7 +97,9 @@ class LocalGPs:
     def _mixture(self, x: Tensor) -> tuple[Tensor, Tensor]:
         logs = self._weights(x).clamp_min(1e-300).log()
         best = logs.topk(min(_NEAR, len(self.models)), 1)
-        weight = torch.zeros_like(logs).scatter(1, best.indices, (best.values - best.values[:, :1]).exp())
+        weight = torch.zeros_like(logs).scatter(
+            1, best.indices, (best.values - best.values[:, :1]).exp()
+        )
         weight = weight / weight.sum(1, keepdim=True)
         mean, square = torch.zeros(len(x), dtype=x.dtype), torch.zeros(len(x), dtype=x.dtype)
         for k in weight.sum(0).nonzero()[:, 0].tolist():

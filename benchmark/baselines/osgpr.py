@@ -36,12 +36,27 @@ class OSGPR:
     I + E_b = I + P E_a Pᵀ + AAᵀ, h_b = P h_a + Ay/σ. Their D_a is (L_a⁻ᵀE_aL_a⁻¹)⁻¹, which need not exist here.
     """
 
-    def __init__(self, theta: Tensor, *, inducing: Tensor | None = None, budget: int = 200, fresh: float = 0.3,
-                 steps: int = 0, rate: float = 0.02, centre: float | None = None, constant: float = 20.0,
-                 jitter: float = 1e-6, seed: int = 0):
+    def __init__(
+        self,
+        theta: Tensor,
+        *,
+        inducing: Tensor | None = None,
+        budget: int = 200,
+        fresh: float = 0.3,
+        steps: int = 0,
+        rate: float = 0.02,
+        centre: float | None = None,
+        constant: float = 20.0,
+        jitter: float = 1e-6,
+        seed: int = 0,
+    ):
         """inducing: z (M, D), which then stays; else it is chosen anew with every batch, `fresh` of it from the batch.
         steps: of Adam on θ for each batch.  centre, constant: µT; the first batch's mean if None."""
-        self.theta, self.kernel, self.centre = theta.clone().requires_grad_(steps > 0), Kernel(constant, jitter), centre
+        self.theta, self.kernel, self.centre = (
+            theta.clone().requires_grad_(steps > 0),
+            Kernel(constant, jitter),
+            centre,
+        )
         self.budget, self.fresh, self.steps = budget, 0.0 if inducing is not None else fresh, steps
         self.optimiser = torch.optim.Adam([self.theta], rate) if steps else None
         self.generator = torch.Generator().manual_seed(seed)
@@ -66,7 +81,12 @@ class OSGPR:
         """The new state and the bound, both functions of θ."""
         z, theta, old, k = self.z, self.theta, self.state, self.kernel
         noise, eye = theta[2].exp(), torch.eye(len(z), dtype=x.dtype)
-        still = old is not None and old.z is z and torch.equal(old.theta, theta) and not torch.is_grad_enabled()
+        still = (
+            old is not None
+            and old.z is z
+            and torch.equal(old.theta, theta)
+            and not torch.is_grad_enabled()
+        )
         L = old.L if still else k.factor(z, theta)
         a = torch.linalg.solve_triangular(L, k(z, x, theta), upper=False)  # (M, N)
         excess, h = a @ a.mT / noise, a @ y / noise
@@ -77,7 +97,9 @@ class OSGPR:
         elif old is not None:
             left = torch.linalg.solve_triangular(L, k.inducing(z, old.z, theta), upper=False)
             p = torch.linalg.solve_triangular(old.L.mT, left, upper=True, left=False)  # (M, M_old)
-            inner = torch.linalg.solve_triangular(old.L, k.inducing(old.z, old.z, theta), upper=False)
+            inner = torch.linalg.solve_triangular(
+                old.L, k.inducing(old.z, old.z, theta), upper=False
+            )
             own = torch.linalg.solve_triangular(old.L.mT, inner, upper=True, left=False)
             bound = bound + old.constant - 0.5 * (old.excess * (own - p.mT @ p)).sum()
             excess, h = excess + p @ old.excess @ p.mT, h + p @ old.h
@@ -96,5 +118,9 @@ class OSGPR:
             a = torch.linalg.solve_triangular(s.L, self.kernel(s.z, part, s.theta), upper=False)
             half = torch.linalg.solve_triangular(factor, a, upper=False)
             means.append(a.mT @ weights)
-            variances.append(self.kernel.variance(s.theta) - a.square().sum(0) + half.square().sum(0))
-        return prediction(torch.cat(means) + self.centre, torch.cat(variances), float(s.theta[2].exp()))
+            variances.append(
+                self.kernel.variance(s.theta) - a.square().sum(0) + half.square().sum(0)
+            )
+        return prediction(
+            torch.cat(means) + self.centre, torch.cat(variances), float(s.theta[2].exp())
+        )

@@ -25,11 +25,28 @@ class OSVGP:
     q(b) is N(L m, L S Lᵀ), S = CCᵀ, L the factor of K(z, z): m, C and θ take `steps` of Adam for each batch.
     """
 
-    def __init__(self, theta: Tensor, *, inducing: Tensor | None = None, budget: int = 200, fresh: float = 0.3,
-                 steps: int = 5, rate: float = 0.02, learn: bool = True, likelihood: str = "gaussian",
-                 centre: float | None = None, constant: float = 20.0, jitter: float = 1e-6, seed: int = 0):
+    def __init__(
+        self,
+        theta: Tensor,
+        *,
+        inducing: Tensor | None = None,
+        budget: int = 200,
+        fresh: float = 0.3,
+        steps: int = 5,
+        rate: float = 0.02,
+        learn: bool = True,
+        likelihood: str = "gaussian",
+        centre: float | None = None,
+        constant: float = 20.0,
+        jitter: float = 1e-6,
+        seed: int = 0,
+    ):
         """likelihood: gaussian, or bernoulli (probit, labels 0 and 1, nothing is scaled). The rest as for OSGPR."""
-        self.theta, self.kernel, self.likelihood = theta.clone(), Kernel(constant, jitter), likelihood
+        self.theta, self.kernel, self.likelihood = (
+            theta.clone(),
+            Kernel(constant, jitter),
+            likelihood,
+        )
         self.unit, self.centre = (UNIT, centre) if likelihood == "gaussian" else (1.0, 0.0)
         self.budget, self.fresh = budget, 0.0 if inducing is not None else fresh
         self.steps, self.rate, self.learn = steps, rate, learn
@@ -41,8 +58,20 @@ class OSVGP:
         y = y.reshape(-1, 1) / self.unit
         if self.centre is None:
             self.centre = float(y.mean())
-        old = None if self.mean is None else tuple(v.detach().clone() for v in (
-            self.z, self.theta, self.kernel.factor(self.z, self.theta), self.mean, self.root.tril()))
+        old = (
+            None
+            if self.mean is None
+            else tuple(
+                v.detach().clone()
+                for v in (
+                    self.z,
+                    self.theta,
+                    self.kernel.factor(self.z, self.theta),
+                    self.mean,
+                    self.root.tril(),
+                )
+            )
+        )
         z = choose(self.z, x, self.budget, self.fresh, self.generator)
         if old is None or z is not self.z:
             self.z = z
@@ -69,7 +98,9 @@ class OSVGP:
 
     def _cross(self, L: Tensor, z: Tensor, factor: Tensor) -> Tensor:
         """P = L⁻¹k(b, a)L_a⁻ᵀ, (M, M_old)."""
-        left = torch.linalg.solve_triangular(L, self.kernel.inducing(self.z, z, self.theta), upper=False)
+        left = torch.linalg.solve_triangular(
+            L, self.kernel.inducing(self.z, z, self.theta), upper=False
+        )
         return torch.linalg.solve_triangular(factor.mT, left, upper=True, left=False)
 
     def bound(self, x: Tensor, y: Tensor, old: tuple | None) -> Tensor:
@@ -78,12 +109,16 @@ class OSVGP:
         L = self.kernel.factor(self.z, self.theta)
         mean, variance = self._latent(x, L, root)
         value = self.expected(y[:, 0], mean, variance)
-        value = value - 0.5 * (root.square().sum() + self.mean.square().sum() - len(root)) + _logs(root)
+        value = (
+            value - 0.5 * (root.square().sum() + self.mean.square().sum() - len(root)) + _logs(root)
+        )
         if old is None:
             return value
         z, _, factor, before, sigma = old
         p = self._cross(L, z, factor)
-        left = torch.linalg.solve_triangular(factor, self.kernel.inducing(z, z, self.theta), upper=False)
+        left = torch.linalg.solve_triangular(
+            factor, self.kernel.inducing(z, z, self.theta), upper=False
+        )
         own = torch.linalg.solve_triangular(factor.mT, left, upper=True, left=False)
         half = p.mT @ root
         cov = own - p.mT @ p + half @ half.mT  # of a under q, in the old whitened coordinates
@@ -95,14 +130,21 @@ class OSVGP:
     def _latent(self, x: Tensor, L: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of f − centre, (N,) each."""
         a = torch.linalg.solve_triangular(L, self.kernel(self.z, x, self.theta), upper=False)
-        variance = self.kernel.variance(self.theta) - a.square().sum(0) + (root.mT @ a).square().sum(0)
+        variance = (
+            self.kernel.variance(self.theta) - a.square().sum(0) + (root.mT @ a).square().sum(0)
+        )
         return (a.mT @ self.mean)[:, 0], variance.clamp_min(1e-12)
 
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Σ E[log p(y|f)], f ~ N(mean, variance)."""
         if self.likelihood == "gaussian":
             noise = self.theta[2].exp()
-            return -0.5 * (((y - mean).square() + variance) / noise + math.log(2 * math.pi) + self.theta[2]).sum()
+            return (
+                -0.5
+                * (
+                    ((y - mean).square() + variance) / noise + math.log(2 * math.pi) + self.theta[2]
+                ).sum()
+            )
         f = mean[:, None] + variance.sqrt()[:, None] * _NODES
         return (torch.special.log_ndtr((2 * y - 1)[:, None] * f) @ _WEIGHTS).sum()
 

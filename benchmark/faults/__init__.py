@@ -38,7 +38,9 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
         begin = time.perf_counter()
         print(f"faults: {name}", file=sys.stderr, flush=True)
         rows[name] = importlib.import_module(f"benchmark.faults.{name}").run(quick)
-        print(f"faults: {name} took {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+        print(
+            f"faults: {name} took {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True
+        )
         if not quick:
             store(name, rows[name], where)
 
@@ -46,9 +48,18 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     shown = table({name: rows[name] for name in TABLES if name in rows})
     if not quick:
         write_page(shown.markdown())
-    goals = [Goal("faults: messages that nobody counted", float(sum(row.uncounted for row in every)), high=0.0),
-             Goal("faults: cases that did not survive", float(sum(row.tried - row.survived for row in every)),
-                  high=0.0)]
+    goals = [
+        Goal(
+            "faults: messages that nobody counted",
+            float(sum(row.uncounted for row in every)),
+            high=0.0,
+        ),
+        Goal(
+            "faults: cases that did not survive",
+            float(sum(row.tried - row.survived for row in every)),
+            high=0.0,
+        ),
+    ]
     return Part("faults", goals, [shown], where)
 
 
@@ -67,7 +78,7 @@ def write_page(text: str, page: Path = PAGE) -> None:
     rows = [row for name in TABLES for row in dict(there).get(name, ())]
     lines = [line for line in text.strip().splitlines() if line not in others]
     at = lines.index(first)
-    lines[at:at + 1] = rows
+    lines[at : at + 1] = rows
     page.write_text(f"{head}{begin}\n" + "\n".join(lines) + f"\n{end}{tail}", encoding="utf-8")
 
 

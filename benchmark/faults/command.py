@@ -50,12 +50,18 @@ def run_command(words: list[str], longest: float = LONGEST) -> Ending:
     previous = signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, longest)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("always")
             # of other people's packages nobody sees these, unless he asks
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.filterwarnings("always", module="gp_mapping")
-            sys.warnoptions.append("always")  # as with python -W: a user does not see them, and here they count
+            sys.warnoptions.append(
+                "always"
+            )  # as with python -W: a user does not see them, and here they count
             code = cli.main([str(word) for word in words])
     except SystemExit as ending:  # argparse's way
         code = ending.code if isinstance(ending.code, int) else 1

@@ -21,8 +21,10 @@ __all__ = ["run"]
 def run(quick: bool) -> list[Row]:
     """Each fault five times (once where quick)."""
     tries = 1 if quick else 5
-    return [case(name, make, tries) for name, make in (("disk full", full), ("folder gone", gone),
-                                                       ("read-only", read_only))]
+    return [
+        case(name, make, tries)
+        for name, make in (("disk full", full), ("folder gone", gone), ("read-only", read_only))
+    ]
 
 
 class full:
@@ -33,8 +35,10 @@ class full:
         folder.mkdir()
 
     def spoil(self) -> bool:
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(self.folder)],
-                              capture_output=True)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(self.folder)],
+            capture_output=True,
+        )
         return done.returncode == 0
 
     def mend(self) -> None:
@@ -49,7 +53,9 @@ class gone:
         folder.mkdir()
 
     def spoil(self) -> bool:
-        self.folder.rename(self.folder.with_suffix(".moved"))  # in one piece, whatever is being written there
+        self.folder.rename(
+            self.folder.with_suffix(".moved")
+        )  # in one piece, whatever is being written there
         self.folder.write_text("not a folder")
         return True
 
@@ -82,14 +88,19 @@ def case(name: str, make, tries: int) -> Row:
     for _ in range(tries):
         with tempfile.TemporaryDirectory() as base:
             fault, at = make(Path(base) / "maps"), 0.0
-            with LiveMapper(Path(base), confined=True, save_directory=str(fault.folder), autosave_period=1.0) as mapper:
+            with LiveMapper(
+                Path(base), confined=True, save_directory=str(fault.folder), autosave_period=1.0
+            ) as mapper:
                 sent = mapper.drive(at, 2.0, 50.0, speed=4.0)
                 mapper.settle(sent)
                 good = mapper.call(Trigger, "/mapping/save")[0].success
                 before = fault.folder / "map.gpm"
                 content = before.read_bytes()
                 if not fault.spoil():
-                    print(f"faults: disk: {name} needs the right to mount (uid {os.getuid()}): left out", flush=True)
+                    print(
+                        f"faults: disk: {name} needs the right to mount (uid {os.getuid()}): left out",
+                        flush=True,
+                    )
                     continue
                 possible += 1
                 try:
@@ -102,10 +113,22 @@ def case(name: str, make, tries: int) -> Row:
                 if name == "read-only":
                     good &= before.read_bytes() == content
                 mapper.settle(sent)
-                missing = sent - int(mapper.number("samples")) - mapper.dropped() - int(
-                    mapper.number("waiting for a pose"))
+                missing = (
+                    sent
+                    - int(mapper.number("samples"))
+                    - mapper.dropped()
+                    - int(mapper.number("waiting for a pose"))
+                )
                 answer, waited = mapper.call(Trigger, "/mapping/save")
                 good &= answer.success and load_checkpoint(before)["raw_count"] >= sent - 1
                 lost, uncounted = lost + max(0, missing), uncounted + max(0, missing)
                 survived += good and not missing
-    return Row(name, possible, survived, lost, uncounted, worst, "autosave on; ~/save asked in it and after it")
+    return Row(
+        name,
+        possible,
+        survived,
+        lost,
+        uncounted,
+        worst,
+        "autosave on; ~/save asked in it and after it",
+    )

@@ -30,15 +30,24 @@ def run(quick: bool) -> list[Row]:
     if quick:
         return [driving(2), saving(2)]
     with ProcessPoolExecutor(LANES, mp_context=get_context("spawn")) as pool:
-        drives, saves = (list(pool.map(case, [100 // LANES] * LANES, range(LANES))) for case in (driving, saving))
+        drives, saves = (
+            list(pool.map(case, [100 // LANES] * LANES, range(LANES))) for case in (driving, saving)
+        )
     said = f"{sum(row.lost for row in drives) / 100:.0f} measurements a kill; wait: from the start to the first report"
     return [together(drives, said), together(saves, saves[0].remark)]
 
 
 def together(rows: list[Row], remark: str) -> Row:
     """One row of several of one case."""
-    return Row(rows[0].case, *(sum(getattr(row, name) for row in rows) for name in
-                               ("tried", "survived", "lost", "uncounted")), max(row.worst for row in rows), remark)
+    return Row(
+        rows[0].case,
+        *(
+            sum(getattr(row, name) for row in rows)
+            for name in ("tried", "survived", "lost", "uncounted")
+        ),
+        max(row.worst for row in rows),
+        remark,
+    )
 
 
 def driving(tries: int, seed: int = 0) -> Row:
@@ -60,8 +69,15 @@ def driving(tries: int, seed: int = 0) -> Row:
                 allowed = (PERIOD + SLACK) * RATE
                 lost, beyond = lost + int(missing), beyond + max(0, int(missing - allowed))
                 survived += missing <= allowed
-    return Row(f"kill −9 while driving, autosave_period {PERIOD:g} s, {RATE:g} Hz", tries, survived, lost, beyond,
-               worst, f"{lost / tries:.0f} measurements a kill; wait: from the start to the first report")
+    return Row(
+        f"kill −9 while driving, autosave_period {PERIOD:g} s, {RATE:g} Hz",
+        tries,
+        survived,
+        lost,
+        beyond,
+        worst,
+        f"{lost / tries:.0f} measurements a kill; wait: from the start to the first report",
+    )
 
 
 def saving(tries: int, seed: int = 1) -> Row:
@@ -94,5 +110,12 @@ def saving(tries: int, seed: int = 1) -> Row:
                 survived += there >= whole
                 lost += max(0, int(kept + RATE - there))
                 beyond += max(0, int(whole - there))
-    return Row("kill −9 while ~/save works", tries, survived, lost, beyond, worst,
-               "lost: driven after the save that was answered")
+    return Row(
+        "kill −9 while ~/save works",
+        tries,
+        survived,
+        lost,
+        beyond,
+        worst,
+        "lost: driven after the save that was answered",
+    )

@@ -17,7 +17,10 @@ __all__ = ["run"]
 
 GROWTH = 1.05  # of memory, over all cycles after the first ten
 CONFIGURE, CLEANUP, ACTIVATE, DEACTIVATE = 1, 2, 3, 4
-ORDERS = {"reset": (DEACTIVATE, CLEANUP), "pause, resume, reset": (DEACTIVATE, ACTIVATE, DEACTIVATE, CLEANUP)}
+ORDERS = {
+    "reset": (DEACTIVATE, CLEANUP),
+    "pause, resume, reset": (DEACTIVATE, ACTIVATE, DEACTIVATE, CLEANUP),
+}
 
 
 def run(quick: bool) -> list[Row]:
@@ -27,9 +30,16 @@ def run(quick: bool) -> list[Row]:
 
 def resources(pid: int) -> tuple[int, int, float]:
     """Threads, file descriptors, resident megabytes of a process."""
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
-    return (int(status["Threads"]), len(list(Path(f"/proc/{pid}/fd").iterdir())),
-            float(status["VmRSS"].split()[0]) / 1e3)
+    status = dict(
+        line.split(":", 1)
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if ":" in line
+    )
+    return (
+        int(status["Threads"]),
+        len(list(Path(f"/proc/{pid}/fd").iterdir())),
+        float(status["VmRSS"].split()[0]) / 1e3,
+    )
 
 
 def cycles(name: str, order: tuple[int, ...], count: int) -> Row:
@@ -41,6 +51,7 @@ def cycles(name: str, order: tuple[int, ...], count: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         mapper = LiveMapper(Path(folder), autostart=False, save_on_exit=True, autosave_period=0.0)
         with mapper:
+
             def change(transition: int) -> bool:
                 nonlocal worst
                 request = ChangeState.Request()
@@ -64,6 +75,16 @@ def cycles(name: str, order: tuple[int, ...], count: int) -> Row:
                 measured.append(resources(mapper.process.pid))
     first, last = measured[min(10, len(measured) - 1)], measured[-1]
     flat = last[0] <= first[0] and last[1] <= first[1] + 2 and last[2] <= GROWTH * first[2]
-    remark = (f"threads {first[0]} → {last[0]}, file descriptors {first[1]} → {last[1]}, memory {first[2]:.0f} → "
-              f"{last[2]:.0f} MB")
-    return Row(f"{name}, with a drive in each cycle", count, survived if flat else 0, lost, uncounted, worst, remark)
+    remark = (
+        f"threads {first[0]} → {last[0]}, file descriptors {first[1]} → {last[1]}, memory {first[2]:.0f} → "
+        f"{last[2]:.0f} MB"
+    )
+    return Row(
+        f"{name}, with a drive in each cycle",
+        count,
+        survived if flat else 0,
+        lost,
+        uncounted,
+        worst,
+        remark,
+    )

@@ -14,14 +14,31 @@ from pathlib import Path
 from benchmark import warm
 from gp_mapping.commands.processes import NodeProcess, ros_arguments
 
-__all__ = ["COUNTS", "LABELS", "LIGHT", "MAGNETIC", "NS", "SMALL", "LiveMapper", "Sensor", "field_at", "place_at"]
+__all__ = [
+    "COUNTS",
+    "LABELS",
+    "LIGHT",
+    "MAGNETIC",
+    "NS",
+    "SMALL",
+    "LiveMapper",
+    "Sensor",
+    "field_at",
+    "place_at",
+]
 
 NS = 1_000_000_000
 EPOCH = 1_700_000_000 * NS
 # a drive is sent as fast as it is taken, and the middleware may hand over one topic long before the other: nothing of
 # it is to be lost for want of patience
-SMALL = {"max_inducing": 60, "resolution": 0.1, "memory_size": 200, "reliable_inputs": True,
-         "input_queue_depth": 20000, "max_wait": 60.0}
+SMALL = {
+    "max_inducing": 60,
+    "resolution": 0.1,
+    "memory_size": 200,
+    "reliable_inputs": True,
+    "input_queue_depth": 20000,
+    "max_wait": 60.0,
+}
 START = 90.0  # s for a node to come up on a busy machine
 
 
@@ -76,11 +93,23 @@ def _bumps(x: float, y: float) -> float:
 
 
 MAGNETIC = Sensor("magnetic_field", "MagneticField", "magnetic_field.z", field_at)
-LIGHT = Sensor("illuminance", "Illuminance", "illuminance", lambda x, y: 300.0 + 80.0 * _bumps(x, y))
-COUNTS = Sensor("fluid_pressure", "FluidPressure", "fluid_pressure",
-                lambda x, y: float(round(9.0 + 6.0 * _bumps(x, y))), {"likelihood": "poisson", "count_duration": 0.02})
-LABELS = Sensor("fluid_pressure", "FluidPressure", "fluid_pressure", lambda x, y: float(round(1.0 + _bumps(x, y))),
-                {"likelihood": "softmax", "classes": 3})
+LIGHT = Sensor(
+    "illuminance", "Illuminance", "illuminance", lambda x, y: 300.0 + 80.0 * _bumps(x, y)
+)
+COUNTS = Sensor(
+    "fluid_pressure",
+    "FluidPressure",
+    "fluid_pressure",
+    lambda x, y: float(round(9.0 + 6.0 * _bumps(x, y))),
+    {"likelihood": "poisson", "count_duration": 0.02},
+)
+LABELS = Sensor(
+    "fluid_pressure",
+    "FluidPressure",
+    "fluid_pressure",
+    lambda x, y: float(round(1.0 + _bumps(x, y))),
+    {"likelihood": "softmax", "classes": 3},
+)
 
 
 class LiveMapper:
@@ -95,8 +124,15 @@ class LiveMapper:
         parameters: of the node.
     """
 
-    def __init__(self, folder: Path, domain: int | None = None, confined: bool = False, forked: bool = False,
-                 sensor: Sensor = MAGNETIC, **parameters):
+    def __init__(
+        self,
+        folder: Path,
+        domain: int | None = None,
+        confined: bool = False,
+        forked: bool = False,
+        sensor: Sensor = MAGNETIC,
+        **parameters,
+    ):
         import rclpy
         import sensor_msgs.msg
         from diagnostic_msgs.msg import DiagnosticArray
@@ -112,14 +148,20 @@ class LiveMapper:
         self.folder = Path(folder)
         self.sensor = sensor
         self.parameters = SMALL | {"save_directory": str(folder)} | sensor.settings() | parameters
-        self.environment = {"ROS_DOMAIN_ID": str(self.domain), "OMP_NUM_THREADS": "1",
-                            "ROS_LOG_DIR": tempfile.gettempdir(), "PYTHONPATH": str(Path(__file__).parents[2])}
+        self.environment = {
+            "ROS_DOMAIN_ID": str(self.domain),
+            "OMP_NUM_THREADS": "1",
+            "ROS_LOG_DIR": tempfile.gettempdir(),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
         self.context = Context()
         rclpy.init(context=self.context, domain_id=self.domain)
         self.node = Node("faults", context=self.context)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
-        self.field = self.node.create_publisher(getattr(sensor_msgs.msg, sensor.message), sensor.name, lossless())
+        self.field = self.node.create_publisher(
+            getattr(sensor_msgs.msg, sensor.message), sensor.name, lossless()
+        )
         self.odometry = self.node.create_publisher(Odometry, "odometry", lossless())
         self.values: dict[str, str] = {}
         self.texts: list[str] = []
@@ -135,6 +177,7 @@ class LiveMapper:
 
     def __exit__(self, *_) -> None:
         import rclpy
+
         if self.process is not None:
             self.process.__exit__()
         self.executor.shutdown()
@@ -153,14 +196,24 @@ class LiveMapper:
             self.process = NodeProcess("mapper", module, words, log, self.environment)
         if self.parameters.get("autostart", True):
             # one that was killed is still announced for a while: what counts is who was not there before
-            self.until(lambda: "samples" in self.values and all(
-                now - then for now, then in zip(self._listeners(), before, strict=True)), START)
+            self.until(
+                lambda: (
+                    "samples" in self.values
+                    and all(now - then for now, then in zip(self._listeners(), before, strict=True))
+                ),
+                START,
+            )
             self.spin(1.0)  # the other direction of discovery
 
     def _listeners(self) -> list[set]:
         """Who is known to listen to measurements, and to poses."""
-        return [{tuple(found.endpoint_gid) for found in self.node.get_subscriptions_info_by_topic(publisher.topic_name)}
-                for publisher in (self.field, self.odometry)]
+        return [
+            {
+                tuple(found.endpoint_gid)
+                for found in self.node.get_subscriptions_info_by_topic(publisher.topic_name)
+            }
+            for publisher in (self.field, self.odometry)
+        ]
 
     def kill(self) -> None:
         """SIGKILL: no last words."""
@@ -178,10 +231,14 @@ class LiveMapper:
         """Serve callbacks until condition(); seconds that it took. RuntimeError in vain, with the node's last words."""
         begin = time.monotonic()
         while not condition():
-            if time.monotonic() - begin > timeout or (self.process is not None and self.process.code is not None):
-                raise RuntimeError(f"in vain for {timeout:g} s, exit code "
-                                   f"{None if self.process is None else self.process.code}:\n"
-                                   f"{'' if self.process is None else self.process.last_lines()}\n{self.texts[-3:]}")
+            if time.monotonic() - begin > timeout or (
+                self.process is not None and self.process.code is not None
+            ):
+                raise RuntimeError(
+                    f"in vain for {timeout:g} s, exit code "
+                    f"{None if self.process is None else self.process.code}:\n"
+                    f"{'' if self.process is None else self.process.last_lines()}\n{self.texts[-3:]}"
+                )
             self.executor.spin_once(timeout_sec=0.02)
         return time.monotonic() - begin
 
@@ -191,8 +248,9 @@ class LiveMapper:
 
     def dropped(self) -> int:
         """All measurements that the node says it dropped."""
-        return sum(int(float(value)) for key, value in self.values.items()
-                   if key.startswith("dropped: "))
+        return sum(
+            int(float(value)) for key, value in self.values.items() if key.startswith("dropped: ")
+        )
 
     def received(self) -> int:
         """Measurements that its callbacks have seen."""
@@ -200,7 +258,9 @@ class LiveMapper:
 
     def unaccounted(self, sent: int) -> int:
         """Measurements of so many that are neither used nor dropped nor waiting, or that are counted twice."""
-        used, waiting = (int(self.number(key)) for key in ("measurements used", "waiting for a pose"))
+        used, waiting = (
+            int(self.number(key)) for key in ("measurements used", "waiting for a pose")
+        )
         return abs(sent - used - self.dropped() - waiting)
 
     def settle(self, sent: int, timeout: float = 300.0) -> None:
@@ -232,6 +292,7 @@ class LiveMapper:
     def pose(t: float, x: float, y: float):
         """Odometry at x, y metres, t seconds into the drive."""
         from nav_msgs.msg import Odometry
+
         out = Odometry()
         out.header.frame_id, out.child_frame_id = "odom", "base_link"
         out.header.stamp.sec, out.header.stamp.nanosec = divmod(EPOCH + round(t * NS), NS)
@@ -239,8 +300,14 @@ class LiveMapper:
         out.pose.pose.orientation.w = 1.0
         return out
 
-    def drive(self, start: float, seconds: float, rate: float = 50.0, speed: float = 1.0,
-              value: Callable[[float], float] | None = None) -> int:
+    def drive(
+        self,
+        start: float,
+        seconds: float,
+        rate: float = 50.0,
+        speed: float = 1.0,
+        value: Callable[[float], float] | None = None,
+    ) -> int:
         """Publish a drive, `speed` times as fast as it is; how many measurements. value: T, at a time of the drive."""
         begin, n = time.monotonic(), round(seconds * rate)
         for i in range(n):

@@ -38,9 +38,14 @@ EQUAL = 1e-9  # predictive standard deviations
 
 def spoiled(part: str, name: str, value) -> Callable:
     """A good message with one field spoiled: `part` is field or pose, `name` a dotted path, [i] an index."""
+
     def make(mapper: LiveMapper, t: float, rng: random.Random) -> None:
         x, y = place_at(t)
-        message = mapper.measurement(t, mapper.sensor.truth(x, y)) if part == "field" else mapper.pose(t, x, y)
+        message = (
+            mapper.measurement(t, mapper.sensor.truth(x, y))
+            if part == "field"
+            else mapper.pose(t, x, y)
+        )
         target, given = message, value(rng) if callable(value) else value
         *path, last = name.split(".")
         for step in path:
@@ -51,6 +56,7 @@ def spoiled(part: str, name: str, value) -> Callable:
         else:
             setattr(target, last, given)
         (mapper.field if part == "field" else mapper.odometry).publish(message)
+
     return make
 
 
@@ -87,7 +93,10 @@ class Kind:
 
 def _values(what: str, sensor: Sensor, values) -> dict[str, Kind]:
     """A kind for each value that the sensor's number cannot have."""
-    return {f"{what}: {value}": Kind(spoiled("field", sensor.number, value), "field", sensor) for value in values}
+    return {
+        f"{what}: {value}": Kind(spoiled("field", sensor.number, value), "field", sensor)
+        for value in values
+    }
 
 
 def _fields(kinds: dict[str, Callable], few: bool = False) -> dict[str, Kind]:
@@ -113,38 +122,92 @@ _SPREAD = tuple(f"magnetic_field_covariance[{i}]" for i in (0, 4, 8))
 _PLACED = ("pose.covariance[0]", "pose.covariance[7]")
 
 KINDS: dict[str, Kind] = {
-    **_fields({f"field: {v}": _several("field", dict.fromkeys(_AXES, v)) for v in (
-        math.nan, math.inf, -math.inf, 1e308, -1e200, 1e30, 1.0)}),
-    **_fields({"field: any bits": _several("field", dict.fromkeys(_AXES, lambda rng: abs(_any_bits(rng)) + 1.0))}),
-    **_fields({f"covariance of the field: {v}": _several("field", dict.fromkeys(_SPREAD, v)) for v in (
-        math.nan, math.inf, 1e308, -1e200, 1e3)}),
+    **_fields(
+        {
+            f"field: {v}": _several("field", dict.fromkeys(_AXES, v))
+            for v in (math.nan, math.inf, -math.inf, 1e308, -1e200, 1e30, 1.0)
+        }
+    ),
+    **_fields(
+        {
+            "field: any bits": _several(
+                "field", dict.fromkeys(_AXES, lambda rng: abs(_any_bits(rng)) + 1.0)
+            )
+        }
+    ),
+    **_fields(
+        {
+            f"covariance of the field: {v}": _several("field", dict.fromkeys(_SPREAD, v))
+            for v in (math.nan, math.inf, 1e308, -1e200, 1e3)
+        }
+    ),
     **_values("lux", LIGHT, (math.nan, -math.inf, -1.0, 1e7, 1e308)),
     "variance of the lux: 1e+300": Kind(spoiled("field", "variance", 1e300), "field", LIGHT),
     **_values("count", COUNTS, (math.nan, math.inf, -1.0, -0.5, 1e300)),
     **_values("label", LABELS, (math.nan, -math.inf, -1.0, 0.5, 3.0, 1e8)),
-    **_poses({"pose: not a number": _several("pose", dict.fromkeys(_POSITION, math.nan)),
-              "pose: infinite": _several("pose", dict.fromkeys(_POSITION, -math.inf))}),
-    **_poses({f"pose: {v} m": _several("pose", dict.fromkeys(_POSITION, v)) for v in (
-        1e308, -1e200, 1e154, 1e100, 1e30, 1e16, 1e9)}),
-    **_poses({"pose: height 1e300 m": spoiled("pose", "pose.pose.position.z", 1e300),
-              "covariance of the pose: 1e30 m²": _several("pose", dict.fromkeys(_PLACED, 1e30)),
-              "orientation: not a number": _several("pose", dict.fromkeys(_TURN, math.nan)),
-              "orientation: infinite": _several("pose", dict.fromkeys(_TURN, math.inf)),
-              "orientation: 1e200": _several("pose", dict.fromkeys(_TURN, 1e200)),
-              "orientation: zero": spoiled("pose", "pose.pose.orientation.w", 0.0)}),
+    **_poses(
+        {
+            "pose: not a number": _several("pose", dict.fromkeys(_POSITION, math.nan)),
+            "pose: infinite": _several("pose", dict.fromkeys(_POSITION, -math.inf)),
+        }
+    ),
+    **_poses(
+        {
+            f"pose: {v} m": _several("pose", dict.fromkeys(_POSITION, v))
+            for v in (1e308, -1e200, 1e154, 1e100, 1e30, 1e16, 1e9)
+        }
+    ),
+    **_poses(
+        {
+            "pose: height 1e300 m": spoiled("pose", "pose.pose.position.z", 1e300),
+            "covariance of the pose: 1e30 m²": _several("pose", dict.fromkeys(_PLACED, 1e30)),
+            "orientation: not a number": _several("pose", dict.fromkeys(_TURN, math.nan)),
+            "orientation: infinite": _several("pose", dict.fromkeys(_TURN, math.inf)),
+            "orientation: 1e200": _several("pose", dict.fromkeys(_TURN, 1e200)),
+            "orientation: zero": spoiled("pose", "pose.pose.orientation.w", 0.0),
+        }
+    ),
     # which frame is meant is what the many say
-    **_fields({"frame of the field: another": spoiled("field", "header.frame_id", "somewhere_else")}, few=True),
-    **_poses({"frame of the pose: another": spoiled("pose", "header.frame_id", "another_world"),
-              "frame of the pose: empty": spoiled("pose", "header.frame_id", "")}, few=True),
-    **_fields({"frame of the field: 10 kB": spoiled("field", "header.frame_id", "x" * 10_000),
-               "frame of the field: always new": spoiled("field", "header.frame_id",
-                                                         lambda rng: f"frame{rng.random()}")}),
-    **_poses({"frame of the pose: always new": spoiled("pose", "header.frame_id", lambda rng: f"frame{rng.random()}")}),
-    **_fields({f"stamp of the field: {name}": spoiled("field", "header.stamp.sec", v) for name, v in (
-        ("zero", 0), ("negative", -2**31), ("2038", 2**31 - 1))}),
-    **_poses({f"stamp of the pose: {name}": spoiled("pose", "header.stamp.sec", v) for name, v in (
-        ("zero", 0), ("2038", 2**31 - 1))}),
-    **_fields({"field said again": _said_again_field}), **_poses({"pose said again": _said_again_pose}),
+    **_fields(
+        {"frame of the field: another": spoiled("field", "header.frame_id", "somewhere_else")},
+        few=True,
+    ),
+    **_poses(
+        {
+            "frame of the pose: another": spoiled("pose", "header.frame_id", "another_world"),
+            "frame of the pose: empty": spoiled("pose", "header.frame_id", ""),
+        },
+        few=True,
+    ),
+    **_fields(
+        {
+            "frame of the field: 10 kB": spoiled("field", "header.frame_id", "x" * 10_000),
+            "frame of the field: always new": spoiled(
+                "field", "header.frame_id", lambda rng: f"frame{rng.random()}"
+            ),
+        }
+    ),
+    **_poses(
+        {
+            "frame of the pose: always new": spoiled(
+                "pose", "header.frame_id", lambda rng: f"frame{rng.random()}"
+            )
+        }
+    ),
+    **_fields(
+        {
+            f"stamp of the field: {name}": spoiled("field", "header.stamp.sec", v)
+            for name, v in (("zero", 0), ("negative", -(2**31)), ("2038", 2**31 - 1))
+        }
+    ),
+    **_poses(
+        {
+            f"stamp of the pose: {name}": spoiled("pose", "header.stamp.sec", v)
+            for name, v in (("zero", 0), ("2038", 2**31 - 1))
+        }
+    ),
+    **_fields({"field said again": _said_again_field}),
+    **_poses({"pose said again": _said_again_pose}),
 }
 
 
@@ -157,7 +220,9 @@ def run(quick: bool) -> list[Row]:
 
 def reference(sensor: Sensor, values: dict[str, object], times: list[float]) -> MapSession:
     """What an offline session makes of the good messages alone."""
-    known = Parameters.build({k: v for k, v in values.items() if k not in ("reliable_inputs", "save_directory")})
+    known = Parameters.build(
+        {k: v for k, v in values.items() if k not in ("reliable_inputs", "save_directory")}
+    )
     session, intake = MapSession(known.map), Intake(known.intake, judge=judge_of(known.map))
     for t in times:
         place = place_at(t)
@@ -179,13 +244,20 @@ def difference(saved: Path, session: MapSession) -> float:
     x = torch.cartesian_prod(grid, grid)
     a, b = live.predict(x), session.predict(x)
     sigma = (b.variance + b.noise_variance).sqrt()
-    return float(torch.maximum((a.mean - b.mean).abs() / sigma, (a.stddev - b.stddev).abs() / sigma).max())
+    return float(
+        torch.maximum((a.mean - b.mean).abs() / sigma, (a.stddev - b.stddev).abs() / sigma).max()
+    )
 
 
 def wait_for(mapper: LiveMapper, measured: int, posed: int) -> None:
     """Until all but AHEAD of so many messages are seen, and measurements dealt with: no queue overflows."""
-    mapper.until(lambda: mapper.received() + mapper.number("odometry received") >= measured + posed - AHEAD
-                 and mapper.unaccounted(measured) <= AHEAD, timeout=300.0)
+    mapper.until(
+        lambda: (
+            mapper.received() + mapper.number("odometry received") >= measured + posed - AHEAD
+            and mapper.unaccounted(measured) <= AHEAD
+        ),
+        timeout=300.0,
+    )
 
 
 def hostile(name: str, count: int, seed: int = 0) -> Row:
@@ -195,16 +267,28 @@ def hostile(name: str, count: int, seed: int = 0) -> Row:
     rng, kind = random.Random(seed), KINDS[name]
     times = [i / RATE for i in range(round(SECONDS * RATE))]
     between, measured, posed, tried = count // len(times) + 1, 0, 0, 0
-    with tempfile.TemporaryDirectory() as folder, LiveMapper(Path(folder), autosave_period=0.0, forked=True,
-                                                             sensor=kind.sensor,
-                                                             learn_hyperparameters=False) as mapper:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LiveMapper(
+            Path(folder),
+            autosave_period=0.0,
+            forked=True,
+            sensor=kind.sensor,
+            learn_hyperparameters=False,
+        ) as mapper,
+    ):
         for i, t in enumerate(times):
             mapper.publish(t)
-            now = 0 if i < 5 else i % 2 if kind.few else between  # the first good ones say which frames are meant
+            now = (
+                0 if i < 5 else i % 2 if kind.few else between
+            )  # the first good ones say which frames are meant
             for k in range(now):
                 kind.make(mapper, t + 1e-4 * (k + 1) / now, rng)
             tried += now
-            measured, posed = measured + 1 + now * (kind.part == "field"), posed + 1 + now * (kind.part == "pose")
+            measured, posed = (
+                measured + 1 + now * (kind.part == "field"),
+                posed + 1 + now * (kind.part == "pose"),
+            )
             wait_for(mapper, measured, posed)
         mapper.publish(times[-1] + 1.0 / RATE)
         measured += 1
@@ -212,7 +296,11 @@ def hostile(name: str, count: int, seed: int = 0) -> Row:
         latency = mapper.number("latency p99_ms") / 1e3
         answer = mapper.call(Trigger, "/mapping/save")[0]
         used, uncounted = int(mapper.number("samples")), mapper.unaccounted(measured)
-        wanted = reference(kind.sensor, mapper.parameters | {"save_directory": ""}, [*times, times[-1] + 1.0 / RATE])
+        wanted = reference(
+            kind.sensor,
+            mapper.parameters | {"save_directory": ""},
+            [*times, times[-1] + 1.0 / RATE],
+        )
         far = difference(Path(folder) / "map.gpm", wanted) if answer.success else math.inf
     lost = max(0, len(times) - used)  # the last one waits for a pose after it
     remark = "" if far <= EQUAL else f"differs by {far:.1e} predictive sd"

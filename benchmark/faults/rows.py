@@ -36,23 +36,49 @@ def store(section: str, rows: list[Row], where: dict, folder: Path = FOLDER) -> 
     """Keep the rows of one section as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {"where": where, "rows": [asdict(row) for row in rows]}
-    (folder / f"{section}.json").write_text(json.dumps(content, indent=1, default=str), encoding="utf-8")
+    (folder / f"{section}.json").write_text(
+        json.dumps(content, indent=1, default=str), encoding="utf-8"
+    )
 
 
 def stored(folder: Path = FOLDER) -> dict[str, list[Row]]:
     """All sections that were kept."""
-    return {path.stem: [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
-            for path in sorted(folder.glob("*.json"))}
+    return {
+        path.stem: [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+        for path in sorted(folder.glob("*.json"))
+    }
 
 
 def table(sections: dict[str, list[Row]]) -> Table:
     """One table of all sections."""
-    new = Table("Faults", [("section", ""), ("case", ""), ("tried", "d"), ("survived", "d"), ("lost", "d"),
-                           ("uncounted", "d"), ("worst wait, s", ".2f"), ("", "")])
+    new = Table(
+        "Faults",
+        [
+            ("section", ""),
+            ("case", ""),
+            ("tried", "d"),
+            ("survived", "d"),
+            ("lost", "d"),
+            ("uncounted", "d"),
+            ("worst wait, s", ".2f"),
+            ("", ""),
+        ],
+    )
     for name, rows in sections.items():
         for row in rows:
-            new.add(name, row.case, row.tried, row.survived, row.lost, row.uncounted, row.worst, row.remark)
-    new.notes = ["survived: the map was afterwards what the good messages alone make of it, and the node or the tool "
-                 "went on or ended with one line. lost: good measurements that are not in the map; uncounted: those "
-                 "that nothing names."]
+            new.add(
+                name,
+                row.case,
+                row.tried,
+                row.survived,
+                row.lost,
+                row.uncounted,
+                row.worst,
+                row.remark,
+            )
+    new.notes = [
+        "survived: the map was afterwards what the good messages alone make of it, and the node or the tool "
+        "went on or ended with one line. lost: good measurements that are not in the map; uncounted: those "
+        "that nothing names."
+    ]
     return new

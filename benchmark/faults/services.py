@@ -25,21 +25,30 @@ def run(quick: bool) -> list[Row]:
     from std_srvs.srv import SetBool, Trigger
 
     tries = 1 if quick else 10
-    kinds = {"save": Trigger, "get_mean": GetMap, "get_stddev": GetMap, "load": Trigger, "pause": SetBool,
-             "clear": Trigger}
+    kinds = {
+        "save": Trigger,
+        "get_mean": GetMap,
+        "get_stddev": GetMap,
+        "load": Trigger,
+        "pause": SetBool,
+        "clear": Trigger,
+    }
     rows = [beside(name, kind, tries) for name, kind in kinds.items()]
     return [*rows, at_once(Trigger, GetMap, 10 if quick else 100)]
 
 
 def beside(name: str, kind, tries: int) -> Row:
     """A stream of 400 Hz, and the call in the middle of it."""
-    with tempfile.TemporaryDirectory() as folder, LiveMapper(Path(folder), max_inducing=200,
-                                                             autosave_period=0.0) as mapper:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LiveMapper(Path(folder), max_inducing=200, autosave_period=0.0) as mapper,
+    ):
         sent = mapper.drive(0.0, 20.0, 50.0, speed=10.0)
         mapper.settle(sent)
         answered, silence, waited = 0, 0.0, 0.0
         if name == "load":
             from std_srvs.srv import Trigger
+
             mapper.call(Trigger, "/mapping/save")
         at = 30.0
         for _ in range(tries):
@@ -54,20 +63,42 @@ def beside(name: str, kind, tries: int) -> Row:
             silence = max(silence, max(b - a for a, b in itertools.pairwise(reports)))
         mapper.settle(sent)
         missing = max(0, sent - mapper.received())
-        return Row(f"~/{name} beside {RATE:g} Hz", tries, answered, missing, mapper.unaccounted(sent), silence,
-                   f"worst: diagnostics silent; answered {max(0.0, waited):.1f} s after the stream at the latest")
+        return Row(
+            f"~/{name} beside {RATE:g} Hz",
+            tries,
+            answered,
+            missing,
+            mapper.unaccounted(sent),
+            silence,
+            f"worst: diagnostics silent; answered {max(0.0, waited):.1f} s after the stream at the latest",
+        )
 
 
 def at_once(trigger, get_map, count: int) -> Row:
     """All of them asked in one moment: each is answered, by success or by a reason."""
-    with tempfile.TemporaryDirectory() as folder, LiveMapper(Path(folder), autosave_period=0.0) as mapper:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LiveMapper(Path(folder), autosave_period=0.0) as mapper,
+    ):
         mapper.settle(mapper.drive(0.0, 5.0, 50.0, speed=5.0))
-        clients = [mapper.client(trigger, "/mapping/save"), mapper.client(get_map, "/mapping/get_mean")]
+        clients = [
+            mapper.client(trigger, "/mapping/save"),
+            mapper.client(get_map, "/mapping/get_mean"),
+        ]
         begin = time.monotonic()
-        futures = [clients[i % 2].call_async((trigger, get_map)[i % 2].Request()) for i in range(count)]
+        futures = [
+            clients[i % 2].call_async((trigger, get_map)[i % 2].Request()) for i in range(count)
+        ]
         end = time.monotonic() + 120.0
         while not all(f.done() for f in futures) and time.monotonic() < end:
             mapper.executor.spin_once(timeout_sec=0.05)
         done = sum(f.done() for f in futures)
-        return Row(f"{count} calls at once", count, done, 0, count - done, time.monotonic() - begin,
-                   "worst: the last answer")
+        return Row(
+            f"{count} calls at once",
+            count,
+            done,
+            0,
+            count - done,
+            time.monotonic() - begin,
+            "worst: the last answer",
+        )

@@ -34,7 +34,9 @@ JOB = 15000  # repetitions of a fixed job, some tenths of a second
 def measured(t: float) -> float:
     """What the sensor tells t seconds into the drive, tesla."""
     x, y = place_at(t)
-    rough = 3e-6 * math.sin(7.0 * x + 1.0) * math.sin(6.0 * y) + 1.5e-6 * math.cos(11.0 * x - 9.0 * y)
+    rough = 3e-6 * math.sin(7.0 * x + 1.0) * math.sin(6.0 * y) + 1.5e-6 * math.cos(
+        11.0 * x - 9.0 * y
+    )
     return field_at(x, y) + rough + random.Random(round(t * RATE)).gauss(0.0, NOISE)
 
 
@@ -56,8 +58,15 @@ def run(quick: bool) -> list[Row]:
     """One day (twenty minutes where quick), as fast as the node takes it."""
     hours, looks, milliseconds = HOURS if not quick else 1.0 / 3.0, [], []
     with tempfile.TemporaryDirectory() as folder:
-        with LiveMapper(Path(folder), max_inducing=BUDGET, tiles=False, pass_gap=5.0, max_pose_gap=3.0,
-                        autosave_period=60.0, max_wait=3600.0) as mapper:
+        with LiveMapper(
+            Path(folder),
+            max_inducing=BUDGET,
+            tiles=False,
+            pass_gap=5.0,
+            max_pose_gap=3.0,
+            autosave_period=60.0,
+            max_wait=3600.0,
+        ) as mapper:
             sent, at = 0, 0.0
             while at < hours * 3600.0:
                 before, beside = mapper.process.processor_seconds(), fixed_job()
@@ -72,14 +81,28 @@ def run(quick: bool) -> list[Row]:
             full = int(mapper.number("budget_full"))
     quarter = max(1, len(looks) // 4)
     *columns, spent, jobs = zip(*looks)
-    grown = [statistics.median(column[-quarter:]) / statistics.median(column[quarter:2 * quarter]) - 1.0
-             for column in columns]
-    before, after = (_least(spent[part]) / _least(jobs[part]) for part in (slice(quarter, 2 * quarter),
-                                                                        slice(-quarter, None)))
+    grown = [
+        statistics.median(column[-quarter:]) / statistics.median(column[quarter : 2 * quarter])
+        - 1.0
+        for column in columns
+    ]
+    before, after = (
+        _least(spent[part]) / _least(jobs[part])
+        for part in (slice(quarter, 2 * quarter), slice(-quarter, None))
+    )
     grown.append(after / before - 1.0)
     names = ("threads", "file descriptors", "memory", "processor time a sample")
     text = ", ".join(f"{name} {100 * g:+.1f} %" for name, g in zip(names, grown))
     flat = all(g <= 0.05 for g in grown)
-    return [Row(f"{hours:g} h at {RATE:g} Hz", 1, int(flat), max(0, sent - used - 1), uncounted,
-                None, f"{sent} measurements, {inputs} of {BUDGET} inducing inputs, {full} times full; {text} "
-                f"({statistics.median(milliseconds):.1f} ms); {changes} changes reported, of a field without")]
+    return [
+        Row(
+            f"{hours:g} h at {RATE:g} Hz",
+            1,
+            int(flat),
+            max(0, sent - used - 1),
+            uncounted,
+            None,
+            f"{sent} measurements, {inputs} of {BUDGET} inducing inputs, {full} times full; {text} "
+            f"({statistics.median(milliseconds):.1f} ms); {changes} changes reported, of a field without",
+        )
+    ]

@@ -23,7 +23,9 @@ class Advice(NamedTuple):
     gain: float | None
 
 
-def advise(c: Calibration | None, found: dict, tried: dict[str, float], context: dict) -> list[Advice]:
+def advise(
+    c: Calibration | None, found: dict, tried: dict[str, float], context: dict
+) -> list[Advice]:
     """A dead sensor; faults of the robot, largest gain first; how it was driven; what no refit can weigh.
 
     c: None of a map from which no calibration is made.  found: `quality` of the test.  tried: RMSE of `refits`.
@@ -33,7 +35,9 @@ def advise(c: Calibration | None, found: dict, tried: dict[str, float], context:
     rmse, unit, out = found["rmse_ut"], context["unit"], []
 
     def gain(name: str) -> float | None:
-        return 1.0 - rmse / tried[name] if tried.get(name) else None  # no error at all: nothing to gain
+        return (
+            1.0 - rmse / tried[name] if tried.get(name) else None
+        )  # no error at all: nothing to gain
 
     def spared(name: str) -> str:
         g = gain(name)
@@ -41,34 +45,66 @@ def advise(c: Calibration | None, found: dict, tried: dict[str, float], context:
             return ""
         if abs(g) < 0.005:
             return f"; here the map is as good without this correction ({tried[name]:.2f} {unit})"
-        return (f"; the map corrects it: RMSE {rmse:.2f} {unit} and {tried[name]:.2f} {unit} without, "
-                + (f"{100 * g:.0f} % less" if g > 0 else "so here the correction did not help"))
+        return (
+            f"; the map corrects it: RMSE {rmse:.2f} {unit} and {tried[name]:.2f} {unit} without, "
+            + (f"{100 * g:.0f} % less" if g > 0 else "so here the correction did not help")
+        )
 
     if c is not None and c.offset_seen and not c.offset_assumed and abs(c.offset) >= 0.005:
         later = "later" if c.offset > 0 else "earlier"
-        arm = "" if c.separable else (f", or measure whether the sensor sits {100 * abs(c.lag):.1f} cm "
-                                      f"{'behind' if c.lag > 0 else 'ahead of'} the point that the pose means")
+        arm = (
+            ""
+            if c.separable
+            else (
+                f", or measure whether the sensor sits {100 * abs(c.lag):.1f} cm "
+                f"{'behind' if c.lag > 0 else 'ahead of'} the point that the pose means"
+            )
+        )
         by = f"{abs(c.offset):.3f} ± {max(c.offset_stddev, 0.001):.3f} s {later}"
-        out.append(Advice(f"synchronise the clocks: the {context['sensor']}'s stamps are {by} than the pose's{arm}"
-                          f"{spared('without_offset')}", gain("without_offset")))
+        out.append(
+            Advice(
+                f"synchronise the clocks: the {context['sensor']}'s stamps are {by} than the pose's{arm}"
+                f"{spared('without_offset')}",
+                gain("without_offset"),
+            )
+        )
     if c is not None and c.turning_seen:
-        out.append(Advice(f"calibrate the {context['sensor']} (hard iron) or mount it further from motors and steel: "
-                          f"{c.turning / c.scale:.2f} ± {c.turning_stddev / c.scale:.2f} {unit} turns with the robot"
-                          f"{spared('without_heading')}", gain("without_heading")))
+        out.append(
+            Advice(
+                f"calibrate the {context['sensor']} (hard iron) or mount it further from motors and steel: "
+                f"{c.turning / c.scale:.2f} ± {c.turning_stddev / c.scale:.2f} {unit} turns with the robot"
+                f"{spared('without_heading')}",
+                gain("without_heading"),
+            )
+        )
     arm = tried.get("with_lever_arm")
     if arm is not None and rmse > 0.0 and 1.0 - arm / rmse > _WORTH:
-        out.append(Advice("tell where the sensor sits (sensor_offset_x, sensor_offset_y), or set learn_lever_arm: "
-                          f"RMSE {arm:.2f} {unit} with a learned lever arm, {rmse:.2f} {unit} now", 1.0 - arm / rmse))
+        out.append(
+            Advice(
+                "tell where the sensor sits (sensor_offset_x, sensor_offset_y), or set learn_lever_arm: "
+                f"RMSE {arm:.2f} {unit} with a learned lever arm, {rmse:.2f} {unit} now",
+                1.0 - arm / rmse,
+            )
+        )
     if differ(context["biases"], context["noise"]):
-        out.append(Advice("mount, warm-up or drift: from pass to pass the sensor reads differently ("
-                          f"{compared(context['biases'], unit)}); let it warm up, fasten it where nothing moves, keep "
-                          f"iron off it{spared('without_bias')}", gain("without_bias")))
+        out.append(
+            Advice(
+                "mount, warm-up or drift: from pass to pass the sensor reads differently ("
+                f"{compared(context['biases'], unit)}); let it warm up, fasten it where nothing moves, keep "
+                f"iron off it{spared('without_bias')}",
+                gain("without_bias"),
+            )
+        )
     out.sort(key=lambda a: -(a.gain or 0.0))
     near = found["bands"][BANDS[0]]["rmse_ut"]
     if near is not None and found["square_beyond"] > 0.5 and near < (1 - _WORTH) * rmse:
-        out.append(Advice(f"drive lanes closer together: {100 * found['square_beyond']:.0f} % of the squared error "
-                          f"lies more than 10 cm from where the map was driven; within, RMSE is {near:.2f} {unit}",
-                          1.0 - near / rmse))
+        out.append(
+            Advice(
+                f"drive lanes closer together: {100 * found['square_beyond']:.0f} % of the squared error "
+                f"lies more than 10 cm from where the map was driven; within, RMSE is {near:.2f} {unit}",
+                1.0 - near / rmse,
+            )
+        )
     faults = context["sensor_faults"]
     said = [Advice(fault.text, None) for fault in faults]
     return said if any(fault.dead for fault in faults) else said + out + _others(found, context)
@@ -80,29 +116,58 @@ def _others(found: dict, context: dict) -> list[Advice]:
     if context["changes"]:
         places = ", ".join(f"({c['x']:.1f}, {c['y']:.1f})" for c in context["changes"][:5])
         more = f" and {len(context['changes']) - 5} more" if len(context["changes"]) > 5 else ""
-        out.append(Advice(f"look at {places}{more} m: the field seems to have changed there; map these places again",
-                          None))
+        out.append(
+            Advice(
+                f"look at {places}{more} m: the field seems to have changed there; map these places again",
+                None,
+            )
+        )
     share = context["dropped"] / max(1, context["dropped"] + context["measurements"])
     if share > _DROPPED and context["explained"]:
         why = context["explained"][0]
-        out.append(Advice(f"{100 * share:.1f} % of the measurements could not be used: {why}", None))
+        out.append(
+            Advice(f"{100 * share:.1f} % of the measurements could not be used: {why}", None)
+        )
     share = context["gross"] / max(1, context["measurements"])
     if share > _GROSS:
-        out.append(Advice(f"{100 * share:.1f} % of the measurements are gross errors (left out): look for a loose "
-                          "cable, a switching motor, a magnet that moves", None))
+        out.append(
+            Advice(
+                f"{100 * share:.1f} % of the measurements are gross errors (left out): look for a loose "
+                "cable, a switching motor, a magnet that moves",
+                None,
+            )
+        )
     correlated = found["autocorrelation"].get("0.5", 0.0)
     if correlated > _CORRELATED:
-        out.append(Advice(f"errors persist along the way (correlation {correlated:.2f} after .5 s): they come from "
-                          "poses, attitude or passes too far apart rather than from the sensor's noise; a better "
-                          "sensor would not help, another pass would", None))
+        out.append(
+            Advice(
+                f"errors persist along the way (correlation {correlated:.2f} after .5 s): they come from "
+                "poses, attitude or passes too far apart rather than from the sensor's noise; a better "
+                "sensor would not help, another pass would",
+                None,
+            )
+        )
     inside = found["coverage_levels"].get("95", 0.95)
     if not 0.90 <= inside <= 0.985:
         z = "narrow" if inside < 0.9 else "wide"
-        out.append(Advice(f"the map's intervals are too {z} for the test (95 % intervals hold {100 * inside:.0f} %): "
-                          + ("the test is unlike what was mapped" if inside < 0.9 else
-                             "it has learned from harder driving than the test's"), None))
+        out.append(
+            Advice(
+                f"the map's intervals are too {z} for the test (95 % intervals hold {100 * inside:.0f} %): "
+                + (
+                    "the test is unlike what was mapped"
+                    if inside < 0.9
+                    else "it has learned from harder driving than the test's"
+                ),
+                None,
+            )
+        )
     bias = abs(found["bias"])
     if bias > 0.3 * found["rmse_ut"] and math.isfinite(bias):
-        out.append(Advice(f"all of the test reads {found['bias']:+.2f} {unit} beside the map: temperature, a changed "
-                          "load, or a sensor that was switched off in between", None))
+        out.append(
+            Advice(
+                f"all of the test reads {found['bias']:+.2f} {unit} beside the map: temperature, a changed "
+                "load, or a sensor that was switched off in between",
+                None,
+            )
+        )
     return out

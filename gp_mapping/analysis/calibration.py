@@ -24,7 +24,9 @@ _STEADY = 0.1  # a speed that varies by less than this share tells a delay from 
 _SEEN = 3.0  # standard deviations
 _UNEVEN = 0.2  # share of what turns with the robot that differs from place to place: of hard iron, what |B| shows of it
 # follows the direction of the field, and that mimics a shift of the positions
-_TURNS = 18.0  # chi-square of 2: the same odds where the covariance is itself estimated from 8 blocks
+_TURNS = (
+    18.0  # chi-square of 2: the same odds where the covariance is itself estimated from 8 blocks
+)
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,10 @@ class Calibration:
     @property
     def lever_seen(self) -> bool:
         """A learned lever arm differs from 0 by three standard deviations, in one direction or the other."""
-        return not self.lever_assumed and (abs(self.along) > _SEEN * self.along_stddev
-                                           or abs(self.across) > _SEEN * self.across_stddev)
+        return not self.lever_assumed and (
+            abs(self.along) > _SEEN * self.along_stddev
+            or abs(self.across) > _SEEN * self.across_stddev
+        )
 
     @property
     def turning_seen(self) -> bool:
@@ -87,15 +91,22 @@ class Calibration:
 
     def as_dict(self) -> dict:
         """Plain numbers, and the three judgements."""
-        return asdict(self) | {"offset_seen": self.offset_seen, "lever_seen": self.lever_seen,
-                               "turning_seen": self.turning_seen}
+        return asdict(self) | {
+            "offset_seen": self.offset_seen,
+            "lever_seen": self.lever_seen,
+            "turning_seen": self.turning_seen,
+        }
 
     def plain(self, sensor: str = "magnetometer", unit: str = "µT") -> list[str]:
         """Sentences for a person; values in the map's inner unit, which is called `unit`."""
-        return [self._offset_text(sensor), *self._arm_text(), self._turning_text(unit),
-                f"two passes of one place differ by {self.hyperparameters['noise_stddev'] / self.scale:.2g} {unit}; a "
-                f"new measurement scatters by {self.noise_stddev / self.scale:.2g} {unit} about the map where it knows "
-                "the field"]
+        return [
+            self._offset_text(sensor),
+            *self._arm_text(),
+            self._turning_text(unit),
+            f"two passes of one place differ by {self.hyperparameters['noise_stddev'] / self.scale:.2g} {unit}; a "
+            f"new measurement scatters by {self.noise_stddev / self.scale:.2g} {unit} about the map where it knows "
+            "the field",
+        ]
 
     def _offset_text(self, sensor: str) -> str:
         if self.offset_assumed:
@@ -108,17 +119,23 @@ class Calibration:
 
     def _arm_text(self) -> list[str]:
         sign = "behind" if self.lag > 0 else "ahead"
-        together = (f"time offset and a lever arm along the way cannot be told apart (correlation "
-                    f"{self.correlation:.2f}, the speed varies by {100 * self.steadiness:.0f} %): only their sum, "
-                    f"{100 * abs(self.lag):.1f} ± {100 * self.lag_stddev:.1f} cm {sign} at {self.speed:.2f} m/s, is "
-                    "known")
+        together = (
+            f"time offset and a lever arm along the way cannot be told apart (correlation "
+            f"{self.correlation:.2f}, the speed varies by {100 * self.steadiness:.0f} %): only their sum, "
+            f"{100 * abs(self.lag):.1f} ± {100 * self.lag_stddev:.1f} cm {sign} at {self.speed:.2f} m/s, is "
+            "known"
+        )
         if self.lever_assumed:
-            text = (f"the sensor is assumed {100 * self.along:.1f} cm ahead and {100 * self.across:.1f} cm to the left "
-                    f"of where the pose says (learned, these would be known to ± {100 * self.along_stddev:.1f} and "
-                    f"± {100 * self.across_stddev:.1f} cm)")
+            text = (
+                f"the sensor is assumed {100 * self.along:.1f} cm ahead and {100 * self.across:.1f} cm to the left "
+                f"of where the pose says (learned, these would be known to ± {100 * self.along_stddev:.1f} and "
+                f"± {100 * self.across_stddev:.1f} cm)"
+            )
         else:
-            text = (f"the sensor sits {100 * self.along:.1f} ± {100 * self.along_stddev:.1f} cm ahead and "
-                    f"{100 * self.across:.1f} ± {100 * self.across_stddev:.1f} cm to the left of where the pose says")
+            text = (
+                f"the sensor sits {100 * self.along:.1f} ± {100 * self.along_stddev:.1f} cm ahead and "
+                f"{100 * self.across:.1f} ± {100 * self.across_stddev:.1f} cm to the left of where the pose says"
+            )
         return [text] if self.separable else [text, together]
 
     def _turning_text(self, unit: str) -> str:
@@ -128,20 +145,30 @@ class Calibration:
         if not self.turning_seen:
             return f"nothing is seen that turns with the robot ({how})"
         degrees = f"{math.degrees(self.direction):.0f} ± {math.degrees(self.direction_stddev):.0f}°"
-        return f"a part of {how} turns with the robot, most when it heads towards {degrees} of the map"
+        return (
+            f"a part of {how} turns with the robot, most when it heads towards {degrees} of the map"
+        )
 
 
 def _seconds(value: float, stddev: float) -> str:
     """As many digits as the standard deviation knows, milliseconds at the most."""
     digits = 2 if stddev >= 0.0095 else 3
-    return f"{value + 0.0:.{digits}f} ± {max(stddev, 10.0**-digits):.{digits}f} s".replace("-0.000 ", "0.000 ")
+    return f"{value + 0.0:.{digits}f} ± {max(stddev, 10.0**-digits):.{digits}f} s".replace(
+        "-0.000 ", "0.000 "
+    )
 
 
 def _systematic(theta, turning: float) -> float:
     """Metres by which an uneven body-fixed part (inner units) may mimic a shift along the way: over √E[(∂f)²]."""
     kernel = theta.kernel()
-    steepest = -2.0 * float(kernel.slope(torch.zeros(1, dtype=torch.float64))) * theta.signal_stddev**2
-    return _UNEVEN * turning * theta.lengthscale / math.sqrt(steepest) if math.isfinite(steepest) else 0.0
+    steepest = (
+        -2.0 * float(kernel.slope(torch.zeros(1, dtype=torch.float64))) * theta.signal_stddev**2
+    )
+    return (
+        _UNEVEN * turning * theta.lengthscale / math.sqrt(steepest)
+        if math.isfinite(steepest)
+        else 0.0
+    )
 
 
 def calibration_report(field: FieldMap, noise_variance: float | None = None) -> Calibration:
@@ -151,11 +178,15 @@ def calibration_report(field: FieldMap, noise_variance: float | None = None) -> 
     """
     data = field.calibration_data()
     if data is None and field.started:
-        raise RuntimeError("the map does not remember samples of one component with the velocities that a calibration "
-                           "is made from; map one component, with model dual_svgp, exact or wiski")
+        raise RuntimeError(
+            "the map does not remember samples of one component with the velocities that a calibration "
+            "is made from; map one component, with model dual_svgp, exact or wiski"
+        )
     if data is None or len(data) < LEAST:
-        raise RuntimeError(f"the map remembers {0 if data is None else len(data)} samples; a calibration needs at "
-                           f"least {LEAST}, so drive on")
+        raise RuntimeError(
+            f"the map remembers {0 if data is None else len(data)} samples; a calibration needs at "
+            f"least {LEAST}, so drive on"
+        )
     theta, free = data.theta, list(data.learned)
     offset_assumed = not free[0]
     blocks = neighbourhoods(theta.place(data.x, data.velocity, data.heading))
@@ -174,13 +205,27 @@ def calibration_report(field: FieldMap, noise_variance: float | None = None) -> 
     noise = float(field.noise_variance().mean()) if noise_variance is None else noise_variance
     lag_stddev = math.hypot(float((lag @ covariance @ lag).clamp_min(0).sqrt()), shift)
     return Calibration(
-        samples=len(data), offset=float(mode[0]), offset_in_use=theta.time_offset,
+        samples=len(data),
+        offset=float(mode[0]),
+        offset_in_use=theta.time_offset,
         offset_stddev=math.hypot(deviations[0], in_time),
-        offset_stddev_free=math.hypot(float(covariance[0, 0].sqrt()), in_time), offset_assumed=offset_assumed,
-        along=float(mode[1]), along_stddev=math.hypot(deviations[1], shift), across=float(mode[2]),
+        offset_stddev_free=math.hypot(float(covariance[0, 0].sqrt()), in_time),
+        offset_assumed=offset_assumed,
+        along=float(mode[1]),
+        along_stddev=math.hypot(deviations[1], shift),
+        across=float(mode[2]),
         across_stddev=math.hypot(deviations[2], shift),
-        lever_assumed=not (free[1] or free[2]), correlation=correlation,
-        separable=abs(correlation) <= _APART and steadiness >= _STEADY, lag=float(lag @ mode),
-        lag_stddev=lag_stddev, speed=speed, steadiness=steadiness,
-        inflation=inflation, turning_assumed=theta.heading_stddev <= 0, hyperparameters=hyper,
-        noise_stddev=math.sqrt(noise), scale=data.scale, **turns)
+        lever_assumed=not (free[1] or free[2]),
+        correlation=correlation,
+        separable=abs(correlation) <= _APART and steadiness >= _STEADY,
+        lag=float(lag @ mode),
+        lag_stddev=lag_stddev,
+        speed=speed,
+        steadiness=steadiness,
+        inflation=inflation,
+        turning_assumed=theta.heading_stddev <= 0,
+        hyperparameters=hyper,
+        noise_stddev=math.sqrt(noise),
+        scale=data.scale,
+        **turns,
+    )

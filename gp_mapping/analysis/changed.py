@@ -9,7 +9,10 @@ from gp_mapping.mapping.session import MapSession
 
 __all__ = ["APART", "ChangeFollower", "at_changes", "listed", "plain"]
 
-APART = {"changed": "changed places", "unchanged": "all others"}  # of scores: key in reports, and words
+APART = {
+    "changed": "changed places",
+    "unchanged": "all others",
+}  # of scores: key in reports, and words
 _MOST = 12  # places in a line
 
 
@@ -17,7 +20,9 @@ class ChangeFollower:
     """A copy of a map that goes on through test passes and is not kept; nothing where changes are not followed."""
 
     def __init__(self, session: MapSession):
-        follows = session.settings.follow_changes and session.settings.metric  # classes have no error in a unit
+        follows = (
+            session.settings.follow_changes and session.settings.metric
+        )  # classes have no error in a unit
         self._scale = session.settings.field_scale
         self._map = MapSession.from_state_dict(session.state_dict()) if follows else None
         self._before = session.scores.change_count
@@ -37,7 +42,11 @@ class ChangeFollower:
             return []
         self._map.flush()
         count = self._map.scores.change_count - self._before
-        return [plain(c, self._scale) | {"radius": self._known} for c in self._map.changes[-count:]] if count else []
+        return (
+            [plain(c, self._scale) | {"radius": self._known} for c in self._map.changes[-count:]]
+            if count
+            else []
+        )
 
 
 def plain(change, scale: float) -> dict:
@@ -58,4 +67,8 @@ def listed(changes: list[dict], unit: str) -> str:
     if not changes:
         return "nowhere"
     places = [f"({c['x']:.1f}, {c['y']:.1f}) {c['error']:+.1f} {unit}" for c in changes]
-    return f"{len(places)} times, at " + "; ".join(places[:_MOST]) + (" …" if len(places) > _MOST else "")
+    return (
+        f"{len(places)} times, at "
+        + "; ".join(places[:_MOST])
+        + (" …" if len(places) > _MOST else "")
+    )

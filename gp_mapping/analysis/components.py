@@ -15,7 +15,9 @@ __all__ = ["by_component", "learned"]
 _KEPT = ("n", "rmse_ut", "nlpd", "coverage", "coverage_levels", "pit", "bias")
 
 
-def by_component(session: MapSession, found: Residuals, passes, trained: np.ndarray) -> dict[str, dict]:
+def by_component(
+    session: MapSession, found: Residuals, passes, trained: np.ndarray
+) -> dict[str, dict]:
     """Scores of each component, and of the norm; {} of a map of one channel. found: `residuals` of those passes."""
     names = axis_names(session.map.channels)
     if not names:
@@ -23,7 +25,9 @@ def by_component(session: MapSession, found: Residuals, passes, trained: np.ndar
     parts = {}
     for c, name in enumerate(names):
         mine = found.which % len(names) == c
-        parts[name] = replace(found, **{f.name: getattr(found, f.name)[mine] for f in fields(Residuals)})
+        parts[name] = replace(
+            found, **{f.name: getattr(found, f.name)[mine] for f in fields(Residuals)}
+        )
     parts["norm"] = norm_residuals(session, passes, trained)
     summaries = {name: part.summary() for name, part in parts.items()}
     return {name: {key: one[key] for key in _KEPT} for name, one in summaries.items()}
@@ -33,16 +37,29 @@ def learned(session: MapSession, sensor: str, unit: str) -> list[str]:
     """What such a map has learned of the robot. Without standard deviations: it remembers rows, not samples, from which
     no calibration is made."""
     values, scale = session.map.hyperparameters(), session.settings.field_scale
-    out = [f"no calibration: model {session.settings.model} does not remember what it is made from; with --set "
-           "model=dual_svgp the offset and what turns come with standard deviations"]
+    out = [
+        f"no calibration: model {session.settings.model} does not remember what it is made from; with --set "
+        "model=dual_svgp the offset and what turns come with standard deviations"
+    ]
     offset, lag = values.get("time_offset", 0.0), session.scores.lag.seconds
-    out.append(f"the {sensor} {'lags' if offset >= 0 else 'is ahead of'} the pose by {abs(offset):.2f} s; the attitude "
-               f"by which its vectors are turned is {abs(lag):.2f} s too {'new' if lag >= 0 else 'old'}")
+    out.append(
+        f"the {sensor} {'lags' if offset >= 0 else 'is ahead of'} the pose by {abs(offset):.2f} s; the attitude "
+        f"by which its vectors are turned is {abs(lag):.2f} s too {'new' if lag >= 0 else 'old'}"
+    )
     body = session.map.body_field()
     if body is not None:
-        text = ", ".join(f"{v / scale:+.2f} ± {sd / scale:.2f}" for v, sd in zip(*(part.tolist() for part in body)))
-        out.append(f"({text}) {unit} forward, left and up turn with the robot (noise taken as white)")
-    noise = ", ".join(f"{name} {v**0.5 / scale:.2g}" for name, v in
-                      zip(AXES, session.scores.component_variances(session.map).tolist()))
-    out.append(f"a new measurement scatters about the map, where it knows the field, by {noise} {unit}")
+        text = ", ".join(
+            f"{v / scale:+.2f} ± {sd / scale:.2f}"
+            for v, sd in zip(*(part.tolist() for part in body))
+        )
+        out.append(
+            f"({text}) {unit} forward, left and up turn with the robot (noise taken as white)"
+        )
+    noise = ", ".join(
+        f"{name} {v**0.5 / scale:.2g}"
+        for name, v in zip(AXES, session.scores.component_variances(session.map).tolist())
+    )
+    out.append(
+        f"a new measurement scatters about the map, where it knows the field, by {noise} {unit}"
+    )
     return out

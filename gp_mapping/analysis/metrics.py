@@ -27,12 +27,18 @@ def score(error, variance) -> dict:
     nlpd = mean of ½ log(2π v) + e² / (2 v), the density being that of values in the unit of `error`.
     error: (N,) value − mean.  variance: (N,) of a measurement (latent + noise), the unit squared.
     """
-    error, variance = np.asarray(error, np.float64).ravel(), np.asarray(variance, np.float64).ravel()
+    error, variance = (
+        np.asarray(error, np.float64).ravel(),
+        np.asarray(variance, np.float64).ravel(),
+    )
     if not len(error):
         return {"rmse_ut": None, "nlpd": None, "coverage": None, "n": 0}
-    return {"rmse_ut": math.sqrt(float(np.mean(error**2))),
-            "nlpd": float(np.mean(0.5 * np.log(2.0 * np.pi * variance) + 0.5 * error**2 / variance)),
-            "coverage": float(np.mean(np.abs(error) <= _QUANTILE * np.sqrt(variance))), "n": len(error)}
+    return {
+        "rmse_ut": math.sqrt(float(np.mean(error**2))),
+        "nlpd": float(np.mean(0.5 * np.log(2.0 * np.pi * variance) + 0.5 * error**2 / variance)),
+        "coverage": float(np.mean(np.abs(error) <= _QUANTILE * np.sqrt(variance))),
+        "n": len(error),
+    }
 
 
 def velocities(stamp: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -40,7 +46,10 @@ def velocities(stamp: np.ndarray, x: np.ndarray) -> np.ndarray:
 
     stamp: (N,) s, growing.  x: (N, D) m.
     """
-    early, late = np.maximum(stamp - _HALF_STEP, stamp[0]), np.minimum(stamp + _HALF_STEP, stamp[-1])
+    early, late = (
+        np.maximum(stamp - _HALF_STEP, stamp[0]),
+        np.minimum(stamp + _HALF_STEP, stamp[-1]),
+    )
     moved = [np.interp(late, stamp, column) - np.interp(early, stamp, column) for column in x.T]
     return np.stack(moved, 1) / np.where(late > early, late - early, 1.0)[:, None]
 
@@ -64,7 +73,9 @@ class PredictionScores:
         self._session, self._unit, self._tree = session, unit, cKDTree(train)
         self._pass: list[Samples] = []
         self._channels = 1
-        self._metric = not isinstance(session, MapSession) or session.settings.metric  # baselines predict the field
+        self._metric = (
+            not isinstance(session, MapSession) or session.settings.metric
+        )  # baselines predict the field
         self._parts: list[np.ndarray] = []  # rows of error, variance, distance, x, y
 
     def add(self, samples: Samples, new_pass: bool = False) -> None:
@@ -95,8 +106,10 @@ class PredictionScores:
         """Errors (n, C), and their variances, or, of classes and counts, −log of the density."""
         if self._metric:
             told = self._session.predict(samples.x, velocity, *heading)
-            return ((samples.y - told.mean.cpu()).numpy() / self._unit,
-                    told.measurement_variance.cpu().numpy() / self._unit**2)
+            return (
+                (samples.y - told.mean.cpu()).numpy() / self._unit,
+                told.measurement_variance.cpu().numpy() / self._unit**2,
+            )
         field, settings = self._session.map, self._session.settings
         y = field.outcome(samples.y)
         told = field.observable(samples.x).mean.cpu()
@@ -116,10 +129,14 @@ class PredictionScores:
         apart = {}
         if changes:
             at = at_changes(np.stack(places, 1), changes)
-            apart = {name: self._score(error[there], variance[there])
-                     for name, there in (("changed", at), ("unchanged", ~at))}
+            apart = {
+                name: self._score(error[there], variance[there])
+                for name, there in (("changed", at), ("unchanged", ~at))
+            }
         band = np.digitize(distance, _EDGES)
-        bands = {name: self._score(error[band == i], variance[band == i]) for i, name in enumerate(BANDS)}
+        bands = {
+            name: self._score(error[band == i], variance[band == i]) for i, name in enumerate(BANDS)
+        }
         return {**self._score(error, variance), "bands": bands, **apart}
 
     def _score(self, error: np.ndarray, variance: np.ndarray) -> dict:

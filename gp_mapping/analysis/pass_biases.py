@@ -22,8 +22,15 @@ def pass_biases(session: MapSession) -> list[dict]:
     for bias in told:
         number, stamp = began.get(bias.number, (None, None))
         k = int(bias.mean.abs().argmax())
-        out.append({"pass": number, "stamp": stamp, "mean": float(bias.mean[k]) / scale,
-                    "stddev": float(bias.stddev[k]) / scale, "apart": float(bias.stddev_apart[k]) / scale})
+        out.append(
+            {
+                "pass": number,
+                "stamp": stamp,
+                "mean": float(bias.mean[k]) / scale,
+                "stddev": float(bias.stddev[k]) / scale,
+                "apart": float(bias.stddev_apart[k]) / scale,
+            }
+        )
     return out
 
 
@@ -41,7 +48,10 @@ def differ(biases: list[dict], noise: float) -> bool:
 def compared(biases: list[dict], unit: str) -> str:
     """Each pass ± its standard deviation; of many, those that lie farthest off."""
     far = sorted(biases, key=lambda b: -abs(b["mean"]))[:_NAMED]
-    said = [f"{'another robot' if b['pass'] is None else 'pass ' + str(b['pass'])} {b['mean']:+.2f} ± "
-            f"{b['stddev']:.2f} {unit}" for b in sorted(far, key=lambda b: biases.index(b))]
+    said = [
+        f"{'another robot' if b['pass'] is None else 'pass ' + str(b['pass'])} {b['mean']:+.2f} ± "
+        f"{b['stddev']:.2f} {unit}"
+        for b in sorted(far, key=lambda b: biases.index(b))
+    ]
     more = len(biases) - len(far)
     return ", ".join(said) + (f", and {more} that differ less" if more else "")

@@ -14,8 +14,17 @@ from gp_mapping.errors import UsageError
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["changes_along", "changes_of", "fit", "positions", "quality", "rmse_of", "split", "ways_to_refit",
-           "whole"]
+__all__ = [
+    "changes_along",
+    "changes_of",
+    "fit",
+    "positions",
+    "quality",
+    "rmse_of",
+    "split",
+    "ways_to_refit",
+    "whole",
+]
 
 _SHARE = 0.7  # of a lone recording maps, the rest tests
 _NEAR = 0.1  # a boundary between passes this near to the share is preferred to a cut through one
@@ -37,18 +46,20 @@ def split(passes: list[Samples]) -> tuple[list[Samples], list[Samples], str]:
     sizes = np.array([len(p) for p in passes])
     total, ends = int(sizes.sum()), np.cumsum(sizes)
     if total < 2 * _ENOUGH:
-        raise UsageError(f"only {total} measurements: too few to map with one part and test on another; give a longer "
-                         "recording, or a second one with --against")
+        raise UsageError(
+            f"only {total} measurements: too few to map with one part and test on another; give a longer "
+            "recording, or a second one with --against"
+        )
     at = int(np.abs(ends[:-1] / total - _SHARE).argmin()) if len(passes) > 1 else -1
     if at >= 0 and abs(ends[at] / total - _SHARE) <= _NEAR:
         words = f"passes 1 to {at + 1} of {len(passes)} map, the others test"
-        return passes[: at + 1], passes[at + 1:], words
+        return passes[: at + 1], passes[at + 1 :], words
     cut = round(_SHARE * total)
     k = int(np.searchsorted(ends, cut, side="right"))
     inside = cut - (int(ends[k - 1]) if k else 0)
     first = passes[:k] + ([passes[k][:inside]] if inside else [])
     words = f"the first {100 * _SHARE:.0f} % maps, the rest tests (no --against was given)"
-    return first, [passes[k][inside:], *passes[k + 1:]], words
+    return first, [passes[k][inside:], *passes[k + 1 :]], words
 
 
 def fit(passes: list[Samples], settings: MapSettings) -> MapSession:
@@ -113,7 +124,10 @@ def quality(found: Residuals, changes: list[dict]) -> dict:
     square, apart = found.error**2, {}
     if changes:
         at = at_changes(found.x, changes)
-        apart = {name: found.part(there).summary() for name, there in (("changed", at), ("unchanged", ~at))
-                 if there.any()}
+        apart = {
+            name: found.part(there).summary()
+            for name, there in (("changed", at), ("unchanged", ~at))
+            if there.any()
+        }
     beyond = float(square[found.distance >= 0.1].sum() / max(square.sum(), 1e-300))
     return apart | found.summary() | {"square_beyond": beyond}

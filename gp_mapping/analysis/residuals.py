@@ -51,17 +51,28 @@ class Residuals:
         """Share of the measurements inside each central interval, by its level in per cent."""
         z = np.abs(self.error) / np.sqrt(self.variance)
         z = z if mask is None else z[mask]
-        return {f"{100 * level:g}": float(np.mean(z <= ndtri(0.5 + level / 2))) for level in LEVELS} if len(z) else {}
+        return (
+            {f"{100 * level:g}": float(np.mean(z <= ndtri(0.5 + level / 2))) for level in LEVELS}
+            if len(z)
+            else {}
+        )
 
     def summary(self) -> dict:
         """rmse_ut, nlpd, coverage (95 %), n; coverage_levels; bands: the same by distance; PIT; autocorrelation."""
         band = np.digitize(self.distance, _EDGES)
-        bands = {name: score(self.error[band == i], self.variance[band == i])
-                 | {"coverage_levels": self.coverage(band == i)} for i, name in enumerate(BANDS)}
+        bands = {
+            name: score(self.error[band == i], self.variance[band == i])
+            | {"coverage_levels": self.coverage(band == i)}
+            for i, name in enumerate(BANDS)
+        }
         counts = np.histogram(self.pit, bins=10, range=(0.0, 1.0))[0] / max(1, len(self))
-        return score(self.error, self.variance) | {"coverage_levels": self.coverage(), "bands": bands,
-                                                   "pit": counts.tolist(), "bias": float(self.error.mean()),
-                                                   "autocorrelation": self.autocorrelation()}
+        return score(self.error, self.variance) | {
+            "coverage_levels": self.coverage(),
+            "bands": bands,
+            "pit": counts.tolist(),
+            "bias": float(self.error.mean()),
+            "autocorrelation": self.autocorrelation(),
+        }
 
     def autocorrelation(self, lags=LAGS) -> dict[str, float]:
         """Of error/σ along each pass at lags in s, averaged over 0.1 s; a lag that no pass reaches is left out."""
@@ -81,7 +92,11 @@ class Residuals:
                 top[i] += float((series[step:] * series[:-step])[both].sum())
                 pairs[i] += int(both.sum())
         level = square / max(1, count)
-        return {f"{lag:g}": float(top[i] / pairs[i] / level) for i, lag in enumerate(lags) if pairs[i] and level > 0}
+        return {
+            f"{lag:g}": float(top[i] / pairs[i] / level)
+            for i, lag in enumerate(lags)
+            if pairs[i] and level > 0
+        }
 
 
 def _told(session, passes: list[Samples], trained: np.ndarray, still: bool = False):
@@ -93,12 +108,23 @@ def _told(session, passes: list[Samples], trained: np.ndarray, still: bool = Fal
         velocity = torch.from_numpy(velocities(stamp - stamp[0], x))
         for at in range(0, len(x), _CHUNK):
             part = slice(at, at + _CHUNK)
-            told = session.predict(samples.x[part], *(() if still else (
-                velocity[part], None if samples.heading is None else samples.heading[part])))
+            told = session.predict(
+                samples.x[part],
+                *(
+                    ()
+                    if still
+                    else (
+                        velocity[part],
+                        None if samples.heading is None else samples.heading[part],
+                    )
+                ),
+            )
             yield k, samples[part], told, tree.query(x[part])[0]
 
 
-def residuals(session, passes: list[Samples], trained: np.ndarray, still: bool = False) -> Residuals:
+def residuals(
+    session, passes: list[Samples], trained: np.ndarray, still: bool = False
+) -> Residuals:
     """Predict every measurement of the passes as the robot would make it, with its velocity and heading.
 
     Of a map of several components each one counts as a pass of its own.
@@ -110,7 +136,9 @@ def residuals(session, passes: list[Samples], trained: np.ndarray, still: bool =
         variance = told.measurement_variance.cpu().numpy() / unit**2
         for c in range(error.shape[1]):
             which = np.full(len(error), k * error.shape[1] + c)
-            parts.append((samples.stamp.numpy(), samples.x.numpy(), error[:, c], variance[:, c], away, which))
+            parts.append(
+                (samples.stamp.numpy(), samples.x.numpy(), error[:, c], variance[:, c], away, which)
+            )
     return _joined(parts)
 
 
@@ -118,10 +146,20 @@ def norm_residuals(session, passes: list[Samples], trained: np.ndarray) -> Resid
     """The same of the norm of a map of several components, to first order."""
     unit, parts = session.settings.field_scale, []
     for k, samples, told, away in _told(session, passes, trained):
-        mean, spread = norm(told.mean.mT.cpu().numpy(), told.measurement_variance.mT.cpu().numpy(), excess(told))
+        mean, spread = norm(
+            told.mean.mT.cpu().numpy(), told.measurement_variance.mT.cpu().numpy(), excess(told)
+        )
         error = (samples.y.norm(dim=1).numpy() - mean) / unit
-        parts.append((samples.stamp.numpy(), samples.x.numpy(), error, (spread / unit) ** 2, away,
-                      np.full(len(error), k)))
+        parts.append(
+            (
+                samples.stamp.numpy(),
+                samples.x.numpy(),
+                error,
+                (spread / unit) ** 2,
+                away,
+                np.full(len(error), k),
+            )
+        )
     return _joined(parts)
 
 

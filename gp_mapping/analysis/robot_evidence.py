@@ -32,7 +32,9 @@ def neighbourhoods(x: Tensor) -> list[Tensor]:
     apart = torch.cdist(x, x[centres])
     owner = apart.argmin(1)
     cells = [(owner == k).nonzero()[:, 0] for k in range(count)]
-    return [c[apart[c, k].argsort(stable=True)[:_ROWS]] for k, c in enumerate(cells) if len(c) >= LEAST]
+    return [
+        c[apart[c, k].argsort(stable=True)[:_ROWS]] for k, c in enumerate(cells) if len(c) >= LEAST
+    ]
 
 
 def _scores(theta: Theta, vector: Tensor, data: CalibrationData, blocks: list[Tensor]) -> Tensor:
@@ -150,6 +152,11 @@ def turning(data: CalibrationData, blocks: list[Tensor], mode: Tensor) -> dict[s
     ahead = mean / amplitude
     left = torch.stack([-ahead[1], ahead[0]])
     along, across = (float((axis @ covariance @ axis).sqrt()) for axis in (ahead, left))
-    values = (amplitude * data.scale, along * data.scale, float(torch.atan2(mean[1], mean[0])),
-              min(math.pi, across / amplitude), float(mean @ torch.linalg.solve(covariance, mean)))
+    values = (
+        amplitude * data.scale,
+        along * data.scale,
+        float(torch.atan2(mean[1], mean[0])),
+        min(math.pi, across / amplitude),
+        float(mean @ torch.linalg.solve(covariance, mean)),
+    )
     return dict(zip(names, values))

@@ -45,18 +45,31 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
         return []
 
     values = np.concatenate([samples.y.numpy() for samples in passes])
-    way = sum(float(np.linalg.norm(np.diff(samples.x.numpy(), axis=0), axis=1).sum()) for samples in passes)
+    way = sum(
+        float(np.linalg.norm(np.diff(samples.x.numpy(), axis=0), axis=1).sum())
+        for samples in passes
+    )
     moved, n = way >= _MOVED, len(values)
     told, number, counts = np.unique(values, axis=0, return_inverse=True, return_counts=True)
     if len(told) == 1 and n >= (_FEWEST if moved else 2 * _FEWEST):
-        return [SensorFault(f"every one of {n} measurements is exactly {_said(told[0] / scale)} {unit}: the sensor is "
-                            "dead or not connected, or its driver repeats one value; a map of it says nothing", True)]
+        return [
+            SensorFault(
+                f"every one of {n} measurements is exactly {_said(told[0] / scale)} {unit}: the sensor is "
+                "dead or not connected, or its driver repeats one value; a map of it says nothing",
+                True,
+            )
+        ]
     often = int(np.argmax(counts))
     stuck = counts[often] >= _FEWEST and counts[often] > n - _FEWEST
     if len(told) <= _LEVELS and n >= 2 * _FEWEST and moved and not stuck:
-        return [SensorFault(f"{n} measurements are one of {len(told)} values ("
-                            f"{'; '.join(_said(one / scale) for one in told)} {unit}): the sensor is not connected, or "
-                            "far too coarse for this field; a map of it shows its steps", False)]
+        return [
+            SensorFault(
+                f"{n} measurements are one of {len(told)} values ("
+                f"{'; '.join(_said(one / scale) for one in told)} {unit}): the sensor is not connected, or "
+                "far too coarse for this field; a map of it shows its steps",
+                False,
+            )
+        ]
 
     hung = _hung(runs, values, n, scale, unit)
     # of a value that comes again and again, the others but seldom: what of it no single pause explains
@@ -66,17 +79,30 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
     np.subtract.at(counts, number.reshape(-1)[begin[still]], runs[still, 0].astype(int))
     often = int(np.argmax(counts))
     rest = counts[often] - max((run[0] for run in runs if run[4] == told[often, 0]), default=0)
-    if counts[often] < max(_FEWEST, _OFTEN * n, _LONGER * usual) or (hung and rest < 0.2 * counts[often]):
+    if counts[often] < max(_FEWEST, _OFTEN * n, _LONGER * usual) or (
+        hung and rest < 0.2 * counts[often]
+    ):
         return hung
-    ends = [name for name, extreme in (("smallest", values.min(0)), ("largest", values.max(0)))
-            if (told[often] == extreme).all()]
+    ends = [
+        name
+        for name, extreme in (("smallest", values.min(0)), ("largest", values.max(0)))
+        if (told[often] == extreme).all()
+    ]
     where = f", the {ends[0]} of all: the end of its range, or" if ends else ":"
-    return [SensorFault(f"in {100 * counts[often] / n:.0f} % of the measurements the sensor tells exactly "
-                        f"{_said(told[often] / scale)} {unit}{where} a cable or driver that drops out; look at it, and "
-                        "leave these out", False), *hung]
+    return [
+        SensorFault(
+            f"in {100 * counts[often] / n:.0f} % of the measurements the sensor tells exactly "
+            f"{_said(told[often] / scale)} {unit}{where} a cable or driver that drops out; look at it, and "
+            "leave these out",
+            False,
+        ),
+        *hung,
+    ]
 
 
-def _hung(runs: np.ndarray, values: np.ndarray, n: int, scale: float, unit: str) -> list[SensorFault]:
+def _hung(
+    runs: np.ndarray, values: np.ndarray, n: int, scale: float, unit: str
+) -> list[SensorFault]:
     """Runs of one value over driven ground that end in a leap, as no rounding makes them."""
     count, _, metres, _, _, leap = runs.T
     steps = np.abs(np.diff(values, axis=0)).max(1)
@@ -88,10 +114,14 @@ def _hung(runs: np.ndarray, values: np.ndarray, n: int, scale: float, unit: str)
         return []
     worst = int(np.argmax(np.where(hung, count, 0)))
     _, seconds, way, start, told, _ = runs[worst]
-    return [SensorFault(f"the sensor hung ({int(hung.sum())} times, {100 * count[hung].sum() / n:.0f} % of the "
-                        f"measurements), at worst for {seconds:.1f} s and {way:.1f} m from stamp {start:.1f}, at "
-                        f"exactly {told / scale:.4g} {unit}: look at its cable and driver, and leave that part out",
-                        False)]
+    return [
+        SensorFault(
+            f"the sensor hung ({int(hung.sum())} times, {100 * count[hung].sum() / n:.0f} % of the "
+            f"measurements), at worst for {seconds:.1f} s and {way:.1f} m from stamp {start:.1f}, at "
+            f"exactly {told / scale:.4g} {unit}: look at its cable and driver, and leave that part out",
+            False,
+        )
+    ]
 
 
 def _runs(samples: Samples) -> np.ndarray:
@@ -103,8 +133,17 @@ def _runs(samples: Samples) -> np.ndarray:
     last = np.r_[first[1:], len(y)] - 1
     along = np.r_[0.0, np.cumsum(np.linalg.norm(np.diff(x, axis=0), axis=1))]
     step = np.r_[0.0, np.abs(y[first[1:]] - y[first[1:] - 1]).max(1), 0.0]
-    return np.stack([last - first + 1.0, stamp[last] - stamp[first], along[last] - along[first], stamp[first],
-                     y[first, 0], np.maximum(step[:-1], step[1:])], 1)
+    return np.stack(
+        [
+            last - first + 1.0,
+            stamp[last] - stamp[first],
+            along[last] - along[first],
+            stamp[first],
+            y[first, 0],
+            np.maximum(step[:-1], step[1:]),
+        ],
+        1,
+    )
 
 
 def _said(values: np.ndarray) -> str:

@@ -11,22 +11,47 @@ from argparse import ArgumentParser
 __all__ = ["COMMANDS", "add_arguments"]
 
 COMMANDS = {  # name -> (module, file of arguments in which NAME_arguments(parser) is, what it does)
-    "demo": ("demo.command", "robots", "a simulated robot maps a magnetic field over real ROS 2, ends with a picture"),
-    "explore": ("explore", "robots", "have an area surveyed: the mapper plans, explorer_node drives, the map is saved"),
+    "demo": (
+        "demo.command",
+        "robots",
+        "a simulated robot maps a magnetic field over real ROS 2, ends with a picture",
+    ),
+    "explore": (
+        "explore",
+        "robots",
+        "have an area surveyed: the mapper plans, explorer_node drives, the map is saved",
+    ),
     "map": ("map", "bags", "draw a map from recorded bags, and test it on others"),
-    "fit": ("fit.command", "bags",
-            "hyper-parameters from all of some bags at once, and a map for the robot to start from"),
-    "check": ("check.command", "bags",
-            "say how far a map of a recording may be trusted, and what to mend on the robot first"),
+    "fit": (
+        "fit.command",
+        "bags",
+        "hyper-parameters from all of some bags at once, and a map for the robot to start from",
+    ),
+    "check": (
+        "check.command",
+        "bags",
+        "say how far a map of a recording may be trusted, and what to mend on the robot first",
+    ),
     "play": ("play", "robots", "play a bag into running nodes, where `ros2 bag` is absent"),
     "import": ("import_data", "others", "write a bag from recordings in another format"),
     "merge": ("merge", "saved", "one map of what several robots, or several days, have measured"),
     "plot": ("plot", "saved", "draw a saved map"),
-    "export": ("export", "saved", "all of a saved map at full resolution, for map_server or as a GeoTIFF"),
+    "export": (
+        "export",
+        "saved",
+        "all of a saved map at full resolution, for map_server or as a GeoTIFF",
+    ),
     "plan": ("plan", "saved", "a way to measure next on a saved map: CSV, GeoJSON or a picture"),
-    "calibrate": ("calibrate", "bags", "hard and soft iron of a magnetometer, from a bag in which the robot turns"),
-    "report": ("report.command", "bags",
-            "a run as one HTML page: maps, how far to trust them, calibration, what was left out"),
+    "calibrate": (
+        "calibrate",
+        "bags",
+        "hard and soft iron of a magnetometer, from a bag in which the robot turns",
+    ),
+    "report": (
+        "report.command",
+        "bags",
+        "a run as one HTML page: maps, how far to trust them, calibration, what was left out",
+    ),
     "view": ("view.command", "robots", "the live map in a browser, for people without RViz"),
     "bench": ("bench", "others", "accuracy and cost tables"),
 }

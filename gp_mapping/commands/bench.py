@@ -17,6 +17,10 @@ def run(args: argparse.Namespace) -> int:
     """The exit code of the benchmark."""
     root = Path(gp_mapping.__file__).resolve().parents[1]
     if not (root / "benchmark" / "__main__.py").exists():
-        raise UsageError("the benchmark is not installed with the package; run this in a clone of the repository, "
-                         "where the folder benchmark/ lies beside gp_mapping/")
-    return subprocess.run([sys.executable, "-m", "benchmark", *args.arguments], cwd=root, check=False).returncode
+        raise UsageError(
+            "the benchmark is not installed with the package; run this in a clone of the repository, "
+            "where the folder benchmark/ lies beside gp_mapping/"
+        )
+    return subprocess.run(
+        [sys.executable, "-m", "benchmark", *args.arguments], cwd=root, check=False
+    ).returncode

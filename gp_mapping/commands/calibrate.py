@@ -27,13 +27,18 @@ def run(args: argparse.Namespace) -> int:
         left_out, first = left_out + 1, first or why
 
     topics = {MAGNETIC_FIELD: args.field_topic}
-    readings = [(v.x, v.y, v.z) for _, _, message in read_messages(args.bags, topics, leave_out)
-                for v in (message.magnetic_field,)]
+    readings = [
+        (v.x, v.y, v.z)
+        for _, _, message in read_messages(args.bags, topics, leave_out)
+        for v in (message.magnetic_field,)
+    ]
     if left_out:
         print(f"warning: messages left out: {left_out}, the first because {first}", file=sys.stderr)
     if not readings:
-        raise UsageError(f"{', '.join(map(str, args.bags))}: no message can be read; the bag is damaged, or recorded "
-                         "in another format than CDR")
+        raise UsageError(
+            f"{', '.join(map(str, args.bags))}: no message can be read; the bag is damaged, or recorded "
+            "in another format than CDR"
+        )
     try:
         found = calibrate(np.array(readings))
     except CalibrationError as error:
@@ -61,34 +66,50 @@ def _number(value: float) -> str:
 def _summary(found: Calibration) -> str:
     hard = ", ".join(f"{1e6 * v:.2f}" for v in found.hard)
     what = "of its part in the plane" if found.planar else "of the field"
-    lines = [f"{found.readings} readings ({found.used} after thinning), {100 * found.turned:.0f} % of "
-             f"{'the circle' if found.planar else 'all directions'} seen",
-             f"hard iron ({hard}) µT", "soft iron " + "\n          ".join(
-                 " ".join(f"{v:8.4f}" for v in row) for row in found.soft),
-             f"strength {what} {1e6 * found.field:.2f} µT; it varied by {100 * found.before:.1f} % and varies by "
-             f"{100 * found.after:.1f} % now"]
+    lines = [
+        f"{found.readings} readings ({found.used} after thinning), {100 * found.turned:.0f} % of "
+        f"{'the circle' if found.planar else 'all directions'} seen",
+        f"hard iron ({hard}) µT",
+        "soft iron "
+        + "\n          ".join(" ".join(f"{v:8.4f}" for v in row) for row in found.soft),
+        f"strength {what} {1e6 * found.field:.2f} µT; it varied by {100 * found.before:.1f} % and varies by "
+        f"{100 * found.after:.1f} % now",
+    ]
     lines += _limits(found)
     if found.after > 0.05:
-        lines.append("warning: more than 5 % is left: was the robot near steel, or did it drive while it turned?")
+        lines.append(
+            "warning: more than 5 % is left: was the robot near steel, or did it drive while it turned?"
+        )
     return "\n".join(lines)
 
 
 def _limits(found: Calibration) -> list[str]:
     """What these readings cannot tell, in plain words."""
     if not found.planar:
-        return ["not observable, and left alone: a common factor of all axes, and a rotation of the sensor"]
+        return [
+            "not observable, and left alone: a common factor of all axes, and a rotation of the sensor"
+        ]
     axis = ", ".join(f"{v:.2f}" for v in found.normal)
-    return [f"planar: the sensor turned about one axis only, ({axis}) in its own axes. Found is what lies across that "
-            "axis.", "not observable, and left alone: the hard iron along the axis, the soft iron that involves it, a "
-            "common factor;", "  a norm keeps the unknown offset along the axis. Tilt the robot in a second bag to "
-            "find the rest."]
+    return [
+        f"planar: the sensor turned about one axis only, ({axis}) in its own axes. Found is what lies across that "
+        "axis.",
+        "not observable, and left alone: the hard iron along the axis, the soft iron that involves it, a "
+        "common factor;",
+        "  a norm keeps the unknown offset along the axis. Tilt the robot in a second bag to "
+        "find the rest.",
+    ]
 
 
 def _file(found: Calibration, bags) -> str:
-    lines = [f"# Hard and soft iron, by `gp-mapping calibrate {' '.join(Path(b).name for b in bags)}`."]
+    lines = [
+        f"# Hard and soft iron, by `gp-mapping calibrate {' '.join(Path(b).name for b in bags)}`."
+    ]
     lines += [f"# {line}" for line in _summary(found).splitlines()]
     lines += ["/**:", "  ros__parameters:"]
     lines += [f"    hard_iron_{a}: {_number(v)}" for a, v in zip("xyz", found.hard)]
-    lines += [f"    soft_iron_{a}{b}: {_number(found.soft[i, j])}" for i, a in enumerate("xyz")
-              for j, b in enumerate("xyz")]
+    lines += [
+        f"    soft_iron_{a}{b}: {_number(found.soft[i, j])}"
+        for i, a in enumerate("xyz")
+        for j, b in enumerate("xyz")
+    ]
     return "\n".join(lines) + "\n"

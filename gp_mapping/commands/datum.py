@@ -21,7 +21,9 @@ NONE = "none"
 _GAP = 1.0  # s between poses at most about a fix
 
 
-def datum_of(text: str | None, about: dict, fix_topic: str | None, own: Fixes) -> tuple[Datum | None, str]:
+def datum_of(
+    text: str | None, about: dict, fix_topic: str | None, own: Fixes
+) -> tuple[Datum | None, str]:
     """From latitude,longitude,heading, from a bag, or from the map's own fixes; and one line of where it comes from.
 
     Args:
@@ -35,7 +37,12 @@ def datum_of(text: str | None, about: dict, fix_topic: str | None, own: Fixes) -
     """
     if text is None:
         datum, line = own.summary()
-        return datum, f"{line}; coordinates are metres of the map's frame" if line and datum is None else line
+        return (
+            datum,
+            f"{line}; coordinates are metres of the map's frame"
+            if line and datum is None
+            else line,
+        )
     if text == NONE:
         return None, ""
     if "," in text or not Path(text).exists():
@@ -43,10 +50,15 @@ def datum_of(text: str | None, about: dict, fix_topic: str | None, own: Fixes) -
     bag = Path(text)
     source = about.get("pose_source", "odometry")
     if source not in POSE_MESSAGES:
-        raise UsageError(f"{bag}: the map's poses came from {source}, a datum from a bag needs pose messages; write "
-                         "--datum LAT,LON,HEADING")
+        raise UsageError(
+            f"{bag}: the map's poses came from {source}, a datum from a bag needs pose messages; write "
+            "--datum LAT,LON,HEADING"
+        )
     there = bag_topics(bag)
-    topics = [choose_topic(bag, there, (FIX,), fix_topic), choose_topic(bag, there, (POSE_MESSAGES[source],))]
+    topics = [
+        choose_topic(bag, there, (FIX,), fix_topic),
+        choose_topic(bag, there, (POSE_MESSAGES[source],)),
+    ]
     fixes, poses = [], []
     for topic, _, message in read_messages([bag], topics):
         if topic == topics[0]:
@@ -56,14 +68,20 @@ def datum_of(text: str | None, about: dict, fix_topic: str | None, own: Fixes) -
         elif not about.get("frame") or frame_of(message) == about["frame"]:
             poses.append((stamp_ns(message), *read_pose(message, source).position[:2]))
     if not poses:
-        raise UsageError(f"{bag}: no pose on {topics[1]} is in the map's frame {about.get('frame')!r}")
+        raise UsageError(
+            f"{bag}: no pose on {topics[1]} is in the map's frame {about.get('frame')!r}"
+        )
     places, earth = _paired(fixes, poses)
     if (why := too_few(len(places))) is not None:
-        raise UsageError(f"{bag}: {len(fixes)} fixes on {topics[0]} of which {len(places)} have a pose at their stamp, "
-                         f"{why}; write --datum LAT,LON,HEADING")
+        raise UsageError(
+            f"{bag}: {len(fixes)} fixes on {topics[0]} of which {len(places)} have a pose at their stamp, "
+            f"{why}; write --datum LAT,LON,HEADING"
+        )
     fit = fitted(places, earth)
     if (why := fit.unsure()) is not None:
-        raise UsageError(f"{bag}: {why}; take a bag of a longer drive, or write --datum LAT,LON,HEADING")
+        raise UsageError(
+            f"{bag}: {why}; take a bag of a longer drive, or write --datum LAT,LON,HEADING"
+        )
     return fit.datum, fit.said(f"{len(places)} fixes of {bag}")
 
 

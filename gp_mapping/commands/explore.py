@@ -10,7 +10,13 @@ import time
 from contextlib import ExitStack
 
 from gp_mapping.commands.plan import places
-from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments, ros_client
+from gp_mapping.commands.processes import (
+    NodeProcess,
+    Signals,
+    node_environment,
+    ros_arguments,
+    ros_client,
+)
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import Polygon, planner_names
 from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
@@ -33,16 +39,24 @@ def _check(args: argparse.Namespace) -> dict:
         raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
     for name in ("budget", "budget_time", "target_stddev", "timeout"):
         if not 0 <= getattr(args, name) < math.inf:
-            raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: expected 0 or more")
+            raise UsageError(
+                f"--{name.replace('_', '-')} {getattr(args, name)}: expected 0 or more"
+            )
     if not args.patience > 0:
         raise UsageError(f"--patience {args.patience}: expected more than 0 seconds")
-    wrong = [word for word in args.remap if word.count(":=") != 1 or word.startswith(":=") or word.endswith(":=")]
+    wrong = [
+        word
+        for word in args.remap
+        if word.count(":=") != 1 or word.startswith(":=") or word.endswith(":=")
+    ]
     if wrong:
         raise UsageError(f"--remap {wrong[0]}: expected FROM:=TO, for example odometry:=/odom")
     if args.kind not in planner_names():
         raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
     if args.simulate and args.drive not in (None, "cmd_vel"):
-        raise UsageError(f"--drive {args.drive}: a simulated robot is driven by cmd_vel; leave it out")
+        raise UsageError(
+            f"--drive {args.drive}: a simulated robot is driven by cmd_vel; leave it out"
+        )
     try:
         home_of(args.home)
         corners = places(args.region, "--region")
@@ -52,10 +66,18 @@ def _check(args: argparse.Namespace) -> dict:
         raise UsageError(str(error).replace("plan_home", "--home")) from error
 
     values: dict = {}
-    for path in ([model_file(args.model)] if args.model else []) + ([args.params] if args.params else []):
+    for path in ([model_file(args.model)] if args.model else []) + (
+        [args.params] if args.params else []
+    ):
         values.update(read_parameter_file(path))
-    values |= {"plan_budget": args.budget, "plan_budget_time": args.budget_time, "plan_home": args.home,
-               "plan_kind": args.kind, "plan_speed": args.speed, "target_stddev": args.target_stddev}
+    values |= {
+        "plan_budget": args.budget,
+        "plan_budget_time": args.budget_time,
+        "plan_home": args.home,
+        "plan_kind": args.kind,
+        "plan_speed": args.speed,
+        "target_stddev": args.target_stddev,
+    }
     Parameters.build(values)
     return values | {"save_directory": str(args.output.resolve()), "save_on_exit": True}
 
@@ -68,16 +90,24 @@ def _domain(args: argparse.Namespace) -> int:
     try:
         return int(os.environ.get("ROS_DOMAIN_ID") or 0)
     except ValueError as error:
-        raise UsageError(f"ROS_DOMAIN_ID is {os.environ['ROS_DOMAIN_ID']!r}, expected a number") from error
+        raise UsageError(
+            f"ROS_DOMAIN_ID is {os.environ['ROS_DOMAIN_ID']!r}, expected a number"
+        ) from error
 
 
 def run(args: argparse.Namespace) -> int:
     """The whole survey; the exit code that --help states."""
-    values, domain, watcher_class = _check(args), _domain(args), ros_client("survey_watcher", "SurveyWatcher")
+    values, domain, watcher_class = (
+        _check(args),
+        _domain(args),
+        ros_client("survey_watcher", "SurveyWatcher"),
+    )
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--output {args.output}: the folder cannot be made ({error.strerror})") from error
+        raise UsageError(
+            f"--output {args.output}: the folder cannot be made ({error.strerror})"
+        ) from error
     if args.simulate:
         os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     signals = Signals()
@@ -97,27 +127,55 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _start(args: argparse.Namespace, values: dict, domain: int, stack: ExitStack) -> dict[str, NodeProcess]:
+def _start(
+    args: argparse.Namespace, values: dict, domain: int, stack: ExitStack
+) -> dict[str, NodeProcess]:
     """The nodes by name; the explorer ends first, so that the robot stands before anything else goes."""
     environment = node_environment(domain, args.output)
     remap = [word for pair in args.remap for word in ("-r", pair)]
     nodes = {"mapper": ("mapping_node", values)}
     if args.simulate:
-        nodes["simulator"] = ("simulator_node", {"commanded": True, "reliable": True, "wait_for_subscribers": STARTING,
-                                                 "waypoints": WAYPOINTS, "walls": WALLS})
-    nodes["explorer"] = ("explorer_node", {"drive": "cmd_vel" if args.simulate else args.drive or "none",
-                                           "speed": args.speed})
-    return {name: stack.enter_context(NodeProcess(name, f"gp_mapping.ros.{module}", ros_arguments(**given) + remap,
-                                                  args.output / f"{name}.log", environment,
-                                                  patience=SAVING if name == "mapper" else 5.0))
-            for name, (module, given) in nodes.items()}
+        nodes["simulator"] = (
+            "simulator_node",
+            {
+                "commanded": True,
+                "reliable": True,
+                "wait_for_subscribers": STARTING,
+                "waypoints": WAYPOINTS,
+                "walls": WALLS,
+            },
+        )
+    nodes["explorer"] = (
+        "explorer_node",
+        {"drive": "cmd_vel" if args.simulate else args.drive or "none", "speed": args.speed},
+    )
+    return {
+        name: stack.enter_context(
+            NodeProcess(
+                name,
+                f"gp_mapping.ros.{module}",
+                ros_arguments(**given) + remap,
+                args.output / f"{name}.log",
+                environment,
+                patience=SAVING if name == "mapper" else 5.0,
+            )
+        )
+        for name, (module, given) in nodes.items()
+    }
 
 
 class _Survey:
     """Watches it from the start to the end."""
 
-    def __init__(self, args: argparse.Namespace, watcher, processes: dict[str, NodeProcess], interrupted):
-        self._args, self._watcher, self._processes, self._interrupted = args, watcher, processes, interrupted
+    def __init__(
+        self, args: argparse.Namespace, watcher, processes: dict[str, NodeProcess], interrupted
+    ):
+        self._args, self._watcher, self._processes, self._interrupted = (
+            args,
+            watcher,
+            processes,
+            interrupted,
+        )
         self._began = self._planned = time.monotonic()
         self._said = ""
 
@@ -144,15 +202,22 @@ class _Survey:
         self._interrupted()
         for name, process in self._processes.items():
             if process.code is not None and not (name == "explorer" and process.code == 0):
-                raise ExploreError(f"the {name} ended early with code {process.code}; its last lines:\n"
-                                   f"{process.last_lines()}")
+                raise ExploreError(
+                    f"the {name} ended early with code {process.code}; its last lines:\n"
+                    f"{process.last_lines()}"
+                )
         now, told = time.monotonic(), self._watcher.values(SURVEY)
         if told.get("phase") == "done" or float(told.get("plan (m)", 0.0)) > 0.0:
             self._planned = now
         if now - self._planned > self._args.patience:
-            raise ExploreError(f"no plan for {self._args.patience:g} s: " + (
-                told.get("reason") or f"nothing was measured; the mapper's last lines:\n"
-                f"{self._processes['mapper'].last_lines(5)}"))
+            raise ExploreError(
+                f"no plan for {self._args.patience:g} s: "
+                + (
+                    told.get("reason")
+                    or f"nothing was measured; the mapper's last lines:\n"
+                    f"{self._processes['mapper'].last_lines(5)}"
+                )
+            )
         if self._args.timeout and now - self._began > self._args.timeout:
             raise ExploreError(f"time is up after {self._args.timeout:g} s ({_progress(told)})")
 
@@ -170,6 +235,9 @@ def _progress(told: dict[str, str]) -> str:
     if not told:
         return "waiting for the mapper"
     left = told.get("budget left (m)")
-    return (f"{told.get('phase', '')}: {float(told.get('driven (m)', 0.0)):.1f} m driven" +
-            (f", {float(left):.1f} m left" if left else "") + f", {float(told.get('area (m2)', 0.0)):.1f} m² of area" +
-            (f": {told['reason']}" if told.get("phase") == "done" and "reason" in told else ""))
+    return (
+        f"{told.get('phase', '')}: {float(told.get('driven (m)', 0.0)):.1f} m driven"
+        + (f", {float(left):.1f} m left" if left else "")
+        + f", {float(told.get('area (m2)', 0.0)):.1f} m² of area"
+        + (f": {told['reason']}" if told.get("phase") == "done" and "reason" in told else "")
+    )

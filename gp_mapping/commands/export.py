@@ -30,8 +30,12 @@ def run(args: argparse.Namespace) -> int:
     """Load, draw block by block, say where."""
     checkpoint, output = checkpoint_in(args.map), folder_to_write(args.output)
     if args.datum is not None and args.format != "geotiff":
-        raise UsageError("--datum has a meaning for --format geotiff only; map_server's files are in the map's frame")
-    session = open_session(checkpoint, **({} if args.resolution is None else {"resolution": args.resolution}))
+        raise UsageError(
+            "--datum has a meaning for --format geotiff only; map_server's files are in the map's frame"
+        )
+    session = open_session(
+        checkpoint, **({} if args.resolution is None else {"resolution": args.resolution})
+    )
     if session.report()["cells"] == 0:
         raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
     datum, whence = None, ""
@@ -42,7 +46,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         output.mkdir(parents=True, exist_ok=True)
         with blaming(checkpoint):
-            text = _geotiff(session, output, datum) if args.format == "geotiff" else _map_server(session, output)
+            text = (
+                _geotiff(session, output, datum)
+                if args.format == "geotiff"
+                else _map_server(session, output)
+            )
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
     print(text)
@@ -54,18 +62,26 @@ def run(args: argparse.Namespace) -> int:
 def _map_server(session: MapSession, output: Path) -> str:
     count = write_blocks(session, blocks(session, BLOCK_CELLS), output)
     side = BLOCK_CELLS * session.settings.resolution
-    return f"{count} blocks of {side:g} m with cells of {session.settings.resolution:g} m in {output}"
+    return (
+        f"{count} blocks of {side:g} m with cells of {session.settings.resolution:g} m in {output}"
+    )
 
 
-def write_blocks(session: MapSession, drawn: Iterable[tuple[tuple[int, int], FieldGrid]], output: Path) -> int:
+def write_blocks(
+    session: MapSession, drawn: Iterable[tuple[tuple[int, int], FieldGrid]], output: Path
+) -> int:
     """Blocks of a map as yaml and pgm, in the colours of its overview; how many."""
     whole = overview(session) or session.render()
     ends = field_limits(whole) or Limits(0.0, 1.0, 0.0, 1.0)
     shown, count = quantity(session.settings), 0
     for (i, j), grid in drawn:
-        for name, values, limits, what in (("mean", grid.mean, ends[:2], "mean"),
-                                           ("stddev", grid.stddev, ends[2:], "standard deviation")):
-            export_map_server(output / f"{name}_{i}_{j}", values, grid, limits, f"{what} of the {shown}")
+        for name, values, limits, what in (
+            ("mean", grid.mean, ends[:2], "mean"),
+            ("stddev", grid.stddev, ends[2:], "standard deviation"),
+        ):
+            export_map_server(
+                output / f"{name}_{i}_{j}", values, grid, limits, f"{what} of the {shown}"
+            )
         count += 1
     return count
 
@@ -73,6 +89,13 @@ def write_blocks(session: MapSession, drawn: Iterable[tuple[tuple[int, int], Fie
 def _geotiff(session: MapSession, output: Path, datum: Datum | None) -> str:
     s = session.settings
     indices = block_indices(ground(session), BLOCK_CELLS * s.resolution, s.margin)
-    count = export_geotiff(output / "map.tif", blocks(session, BLOCK_CELLS), indices, BLOCK_CELLS, s.resolution, datum,
-                           quantity(s))
+    count = export_geotiff(
+        output / "map.tif",
+        blocks(session, BLOCK_CELLS),
+        indices,
+        BLOCK_CELLS,
+        s.resolution,
+        datum,
+        quantity(s),
+    )
     return f"{output / 'map.tif'}: {count} blocks of {BLOCK_CELLS * s.resolution:g} m with cells of {s.resolution:g} m"

@@ -11,11 +11,15 @@ __all__ = ["run"]
 
 def run(args: argparse.Namespace) -> int:
     """Read everything first, so that a bad trial leaves no bag behind."""
-    names = args.trials or available_trials(args.folder) or ["1"]  # none: reading trial 1 says what is missing
+    names = (
+        args.trials or available_trials(args.folder) or ["1"]
+    )  # none: reading trial 1 says what is missing
     trials = [read_trial(args.folder, name, args.to_tesla) for name in names]
     count = write_trials(trials, args.output, args.storage, args.gap)
     for trial in trials:
         skipped = f", {trial.skipped} rows left out (NaN or infinite)" if trial.skipped else ""
-        print(f"trial {trial.name}: {len(trial.time)} measurements in {trial.time[-1] - trial.time[0]:.1f} s{skipped}")
+        print(
+            f"trial {trial.name}: {len(trial.time)} measurements in {trial.time[-1] - trial.time[0]:.1f} s{skipped}"
+        )
     print(f"{args.output}: {count} messages, /magnetic_field (tesla) and /odometry")
     return 0

@@ -34,8 +34,17 @@ from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import blaming
 from gp_mapping.store.wording import unit_text
 
-__all__ = ["UNITS", "about_map", "lonely", "parameters_of", "reasons", "run", "scored",
-           "summary", "written"]
+__all__ = [
+    "UNITS",
+    "about_map",
+    "lonely",
+    "parameters_of",
+    "reasons",
+    "run",
+    "scored",
+    "summary",
+    "written",
+]
 
 UNITS = {"lengthscale": "m", "time_offset": "s"}
 
@@ -53,16 +62,22 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
     if not args.resume:
         return new_session(parameters.map, Path(args.output))
     names = {f.name for f in fields(MapSettings)} & set(parameters.given)
-    session = open_session(args.resume, Path(args.output), **{name: getattr(parameters.map, name) for name in names})
+    session = open_session(
+        args.resume, Path(args.output), **{name: getattr(parameters.map, name) for name in names}
+    )
     unit, sensor = session.settings.field_unit, parameters.intake.sensor
     others = [name for name, kind in SENSOR_TYPES.items() if kind.shown == unit]
     if others and sensor not in others:
-        raise UsageError(f"{args.resume} is a map in {unit}, as sensor {others[0]!r} makes it, and this is sensor "
-                         f"{sensor!r}; write --set sensor={others[0]}, or begin a new map without --resume")
+        raise UsageError(
+            f"{args.resume} is a map in {unit}, as sensor {others[0]!r} makes it, and this is sensor "
+            f"{sensor!r}; write --set sensor={others[0]}, or begin a new map without --resume"
+        )
     mine, its = parameters.intake.quantity, quantity_of(session.about)
     if its and its != mine and "field_unit" not in names:
-        raise UsageError(f"{args.resume} is a map of {named(its)}, and this is {named(mine)}; write --set sensor=… and "
-                         "--set field_component=… as they were, or begin a new map without --resume")
+        raise UsageError(
+            f"{args.resume} is a map of {named(its)}, and this is {named(mine)}; write --set sensor=… and "
+            "--set field_component=… as they were, or begin a new map without --resume"
+        )
     session.break_pass()  # whatever comes now, it does not go on from the last sample that was saved
     return session
 
@@ -98,38 +113,71 @@ def run(args: argparse.Namespace) -> int:
     if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {reasons(intake)}")
     mapped = time.perf_counter()
-    result = {"samples": session.report()["samples"] - before, "dropped": intake.drops.as_dict(),
-              "seconds": mapped - started, "rmse_ut": None, "nlpd": None, "coverage": None, "bands": None}
+    result = {
+        "samples": session.report()["samples"] - before,
+        "dropped": intake.drops.as_dict(),
+        "seconds": mapped - started,
+        "rmse_ut": None,
+        "nlpd": None,
+        "coverage": None,
+        "bands": None,
+    }
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
         result.update(scored(test_plans, parameters, session, trained))
     with blaming(args.resume) if args.resume else nullcontext():
         grid = session.render()
     suggestions = next_places(session, grid, args.suggest, parameters.node)
-    result.update({"received": dict(intake.received), "dropped_measurements": intake.drops.measurements,
-                   **about_map(args, parameters, session, suggestions, intake.warnings + lonely(parameters, session))})
+    result.update(
+        {
+            "received": dict(intake.received),
+            "dropped_measurements": intake.drops.measurements,
+            **about_map(
+                args,
+                parameters,
+                session,
+                suggestions,
+                intake.warnings + lonely(parameters, session),
+            ),
+        }
+    )
     paths = written(output, session, suggestions, result, started)
     print(json.dumps(result, allow_nan=False) if args.json else summary(result, session, paths))
     return 0
 
 
-def about_map(args: argparse.Namespace, parameters: Parameters, session: MapSession, suggestions, warnings: list[str]
-              ) -> dict:
+def about_map(
+    args: argparse.Namespace,
+    parameters: Parameters,
+    session: MapSession,
+    suggestions,
+    warnings: list[str],
+) -> dict:
     """What the report of a map says of it, however it was made."""
     report = session.report()
-    return {"warnings": [*warnings, *session.warnings], "passes": report["passes"],
-            "hyperparameters": report["hyperparameters"], "noise_stddev": report["noise_stddev"],
-            "suggestions": [{"x": s.x, "y": s.y, "score": s.score} for s in suggestions], "map": report,
-            "sensor": parameters.intake.sensor, "unit": session.settings.field_unit,
-            "bags": [str(b) for b in args.bags], "test_bags": [str(b) for b in args.test],
-            "settings": asdict(session.settings) | asdict(parameters.intake)}
+    return {
+        "warnings": [*warnings, *session.warnings],
+        "passes": report["passes"],
+        "hyperparameters": report["hyperparameters"],
+        "noise_stddev": report["noise_stddev"],
+        "suggestions": [{"x": s.x, "y": s.y, "score": s.score} for s in suggestions],
+        "map": report,
+        "sensor": parameters.intake.sensor,
+        "unit": session.settings.field_unit,
+        "bags": [str(b) for b in args.bags],
+        "test_bags": [str(b) for b in args.test],
+        "settings": asdict(session.settings) | asdict(parameters.intake),
+    }
 
 
 def lonely(parameters: Parameters, session: MapSession) -> list[str]:
     """What is said where fixes were asked for, and none has told the map anything."""
     topic = parameters.intake.fix_topic
-    return [] if not topic or session.fixes.count else [
-        f"no fix on {topic} has a pose at its stamp: the map carries no datum"]
+    return (
+        []
+        if not topic or session.fixes.count
+        else [f"no fix on {topic} has a pose at its stamp: the map carries no datum"]
+    )
 
 
 def reasons(intake: Intake) -> str:
@@ -148,11 +196,17 @@ def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarr
     result = scores.result(changes) | {"changes_in_test": changes}
     if result["n"] == 0:
         raise UsageError(f"no measurement of --test could be used: {reasons(intake)}")
-    return {**{k: v for k, v in result.items() if k != "n"}, "test_samples": result["n"],
-            "test_dropped": intake.drops.as_dict(), "test_seconds": time.perf_counter() - started}
+    return {
+        **{k: v for k, v in result.items() if k != "n"},
+        "test_samples": result["n"],
+        "test_dropped": intake.drops.as_dict(),
+        "test_seconds": time.perf_counter() - started,
+    }
 
 
-def written(output: Path, session: MapSession, suggestions, result: dict, started: float) -> dict[str, Path]:
+def written(
+    output: Path, session: MapSession, suggestions, result: dict, started: float
+) -> dict[str, Path]:
     try:
         paths = {"checkpoint": save_checkpoint(output / "map.gpm", session.state_dict())}
         map_id = about_checkpoint(paths["checkpoint"])["id"]
@@ -160,7 +214,9 @@ def written(output: Path, session: MapSession, suggestions, result: dict, starte
         paths["report"] = output / "report.json"
         result["files"] = {name: str(path) for name, path in paths.items()}
         result["total_seconds"] = time.perf_counter() - started
-        write_atomic(paths["report"], (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+        write_atomic(
+            paths["report"], (json.dumps(result, indent=2, allow_nan=False) + "\n").encode()
+        )
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
     return paths
@@ -171,17 +227,25 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
     scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
     report = result["map"]
     received = result["received"].get(result["sensor"], 0)
-    lines = [f"{result['samples']} measurements of {received} in {result['passes']} passes and "
-             f"{report['path_length']:.1f} m, mapped in {result['seconds']:.1f} s"]
+    lines = [
+        f"{result['samples']} measurements of {received} in {result['passes']} passes and "
+        f"{report['path_length']:.1f} m, mapped in {result['seconds']:.1f} s"
+    ]
     for reason in DropReason:
         if result["dropped"].get(reason.value):
-            lines.append(f"  dropped {result['dropped'][reason.value]}: {reason.explanation} [{reason.value}]")
+            lines.append(
+                f"  dropped {result['dropped'][reason.value]}: {reason.explanation} [{reason.value}]"
+            )
     lines += [f"  warning: {text}" for text in result["warnings"]]
     lines += [f"  warning: {text}" for text in (left_out_note(report), spoiled(report)) if text]
-    if report.get("budget_full") and "prior_left" in report:  # nothing is remembered: there is nothing to tell it by
-        lines.append(f"inducing inputs {report['inducing']} of {report['budget']}, "
-                     f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "
-                     f"{100 * report['prior_left']:.1f} % of the prior variance left where it was measured")
+    if (
+        report.get("budget_full") and "prior_left" in report
+    ):  # nothing is remembered: there is nothing to tell it by
+        lines.append(
+            f"inducing inputs {report['inducing']} of {report['budget']}, "
+            f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "
+            f"{100 * report['prior_left']:.1f} % of the prior variance left where it was measured"
+        )
     lines += [report["datum"]] if report["datum"] else []
     lines.append("hyper-parameters")
     metric = session.settings.metric  # else f has no unit
@@ -195,7 +259,10 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
     if result["rmse_ut"] is not None:
         error = unit if metric else "counts" if session.settings.likelihood == "poisson" else ""
         lines += [f"test                   n {f'RMSE {error}':>9}    NLPD   in 95 %"]
-        rows = {"all": {**result, "n": result["test_samples"]}, **{f"{b} m of path": result["bands"][b] for b in BANDS}}
+        rows = {
+            "all": {**result, "n": result["test_samples"]},
+            **{f"{b} m of path": result["bands"][b] for b in BANDS},
+        }
         rows |= {label: result[key] for key, label in APART.items() if key in result}
         for name, row in rows.items():
             covered = "        –" if row["coverage"] is None else f"{row['coverage']:9.3f}"

@@ -40,12 +40,16 @@ def _check(path: Path, folder: Path) -> None:
     """UsageError where the nearest of the folders above that exists takes nothing new."""
     while not folder.exists() and folder != folder.parent:
         if folder.is_symlink():
-            raise UsageError(f"--output {named(path)}: {named(folder)} is a link that leads nowhere")
+            raise UsageError(
+                f"--output {named(path)}: {named(folder)} is a link that leads nowhere"
+            )
         folder = folder.parent
     if not folder.is_dir():
         raise UsageError(f"--output {named(path)}: {named(folder)} is a file, no folder")
     try:
         TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise UsageError(f"--output {named(path)}: nothing can be written in {named(folder)} "
-                         f"({error.strerror or error})") from error
+        raise UsageError(
+            f"--output {named(path)}: nothing can be written in {named(folder)} "
+            f"({error.strerror or error})"
+        ) from error

@@ -14,7 +14,16 @@ from gp_mapping.commands.arguments.saved import ROUTES
 from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
-from gp_mapping.planning import Budget, PathValue, Polygon, Problem, SurveyArea, Travel, plan, planner_names
+from gp_mapping.planning import (
+    Budget,
+    PathValue,
+    Polygon,
+    Problem,
+    SurveyArea,
+    Travel,
+    plan,
+    planner_names,
+)
 from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.store.atomic import write_atomic
 
@@ -70,23 +79,32 @@ def run(args: argparse.Namespace) -> int:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(output, _written(session, found, output.suffix))
     except OSError as error:
-        raise UsageError(f"--output {output}: cannot be written ({error.strerror or error})") from error
+        raise UsageError(
+            f"--output {output}: cannot be written ({error.strerror or error})"
+        ) from error
     unit, scale = session.settings.field_unit, session.settings.field_scale
-    print(f"{found.metres:.1f} m, {len(found.stops)} stops; stddev over the area {found.stddev_now / scale:.3g} {unit} "
-          f"now, {found.stddev_then / scale:.3g} {unit} after it" + (f"\n{note}" if note else ""))
+    print(
+        f"{found.metres:.1f} m, {len(found.stops)} stops; stddev over the area {found.stddev_now / scale:.3g} {unit} "
+        f"now, {found.stddev_then / scale:.3g} {unit} after it" + (f"\n{note}" if note else "")
+    )
     print(output)
     return 0
 
 
 def _planned(session, position, region, args, home):
-    area = SurveyArea.of(None, position, path=session.driven.numpy(), region=region, grow=args.margin)
+    area = SurveyArea.of(
+        None, position, path=session.driven.numpy(), region=region, grow=args.margin
+    )
     if not area:
         raise UsageError(f"{args.map}: no plan: {area.reason}")
     travel = Travel(area.free, session.map.hyperparameters()["lengthscale"] / 3)
-    value = PathValue.of(session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance)
+    value = PathValue.of(
+        session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance
+    )
     budget = Budget(args.budget or math.inf, home=home)
-    problem = Problem(value, travel, position, budget=budget, mix=0.0 if args.budget else 1.0,
-                      effort=_EFFORT)
+    problem = Problem(
+        value, travel, position, budget=budget, mix=0.0 if args.budget else 1.0, effort=_EFFORT
+    )
     return plan(problem, args.kind), area.reason
 
 
@@ -99,14 +117,33 @@ def _written(session, found, kind: str) -> bytes:
         out = io.StringIO()
         rows = csv.writer(out)
         rows.writerow(["x_m", "y_m", "heading_rad", "driven_m", "variance_taken"])
-        rows.writerows([*map(repr, map(float, row))] for row in np.column_stack([x, headings, marks, gained]))
+        rows.writerows(
+            [*map(repr, map(float, row))] for row in np.column_stack([x, headings, marks, gained])
+        )
         return out.getvalue().encode()
     if kind == ".geojson":  # metres in the map's frame, not degrees: said in the properties
-        return json.dumps({"type": "FeatureCollection", "features": [
-            {"type": "Feature", "properties": {"kind": found.kind, "metres": found.metres, "unit": "m, map frame"},
-             "geometry": {"type": "LineString", "coordinates": found.line.tolist()}},
-            {"type": "Feature", "properties": {"role": "stops"},
-             "geometry": {"type": "MultiPoint", "coordinates": found.stops.tolist()}}]}, indent=1).encode()
+        return json.dumps(
+            {
+                "type": "FeatureCollection",
+                "features": [
+                    {
+                        "type": "Feature",
+                        "properties": {
+                            "kind": found.kind,
+                            "metres": found.metres,
+                            "unit": "m, map frame",
+                        },
+                        "geometry": {"type": "LineString", "coordinates": found.line.tolist()},
+                    },
+                    {
+                        "type": "Feature",
+                        "properties": {"role": "stops"},
+                        "geometry": {"type": "MultiPoint", "coordinates": found.stops.tolist()},
+                    },
+                ],
+            },
+            indent=1,
+        ).encode()
     from gp_mapping.store.picture import draw_map
 
     figure, picture = draw_map(session, session.render(), ()), io.BytesIO()

@@ -23,14 +23,20 @@ def run(args: argparse.Namespace) -> int:
     output = file_to_write(args.output or checkpoint.with_name("map.png"))
     kind = output.suffix.lstrip(".").lower()
     if kind not in _FORMATS:
-        raise UsageError(f"{output}: expected a name that ends in {', '.join('.' + f for f in _FORMATS)}")
-    session = open_session(checkpoint, **({} if args.resolution is None else {"resolution": args.resolution}))
+        raise UsageError(
+            f"{output}: expected a name that ends in {', '.join('.' + f for f in _FORMATS)}"
+        )
+    session = open_session(
+        checkpoint, **({} if args.resolution is None else {"resolution": args.resolution})
+    )
     if session.report()["cells"] == 0:
         raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
     check_suggest(args.suggest)
     with blaming(checkpoint):
         grid, picture = session.render(), BytesIO()
-        draw_map(session, grid, next_places(session, grid, args.suggest)).savefig(picture, format=kind)
+        draw_map(session, grid, next_places(session, grid, args.suggest)).savefig(
+            picture, format=kind
+        )
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(output, picture.getvalue())

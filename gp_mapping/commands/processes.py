@@ -13,16 +13,28 @@ from pathlib import Path
 
 from gp_mapping.errors import UsageError
 
-__all__ = ["NodeProcess", "Signals", "die_with_parent", "node_environment", "python_path", "ros_arguments",
-           "ros_client"]
+__all__ = [
+    "NodeProcess",
+    "Signals",
+    "die_with_parent",
+    "node_environment",
+    "python_path",
+    "ros_arguments",
+    "ros_client",
+]
 
 
 def ros_arguments(**parameters) -> list[str]:
     """`--ros-args -p name:=value …`; `__` in a name stands for the dot of a group."""
+
     def text(value):  # as YAML: a string is quoted, so that '', '12' or 'a, b' stay strings
         return json.dumps(value, ensure_ascii=False)
 
-    words = [word for name, value in parameters.items() for word in ("-p", f"{name.replace('__', '.')}:={text(value)}")]
+    words = [
+        word
+        for name, value in parameters.items()
+        for word in ("-p", f"{name.replace('__', '.')}:={text(value)}")
+    ]
     return ["--ros-args", *words]
 
 
@@ -35,16 +47,22 @@ def ros_client(module: str, name: str) -> type:
     try:
         return getattr(importlib.import_module(f"gp_mapping.ros.clients.{module}"), name)
     except ImportError as error:
-        raise UsageError(f"this needs rclpy and ROS 2 messages ({error}); `make demo` installs them from "
-                         "requirements/ros.txt, or source a ROS 2 installation") from error
+        raise UsageError(
+            f"this needs rclpy and ROS 2 messages ({error}); `make demo` installs them from "
+            "requirements/ros.txt, or source a ROS 2 installation"
+        ) from error
 
 
 def node_environment(domain: int, folder: Path) -> dict[str, str]:
     """For nodes of ours in that ROS_DOMAIN_ID, with their logs in a folder; works without an installation, too."""
-    return {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(folder / "ros_log"), "PYTHONUNBUFFERED": "1",
-            # several processes share the machine, and matrices of a few hundred rows gain nothing from more
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-            "PYTHONPATH": python_path()}
+    return {
+        "ROS_DOMAIN_ID": str(domain),
+        "ROS_LOG_DIR": str(folder / "ros_log"),
+        "PYTHONUNBUFFERED": "1",
+        # several processes share the machine, and matrices of a few hundred rows gain nothing from more
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        "PYTHONPATH": python_path(),
+    }
 
 
 def python_path() -> str:
@@ -58,7 +76,9 @@ class Signals:
 
     def __init__(self):
         self._number = None
-        self._previous = {n: signal.signal(n, self._arrived) for n in (signal.SIGINT, signal.SIGTERM)}
+        self._previous = {
+            n: signal.signal(n, self._arrived) for n in (signal.SIGINT, signal.SIGTERM)
+        }
 
     def _arrived(self, number, _frame) -> None:
         self._number = number
@@ -87,14 +107,27 @@ class NodeProcess:
     patience: s between SIGINT, SIGTERM and SIGKILL at the end.
     """
 
-    def __init__(self, name: str, module: str, arguments: list[str], log: Path, environment: dict[str, str],
-                 patience: float = 5.0):
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        arguments: list[str],
+        log: Path,
+        environment: dict[str, str],
+        patience: float = 5.0,
+    ):
         self.name, self.log, self.patience = name, log, patience
         self._file = log.open("wb")
         # a session of its own: Ctrl-C reaches the parent only, which then ends its children in order
-        self._popen = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=self._file,
-                                       stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-                                       env={**os.environ, **environment}, preexec_fn=die_with_parent)
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdout=self._file,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, **environment},
+            preexec_fn=die_with_parent,
+        )
 
     def __enter__(self) -> NodeProcess:
         return self
@@ -115,7 +148,12 @@ class NodeProcess:
     def processor_seconds(self) -> float:
         """Processor time of all its threads so far (Linux, while it runs); NaN where that cannot be read."""
         try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            fields = (
+                Path(f"/proc/{self.pid}/stat")
+                .read_text(encoding="utf-8")
+                .rpartition(")")[2]
+                .split()
+            )
         except OSError:
             return float("nan")
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime, stime

@@ -24,7 +24,9 @@ def checkpoint_in(path) -> Path:
     path = Path(path)
     if path.is_dir():
         if not (path / CHECKPOINT).exists():
-            raise UsageError(f"{path}: no {CHECKPOINT} in this folder; expected a folder that `gp-mapping map` wrote")
+            raise UsageError(
+                f"{path}: no {CHECKPOINT} in this folder; expected a folder that `gp-mapping map` wrote"
+            )
         return path / CHECKPOINT
     return path
 
@@ -43,8 +45,9 @@ def check_suggest(count: int) -> None:
         raise UsageError(f"--suggest is {count}, expected 0 to {_MOST}")
 
 
-def next_places(session: MapSession, grid: FieldGrid, count: int, settings: NodeSettings | None = None
-                ) -> Suggestions | tuple:
+def next_places(
+    session: MapSession, grid: FieldGrid, count: int, settings: NodeSettings | None = None
+) -> Suggestions | tuple:
     """Up to count places to measure next, as a node without a free-space map, at the end of the path, chooses them.
 
     settings: of the node; None: its defaults.
@@ -52,4 +55,6 @@ def next_places(session: MapSession, grid: FieldGrid, count: int, settings: Node
     check_suggest(count)
     if not count:
         return ()
-    return offer_as_set(session, grid, replace(settings or NodeSettings(), suggestion_count=count), Ground())
+    return offer_as_set(
+        session, grid, replace(settings or NodeSettings(), suggestion_count=count), Ground()
+    )

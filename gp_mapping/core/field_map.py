@@ -18,12 +18,23 @@ from torch import Tensor
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
-__all__ = ["LEARNS", "LIKELIHOODS", "VECTOR", "CalibrationData", "FieldMap", "Increments", "PassBias", "Planned",
-           "Snapshot"]
+__all__ = [
+    "LEARNS",
+    "LIKELIHOODS",
+    "VECTOR",
+    "CalibrationData",
+    "FieldMap",
+    "Increments",
+    "PassBias",
+    "Planned",
+    "Snapshot",
+]
 
 # what a model may be capable of beyond the contract's least
 VECTOR = "vector"  # maps the components of one vector, which turn with a late attitude
-LIKELIHOODS = "likelihoods"  # takes classes, counts and gross errors, not Gaussian measurements alone
+LIKELIHOODS = (
+    "likelihoods"  # takes classes, counts and gross errors, not Gaussian measurements alone
+)
 LEARNS = "learns"  # learns hyper-parameters while it maps
 
 
@@ -39,11 +50,18 @@ class Snapshot(ABC):
     """What a map said at one moment. Later updates of the map do not change it."""
 
     @abstractmethod
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         """As FieldMap.predict, of that moment."""
 
-    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
-                        heading: Tensor | None = None) -> Prediction:
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
         """As FieldMap.predict_in_pass, of that moment."""
         return self.predict(x, velocity, heading)
 
@@ -67,7 +85,9 @@ class Snapshot(ABC):
 class Planned(Protocol):
     """What a planner asks: variances, covariances, and copies that have measured what they expect."""
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction: ...
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction: ...
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor: ...
 
@@ -120,13 +140,15 @@ class PassBias:
     def of(numbers: Sequence[float], mean: Tensor, covariance: Tensor) -> list[PassBias]:
         """From their joint posterior. mean (P, C), SI; covariance S (P, P), squared SI, the same in every channel.
 
-            cov(b − b̄) = Q S Q,   Q = I − 11ᵀ/P
+        cov(b − b̄) = Q S Q,   Q = I − 11ᵀ/P
         """
         rows = covariance - covariance.mean(0)
         apart = (rows - rows.mean(1, keepdim=True)).diagonal()
         stddev, apart = covariance.diagonal().clamp_min(0.0).sqrt(), apart.clamp_min(0.0).sqrt()
-        return [PassBias(number, b, stddev[i].expand(len(b)), apart[i].expand(len(b)))
-                for i, (number, b) in enumerate(zip(numbers, mean))]
+        return [
+            PassBias(number, b, stddev[i].expand(len(b)), apart[i].expand(len(b)))
+            for i, (number, b) in enumerate(zip(numbers, mean))
+        ]
 
 
 class FieldMap(ABC):
@@ -164,7 +186,9 @@ class FieldMap(ABC):
         """
 
     @abstractmethod
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         """Mean and latent variance at x; with a velocity, of what the robot measures there.
 
         Args:
@@ -301,20 +325,31 @@ class FieldMap(ABC):
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
         """Go over to the frame X' = turn X + shift, (2, 2) and (2,) m; ValueError where that cannot be done exactly."""
-        raise ValueError(f"a {type(self).__name__} cannot be moved; map the recording with poses of the other frame")
+        raise ValueError(
+            f"a {type(self).__name__} cannot be moved; map the recording with poses of the other frame"
+        )
 
     def prior(self) -> Prediction:
         """What the map says far from every sample: mean, variance (1, C), noise_variance (C,)."""
         centre, told = self._known_centre(), self.hyperparameters()
-        variance = torch.full_like(centre, told["signal_stddev"] ** 2 + told["constant_stddev"] ** 2)
+        variance = torch.full_like(
+            centre, told["signal_stddev"] ** 2 + told["constant_stddev"] ** 2
+        )
         return Prediction(centre[None], variance[None], self.noise_variance())
 
-    def predict_now(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict_now(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         """As predict, of every sample so far and without waiting: of a map whose predictions may be a little behind."""
         return self.predict(x, velocity, heading)
 
-    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
-                        heading: Tensor | None = None) -> Prediction:
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
         """As predict_now, of the field and the unknown constant of a pass together: what is measured in that pass.
 
         By default no pass has a constant.
@@ -376,9 +411,13 @@ class FieldMap(ABC):
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Covariance before anything was measured, of a model that has `explained`: (N, K), squared SI."""
-        raise NotImplementedError(f"a {type(self).__name__} has no `explained`, so its prior is not asked for")
+        raise NotImplementedError(
+            f"a {type(self).__name__} has no `explained`, so its prior is not asked for"
+        )
 
-    def changed_since(self, epoch: int) -> list[tuple[tuple[float, float], tuple[float, float]]] | None:
+    def changed_since(
+        self, epoch: int
+    ) -> list[tuple[tuple[float, float], tuple[float, float]]] | None:
         """Boxes, lower and upper corner in m, that hold all that has changed otherwise than near new samples.
 
         None: that may be everywhere.
@@ -405,8 +444,11 @@ class FieldMap(ABC):
         """log p(y* | data) of new samples, (N,): log ∫ p(y*|f) q(f) df; by default with Gaussian noise."""
         p = self.predict(batch.x)
         y, variance = batch.y.to(p.mean), p.variance
-        variance = variance + (p.noise_variance if batch.noise_variance is None
-                               else batch.noise_variance.to(p.mean)[:, None])
+        variance = variance + (
+            p.noise_variance
+            if batch.noise_variance is None
+            else batch.noise_variance.to(p.mean)[:, None]
+        )
         return -0.5 * ((2 * math.pi * variance).log() + (y - p.mean).square() / variance).sum(1)
 
     def body_field(self) -> tuple[Tensor, Tensor] | None:
@@ -441,7 +483,9 @@ class FieldMap(ABC):
     def _known_centre(self) -> Tensor:
         self.need_data()
         if self.centre is None:
-            raise RuntimeError(f"a {type(self).__name__} has samples and no centre; set `centre` with the first")
+            raise RuntimeError(
+                f"a {type(self).__name__} has samples and no centre; set `centre` with the first"
+            )
         return self.centre
 
     def _no_places(self) -> Tensor:
@@ -454,11 +498,18 @@ class _Copy(Snapshot):
     def __init__(self, field: FieldMap):
         self.field = field
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         return self.field.predict(x, velocity, heading)
 
-    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
-                        heading: Tensor | None = None) -> Prediction:
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
         return self.field.predict_in_pass(x, number, velocity, heading)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:

@@ -32,8 +32,10 @@ def gradient_of(mean: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         values = mean(places)
         if not values.requires_grad:  # a map without inducing inputs says the same of every place
             return values.new_zeros((*values.shape, x.shape[1]))
-        columns = [torch.autograd.grad(values[:, c].sum(), places, retain_graph=True)[0]
-                   for c in range(values.shape[1])]
+        columns = [
+            torch.autograd.grad(values[:, c].sum(), places, retain_graph=True)[0]
+            for c in range(values.shape[1])
+        ]
     return torch.stack(columns, 1)
 
 
@@ -55,7 +57,9 @@ class InnerSnapshot(Snapshot):
         """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
         return self.inner(x)[0]
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         """At x (N, D) in metres; SI. With a velocity (N, D): what the robot measures passing x, δ and ĥ included."""
         told = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
         return self.scaling.outer(*told, self.noise_variance)

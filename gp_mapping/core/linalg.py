@@ -15,7 +15,9 @@ def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
 
     matrix: (M, M) symmetric.  Raises NumericalError where no rung of the ladder helps.
     """
-    factor, info = torch.linalg.cholesky_ex(matrix.mT)  # column-major: saves LAPACK a transposing copy
+    factor, info = torch.linalg.cholesky_ex(
+        matrix.mT
+    )  # column-major: saves LAPACK a transposing copy
     if int(info) == 0 and bool(torch.isfinite(factor.diagonal()).all()):
         return factor, 0.0
     scale = float(matrix.diagonal().abs().mean()) if len(matrix) else 0.0
@@ -27,8 +29,10 @@ def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
         factor, info = torch.linalg.cholesky_ex(shifted)
         if int(info) == 0:
             return factor, jitter
-    raise NumericalError(f"a {len(matrix)} x {len(matrix)} matrix does not factor (pivot {int(info)}, "
-                         f"mean diagonal {scale:.3g}); the map keeps its last good state")
+    raise NumericalError(
+        f"a {len(matrix)} x {len(matrix)} matrix does not factor (pivot {int(info)}, "
+        f"mean diagonal {scale:.3g}); the map keeps its last good state"
+    )
 
 
 def solve_lower(factor: Tensor, right: Tensor, transpose: bool = False) -> Tensor:
@@ -38,7 +42,9 @@ def solve_lower(factor: Tensor, right: Tensor, transpose: bool = False) -> Tenso
     return torch.linalg.solve_triangular(factor, right, upper=False)
 
 
-def pivoted_cholesky(size: int, diagonal: Tensor, row_of, tolerance: float, rank: int) -> tuple[list[int], Tensor]:
+def pivoted_cholesky(
+    size: int, diagonal: Tensor, row_of, tolerance: float, rank: int
+) -> tuple[list[int], Tensor]:
     """Greedy pivots p_1, p_2, … of A, each where the residual diagonal is largest, while it exceeds the tolerance.
 
     size: N.  diagonal: of A (N,).  row_of: p → row p of A (N,), asked for pivots only.  tolerance: in A's units.

@@ -31,7 +31,9 @@ from gp_mapping.settings.parts import MODELS
 __all__ = ["build_map", "create_map", "model_names"]
 
 
-_BIAS = 0.1  # of noise_stddev: a start for passes' constants that costs nothing where there are none
+_BIAS = (
+    0.1  # of noise_stddev: a start for passes' constants that costs nothing where there are none
+)
 
 
 def complete(settings: MapSettings) -> MapSettings:
@@ -40,11 +42,15 @@ def complete(settings: MapSettings) -> MapSettings:
     """
     s, unit = settings, settings.field_scale
     signal = s.signal_stddev or 10.0 * unit
-    told = {"lengthscale": s.lengthscale or 1.0, "signal_stddev": signal, "noise_stddev": s.noise_stddev or 0.7 * unit,
-            "constant_stddev": s.constant_stddev or 2.0 * signal,
-            "lengthscale_prior": s.lengthscale_prior or s.lengthscale or 0.6,
-            "signal_stddev_prior": s.signal_stddev_prior or s.signal_stddev or 14.0 * unit,
-            "noise_stddev_prior": s.noise_stddev_prior or s.noise_stddev or unit}
+    told = {
+        "lengthscale": s.lengthscale or 1.0,
+        "signal_stddev": signal,
+        "noise_stddev": s.noise_stddev or 0.7 * unit,
+        "constant_stddev": s.constant_stddev or 2.0 * signal,
+        "lengthscale_prior": s.lengthscale_prior or s.lengthscale or 0.6,
+        "signal_stddev_prior": s.signal_stddev_prior or s.signal_stddev or 14.0 * unit,
+        "noise_stddev_prior": s.noise_stddev_prior or s.noise_stddev or unit,
+    }
     return replace(s, **within_ranges(told))
 
 
@@ -52,34 +58,64 @@ def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
     """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned)."""
     s, unit = complete(settings), settings.field_scale
     bias = (s.bias_stddev or _BIAS * s.noise_stddev) / unit if s.has_biases else 0.0
-    theta = Theta(s.lengthscale, s.signal_stddev / unit, s.noise_stddev / unit,
-                  s.constant_stddev / unit, s.heading_stddev / unit, s.time_offset, bias_stddev=bias,
-                  kernel_name=s.kernel, anisotropy=s.anisotropy, long_share=s.long_share, long_ratio=s.long_ratio)
-    prior = replace(theta, lengthscale=s.lengthscale_prior, signal_stddev=s.signal_stddev_prior / unit,
-                    noise_stddev=s.noise_stddev_prior / unit, heading_stddev=3**0.5 * theta.heading_stddev,
-                    time_offset=0.0)
+    theta = Theta(
+        s.lengthscale,
+        s.signal_stddev / unit,
+        s.noise_stddev / unit,
+        s.constant_stddev / unit,
+        s.heading_stddev / unit,
+        s.time_offset,
+        bias_stddev=bias,
+        kernel_name=s.kernel,
+        anisotropy=s.anisotropy,
+        long_share=s.long_share,
+        long_ratio=s.long_ratio,
+    )
+    prior = replace(
+        theta,
+        lengthscale=s.lengthscale_prior,
+        signal_stddev=s.signal_stddev_prior / unit,
+        noise_stddev=s.noise_stddev_prior / unit,
+        heading_stddev=3**0.5 * theta.heading_stddev,
+        time_offset=0.0,
+    )
 
-    learn, noise = settings.learn_hyperparameters, settings.learn_hyperparameters or settings.learn_noise
+    learn, noise = (
+        settings.learn_hyperparameters,
+        settings.learn_hyperparameters or settings.learn_noise,
+    )
     noise = noise and settings.metric  # classes and counts have none to learn
-    free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (settings.learn_lever_arm,)
+    free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (
+        settings.learn_lever_arm,
+    )
     return theta, make_learner(make_likelihood(settings), theta, prior, free)
 
 
 def _sparse(settings: MapSettings, learner, theta: Theta) -> dict:
     """What every map on inducing inputs takes."""
-    return {"max_inducing": settings.max_inducing, "tolerance": settings.inducing_tolerance,
-            "information": settings.inducing_information,
-            "memory_size": settings.memory_size, "memory_rule": settings.memory_rule, "learner": learner,
-            "seed": settings.seed,
-            "likelihood": make_likelihood(settings), "max_biases": settings.max_biases,
-            "bias_prior": theta.bias_stddev if settings.learns_bias else 0.0,
-            "scale": settings.field_scale, "device": settings.device, "dtype": getattr(torch, settings.dtype)}
+    return {
+        "max_inducing": settings.max_inducing,
+        "tolerance": settings.inducing_tolerance,
+        "information": settings.inducing_information,
+        "memory_size": settings.memory_size,
+        "memory_rule": settings.memory_rule,
+        "learner": learner,
+        "seed": settings.seed,
+        "likelihood": make_likelihood(settings),
+        "max_biases": settings.max_biases,
+        "bias_prior": theta.bias_stddev if settings.learns_bias else 0.0,
+        "scale": settings.field_scale,
+        "device": settings.device,
+        "dtype": getattr(torch, settings.dtype),
+    }
 
 
 def _one_lengthscale(settings: MapSettings) -> None:
     if settings.anisotropy != 1.0 or settings.long_share > 0.0:
-        raise ValueError(f"model: {settings.model!r} has one lengthscale, in all directions; write anisotropy: 1.0 and "
-                         "long_share: 0.0, or model: dual_svgp")
+        raise ValueError(
+            f"model: {settings.model!r} has one lengthscale, in all directions; write anisotropy: 1.0 and "
+            "long_share: 0.0, or model: dual_svgp"
+        )
 
 
 def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
@@ -89,16 +125,28 @@ def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
 
 def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
     theta, learner = start_of(settings)
-    return SolveGP(theta, max_orthogonal=settings.max_orthogonal,
-                   orthogonal_covariance=settings.orthogonal_covariance, **_sparse(settings, learner, theta), **extra)
+    return SolveGP(
+        theta,
+        max_orthogonal=settings.max_orthogonal,
+        orthogonal_covariance=settings.orthogonal_covariance,
+        **_sparse(settings, learner, theta),
+        **extra,
+    )
 
 
 def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
     theta, learner = start_of(settings)
     _one_lengthscale(settings)
-    lattice = {"density": settings.grid_density, "max_nodes": settings.max_grid_nodes, "learner": learner,
-               "memory_size": settings.memory_size, "seed": settings.seed, "scale": settings.field_scale,
-               "device": settings.device, **extra}
+    lattice = {
+        "density": settings.grid_density,
+        "max_nodes": settings.max_grid_nodes,
+        "learner": learner,
+        "memory_size": settings.memory_size,
+        "seed": settings.seed,
+        "scale": settings.field_scale,
+        "device": settings.device,
+        **extra,
+    }
     if settings.wiski_form == "dense":
         return PublishedWiski(theta, rank=settings.max_inducing, **lattice)
     return Wiski(theta, refresh_samples=settings.refresh_samples, **lattice)
@@ -108,15 +156,28 @@ def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
     theta, learner = start_of(settings)
     if MEMBERS[settings.model].residual != "block":
         return AnytimeMap(settings.model, theta, **_sparse(settings, learner, theta), **extra)
-    return TileMap(settings.model, theta, tile_side=settings.tile_side, tile_samples=settings.tile_samples,
-                   **_sparse(settings, learner, theta), **extra)
+    return TileMap(
+        settings.model,
+        theta,
+        tile_side=settings.tile_side,
+        tile_samples=settings.tile_samples,
+        **_sparse(settings, learner, theta),
+        **extra,
+    )
 
 
 def build_exact(settings: MapSettings, **extra) -> ExactGP:
     theta, learner = start_of(settings)
-    return ExactGP(theta, max_samples=settings.max_exact_samples, learner=learner, seed=settings.seed,
-                   scale=settings.field_scale, device=settings.device,
-                   bias_prior=theta.bias_stddev if settings.learns_bias else 0.0, **extra)
+    return ExactGP(
+        theta,
+        max_samples=settings.max_exact_samples,
+        learner=learner,
+        seed=settings.seed,
+        scale=settings.field_scale,
+        device=settings.device,
+        bias_prior=theta.bias_stddev if settings.learns_bias else 0.0,
+        **extra,
+    )
 
 
 def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
@@ -165,11 +226,15 @@ def _check_device(name: str) -> None:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise UserError(f"device {name!r} is not a torch device that a map runs on; write cpu, cuda or cuda:1")
+        raise UserError(
+            f"device {name!r} is not a torch device that a map runs on; write cpu, cuda or cuda:1"
+        )
     there = torch.cuda.device_count() if device.type == "cuda" else 0
     if device.type == "cuda" and (device.index or 0) >= there:
-        raise UserError(f"device {name!r}: {'no CUDA device' if not there else f'{there} CUDA devices'} here; write "
-                        f"device: {'cpu' if not there else 'cuda'}")
+        raise UserError(
+            f"device {name!r}: {'no CUDA device' if not there else f'{there} CUDA devices'} here; write "
+            f"device: {'cpu' if not there else 'cuda'}"
+        )
 
 
 def _build(settings: MapSettings, room: Room | None, extra: dict) -> FieldMap:
@@ -181,8 +246,14 @@ def _build(settings: MapSettings, room: Room | None, extra: dict) -> FieldMap:
         mean = {} if centre is None or not settings.metric else {"centre": centre}
         return make(settings, **extra | mean)
 
-    return TiledMap(tile, side=settings.map_tile_side, most=settings.tiles_in_memory,
-                    limit=settings.max_tiles, shelf=Shelf(room), seed=settings.seed)
+    return TiledMap(
+        tile,
+        side=settings.map_tile_side,
+        most=settings.tiles_in_memory,
+        limit=settings.max_tiles,
+        shelf=Shelf(room),
+        seed=settings.seed,
+    )
 
 
 def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:
@@ -206,8 +277,11 @@ def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> 
     unknown = [name for name in settings if name not in known]
     if unknown:
         raise ValueError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
-    extra = {name: value for name, value in (("inducing_inputs", inducing_inputs), ("centre", centre))
-             if value is not None}
+    extra = {
+        name: value
+        for name, value in (("inducing_inputs", inducing_inputs), ("centre", centre))
+        if value is not None
+    }
     if model in ("exact", "wiski") and "inducing_inputs" in extra:
         raise ValueError(f"model {model} has no inducing inputs")
     return build_map(MapSettings(model=model, **{"tiles": False} | settings), **extra)

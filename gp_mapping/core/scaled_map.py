@@ -22,7 +22,15 @@ from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import NumericalError
 
-__all__ = ["Scaled", "ScaledMap", "Standardised", "average_noise", "check_alike", "check_factor", "learnable_extra"]
+__all__ = [
+    "Scaled",
+    "ScaledMap",
+    "Standardised",
+    "average_noise",
+    "check_alike",
+    "check_factor",
+    "learnable_extra",
+]
 
 
 _BIAS_EVERY = 20  # samples after which the spread of passes' constants is looked at again
@@ -74,8 +82,10 @@ def _require_credible(batch: Standardised) -> None:
     columns = torch.cat([batch.x, batch.y, batch.velocity, batch.heading], 1)
     if not float(columns.abs().max()) <= _MOST:
         worst = int(columns.abs().amax(1).argmax())
-        raise NumericalError(f"sample {worst} of a batch of {len(columns)} lies {float(columns.abs().max()):.3g} from "
-                             f"the map's origin or centre, in metres or inner units; at most {_MOST:g} is credible")
+        raise NumericalError(
+            f"sample {worst} of a batch of {len(columns)} lies {float(columns.abs().max()):.3g} from "
+            f"the map's origin or centre, in metres or inner units; at most {_MOST:g} is credible"
+        )
 
 
 class Scaled:
@@ -97,7 +107,9 @@ class Scaled:
                 return torch.full((n,), default, dtype=torch.float64, device=self.device)
             return values.to(self.device)
 
-        velocity = (torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity).to(self.device)
+        velocity = (torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity).to(
+            self.device
+        )
         if batch.heading is None:
             heading = velocity.new_zeros((n, 2)) if batch.velocity is None else heading_of(velocity)
         else:
@@ -105,9 +117,17 @@ class Scaled:
         noise = column(s.inner_variance(batch.noise_variance), 0.0)
         count = column(batch.count, 1.0)
         extra = column(s.inner_variance(batch.sensor_variance), 0.0) / count
-        return Standardised(s.inner_x(batch.x), velocity, heading, s.inner_y(batch.y), noise,
-                            torch.where(noise > 0, 0.0, extra), column(batch.position_variance, 0.0), count,
-                            column(batch.pass_number, NO_PASS))
+        return Standardised(
+            s.inner_x(batch.x),
+            velocity,
+            heading,
+            s.inner_y(batch.y),
+            noise,
+            torch.where(noise > 0, 0.0, extra),
+            column(batch.position_variance, 0.0),
+            count,
+            column(batch.pass_number, NO_PASS),
+        )
 
     def _pose_noise(self, batch: Standardised) -> Tensor:
         """What an uncertain pose adds to the noise: |∇ mean|² σ_x², mean over channels; 0 before there is a map."""
@@ -116,7 +136,9 @@ class Scaled:
         slope = self.posterior.gradient(self.theta.place(batch.x, batch.velocity, batch.heading))
         return slope.square().sum(2).mean(1) * batch.position_variance
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         """Mean and latent variance at x (N, D) in metres, SI. RuntimeError while the map has seen nothing.
 
         velocity (N, D) m/s, heading (N, 2) or the direction of travel: then of what the robot measures when it
@@ -138,11 +160,17 @@ class Scaled:
     def hyperparameters(self) -> dict[str, float]:
         """lengthscale (m), signal, noise, constant, heading, bias stddev (SI), time_offset (s), lever arm (m)."""
         t = self.theta
-        return {"lengthscale": t.lengthscale, "signal_stddev": t.signal_stddev * self.scale,
-                "noise_stddev": t.noise_stddev * self.scale, "constant_stddev": t.constant_stddev * self.scale,
-                "heading_stddev": t.heading_stddev * self.scale, "bias_stddev": t.bias_stddev * self.scale,
-                "time_offset": t.time_offset,
-                "lever_arm_along": t.lever_arm_along, "lever_arm_across": t.lever_arm_across}
+        return {
+            "lengthscale": t.lengthscale,
+            "signal_stddev": t.signal_stddev * self.scale,
+            "noise_stddev": t.noise_stddev * self.scale,
+            "constant_stddev": t.constant_stddev * self.scale,
+            "heading_stddev": t.heading_stddev * self.scale,
+            "bias_stddev": t.bias_stddev * self.scale,
+            "time_offset": t.time_offset,
+            "lever_arm_along": t.lever_arm_along,
+            "lever_arm_across": t.lever_arm_across,
+        }
 
     def need_data(self) -> None:
         """RuntimeError while nothing has been seen."""
@@ -186,9 +214,13 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     def _absorb_samples(self, batch: Samples) -> UpdateReport:
         if self.scaling is None:
             self.scaling = self._scaling_for(batch)
-        if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(self.scaling.centre):
-            raise ValueError(f"samples are {batch.x.shape[1]}-D with {batch.y.shape[1]} channels, the map is "
-                             f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}")
+        if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(
+            self.scaling.centre
+        ):
+            raise ValueError(
+                f"samples are {batch.x.shape[1]}-D with {batch.y.shape[1]} channels, the map is "
+                f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}"
+            )
         inner = self._standardise(batch)
         _require_credible(inner)
         if self.theta.bias_stddev <= 0:
@@ -238,8 +270,10 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     def move(self, turn: Tensor, shift: Tensor) -> None:
         """Places count from an origin, which is all that a shift moves; a model that can be turned says how."""
         if not torch.equal(turn, torch.eye(2, dtype=torch.float64)):
-            raise ValueError(f"a map of model {self.name} can be shifted, not turned; map the recording with poses of "
-                             "the other frame")
+            raise ValueError(
+                f"a map of model {self.name} can be shifted, not turned; map the recording with poses of "
+                "the other frame"
+            )
         if self.scaling is not None:
             origin = self.scaling.origin.clone()
             origin[:2] += shift.to(origin)
@@ -248,12 +282,17 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def learned(self) -> Learned | None:
         if self.learner is None:
-            return Learned(self.theta, torch.zeros((len(self.theta.vector()),) * 2, dtype=torch.float64))
+            return Learned(
+                self.theta, torch.zeros((len(self.theta.vector()),) * 2, dtype=torch.float64)
+            )
         return self.learner.summary()
 
     def agree_on(self, theta) -> bool:
         own = self.theta
-        robot = {name: getattr(own, name) for name in ("time_offset", "lever_arm_along", "lever_arm_across")}
+        robot = {
+            name: getattr(own, name)
+            for name in ("time_offset", "lever_arm_along", "lever_arm_across")
+        }
         wanted = replace(theta, **robot)
         return wanted == own or self.adopt(wanted)
 
@@ -289,11 +328,16 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             return
         check_alike(self, other)
         scaling = self.scaling or other.scaling
-        offset, delta = other.scaling.origin - scaling.origin, (other.scaling.centre - scaling.centre) / self.scale
+        offset, delta = (
+            other.scaling.origin - scaling.origin,
+            (other.scaling.centre - scaling.centre) / self.scale,
+        )
         self._union(other, scaling, offset, delta, renumber)
         self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
 
-    def _union(self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float) -> None:
+    def _union(
+        self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
+    ) -> None:
         """Add a map that is alike; this one is of `scaling` afterwards. offset (D,), delta (C,): of its places, values.
         renumber: what the numbers of its passes grow by.
 
@@ -303,12 +347,21 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def state_dict(self) -> dict:
         """Everything that an exact resume needs: tensors, numbers, strings."""
-        state = {"model": self.name, "format": _FORMAT, "theta": asdict(self.theta), "scale": self.scale,
-                 "likelihood": self.likelihood.label, "generator": self.generator.get_state(),
-                 "learner": None if self.learner is None else self.learner.state_dict(),
-                 "newest_pass": self.newest_pass,
-                 "bias_spread": None if self.bias_spread is None else asdict(self.bias_spread)}
-        state |= {_FILED_AS.get(name, name): getattr(self, name) for name in (*self.fitting, *self.counted)}
+        state = {
+            "model": self.name,
+            "format": _FORMAT,
+            "theta": asdict(self.theta),
+            "scale": self.scale,
+            "likelihood": self.likelihood.label,
+            "generator": self.generator.get_state(),
+            "learner": None if self.learner is None else self.learner.state_dict(),
+            "newest_pass": self.newest_pass,
+            "bias_spread": None if self.bias_spread is None else asdict(self.bias_spread),
+        }
+        state |= {
+            _FILED_AS.get(name, name): getattr(self, name)
+            for name in (*self.fitting, *self.counted)
+        }
         if self.scaling is not None:
             state |= self.scaling.state_dict()
         return state | self._saved_parts()
@@ -316,11 +369,19 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     def load_state_dict(self, state: dict) -> None:
         """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
         try:
-            parts = self._loaded_learned(state) | {name: state[_FILED_AS.get(name, name)] for name in self.counted}
-            parts |= {"scaling": Scaling.from_state_dict(state, self.device) if "origin" in state else None}
+            parts = self._loaded_learned(state) | {
+                name: state[_FILED_AS.get(name, name)] for name in self.counted
+            }
+            parts |= {
+                "scaling": Scaling.from_state_dict(state, self.device)
+                if "origin" in state
+                else None
+            }
             parts |= self._loaded_parts(state, parts)
         except (KeyError, TypeError, RuntimeError, AttributeError) as error:
-            raise ValueError(f"not a state of a {self.name} map: {type(error).__name__}: {error}") from error
+            raise ValueError(
+                f"not a state of a {self.name} map: {type(error).__name__}: {error}"
+            ) from error
         self.__dict__.update(parts | {"epoch": self.epoch + 1, "_posterior": None})
 
     def _saved_parts(self) -> dict:
@@ -337,22 +398,36 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             raise ValueError(f"the state is of model {state['model']!r}, this map is {self.name!r}")
         if state.get("format") != _FORMAT:
             saved = state.get("format", "of 0.1.0")
-            raise ValueError(f"the map was saved by an older version (format {saved}, this one reads {_FORMAT}); map "
-                             "the recording again, or open it with the version that saved it")
+            raise ValueError(
+                f"the map was saved by an older version (format {saved}, this one reads {_FORMAT}); map "
+                "the recording again, or open it with the version that saved it"
+            )
         if state.get("likelihood", self.likelihood.label) != self.likelihood.label:
-            raise ValueError(f"the state has likelihood {state['likelihood']}, this map {self.likelihood.label}")
+            raise ValueError(
+                f"the state has likelihood {state['likelihood']}, this map {self.likelihood.label}"
+            )
         for name in ("scale", *self.fitting):
             if state[name] != getattr(self, name):
-                raise ValueError(f"{name} is {state[name]} in the state and {getattr(self, name)} in this map")
+                raise ValueError(
+                    f"{name} is {state[name]} in the state and {getattr(self, name)} in this map"
+                )
         theta, generator = type(self.theta)(**state["theta"]), torch.Generator()
         generator.set_state(state["generator"])
         learner = copy.deepcopy(self.learner)
         if learner is not None and state["learner"] is not None:
             learner.load_state_dict(state["learner"])
-            learner.theta = replace(learner.theta, bias_stddev=theta.bias_stddev)  # it is not among what that learns
-        return {"theta": theta, "generator": generator, "learner": learner,
-                "newest_pass": float(state["newest_pass"]),
-                "bias_spread": None if state["bias_spread"] is None else BiasSpread(**state["bias_spread"])}
+            learner.theta = replace(
+                learner.theta, bias_stddev=theta.bias_stddev
+            )  # it is not among what that learns
+        return {
+            "theta": theta,
+            "generator": generator,
+            "learner": learner,
+            "newest_pass": float(state["newest_pass"]),
+            "bias_spread": None
+            if state["bias_spread"] is None
+            else BiasSpread(**state["bias_spread"]),
+        }
 
     # --- what is asked of all -------------------------------------------------------------------------------------
     def outdate(self) -> None:
@@ -381,8 +456,13 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         self.need_data()
         return torch.full_like(self.scaling.centre, self.noise_level) * self.scale**2
 
-    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
-                        heading: Tensor | None = None) -> Prediction:
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
         return self.posterior.predict_in_pass(x, number, velocity, heading)
 
     def biases(self) -> list[PassBias]:
@@ -396,7 +476,10 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     def counters(self) -> dict[str, int | float]:
         """`jitter` that linalg had to add; `learning_rejected`: steps and adoptions that did not factor."""
-        return {"jitter": float(self.jitter), "learning_rejected": 0 if self.learner is None else self.learner.rejected}
+        return {
+            "jitter": float(self.jitter),
+            "learning_rejected": 0 if self.learner is None else self.learner.rejected,
+        }
 
     def _outer_places(self, x: Tensor | None) -> Tensor:
         """Inner places (M, D) in metres of the map's frame; none for None."""
@@ -407,8 +490,18 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         learner = self.learner or HyperLearner(self.theta, self.theta)
         learned = (False,) * 3 if self.learner is None else tuple(learner.free[4:7])
         extra = learnable_extra(columns["noise"], columns["extra"], self.theta)
-        return CalibrationData(columns["x"], columns["velocity"], columns["heading"], columns["y"], extra, self.theta,
-                               learner.prior, learner.prior_sd, learned, self.scale)
+        return CalibrationData(
+            columns["x"],
+            columns["velocity"],
+            columns["heading"],
+            columns["y"],
+            extra,
+            self.theta,
+            learner.prior,
+            learner.prior_sd,
+            learned,
+            self.scale,
+        )
 
 
 def check_factor(factor: float) -> None:
@@ -419,12 +512,19 @@ def check_factor(factor: float) -> None:
 
 def check_alike(one: ScaledMap, other: ScaledMap) -> None:
     """ValueError where two maps cannot be merged: other units, kernels, features, dimensions or channels."""
-    pairs = {"field_scale": (one.scale, other.scale), "kernel": (one.theta.shape, other.theta.shape),
-             "constant": (one.theta.constant_stddev > 0, other.theta.constant_stddev > 0),
-             "likelihood": (one.likelihood.label, other.likelihood.label)}
+    pairs = {
+        "field_scale": (one.scale, other.scale),
+        "kernel": (one.theta.shape, other.theta.shape),
+        "constant": (one.theta.constant_stddev > 0, other.theta.constant_stddev > 0),
+        "likelihood": (one.likelihood.label, other.likelihood.label),
+    }
     if one.scaling is not None and other.scaling is not None:
-        pairs |= {"dimensions": (len(one.scaling.origin), len(other.scaling.origin)),
-                  "channels": (len(one.scaling.centre), len(other.scaling.centre))}
+        pairs |= {
+            "dimensions": (len(one.scaling.origin), len(other.scaling.origin)),
+            "channels": (len(one.scaling.centre), len(other.scaling.centre)),
+        }
     for name, (mine, its) in pairs.items():
         if mine != its:
-            raise ValueError(f"maps that differ in {name} cannot be merged: {mine} here, {its} there")
+            raise ValueError(
+                f"maps that differ in {name} cannot be merged: {mine} here, {its} there"
+            )

@@ -30,7 +30,11 @@ class Scaling:
 
         A median is where most of them are, however far a wild one lies.
         """
-        centre = y.median(0).values if centre is None else torch.as_tensor(centre, dtype=torch.float64).reshape(-1)
+        centre = (
+            y.median(0).values
+            if centre is None
+            else torch.as_tensor(centre, dtype=torch.float64).reshape(-1)
+        )
         if centre.shape != y.shape[1:]:
             raise ValueError(f"centre has {len(centre)} channels, y has {y.shape[1]}")
         # whole metres: differences of coordinates stay exact
@@ -41,7 +45,11 @@ class Scaling:
 
     @staticmethod
     def from_state_dict(state: dict, device) -> Scaling:
-        return Scaling(state["origin"].to(device, copy=True), state["centre"].to(device, copy=True), state["scale"])
+        return Scaling(
+            state["origin"].to(device, copy=True),
+            state["centre"].to(device, copy=True),
+            state["scale"],
+        )
 
     def inner_x(self, x: Tensor) -> Tensor:
         return torch.as_tensor(x, dtype=torch.float64).to(self.origin.device) - self.origin
@@ -55,7 +63,11 @@ class Scaling:
     def outer(self, mean: Tensor, variance: Tensor, noise_variance: Tensor) -> Prediction:
         """A prediction in SI from inner mean (N, C), variance (N,) and noise variance ()."""
         channels = mean.shape[1]
-        return Prediction(mean.double() * self.scale + self.centre,
-                          variance.double()[:, None].expand(-1, channels) * self.scale**2,
-                          torch.as_tensor(noise_variance, dtype=torch.float64,
-                                          device=mean.device).expand(channels) * self.scale**2)
+        return Prediction(
+            mean.double() * self.scale + self.centre,
+            variance.double()[:, None].expand(-1, channels) * self.scale**2,
+            torch.as_tensor(noise_variance, dtype=torch.float64, device=mean.device).expand(
+                channels
+            )
+            * self.scale**2,
+        )

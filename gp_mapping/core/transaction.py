@@ -112,7 +112,9 @@ def _changes(value) -> bool:
     if known is None:
         frozen = getattr(kind, "__dataclass_params__", None)
         ours = kind.__module__.startswith("gp_mapping.") and hasattr(value, "__dict__")
-        known = issubclass(kind, Revertible | torch.Generator | dict) or (ours and not (frozen and frozen.frozen))
+        known = issubclass(kind, Revertible | torch.Generator | dict) or (
+            ours and not (frozen and frozen.frozen)
+        )
         _CHANGING[kind] = known
     return known
 
@@ -142,4 +144,6 @@ def transaction(owner: Revertible) -> Iterator[None]:
 def require_finite(what: str, *parts: Tensor) -> None:
     """NumericalError where one of the parts holds NaN or infinity, or numbers whose sum does. what: for the message."""
     if not math.isfinite(sum(float(part.sum()) for part in parts)):
-        raise NumericalError(f"{what} would not be finite; the update is refused and the map is as it was")
+        raise NumericalError(
+            f"{what} would not be finite; the update is refused and the map is as it was"
+        )

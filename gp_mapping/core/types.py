@@ -11,8 +11,9 @@ from torch import Tensor
 
 __all__ = ["FARTHEST", "Prediction", "Samples", "UpdateReport"]
 
-FARTHEST = 1e8  # m; largest coordinate that still has its millimetres: nothing beyond it is on a map
-
+FARTHEST = (
+    1e8  # m; largest coordinate that still has its millimetres: nothing beyond it is on a map
+)
 
 
 def _column(name: str, value, n: int) -> Tensor | None:
@@ -23,7 +24,9 @@ def _column(name: str, value, n: int) -> Tensor | None:
     if out.ndim == 0:
         out = out.expand(n).clone()
     if out.shape != (n,):
-        raise ValueError(f"{name} has shape {tuple(out.shape)}, expected ({n},): one value per sample")
+        raise ValueError(
+            f"{name} has shape {tuple(out.shape)}, expected ({n},): one value per sample"
+        )
     return out
 
 
@@ -74,10 +77,19 @@ class Samples:
         y = torch.as_tensor(self.y, dtype=torch.float64)
         y = y[:, None] if y.ndim == 1 else y
         if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-            raise ValueError(f"x {tuple(x.shape)} and y {tuple(y.shape)} do not agree; expected (N, D) and (N, C)")
+            raise ValueError(
+                f"x {tuple(x.shape)} and y {tuple(y.shape)} do not agree; expected (N, D) and (N, C)"
+            )
         n = len(x)
         values = {"x": x, "y": y}
-        for name in ("noise_variance", "stamp", "count", "sensor_variance", "position_variance", "pass_number"):
+        for name in (
+            "noise_variance",
+            "stamp",
+            "count",
+            "sensor_variance",
+            "position_variance",
+            "pass_number",
+        ):
             values[name] = _column(name, getattr(self, name), n)
         for name, shape in (("velocity", tuple(x.shape)), ("heading", (n, 2))):
             value = getattr(self, name)
@@ -87,7 +99,9 @@ class Samples:
         for name, value in values.items():
             if value is not None and not _all_finite(value):
                 bad = int((~torch.isfinite(value.reshape(n, -1))).any(1).nonzero()[0])
-                raise ValueError(f"{name} is not finite at sample {bad}; drop such samples before the map sees them")
+                raise ValueError(
+                    f"{name} is not finite at sample {bad}; drop such samples before the map sees them"
+                )
             object.__setattr__(self, name, value)
         for name, floor in (("noise_variance", 0.0), ("count", 0.0)):
             value = values[name]
@@ -105,7 +119,9 @@ class Samples:
         """The samples at a slice, mask or index tensor."""
         if isinstance(index, int):
             index = slice(index, index + 1 or None)
-        return self._like({name: None if column is None else column[index] for name, column in vars(self).items()})
+        return self._like(
+            {name: None if column is None else column[index] for name, column in vars(self).items()}
+        )
 
     def of_pass(self, number: float) -> "Samples":
         """The same samples, all of one pass; number: as in pass_number."""

@@ -25,7 +25,11 @@ from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 __all__ = ["Agreed", "agree", "prepared"]
 
 _CONSTANT = 3.0  # of the signal's standard deviation: the mean's prior, where nothing is given
-_NORMAL, _FAR, _LEAST = 1.4826, 5.0, 2.3  # robust standard deviations, and logarithms of variances, that are far
+_NORMAL, _FAR, _LEAST = (
+    1.4826,
+    5.0,
+    2.3,
+)  # robust standard deviations, and logarithms of variances, that are far
 _PASSES = 2.0**24  # numbers of passes that a bag may have
 _STEEPEST = 3.0  # −2 ρ'(0) of a Matérn-3/2, the roughest with a slope
 _FIELD = 3  # the first entries of the vector: lengthscale, signal, noise
@@ -62,13 +66,18 @@ class Agreed:
 
 def agree(settings: MapSettings, reports: list[BagReport], robots: list[Robot]) -> Agreed:
     """From bags of which none has failed, in their order."""
-    starts = {name: float(medians([[r.starts[name]] for r in robots])[0]) for name in AUTOMATIC
-              if getattr(settings, name) == 0.0}
+    starts = {
+        name: float(medians([[r.starts[name]] for r in robots])[0])
+        for name in AUTOMATIC
+        if getattr(settings, name) == 0.0
+    }
     resolved = replace(settings, **starts)
     theta, learner = start_of(resolved)
     known, silent = torch.zeros((len(theta.vector()),) * 2, dtype=torch.float64), ()
     if learner is not None:
-        silent = _silent(torch.stack([r.theta.vector() for r in robots]), torch.tensor(learner.free))
+        silent = _silent(
+            torch.stack([r.theta.vector() for r in robots]), torch.tensor(learner.free)
+        )
         prior = torch.diag(learner.prior_sd.reciprocal().square())
         pull = prior @ learner.prior.vector()
         for i, robot in enumerate(robots):
@@ -77,12 +86,21 @@ def agree(settings: MapSettings, reports: list[BagReport], robots: list[Robot]) 
                 pull = pull + robot.information @ robot.theta.vector()
         vector, free = theta.vector(), torch.tensor(learner.free)
         precision = (prior + known)[free][:, free]
-        vector[free] = torch.linalg.solve(precision, (pull - (prior + known)[:, ~free] @ vector[~free])[free])
+        vector[free] = torch.linalg.solve(
+            precision, (pull - (prior + known)[:, ~free] @ vector[~free])[free]
+        )
         theta = theta.with_vector(torch.minimum(torch.maximum(vector, learner.low), learner.high))
     if settings.constant_stddev == 0.0:
         theta = replace(theta, constant_stddev=_CONSTANT * theta.signal_stddev)
-    return Agreed(resolved, theta, known, medians([t.middle[0] for t in reports]).round(),
-                  medians([t.middle[1] for t in reports]), _steep(theta), silent)
+    return Agreed(
+        resolved,
+        theta,
+        known,
+        medians([t.middle[0] for t in reports]).round(),
+        medians([t.middle[1] for t in reports]),
+        _steep(theta),
+        silent,
+    )
 
 
 def _silent(vectors: Tensor, free: Tensor) -> tuple[int, ...]:
@@ -112,15 +130,39 @@ def prepared(cells: Samples, number: int, robot: Robot, agreed: Agreed) -> Sampl
     heading = heading_of(velocity) if cells.heading is None else cells.heading
     x, y = cells.x, cells.y
     if robot.learned:
-        x = sensor_place(x, velocity, heading, own.time_offset - ours.time_offset,
-                         own.lever_arm_along - ours.lever_arm_along, own.lever_arm_across - ours.lever_arm_across)
+        x = sensor_place(
+            x,
+            velocity,
+            heading,
+            own.time_offset - ours.time_offset,
+            own.lever_arm_along - ours.lever_arm_along,
+            own.lever_arm_across - ours.lever_arm_across,
+        )
         y = y - heading @ robot.body
     count = torch.ones(n, dtype=torch.float64) if cells.count is None else cells.count
-    white = torch.zeros(n, dtype=torch.float64) if cells.sensor_variance is None else cells.sensor_variance
+    white = (
+        torch.zeros(n, dtype=torch.float64)
+        if cells.sensor_variance is None
+        else cells.sensor_variance
+    )
     if cells.position_variance is not None:
-        white = white + count * cells.position_variance * agreed.steep * agreed.settings.field_scale**2
-    passes = torch.full((n,), -1.0, dtype=torch.float64) if cells.pass_number is None else cells.pass_number
+        white = (
+            white + count * cells.position_variance * agreed.steep * agreed.settings.field_scale**2
+        )
+    passes = (
+        torch.full((n,), -1.0, dtype=torch.float64)
+        if cells.pass_number is None
+        else cells.pass_number
+    )
     passes = torch.where(passes >= 0, passes + number * _PASSES, passes)
     stamp = torch.zeros(n, dtype=torch.float64) if cells.stamp is None else cells.stamp
-    return Samples(x, y, stamp=stamp, count=count, sensor_variance=white, velocity=velocity, heading=heading,
-                   pass_number=passes)
+    return Samples(
+        x,
+        y,
+        stamp=stamp,
+        count=count,
+        sensor_variance=white,
+        velocity=velocity,
+        heading=heading,
+        pass_number=passes,
+    )

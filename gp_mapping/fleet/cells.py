@@ -121,8 +121,12 @@ class CellMaker(Gathering):
 
 def _one(parts: list[Samples]) -> Samples:
     have = {f.name for f in fields(Samples) if any(getattr(p, f.name) is not None for p in parts)}
-    return Samples.concatenate([replace(p, **{name: _absent(p, name) for name in have
-                                              if getattr(p, name) is None}) for p in parts])
+    return Samples.concatenate(
+        [
+            replace(p, **{name: _absent(p, name) for name in have if getattr(p, name) is None})
+            for p in parts
+        ]
+    )
 
 
 def _absent(cells: Samples, name: str) -> Tensor:
@@ -147,7 +151,9 @@ def read_bag(job: Job) -> BagCells:
     except UserError as error:
         return BagCells(BagReport(job.bag, failed=one_line(error)))
     except Exception as error:  # one bag, whatever is in it, does not cost the others
-        return BagCells(BagReport(job.bag, failed=f"{type(error).__name__}: {one_line(error, 300)}"))
+        return BagCells(
+            BagReport(job.bag, failed=f"{type(error).__name__}: {one_line(error, 300)}")
+        )
     if kept is not None:
         write_state(kept, _packed(made), lasting=False)
     halfway.over()
@@ -168,8 +174,11 @@ class _Reading:
     def of(job: Job) -> _Reading:
         """Nothing of it yet."""
         settings = job.parameters.map
-        return _Reading(Intake(job.parameters.intake, judge=judge_of(settings)), CellMaker(settings),
-                        Fixes(settings.max_fixes))
+        return _Reading(
+            Intake(job.parameters.intake, judge=judge_of(settings)),
+            CellMaker(settings),
+            Fixes(settings.max_fixes),
+        )
 
 
 def _read(job: Job, halfway: Halfway) -> BagCells:
@@ -184,7 +193,9 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
             halfway.keep(reading)
 
     def heard():
-        for new_pass, samples in samples_of(plans, intake, "", shown=False, skip=reading.messages, taken=had):
+        for new_pass, samples in samples_of(
+            plans, intake, "", shown=False, skip=reading.messages, taken=had
+        ):
             parts.append((new_pass, samples))
             yield new_pass, samples
 
@@ -195,16 +206,35 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
     cells = maker.all()
     if cells is None:
         why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
-        return BagCells(BagReport(job.bag, failed=f"{job.bag}: no measurement could be used: {why}"))
+        return BagCells(
+            BagReport(job.bag, failed=f"{job.bag}: no measurement could be used: {why}")
+        )
 
-    faults = sensor_faults(whole(parts), job.parameters.map.field_scale, unit_text(job.parameters.map.field_unit))
+    faults = sensor_faults(
+        whole(parts), job.parameters.map.field_scale, unit_text(job.parameters.map.field_unit)
+    )
     low, high = maker.trace.bounds()
-    report = BagReport(job.bag, "", maker.raw_count, len(cells), maker.passes, dict(intake.received),
-                dict(intake.drops.as_dict()), intake.drops.measurements, list(intake.warnings),
-                [fault.text for fault in faults], next((fault.text for fault in faults if fault.dead), ""),
-                dict(intake.about), maker.gross, maker.refused, maker.trace.length,
-                None if cells.stamp is None else float(cells.stamp.max()), list(low), list(high),
-                (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()))
+    report = BagReport(
+        job.bag,
+        "",
+        maker.raw_count,
+        len(cells),
+        maker.passes,
+        dict(intake.received),
+        dict(intake.drops.as_dict()),
+        intake.drops.measurements,
+        list(intake.warnings),
+        [fault.text for fault in faults],
+        next((fault.text for fault in faults if fault.dead), ""),
+        dict(intake.about),
+        maker.gross,
+        maker.refused,
+        maker.trace.length,
+        None if cells.stamp is None else float(cells.stamp.max()),
+        list(low),
+        list(high),
+        (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()),
+    )
     return BagCells(report, cells, maker.trace.state_dict(), fixes.state_dict())
 
 
@@ -220,14 +250,25 @@ def cells_of(made: BagCells) -> Samples:
 
 
 def _packed(made: BagCells) -> dict:
-    report = {f.name: getattr(made.report, f.name) for f in fields(BagReport)} | {"middle": list(map(list, made.report.middle))}
-    cells = None if made.cells is None else {f.name: getattr(made.cells, f.name) for f in fields(Samples)}
+    report = {f.name: getattr(made.report, f.name) for f in fields(BagReport)} | {
+        "middle": list(map(list, made.report.middle))
+    }
+    cells = (
+        None
+        if made.cells is None
+        else {f.name: getattr(made.cells, f.name) for f in fields(Samples)}
+    )
     return {"told": report, "cells": cells, "path": made.path, "fixes": made.fixes}
 
 
 def _unpacked(state: dict) -> BagCells:
     report = BagReport(**state["told"] | {"middle": tuple(state["told"]["middle"])})
-    return BagCells(report, None if state["cells"] is None else Samples(**state["cells"]), state["path"], state["fixes"])
+    return BagCells(
+        report,
+        None if state["cells"] is None else Samples(**state["cells"]),
+        state["path"],
+        state["fixes"],
+    )
 
 
 def counted(reports: list[BagReport], name: str) -> dict[str, int]:
@@ -240,7 +281,9 @@ def counted(reports: list[BagReport], name: str) -> dict[str, int]:
 
 def bounds_of(reports: list[BagReport]) -> tuple[list[float], list[float]]:
     """Of all paths, m."""
-    return [min(t.low[k] for t in reports) for k in (0, 1)], [max(t.high[k] for t in reports) for k in (0, 1)]
+    return [min(t.low[k] for t in reports) for k in (0, 1)], [
+        max(t.high[k] for t in reports) for k in (0, 1)
+    ]
 
 
 def medians(columns: list[list[float]]) -> Tensor:

@@ -24,7 +24,9 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["fleet_blocks"]
 
 
-def fleet_blocks(engine: Engine, made: FleetMap, cells: int) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
+def fleet_blocks(
+    engine: Engine, made: FleetMap, cells: int
+) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
     """As mapping.atlas.blocks of the session, drawn where the tiles are; one block is here at a time.
 
     Args:
@@ -41,9 +43,25 @@ def fleet_blocks(engine: Engine, made: FleetMap, cells: int) -> Iterator[tuple[t
     for index in indices:
         low, high = ([(k + one) * side for k in index] for one in (0, 1))
         tiles = [tile for tile in made.sums if _near(tile, low, high, agreed.theta.lengthscale)]
-        near = boxes[((boxes[:, 2:] >= np.array(low) - side) & (boxes[:, :2] <= np.array(high) + side)).all(1)]
-        handles.append(engine.step("block", _drawn, index, near, cells, *shared, local, agreed, tiles,
-                                   *(made.states[tile.key] for tile in tiles)))
+        near = boxes[
+            ((boxes[:, 2:] >= np.array(low) - side) & (boxes[:, :2] <= np.array(high) + side)).all(
+                1
+            )
+        ]
+        handles.append(
+            engine.step(
+                "block",
+                _drawn,
+                index,
+                near,
+                cells,
+                *shared,
+                local,
+                agreed,
+                tiles,
+                *(made.states[tile.key] for tile in tiles),
+            )
+        )
     for index, grid in zip(indices, engine.results(handles, "draw")):
         if grid is not None:
             yield index, grid
@@ -53,19 +71,33 @@ def _near(tile: Tile, low: list[float], high: list[float], length: float) -> boo
     """Whether a tile answers within a lengthscale of a block, or is beside one that does."""
     if tile.layout is None:
         return True
-    first, last = tile.layout.key([v - length for v in low]), tile.layout.key([v + length for v in high])
+    first, last = (
+        tile.layout.key([v - length for v in low]),
+        tile.layout.key([v + length for v in high]),
+    )
     return all(a - 1 <= k <= b + 1 for a, k, b in zip(first, tile.key, last))
 
 
 @torch.no_grad()
-def _drawn(index: tuple[int, int], boxes: np.ndarray, cells: int, settings: MapSettings, noise: float, revision: int,
-           local: LocalScale | None, agreed: Agreed, tiles: list[Tile], *states: dict) -> FieldGrid | None:
+def _drawn(
+    index: tuple[int, int],
+    boxes: np.ndarray,
+    cells: int,
+    settings: MapSettings,
+    noise: float,
+    revision: int,
+    local: LocalScale | None,
+    agreed: Agreed,
+    tiles: list[Tile],
+    *states: dict,
+) -> FieldGrid | None:
     """One block; None where nothing in it is known."""
     if not tiles:
         return None
     held: dict[Key, StoredState | dict] = {
         tile.key: state if tile.layout is None else StoredState(str(tile.key), tile_state(state))
-        for tile, state in zip(tiles, states)}
+        for tile, state in zip(tiles, states)
+    }
     field = field_of(agreed, held, tiles)
     grid = drawn_block(index, field, settings, boxes, cells, noise, revision, local)
     return grid if bool(grid.known.any()) else None

@@ -31,8 +31,10 @@ __all__ = ["Cluster", "Engine", "Here", "Lost", "connected"]
 
 _DEATHS = 10  # workers that may die over one step before it is taken for what kills them
 _THREADS = ("OMP_NUM_THREADS", *MATRIX_LIBRARIES)  # matrices of a few hundred rows: one thread
-_MISSING = ("the Python package 'distributed' is not installed, and bags go to several workers by it; write: pip "
-            "install 'gp_mapping[fleet]', or --workers 1, which needs no workers beside this process")
+_MISSING = (
+    "the Python package 'distributed' is not installed, and bags go to several workers by it; write: pip "
+    "install 'gp_mapping[fleet]', or --workers 1, which needs no workers beside this process"
+)
 
 
 class Lost(UserError):
@@ -86,7 +88,9 @@ class Engine(ABC):
     def results(self, handles: list, label: str = "") -> Iterator[Any]:
         """Each result in turn, one of them here at a time; label: of a progress bar on stderr, '' for none."""
         if label:
-            with tqdm(total=len(handles), desc=label, file=sys.stderr, mininterval=0.3, disable=None) as bar:
+            with tqdm(
+                total=len(handles), desc=label, file=sys.stderr, mininterval=0.3, disable=None
+            ) as bar:
                 for _ in self.finished(handles):
                     bar.update(1)
         for handle in handles:
@@ -149,7 +153,9 @@ class Cluster(Engine):
         places: dict[str, list[int]] = {}
         for i, handle in enumerate(handles):
             places.setdefault(handle.key, []).append(i)
-        for handle in as_completed(list({h.key: h for h in handles}.values()), loop=self.client.loop):
+        for handle in as_completed(
+            list({h.key: h for h in handles}.values()), loop=self.client.loop
+        ):
             yield from places[handle.key]
 
     def result(self, handle) -> Any:
@@ -159,10 +165,13 @@ class Cluster(Engine):
         try:
             return handle.result()
         except KilledWorker as error:
-            raise Lost(f"{_DEATHS} workers died over it, as where memory does not suffice ({one_line(error, 200)})"
-                       ) from error
+            raise Lost(
+                f"{_DEATHS} workers died over it, as where memory does not suffice ({one_line(error, 200)})"
+            ) from error
         except CancelledError as error:
-            raise UsageError(f"the workers are gone ({self.about}); begin again where they are there") from error
+            raise UsageError(
+                f"the workers are gone ({self.about}); begin again where they are there"
+            ) from error
 
     def close(self) -> None:
         self._closing()
@@ -194,10 +203,14 @@ def _there(scheduler: str) -> Cluster:
     try:
         client = Client(scheduler, timeout=10, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise UsageError(f"--scheduler {scheduler}: no Dask scheduler answers there ({one_line(error, 300)}); expected "
-                         "an address as tcp://host:8786") from error
+        raise UsageError(
+            f"--scheduler {scheduler}: no Dask scheduler answers there ({one_line(error, 300)}); expected "
+            "an address as tcp://host:8786"
+        ) from error
     threads = sum(client.nthreads().values())
-    return Cluster(client, f"{threads} workers of {scheduler}, dashboard {client.dashboard_link}", client.close)
+    return Cluster(
+        client, f"{threads} workers of {scheduler}, dashboard {client.dashboard_link}", client.close
+    )
 
 
 def _local(workers: int) -> Cluster:
@@ -205,22 +218,38 @@ def _local(workers: int) -> Cluster:
     import dask
     from distributed import Client, LocalCluster
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a worker that is started again is no news
+    logging.getLogger("distributed").setLevel(
+        logging.CRITICAL
+    )  # a worker that is started again is no news
     folder, bokeh = tempfile.mkdtemp(prefix="gp_mapping_fleet."), importlib.util.find_spec("bokeh")
     environment = dict.fromkeys(_THREADS, "1")
     source = os.pathsep.join(filter(None, [p for p in sys.path if p]))
     ending = contextlib.ExitStack()
     ending.callback(shutil.rmtree, folder, ignore_errors=True)
     try:
-        with _whole() as asked, dask.config.set({
-                "distributed.scheduler.allowed-failures": _DEATHS,
-                "distributed.worker.profile.enabled": False,  # it looks a hundred times a second
-                "distributed.nanny.environ": environment,
-                # without Dask's MALLOC_TRIM_THRESHOLD_: by it each matrix is asked of the system anew, page by page
-                "distributed.nanny.pre-spawn-environ": environment, "temporary-directory": folder}):
-            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
-                                   dashboard_address="127.0.0.1:0" if bokeh else None, local_directory=folder,
-                                   silence_logs=logging.CRITICAL, env={**environment, "PYTHONPATH": source})
+        with (
+            _whole() as asked,
+            dask.config.set(
+                {
+                    "distributed.scheduler.allowed-failures": _DEATHS,
+                    "distributed.worker.profile.enabled": False,  # it looks a hundred times a second
+                    "distributed.nanny.environ": environment,
+                    # without Dask's MALLOC_TRIM_THRESHOLD_: by it each matrix is asked of the system anew, page by page
+                    "distributed.nanny.pre-spawn-environ": environment,
+                    "temporary-directory": folder,
+                }
+            ),
+        ):
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0" if bokeh else None,
+                local_directory=folder,
+                silence_logs=logging.CRITICAL,
+                env={**environment, "PYTHONPATH": source},
+            )
             ending.callback(cluster.close)
             client = Client(cluster, set_as_default=False)
             ending.callback(client.close)
@@ -232,7 +261,11 @@ def _local(workers: int) -> Cluster:
     if threading.current_thread() is threading.main_thread():
         ending.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupted))
 
-    seen = f"dashboard {cluster.dashboard_link}" if bokeh else "no dashboard (it needs bokeh: pip install bokeh)"
+    seen = (
+        f"dashboard {cluster.dashboard_link}"
+        if bokeh
+        else "no dashboard (it needs bokeh: pip install bokeh)"
+    )
     return Cluster(client, f"{workers} workers, {seen}", ending.close)
 
 
@@ -249,7 +282,9 @@ def _whole() -> Iterator[list[int]]:
     ends = (signal.SIGINT, signal.SIGTERM)
     before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in ends}
     resource_tracker.ensure_running()  # begun later, it would take the mask away
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # threads and processes begun now have it, too
+    mask = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGINT}
+    )  # threads and processes begun now have it, too
     try:
         yield asked
     finally:

@@ -59,7 +59,9 @@ class _Sum(Objective):
         self._renewed = [self.engine.step("renew", _renewed, one, theta) for one in self.bags]
 
     def of_block(self, number: int, theta: Theta) -> Tensor:
-        return torch.tensor(self.engine.result(self.engine.step("value", _value, self._renewed[number], theta)))
+        return torch.tensor(
+            self.engine.result(self.engine.step("value", _value, self._renewed[number], theta))
+        )
 
     def value(self, theta: Theta) -> float:
         parts = [self.engine.step("value", _value, one, theta) for one in self._renewed]
@@ -69,8 +71,14 @@ class _Sum(Objective):
         return value
 
 
-def raised(engine: Engine, bags: Bags, agreed: Agreed, most: int, tolerance: float,
-           told: Callable[[str, float], None]) -> Raised:
+def raised(
+    engine: Engine,
+    bags: Bags,
+    agreed: Agreed,
+    most: int,
+    tolerance: float,
+    told: Callable[[str, float], None],
+) -> Raised:
     """From the agreed θ on.
 
     Args:
@@ -81,7 +89,10 @@ def raised(engine: Engine, bags: Bags, agreed: Agreed, most: int, tolerance: flo
         tolerance: nats; a round is over where an iteration gains less.
         told: called after each iteration with what is raised and its value, nats.
     """
-    own = [(made, job.number, robot, agreed) for made, job, robot in zip(bags.cells, bags.jobs, bags.robots)]
+    own = [
+        (made, job.number, robot, agreed)
+        for made, job, robot in zip(bags.cells, bags.jobs, bags.robots)
+    ]
     stored = [engine.step("stored", _stored, *one) for one in own]
     objectives = [engine.step("objective", _objective, one, agreed) for one in stored]
     learner = start_of(agreed.settings)[1]
@@ -95,8 +106,15 @@ def raised(engine: Engine, bags: Bags, agreed: Agreed, most: int, tolerance: flo
     for _ in range(_ROUNDS):
         total.renew(theta)
         first = total.value(theta)
-        found = ascend(total, learner, theta, _information(engine, stored, agreed, theta), most, tolerance,
-                       lambda value: told(name, value))
+        found = ascend(
+            total,
+            learner,
+            theta,
+            _information(engine, stored, agreed, theta),
+            most,
+            tolerance,
+            lambda value: told(name, value),
+        )
         theta, count, converged = found.theta, count + found.iterations, found.converged
         total.renew(theta)
         value = total.value(theta)
@@ -104,7 +122,14 @@ def raised(engine: Engine, bags: Bags, agreed: Agreed, most: int, tolerance: flo
             best, after = theta, value
         if found.value - first < 1.0 or found.iterations >= most:
             break
-    return Raised(agreed.at(best, _information(engine, stored, agreed, best)), name, before, after, count, converged)
+    return Raised(
+        agreed.at(best, _information(engine, stored, agreed, best)),
+        name,
+        before,
+        after,
+        count,
+        converged,
+    )
 
 
 def _information(engine: Engine, stored: list, agreed: Agreed, theta: Theta) -> Tensor:
@@ -114,7 +139,9 @@ def _information(engine: Engine, stored: list, agreed: Agreed, theta: Theta) -> 
 
 
 def _stored(made: BagCells, number: int, robot: Robot, agreed: Agreed) -> StoredCells:
-    return StoredCells.of([prepared(cells_of(made), number, robot, agreed)], agreed.settings.field_scale, agreed.theta)
+    return StoredCells.of(
+        [prepared(cells_of(made), number, robot, agreed)], agreed.settings.field_scale, agreed.theta
+    )
 
 
 def _objective(stored: StoredCells, agreed: Agreed) -> Objective:

@@ -12,7 +12,9 @@ from gp_mapping.fleet.robot import Robot
 __all__ = ["laid_out"]
 
 
-def laid_out(agreed: Agreed, robots: list[Robot], low: list[float], high: list[float], squares: int) -> Layout | None:
+def laid_out(
+    agreed: Agreed, robots: list[Robot], low: list[float], high: list[float], squares: int
+) -> Layout | None:
     """The grid, by the rule of a map that has outgrown its first tile; None where one tile suffices.
 
     Args:
@@ -30,5 +32,10 @@ def laid_out(agreed: Agreed, robots: list[Robot], low: list[float], high: list[f
     if extent <= side:
         return None
     middle = [0.5 * (a + b) for a, b in zip(low, high)]
-    return Layout(tuple(m - 0.5 * side for m in middle), tuple(m + 0.5 * side for m in middle), side, HALO * length,
-                  BLEND * length)
+    return Layout(
+        tuple(m - 0.5 * side for m in middle),
+        tuple(m + 0.5 * side for m in middle),
+        side,
+        HALO * length,
+        BLEND * length,
+    )

@@ -37,7 +37,9 @@ class Halfway:
         try:
             with self._file.open("rb") as file:
                 return pickle.load(file)
-        except Exception:  # whatever is the matter with it: without it the step begins at its beginning
+        except (
+            Exception
+        ):  # whatever is the matter with it: without it the step begins at its beginning
             return None
 
     def due(self) -> bool:

@@ -1,9 +1,9 @@
 """The steps of a fleet's map in their order: bags, θ, ground, inducing inputs, sums, tiles. One barrier between each.
 
-    bag        cells, robot                         one step each a bag
-    all        θ, origin, centre, tiles             here, from a few numbers of each bag
-    bag, tile  candidates for z; sites at θ and z   summed as a tree over the bags of a tile
-    tile       s_b, the map's state                 fetched one at a time, and put into a file
+bag        cells, robot                         one step each a bag
+all        θ, origin, centre, tiles             here, from a few numbers of each bag
+bag, tile  candidates for z; sites at θ and z   summed as a tree over the bags of a tile
+tile       s_b, the map's state                 fetched one at a time, and put into a file
 """
 
 from __future__ import annotations
@@ -26,14 +26,31 @@ from gp_mapping.fleet.cells import BagReport, Job, bounds_of, read_bag, report_o
 from gp_mapping.fleet.engine import Engine, Lost
 from gp_mapping.fleet.ground import laid_out
 from gp_mapping.fleet.others import Judged, held_out, joined_held_out, judged
-from gp_mapping.fleet.robot import Robot, calibrate, joined_fixes, joined_paths, joined_scores, robot_of, scores_of
+from gp_mapping.fleet.robot import (
+    Robot,
+    calibrate,
+    joined_fixes,
+    joined_paths,
+    joined_scores,
+    robot_of,
+    scores_of,
+)
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.sessions import odometry_frame_of
 from gp_mapping.store.tile_room import TileRoom
 
-__all__ = ["CALIBRATION_CELLS", "Bags", "FleetMap", "agreed_by", "check_fleet", "compared", "map_bags", "read_bags"]
+__all__ = [
+    "CALIBRATION_CELLS",
+    "Bags",
+    "FleetMap",
+    "agreed_by",
+    "check_fleet",
+    "compared",
+    "map_bags",
+    "read_bags",
+]
 
 CALIBRATION_CELLS = 1000  # of each bag, in a map of its own
 
@@ -72,19 +89,31 @@ class FleetMap:
 def check_fleet(settings: MapSettings) -> None:
     """UsageError where maps of these settings cannot be summed."""
     if settings.model != "dual_svgp" or settings.likelihood != "gaussian":
-        raise UsageError(f"model {settings.model} with likelihood {settings.likelihood} is not mapped bag by bag; "
-                         "write --set model=dual_svgp --set likelihood=gaussian, or leave --workers and --scheduler "
-                         "out")
+        raise UsageError(
+            f"model {settings.model} with likelihood {settings.likelihood} is not mapped bag by bag; "
+            "write --set model=dual_svgp --set likelihood=gaussian, or leave --workers and --scheduler "
+            "out"
+        )
     if settings.forgetting_time > 0:
-        raise UsageError("forgetting_time: bags that are mapped side by side have no order in time; write --set "
-                         "forgetting_time=0, or leave --workers and --scheduler out")
+        raise UsageError(
+            "forgetting_time: bags that are mapped side by side have no order in time; write --set "
+            "forgetting_time=0, or leave --workers and --scheduler out"
+        )
     if not settings.cells:
-        raise UsageError("cells: bags are mapped side by side from cells; write --set cells=true, or leave --workers "
-                         "and --scheduler out")
+        raise UsageError(
+            "cells: bags are mapped side by side from cells; write --set cells=true, or leave --workers "
+            "and --scheduler out"
+        )
 
 
-def read_bags(engine: Engine, bags: list[str], parameters: Parameters, topics: dict, keep: Path | None = None,
-              most: int = CALIBRATION_CELLS) -> Bags:
+def read_bags(
+    engine: Engine,
+    bags: list[str],
+    parameters: Parameters,
+    topics: dict,
+    keep: Path | None = None,
+    most: int = CALIBRATION_CELLS,
+) -> Bags:
     """Cells and calibration of each bag; UsageError where not one of them can be used.
 
     Args:
@@ -95,31 +124,61 @@ def read_bags(engine: Engine, bags: list[str], parameters: Parameters, topics: d
             finds them; None where workers are on other machines.
         most: cells that calibrate a bag.
     """
-    jobs = [Job(i, str(bag), parameters, topics, "" if keep is None else str(keep)) for i, bag in enumerate(bags)]
+    jobs = [
+        Job(i, str(bag), parameters, topics, "" if keep is None else str(keep))
+        for i, bag in enumerate(bags)
+    ]
     cells = engine.each("cells", read_bag, jobs)
     calibrated = engine.each("robot", calibrate, jobs, [most] * len(jobs))
-    reports = _outcomes(engine, engine.each("told", report_of, cells), "read", lambda i, why: BagReport(jobs[i].bag, why))
-    robots = _outcomes(engine, engine.each("known", robot_of, calibrated), "calibrate", lambda i, why: Robot(why))
+    reports = _outcomes(
+        engine,
+        engine.each("told", report_of, cells),
+        "read",
+        lambda i, why: BagReport(jobs[i].bag, why),
+    )
+    robots = _outcomes(
+        engine, engine.each("known", robot_of, calibrated), "calibrate", lambda i, why: Robot(why)
+    )
 
-    failed = {t.bag: t.failed or t.dead or r.failed for t, r in zip(reports, robots) if t.failed or t.dead or r.failed}
+    failed = {
+        t.bag: t.failed or t.dead or r.failed
+        for t, r in zip(reports, robots)
+        if t.failed or t.dead or r.failed
+    }
     good = [i for i, job in enumerate(jobs) if job.bag not in failed]
-    frame = Counter(str(reports[i].about.get("frame") or "") for i in good).most_common(1)[0][0] if good else ""
+    frame = (
+        Counter(str(reports[i].about.get("frame") or "") for i in good).most_common(1)[0][0]
+        if good
+        else ""
+    )
     for i in good:
         its = str(reports[i].about.get("frame") or "")
         if its != frame:
-            failed[jobs[i].bag] = (f"{jobs[i].bag}: poses are in frame {named(its)}, those of most bags in "
-                                   f"{named(frame)}; map it by itself, or name the frame with odometry_frame")
-    channels = Counter(len(reports[i].middle[1]) for i in good if jobs[i].bag not in failed).most_common(1)
-    good = [i for i in good if jobs[i].bag not in failed and len(reports[i].middle[1]) == channels[0][0]]
+            failed[jobs[i].bag] = (
+                f"{jobs[i].bag}: poses are in frame {named(its)}, those of most bags in "
+                f"{named(frame)}; map it by itself, or name the frame with odometry_frame"
+            )
+    channels = Counter(
+        len(reports[i].middle[1]) for i in good if jobs[i].bag not in failed
+    ).most_common(1)
+    good = [
+        i for i in good if jobs[i].bag not in failed and len(reports[i].middle[1]) == channels[0][0]
+    ]
     if not good:
         first = next(iter(failed.values()), "none was given")
         raise UsageError(f"none of {len(jobs)} bags can be mapped; the first: {first}")
     about, warnings = dict(reports[good[0]].about), []
     if odometry_frame_of(about) and len(good) > 1:
-        warnings.append(f"{named(odometry_frame_of(about))} is the frame of an odometry: its origin is where a robot "
-                        "was started; the bags fit together where all were started at one place")
-    return Bags(*([column[i] for i in good] for column in (jobs, reports, robots, cells, calibrated)), failed, about,
-                warnings)
+        warnings.append(
+            f"{named(odometry_frame_of(about))} is the frame of an odometry: its origin is where a robot "
+            "was started; the bags fit together where all were started at one place"
+        )
+    return Bags(
+        *([column[i] for i in good] for column in (jobs, reports, robots, cells, calibrated)),
+        failed,
+        about,
+        warnings,
+    )
 
 
 def _outcomes(engine: Engine, handles: list, label: str, lost: Callable) -> list:
@@ -130,12 +189,13 @@ def _outcomes(engine: Engine, handles: list, label: str, lost: Callable) -> list
             out.append(next(results))
         except Lost as error:
             out.append(lost(i, str(error)))
-            results = engine.results(handles[i + 1:])
+            results = engine.results(handles[i + 1 :])
     return out
 
 
-def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, folder: Path | None = None
-             ) -> FleetMap:
+def map_bags(
+    engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, folder: Path | None = None
+) -> FleetMap:
     """The map of all bags at agreed θ.
 
     Args:
@@ -150,15 +210,20 @@ def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, 
     layout, known = _ground(engine, bags, agreed, own)
     all_tiles = sorted({key for cores, _, _ in known for key in cores})
     if len(all_tiles) > settings.max_tiles:
-        raise UsageError(f"the bags' ground takes {len(all_tiles)} tiles, more than max_tiles ({settings.max_tiles}); "
-                         f"write --set max_tiles={len(all_tiles)}, or map fewer bags together")
+        raise UsageError(
+            f"the bags' ground takes {len(all_tiles)} tiles, more than max_tiles ({settings.max_tiles}); "
+            f"write --set max_tiles={len(all_tiles)}, or map fewer bags together"
+        )
     found: dict[sums.Tile, tuple] = {}
     spreads = []
     for key in all_tiles:
         tile = sums.Tile(key, layout)
         which = [i for i in count if key in known[i][1]]
-        z = engine.tree("inputs", partial(sums.joined_inputs, agreed=agreed),
-                        [engine.step("candidates", sums.candidates, tile, *own[i]) for i in which])
+        z = engine.tree(
+            "inputs",
+            partial(sums.joined_inputs, agreed=agreed),
+            [engine.step("candidates", sums.candidates, tile, *own[i]) for i in which],
+        )
         parts = [engine.step("sites", sums.sums_of, tile, z, *own[i]) for i in which]
         total = engine.tree("sum", partial(sums.joined_sums, most=settings.memory_size), parts)
         found[tile] = z, total, which
@@ -167,8 +232,10 @@ def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, 
     report = [s for s in engine.results(spreads, "sum") if s is not None]
     spread = max(report, key=lambda s: s.determined, default=None)
     room, states = TileRoom(folder), {}
-    made = [engine.step("tile", tiles.finished, tile, total, z, agreed, spread)
-            for tile, (z, total, _) in found.items()]
+    made = [
+        engine.step("tile", tiles.finished, tile, total, z, agreed, spread)
+        for tile, (z, total, _) in found.items()
+    ]
     for tile, state in zip(found, engine.results(made, "draw up")):
         if layout is None:
             states[tile.key] = state
@@ -176,13 +243,28 @@ def map_bags(engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, 
         states[tile.key] = StoredState(name_of(tile.key), tiles.tile_state(state))
         room.put(states[tile.key])
 
-    path = engine.tree("paths", partial(joined_paths, step=settings.cell_length),
-                       engine.each("path", _path_of, bags.cells))
-    fixes = engine.tree("fixes", partial(joined_fixes, most=settings.max_fixes),
-                        engine.each("fix", _fixes_of, bags.cells))
+    path = engine.tree(
+        "paths",
+        partial(joined_paths, step=settings.cell_length),
+        engine.each("path", _path_of, bags.cells),
+    )
+    fixes = engine.tree(
+        "fixes",
+        partial(joined_fixes, most=settings.max_fixes),
+        engine.each("fix", _fixes_of, bags.cells),
+    )
     scores = engine.tree("scores", joined_scores, engine.each("score", scores_of, bags.calibrated))
-    session = tiles.session_of(settings, agreed, states, list(found), bags.reports, engine.result(path),
-                               engine.result(scores), bags.about, room)
+    session = tiles.session_of(
+        settings,
+        agreed,
+        states,
+        list(found),
+        bags.reports,
+        engine.result(path),
+        engine.result(scores),
+        bags.about,
+        room,
+    )
     session.fixes.load_state_dict(engine.result(fixes))
     if spread is not None:
         agreed = replace(agreed, theta=replace(agreed.theta, bias_stddev=spread.stddev))
@@ -205,8 +287,11 @@ def _fixes_of(made) -> dict:
 def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
     """The layout, and of each bag the tiles and squares that it touches."""
     length = agreed.theta.lengthscale
-    squares = engine.tree("ground", sums.joined_ground, [engine.step("squares", sums.touched, *one, None, length)
-                                                         for one in own])
+    squares = engine.tree(
+        "ground",
+        sums.joined_ground,
+        [engine.step("squares", sums.touched, *one, None, length) for one in own],
+    )
     low, high = bounds_of(bags.reports)
     layout = laid_out(agreed, bags.robots, low, high, len(engine.result(squares)[2]))
     handles = [engine.step("touched", sums.touched, *one, layout, length) for one in own]
@@ -221,7 +306,16 @@ def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[J
     agreed, centre = made.agreed, float(made.agreed.centre[0])
     handles = []
     for i, (job, robot) in enumerate(zip(bags.jobs, bags.robots)):
-        parts = [engine.step("others", held_out, tile, z, total, bags.cells[i], job.number, robot, agreed)
-                 for tile, (z, total, which) in made.sums.items() if i in which]
-        handles.append(engine.step("judged", judged, engine.tree("beside", joined_held_out, parts), centre, noise))
+        parts = [
+            engine.step(
+                "others", held_out, tile, z, total, bags.cells[i], job.number, robot, agreed
+            )
+            for tile, (z, total, which) in made.sums.items()
+            if i in which
+        ]
+        handles.append(
+            engine.step(
+                "judged", judged, engine.tree("beside", joined_held_out, parts), centre, noise
+            )
+        )
     return list(engine.results(handles, "compare"))

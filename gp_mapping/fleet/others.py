@@ -26,7 +26,9 @@ _KNOWN = 0.3  # of the signal's standard deviation: beyond, the others know too 
 _MOST = 20_000  # cells of a bag that are looked at
 _FEWEST = 30
 _NORMAL, _HUBER, _ROUNDS = 1.4826, 1.345, 20
-_ALIKE = 10.0  # neighbouring cells that say the same of a robot's errors: of poses, of the field between
+_ALIKE = (
+    10.0  # neighbouring cells that say the same of a robot's errors: of poses, of the field between
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,15 @@ class Judged:
 
 
 @torch.no_grad()
-def held_out(tile: Tile, z: Tensor, total: TileSums, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> HeldOut:
+def held_out(
+    tile: Tile,
+    z: Tensor,
+    total: TileSums,
+    made: BagCells,
+    number: int,
+    robot: Robot,
+    agreed: Agreed,
+) -> HeldOut:
     """A bag's cells in the core of a tile, and what all other bags say there. Of several axes, their first."""
     own = sums_of(tile, z, made, number, robot, agreed)
     rest, nothing = without(total, own), torch.zeros(0, dtype=torch.float64)
@@ -70,16 +80,24 @@ def held_out(tile: Tile, z: Tensor, total: TileSums, made: BagCells, number: int
     looked = cells[:: max(1, math.ceil(len(cells) / _MOST))]
     prediction = map_of(rest, z, agreed).predict(looked.x, looked.velocity, looked.heading)
     theta, scale = agreed.theta, agreed.settings.field_scale
-    level = (theta.bias_stddev * scale) ** 2  # of a few robots with a bias each, all that is not known of the field
+    level = (
+        theta.bias_stddev * scale
+    ) ** 2  # of a few robots with a bias each, all that is not known of the field
     variance = prediction.variance[:, 0]
-    known = variance - variance.min().clamp_max(level) <= (_KNOWN * theta.signal_stddev * scale) ** 2
+    known = (
+        variance - variance.min().clamp_max(level) <= (_KNOWN * theta.signal_stddev * scale) ** 2
+    )
     return HeldOut(prediction.mean[known, 0], variance[known], looked.y[known, 0], len(cells))
 
 
 def joined_held_out(one: HeldOut, other: HeldOut) -> HeldOut:
     """Of two tiles together."""
-    return HeldOut(torch.cat([one.mean, other.mean]), torch.cat([one.variance, other.variance]),
-                  torch.cat([one.measured, other.measured]), one.seen + other.seen)
+    return HeldOut(
+        torch.cat([one.mean, other.mean]),
+        torch.cat([one.variance, other.variance]),
+        torch.cat([one.measured, other.measured]),
+        one.seen + other.seen,
+    )
 
 
 def judged(found: HeldOut, centre: float, noise: float) -> Judged | None:
@@ -106,8 +124,16 @@ def judged(found: HeldOut, centre: float, noise: float) -> Judged | None:
     spread = torch.linalg.inv(precision).diagonal().clamp_min(0.0).sqrt() * math.sqrt(_ALIKE)
     plain = y - m
     inside = float((plain.abs() <= 1.96 * (v + noise**2).sqrt()).double().mean())
-    return Judged(len(m), float(found_now[0]), float(spread[0]), float(found_now[1]), float(spread[1]), scale,
-                  float(plain.square().mean().sqrt()), inside)
+    return Judged(
+        len(m),
+        float(found_now[0]),
+        float(spread[0]),
+        float(found_now[1]),
+        float(spread[1]),
+        scale,
+        float(plain.square().mean().sqrt()),
+        inside,
+    )
 
 
 def _spread(residual: Tensor, noise: float) -> float:

@@ -33,7 +33,16 @@ from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.mapping import AUTOMATIC
 from gp_mapping.store.archive import read_state, write_state
 
-__all__ = ["Robot", "Scores", "calibrate", "joined_fixes", "joined_paths", "joined_scores", "robot_of", "scores_of"]
+__all__ = [
+    "Robot",
+    "Scores",
+    "calibrate",
+    "joined_fixes",
+    "joined_paths",
+    "joined_scores",
+    "robot_of",
+    "scores_of",
+]
 
 
 @dataclass(frozen=True)
@@ -93,8 +102,14 @@ def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
 
 def _packed(robot: Robot, scores: Scores) -> dict:
     told = {f.name: getattr(robot, f.name) for f in fields(Robot)} | {"theta": asdict(robot.theta)}
-    return {"robot": told, "noise": scores.noise.state_dict(), "window": scores.noise.window,
-            "local": scores.local.state_dict(), "white": scores.white_variance, "averaged": scores.averaged}
+    return {
+        "robot": told,
+        "noise": scores.noise.state_dict(),
+        "window": scores.noise.window,
+        "local": scores.local.state_dict(),
+        "white": scores.white_variance,
+        "averaged": scores.averaged,
+    }
 
 
 def _unpacked(state: dict) -> tuple[Robot, Scores]:
@@ -106,7 +121,10 @@ def _unpacked(state: dict) -> tuple[Robot, Scores]:
 
 
 def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
-    intake, session = Intake(job.parameters.intake, judge=judge_of(job.parameters.map)), MapSession(job.parameters.map)
+    intake, session = (
+        Intake(job.parameters.intake, judge=judge_of(job.parameters.map)),
+        MapSession(job.parameters.map),
+    )
     session.taken = []
     plans = plan_bags([job.bag], job.parameters.intake, job.topics)
     for _ in ingest_batches(samples_of(plans, intake, "", shown=False), session, intake.drops):
@@ -121,17 +139,41 @@ def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
     theta = theta_told(first, told, started.field_scale)
     known = torch.zeros((len(theta.vector()),) * 2, dtype=torch.float64)
     if learner is not None:
-        known = information(learner, theta, StoredCells.of(session.taken, started.field_scale, theta))
+        known = information(
+            learner, theta, StoredCells.of(session.taken, started.field_scale, theta)
+        )
     offset, spread, seen, turning = 0.0, math.inf, False, 0.0
     try:
         found = calibration_report(session.map, session.noise_variance)
-        offset, spread, seen, turning = found.offset, found.offset_stddev, found.offset_seen, found.turning
-    except (RuntimeError, ValueError, ArithmeticError):  # too few samples are remembered: nothing is known of it
+        offset, spread, seen, turning = (
+            found.offset,
+            found.offset_stddev,
+            found.offset_seen,
+            found.turning,
+        )
+    except (
+        RuntimeError,
+        ValueError,
+        ArithmeticError,
+    ):  # too few samples are remembered: nothing is known of it
         pass
     squares = session.memory.div(theta.lengthscale).floor().unique(dim=0)
-    robot = Robot("", theta, known, {name: getattr(started, name) for name in AUTOMATIC}, _body(session),
-                  learner is not None, offset, spread, seen, turning, math.sqrt(session.noise_variance),
-                  session.scores.weakened, len(session.inducing) / max(1, len(squares)), session.cell_count)
+    robot = Robot(
+        "",
+        theta,
+        known,
+        {name: getattr(started, name) for name in AUTOMATIC},
+        _body(session),
+        learner is not None,
+        offset,
+        spread,
+        seen,
+        turning,
+        math.sqrt(session.noise_variance),
+        session.scores.weakened,
+        len(session.inducing) / max(1, len(squares)),
+        session.cell_count,
+    )
     scores = session.scores
     return robot, Scores(scores.noise, scores.local, scores.white_variance, scores.white_averaged)
 
@@ -143,7 +185,9 @@ def _body(session: MapSession) -> Tensor:
         return torch.zeros((2, session.map.channels), dtype=torch.float64)
     plain = session.map.predict(place).mean
     axes = torch.eye(2, dtype=torch.float64)
-    return torch.cat([session.map.predict(place, still, axis[None]).mean - plain for axis in axes]).cpu()
+    return torch.cat(
+        [session.map.predict(place, still, axis[None]).mean - plain for axis in axes]
+    ).cpu()
 
 
 def robot_of(made: tuple[Robot, Scores | None]) -> Robot:
@@ -165,8 +209,12 @@ def joined_scores(one: Scores, other: Scores) -> Scores:
         noise.join(part.noise)
         local.join(part.local)
     weight = counts[0] / sum(counts) if sum(counts) else 0.5
-    return Scores(noise, local, weight * one.white_variance + (1 - weight) * other.white_variance,
-                  weight * one.averaged + (1 - weight) * other.averaged)
+    return Scores(
+        noise,
+        local,
+        weight * one.white_variance + (1 - weight) * other.white_variance,
+        weight * one.averaged + (1 - weight) * other.averaged,
+    )
 
 
 def joined_fixes(one: dict, other: dict, most: int) -> dict:

@@ -48,7 +48,11 @@ class Tile:
 
     def takes(self, x: Tensor) -> Tensor:
         """Which samples at x (N, 2) it knows: (N,)."""
-        return torch.ones(len(x), dtype=torch.bool) if self.layout is None else self.layout.takes(self.key, x)
+        return (
+            torch.ones(len(x), dtype=torch.bool)
+            if self.layout is None
+            else self.layout.takes(self.key, x)
+        )
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,10 @@ def cells_in(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agre
     return cells[tile.takes(cells.x)]
 
 
-def touched(made: BagCells, number: int, robot: Robot, agreed: Agreed, layout: Layout | None, squares: float
-            ) -> tuple[list[Key], list[Key], Tensor]:
-    """Tiles whose cores hold cells of a bag, tiles that know some, and squares (K, 2) of that side (m) that it is in.
-    """
+def touched(
+    made: BagCells, number: int, robot: Robot, agreed: Agreed, layout: Layout | None, squares: float
+) -> tuple[list[Key], list[Key], Tensor]:
+    """Tiles whose cores hold cells of a bag, tiles that know some, and squares (K, 2) of that side (m) that it is in."""
     x = prepared(cells_of(made), number, robot, agreed).x
     ground = x.div(squares).floor().unique(dim=0)
     if layout is None:
@@ -92,14 +96,19 @@ def touched(made: BagCells, number: int, robot: Robot, agreed: Agreed, layout: L
 
 def joined_ground(one: tuple, other: tuple) -> tuple:
     """What two bags touch together, as `touched`."""
-    return (sorted({*one[0], *other[0]}), sorted({*one[1], *other[1]}),
-            torch.cat([one[2], other[2]]).unique(dim=0))
+    return (
+        sorted({*one[0], *other[0]}),
+        sorted({*one[1], *other[1]}),
+        torch.cat([one[2], other[2]]).unique(dim=0),
+    )
 
 
 def _chosen(places: Tensor, agreed: Agreed) -> Tensor:
     """Inducing inputs among places (N, 2), inner: by pivoted Cholesky, within the budget. (M, 2)"""
     theta, settings = agreed.theta, agreed.settings
-    tolerance = max(settings.inducing_tolerance * theta.signal_stddev**2, _OPEN * theta.noise_stddev**2)
+    tolerance = max(
+        settings.inducing_tolerance * theta.signal_stddev**2, _OPEN * theta.noise_stddev**2
+    )
     return places[greedy_inputs(theta.kernel(), places, tolerance, settings.max_inducing)]
 
 
@@ -118,7 +127,9 @@ def joined_inputs(one: Tensor, other: Tensor, agreed: Agreed) -> Tensor:
     return _chosen(torch.cat([one, other]), agreed)
 
 
-def sums_of(tile: Tile, z: Tensor, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> TileSums:
+def sums_of(
+    tile: Tile, z: Tensor, made: BagCells, number: int, robot: Robot, agreed: Agreed
+) -> TileSums:
     """What a bag says of a tile."""
     cells = cells_in(tile, made, number, robot, agreed)
     part: DualSVGP = part_of(agreed.theta, z, scaling_of(agreed), cells)
@@ -134,7 +145,13 @@ def joined_sums(one: TileSums, other: TileSums, most: int) -> TileSums:
     sites.merge(other.sites)
     keys, kept = torch.cat([one.keys, other.keys]), Samples.concatenate([one.kept, other.kept])
     best = keys.topk(min(len(keys), most)).indices.sort().values
-    return TileSums(sites, one.count + other.count, max(one.newest_pass, other.newest_pass), kept[best], keys[best])
+    return TileSums(
+        sites,
+        one.count + other.count,
+        max(one.newest_pass, other.newest_pass),
+        kept[best],
+        keys[best],
+    )
 
 
 def without(total: TileSums, own: TileSums) -> TileSums:
@@ -144,4 +161,6 @@ def without(total: TileSums, own: TileSums) -> TileSums:
     sites.merge(minus)
     mine = set(own.sites.passes.numbers)
     sites.passes = sites.passes.only(set(sites.passes.numbers) - mine)
-    return replace(total, sites=sites, count=total.count - own.count, kept=total.kept[:0], keys=total.keys[:0])
+    return replace(
+        total, sites=sites, count=total.count - own.count, kept=total.kept[:0], keys=total.keys[:0]
+    )

@@ -41,65 +41,153 @@ class Figure:
 
 
 FIGURES = (
-    Figure("delay", "delay", "s", 0.03, False, False,
-           "its sensor's stamps are {value} s later than the pose's, the fleet's {usual} s: synchronise its clocks",
-           "+.3f"),
-    Figure("gain", "gain", "", 0.03, False, False,
-           "it shows {value} of the field's differences that the others show, the fleet {usual}: the scale of its "
-           "sensor is wrong, or one of its axes (soft iron, a dead axis)", ".3f"),
-    Figure("bias", "bias", "field", 2.0, False, False,
-           "it reads {value} beside the map of the others, the fleet {usual}: calibrate its sensor (hard iron), and "
-           "look at what it carries", "+.2f"),
-    Figure("noise", "noise", "field", 1.5, True, True,
-           "a new measurement scatters by {value} about its own map, the fleet's by {usual}: look at its sensor, "
-           "cable, and motors near it", ".2f"),
-    Figure("scatter", "scatter", "field", 1.5, True, True,
-           "its cells scatter by {value} about the map of the others, the fleet's by {usual}: its poses, clocks or "
-           "sensor are worse than theirs", ".2f"),
-    Figure("turning", "turns", "field", 2.0, False, True,
-           "{value} turn with it, the fleet's usual is {usual}: calibrate (hard iron), or mount the sensor further "
-           "from motors and steel", ".2f"),
-    Figure("gross", "gross", "%", 1.0, False, True,
-           "{value} % of its measurements are gross errors, the fleet's usual is {usual} %: look for a loose cable, a "
-           "switching motor", ".2f"),
-    Figure("dropped", "dropped", "%", 2.0, False, True,
-           "{value} % of its measurements could not be used, the fleet's usual is {usual} %: report.json says why",
-           ".1f"))
+    Figure(
+        "delay",
+        "delay",
+        "s",
+        0.03,
+        False,
+        False,
+        "its sensor's stamps are {value} s later than the pose's, the fleet's {usual} s: synchronise its clocks",
+        "+.3f",
+    ),
+    Figure(
+        "gain",
+        "gain",
+        "",
+        0.03,
+        False,
+        False,
+        "it shows {value} of the field's differences that the others show, the fleet {usual}: the scale of its "
+        "sensor is wrong, or one of its axes (soft iron, a dead axis)",
+        ".3f",
+    ),
+    Figure(
+        "bias",
+        "bias",
+        "field",
+        2.0,
+        False,
+        False,
+        "it reads {value} beside the map of the others, the fleet {usual}: calibrate its sensor (hard iron), and "
+        "look at what it carries",
+        "+.2f",
+    ),
+    Figure(
+        "noise",
+        "noise",
+        "field",
+        1.5,
+        True,
+        True,
+        "a new measurement scatters by {value} about its own map, the fleet's by {usual}: look at its sensor, "
+        "cable, and motors near it",
+        ".2f",
+    ),
+    Figure(
+        "scatter",
+        "scatter",
+        "field",
+        1.5,
+        True,
+        True,
+        "its cells scatter by {value} about the map of the others, the fleet's by {usual}: its poses, clocks or "
+        "sensor are worse than theirs",
+        ".2f",
+    ),
+    Figure(
+        "turning",
+        "turns",
+        "field",
+        2.0,
+        False,
+        True,
+        "{value} turn with it, the fleet's usual is {usual}: calibrate (hard iron), or mount the sensor further "
+        "from motors and steel",
+        ".2f",
+    ),
+    Figure(
+        "gross",
+        "gross",
+        "%",
+        1.0,
+        False,
+        True,
+        "{value} % of its measurements are gross errors, the fleet's usual is {usual} %: look for a loose cable, a "
+        "switching motor",
+        ".2f",
+    ),
+    Figure(
+        "dropped",
+        "dropped",
+        "%",
+        2.0,
+        False,
+        True,
+        "{value} % of its measurements could not be used, the fleet's usual is {usual} %: report.json says why",
+        ".1f",
+    ),
+)
 
 
 def row_of(report: BagReport, robot: Robot, found: Judged | None, scale: float) -> dict:
     """A robot in plain numbers, in the display unit of `scale` SI, None where nothing is known."""
     measured = report.samples + report.dropped_measurements
-    row = {"bag": report.bag, "measurements": report.samples, "cells": report.cells, "passes": report.passes,
-           "path_length": report.path_length,
-           "delay": robot.offset if math.isfinite(robot.offset_stddev) else None,
-           "delay_stddev": robot.offset_stddev if math.isfinite(robot.offset_stddev) else None,
-           "noise": robot.noise / scale, "turning": robot.turning / scale,
-           "gross": 100.0 * report.gross / max(1, report.samples),
-           "dropped": 100.0 * report.dropped_measurements / max(1, measured), "faults": report.faults,
-           "compared_cells": 0 if found is None else found.count}
+    row = {
+        "bag": report.bag,
+        "measurements": report.samples,
+        "cells": report.cells,
+        "passes": report.passes,
+        "path_length": report.path_length,
+        "delay": robot.offset if math.isfinite(robot.offset_stddev) else None,
+        "delay_stddev": robot.offset_stddev if math.isfinite(robot.offset_stddev) else None,
+        "noise": robot.noise / scale,
+        "turning": robot.turning / scale,
+        "gross": 100.0 * report.gross / max(1, report.samples),
+        "dropped": 100.0 * report.dropped_measurements / max(1, measured),
+        "faults": report.faults,
+        "compared_cells": 0 if found is None else found.count,
+    }
     names = ("bias", "bias_stddev", "scatter", "rmse")
     row |= {name: None if found is None else getattr(found, name) / scale for name in names}
-    return row | {name: None if found is None else getattr(found, name) for name in ("gain", "gain_stddev", "inside")}
+    return row | {
+        name: None if found is None else getattr(found, name)
+        for name in ("gain", "gain_stddev", "inside")
+    }
 
 
 def usual_of(rows: list[dict]) -> dict[str, float | None]:
     """The fleet's median of each figure."""
-    return {f.name: median(known) if (known := [r[f.name] for r in rows if r[f.name] is not None]) else None
-            for f in FIGURES}
+    return {
+        f.name: median(known)
+        if (known := [r[f.name] for r in rows if r[f.name] is not None])
+        else None
+        for f in FIGURES
+    }
 
 
 def to_mend(rows: list[dict], unit: str) -> list[dict]:
-    """What is far, the farthest first: bag, figure, value, usual, how many robust standard deviations, and a sentence.
-    """
-    found = [{"bag": row["bag"], "figure": "faults", "value": None, "usual": None, "far": math.inf, "text": text}
-             for row in rows for text in row["faults"]]
+    """What is far, the farthest first: bag, figure, value, usual, how many robust standard deviations, and a sentence."""
+    found = [
+        {
+            "bag": row["bag"],
+            "figure": "faults",
+            "value": None,
+            "usual": None,
+            "far": math.inf,
+            "text": text,
+        }
+        for row in rows
+        for text in row["faults"]
+    ]
     usual = usual_of(rows)
     for figure in FIGURES:
         known = [row for row in rows if row[figure.name] is not None]
         if len(known) >= _FEWEST:
             found += _far(figure, known, usual, unit)
-    scaled = {one["bag"] for one in found if one["figure"] == "gain"}  # a wrong scale is a bias, too
+    scaled = {
+        one["bag"] for one in found if one["figure"] == "gain"
+    }  # a wrong scale is a bias, too
     found = [one for one in found if one["figure"] != "bias" or one["bag"] not in scaled]
     found.sort(key=lambda one: -one["far"])
     return [one | {"far": None if math.isinf(one["far"]) else one["far"]} for one in found]
@@ -121,8 +209,18 @@ def _far(figure: Figure, rows: list[dict], usual: dict, unit: str) -> list[dict]
         away = value - middle if figure.more else abs(value - middle)
         size = max(spread, own, least / _FAR)
         if away > _FAR * size:
-            report = {name: f"{v:{figure.digits}}{f' {unit}' if figure.unit == 'field' else ''}"
-                    for name, v in (("value", row[figure.name]), ("usual", usual[figure.name]))}
-            out.append({"bag": row["bag"], "figure": figure.name, "value": row[figure.name],
-                        "usual": usual[figure.name], "far": away / size, "text": figure.said.format(**report)})
+            report = {
+                name: f"{v:{figure.digits}}{f' {unit}' if figure.unit == 'field' else ''}"
+                for name, v in (("value", row[figure.name]), ("usual", usual[figure.name]))
+            }
+            out.append(
+                {
+                    "bag": row["bag"],
+                    "figure": figure.name,
+                    "value": row[figure.name],
+                    "usual": usual[figure.name],
+                    "far": away / size,
+                    "text": figure.said.format(**report),
+                }
+            )
     return out

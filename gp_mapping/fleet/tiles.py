@@ -25,7 +25,9 @@ from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 __all__ = ["bias_of", "field_of", "finished", "map_of", "session_of", "tile_state"]
 
 
-def map_of(sums: TileSums, z: Tensor, agreed: Agreed, bias_stddev: float | None = None, alone: bool = False) -> DualSVGP:
+def map_of(
+    sums: TileSums, z: Tensor, agreed: Agreed, bias_stddev: float | None = None, alone: bool = False
+) -> DualSVGP:
     """The map of a tile.
 
     Args:
@@ -39,7 +41,16 @@ def map_of(sums: TileSums, z: Tensor, agreed: Agreed, bias_stddev: float | None 
     model = build_map(replace(agreed.settings, tiles=False), centre=agreed.centre)
     model.learner = agreed.learner() if alone else None
     remembering = part_of(theta, z, scaling_of(agreed), sums.kept, len(sums.kept))
-    assemble(model, theta, z, scaling_of(agreed), sums.sites, sums.count, remembering.memory, sums.newest_pass)
+    assemble(
+        model,
+        theta,
+        z,
+        scaling_of(agreed),
+        sums.sites,
+        sums.count,
+        remembering.memory,
+        sums.newest_pass,
+    )
     return model
 
 
@@ -50,11 +61,15 @@ def bias_of(sums: TileSums, z: Tensor, agreed: Agreed) -> BiasSpread | None:
         return None
     start = start_of(settings)[0].bias_stddev
     bare = replace(sums, kept=sums.kept[:0], keys=sums.keys[:0])
-    evidence = map_of(bare, z, replace(agreed, settings=replace(settings, max_biases=1000))).posterior.bias_evidence()
+    evidence = map_of(
+        bare, z, replace(agreed, settings=replace(settings, max_biases=1000))
+    ).posterior.bias_evidence()
     return None if evidence is None else evidence.spread(start)
 
 
-def finished(tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed, spread: BiasSpread | None) -> dict:
+def finished(
+    tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed, spread: BiasSpread | None
+) -> dict:
     """A tile as its file has it."""
     model = map_of(sums, z, agreed, None if spread is None else spread.stddev, tile.layout is None)
     model.bias_spread = spread
@@ -66,8 +81,17 @@ def tile_state(state: dict) -> dict:
     return {"map": state, "forgot": 0.0, "seeds": []}
 
 
-def session_of(settings: MapSettings, agreed: Agreed, states: dict[Key, StoredState | dict], tiles: list[Tile],
-               reports: list[BagReport], path: dict, scores: Scores, about: dict, room: Room | None) -> MapSession:
+def session_of(
+    settings: MapSettings,
+    agreed: Agreed,
+    states: dict[Key, StoredState | dict],
+    tiles: list[Tile],
+    reports: list[BagReport],
+    path: dict,
+    scores: Scores,
+    about: dict,
+    room: Room | None,
+) -> MapSession:
     """The session of all bags, which maps on from there.
 
     Args:
@@ -82,19 +106,38 @@ def session_of(settings: MapSettings, agreed: Agreed, states: dict[Key, StoredSt
     low, high = bounds_of(reports)
     cells, passes = sum(t.cells for t in reports), sum(t.passes for t in reports)
     stamps = [t.newest_stamp for t in reports if t.newest_stamp is not None]
-    start = {"resolved": {name: getattr(agreed.settings, name) for name in AUTOMATIC},
-             "centre": agreed.centre.tolist(), "count": cells, "next": cells, "open": False, "cells": []}
+    start = {
+        "resolved": {name: getattr(agreed.settings, name) for name in AUTOMATIC},
+        "centre": agreed.centre.tolist(),
+        "count": cells,
+        "next": cells,
+        "open": False,
+        "cells": [],
+    }
     state = session.state_dict()
-    state |= {"map": _whole(agreed, states, tiles, low, high, cells), "start": start,
-              "path": path, "about": about, "channels": len(agreed.centre),
-              "cells": state["cells"] | {"gross": sum(t.gross for t in reports)},
-              "first_values": state["first_values"] | {"seen": cells},
-              "raw_count": sum(t.samples for t in reports), "cell_count": cells, "passes": passes, "revision": cells,
-              "refused": sum(t.refused for t in reports), "last_stamp": max(stamps, default=None)}
+    state |= {
+        "map": _whole(agreed, states, tiles, low, high, cells),
+        "start": start,
+        "path": path,
+        "about": about,
+        "channels": len(agreed.centre),
+        "cells": state["cells"] | {"gross": sum(t.gross for t in reports)},
+        "first_values": state["first_values"] | {"seen": cells},
+        "raw_count": sum(t.samples for t in reports),
+        "cell_count": cells,
+        "passes": passes,
+        "revision": cells,
+        "refused": sum(t.refused for t in reports),
+        "last_stamp": max(stamps, default=None),
+    }
     new = MapSession.from_state_dict(state, room)
     theirs = OneStepAhead(agreed.settings)
-    theirs.noise, theirs.local, theirs.white_variance, theirs.white_averaged = (scores.noise, scores.local, scores.white_variance,
-                                                                       scores.averaged)
+    theirs.noise, theirs.local, theirs.white_variance, theirs.white_averaged = (
+        scores.noise,
+        scores.local,
+        scores.white_variance,
+        scores.averaged,
+    )
     new.scores.join(theirs, new.map)
     number = max(new.map.newest_pass, -1.0)
     new.bias_numbers.load_state_dict({"number": number, "began": []})
@@ -108,7 +151,9 @@ def field_of(agreed: Agreed, states: dict[Key, StoredState | dict], tiles: list[
     return new
 
 
-def _whole(agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], high: list[float], cells: int) -> dict:
+def _whole(
+    agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], high: list[float], cells: int
+) -> dict:
     """The state of a map of these tiles."""
     generator = torch.Generator().manual_seed(agreed.settings.seed).get_state()
     if tiles[0].layout is not None:
@@ -116,14 +161,35 @@ def _whole(agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], hi
     return states[tiles[0].key] | {"ground": {"low": low, "high": high, "generator": generator}}
 
 
-def _tiled(agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], high: list[float], cells: int,
-           generator: Tensor) -> dict:
+def _tiled(
+    agreed: Agreed,
+    states: dict,
+    tiles: list[Tile],
+    low: list[float],
+    high: list[float],
+    cells: int,
+    generator: Tensor,
+) -> dict:
     """A map of several tiles, as its checkpoint has it: one of them at hand."""
     learner, current = agreed.learner(), tiles[0].key
     shelf = {name_of(key): state for key, state in states.items() if key != current}
-    return {"model": "tiled", "layout": tiles[0].layout.state_dict(), "shelf": shelf,
-            "tiles": {name_of(current): {"state": states[current], "touched": 0}}, "current": list(current),
-            "low": low, "high": high, "generator": generator, "tiles_lost": 0, "side": agreed.settings.map_tile_side,
-            "former": None, "learner": None if learner is None else learner.state_dict(), "samples": cells, "turn": 0,
-            "forgot": 0.0, "loads": 0, "merged_without": 0,
-            "newest_pass": max(float(state.get()["map"]["newest_pass"]) for state in states.values())}
+    return {
+        "model": "tiled",
+        "layout": tiles[0].layout.state_dict(),
+        "shelf": shelf,
+        "tiles": {name_of(current): {"state": states[current], "touched": 0}},
+        "current": list(current),
+        "low": low,
+        "high": high,
+        "generator": generator,
+        "tiles_lost": 0,
+        "side": agreed.settings.map_tile_side,
+        "former": None,
+        "learner": None if learner is None else learner.state_dict(),
+        "samples": cells,
+        "turn": 0,
+        "forgot": 0.0,
+        "loads": 0,
+        "merged_without": 0,
+        "newest_pass": max(float(state.get()["map"]["newest_pass"]) for state in states.values()),
+    }

@@ -7,4 +7,14 @@ from gp_mapping.intake.poses.tf_tree import Missing, TfTree
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.topics import Input, inputs_of
 
-__all__ = ["DropCounter", "DropReason", "Input", "Intake", "Missing", "PoseBuffer", "TfTree", "Transform", "inputs_of"]
+__all__ = [
+    "DropCounter",
+    "DropReason",
+    "Input",
+    "Intake",
+    "Missing",
+    "PoseBuffer",
+    "TfTree",
+    "Transform",
+    "inputs_of",
+]

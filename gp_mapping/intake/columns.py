@@ -47,7 +47,10 @@ class Columns:
         """header.stamp in nanoseconds, (n,) int64; None where there is no header."""
         if "header.stamp.sec" not in self:
             return None
-        return self.rows["header.stamp.sec"].astype(np.int64) * 1_000_000_000 + self.rows["header.stamp.nanosec"]
+        return (
+            self.rows["header.stamp.sec"].astype(np.int64) * 1_000_000_000
+            + self.rows["header.stamp.nanosec"]
+        )
 
 
 class Stream(NamedTuple):
@@ -88,12 +91,18 @@ class Readings:
         if not earlier:
             return self
         unknown = (0.0,) * self.covariance.shape[1]
-        first = Readings(np.array([r.values for r in earlier]),
-                         np.array([r.covariance or unknown for r in earlier]),
-                         np.array([r.covariance is not None for r in earlier]), {})
-        return Readings(np.concatenate([first.values, self.values]),
-                        np.concatenate([first.covariance, self.covariance]),
-                        np.concatenate([first.known, self.known]), self.refused)
+        first = Readings(
+            np.array([r.values for r in earlier]),
+            np.array([r.covariance or unknown for r in earlier]),
+            np.array([r.covariance is not None for r in earlier]),
+            {},
+        )
+        return Readings(
+            np.concatenate([first.values, self.values]),
+            np.concatenate([first.covariance, self.covariance]),
+            np.concatenate([first.known, self.known]),
+            self.refused,
+        )
 
 
 class ColumnAdaptor(Protocol):
@@ -102,7 +111,9 @@ class ColumnAdaptor(Protocol):
     def read_columns(self, columns: Columns) -> Readings | None:
         """As `read` of each; None where these messages lack what it reads."""
 
-    def values_of_rows(self, readings: Readings, turn: Rotation | None) -> tuple[np.ndarray, np.ndarray]:
+    def values_of_rows(
+        self, readings: Readings, turn: Rotation | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """As `values`."""
 
 

@@ -69,29 +69,29 @@ _EXPLANATIONS = {
     DropReason.UNREADABLE: "measurement whose recorded bytes are no message of its type; is the bag damaged?",
     DropReason.NOT_FINITE: "measurement with a NaN or infinite axis (REP-103: NaN means not measured)",
     DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value); is the "
-                             "message in the unit that ROS asks for (tesla for a magnetic field)?",
+    "message in the unit that ROS asks for (tesla for a magnetic field)?",
     DropReason.IMPOSSIBLE: "measurement that cannot be of what is mapped: a label that is none of the classes, a count "
-                           "below 0 or beyond belief; are likelihood and classes right for this topic?",
+    "below 0 or beyond belief; are likelihood and classes right for this topic?",
     DropReason.BAD_COVARIANCE: "measurement whose covariance is NaN, infinite, negative or larger than the square of "
-                               "the sensor's range; write zeros, or -1 in front, where it is unknown",
+    "the sensor's range; write zeros, or -1 in front, where it is unknown",
     DropReason.REPEATED_STAMP: "measurement with the stamp of the one before; does the driver set header.stamp?",
     DropReason.OUT_OF_ORDER: "measurement with an older stamp than the one before",
     DropReason.STRAY_STAMP: "measurement whose stamp leaps away from those before it while the next ones go on as "
-                            "before; do two publishers with different clocks share the topic?",
+    "before; do two publishers with different clocks share the topic?",
     DropReason.UNEXPECTED_FRAME: "measurement in another frame than sensor_frame (or than the first measurement)",
     DropReason.NO_POSE: "measurement with no pose around its stamp; are poses published, and in the same time?",
     DropReason.NO_TRANSFORM: "measurement for which TF does not connect the frames of map, robot and sensor; is every "
-                             "link published, /tf_static too, and are odometry_frame and base_frame right?",
+    "link published, /tf_static too, and are odometry_frame and base_frame right?",
     DropReason.POSE_GAP: "measurement between two poses that are further apart in time than max_pose_gap",
     DropReason.QUEUE_FULL: "measurement pushed out of a full queue; poses come too late or samples are not taken",
     DropReason.TIME_JUMP: "measurement still waiting for its pose when time jumped back (a bag that loops)",
     DropReason.NOT_PLACEABLE: "measurement whose value or place is not finite, or out of reach, once it is turned and "
-                              "placed (lever arm, soft iron, max_position)",
+    "placed (lever arm, soft iron, max_position)",
     DropReason.REFUSED: "measurement that the map refused, because it would have spoiled it (too far from all others, "
-                        "not finite once it is added) or because it is full (left_out: raise max_tiles, or "
-                        "max_exact_samples); the map is as it was before",
+    "not finite once it is added) or because it is full (left_out: raise max_tiles, or "
+    "max_exact_samples); the map is as it was before",
     DropReason.POSE_UNREADABLE: "pose or transform whose recorded bytes are no message of its type; is the "
-                                "bag damaged?",
+    "bag damaged?",
     DropReason.POSE_NOT_FINITE: "pose with a NaN or infinite number",
     DropReason.POSE_OUT_OF_RANGE: "pose farther from the origin than max_position",
     DropReason.POSE_TOO_FAST: "pose that the robot could not have reached from the one before at max_speed",
@@ -100,13 +100,13 @@ _EXPLANATIONS = {
     DropReason.POSE_REPEATED_STAMP: "pose with the stamp of the one before",
     DropReason.POSE_OUT_OF_ORDER: "pose with an older stamp than the one before",
     DropReason.POSE_STRAY_STAMP: "pose whose stamp leaps away from those before it while the next ones go on as "
-                                 "before; do two publishers with different clocks share the topic?",
+    "before; do two publishers with different clocks share the topic?",
     DropReason.POSE_UNEXPECTED_FRAME: "pose in another frame than odometry_frame (or than the first pose)",
     DropReason.POSE_FRAMES_FULL: "transform of a frame beyond the number that is kept, or with a name that is too long",
     DropReason.POSE_BAD_COVARIANCE: "pose whose covariance is NaN, infinite or negative; the pose is used, its "
-                                    "uncertainty counts as unknown",
+    "uncertainty counts as unknown",
     DropReason.POSE_LOST: "pose whose covariance says that the robot may be anywhere (10 km and more); if covariances "
-                          "are placeholders, set use_pose_covariance to false",
+    "are placeholders, set use_pose_covariance to false",
     DropReason.FIX_UNREADABLE: "fix whose recorded bytes are no message of its type; is the bag damaged?",
     DropReason.FIX_INVALID: "fix of a receiver that knew no position (status -1), or that is no place of the earth",
     DropReason.FIX_NO_POSE: "fix with no pose around its stamp; do receiver and poses have the same time?",
@@ -147,7 +147,9 @@ class DropCounter:
     @property
     def measurements(self) -> int:
         """Dropped measurements (a dropped pose or fix is not a lost measurement)."""
-        return sum(n for reason, n in self._counts.items() if not reason.of_pose and not reason.of_fix)
+        return sum(
+            n for reason, n in self._counts.items() if not reason.of_pose and not reason.of_fix
+        )
 
     def explanations(self) -> dict[str, str]:
         """Reason name -> what to look at, of those that occurred."""
@@ -155,4 +157,6 @@ class DropCounter:
 
     def explain(self) -> list[str]:
         """One line for each reason that occurred: count, name, explanation."""
-        return [f"{n} {reason.value}: {reason.explanation}" for reason, n in self._counts.items() if n]
+        return [
+            f"{n} {reason.value}: {reason.explanation}" for reason, n in self._counts.items() if n
+        ]

@@ -40,8 +40,13 @@ class FixQueue:
     drops: counts those that are not used.  poses: where the robot was.  received: counts them under "fix".
     """
 
-    def __init__(self, settings: IntakeSettings, drops: DropCounter, received: dict[str, int],
-                 poses: Callable[[], PoseTrack | TfPoses]):
+    def __init__(
+        self,
+        settings: IntakeSettings,
+        drops: DropCounter,
+        received: dict[str, int],
+        poses: Callable[[], PoseTrack | TfPoses],
+    ):
         self._drops, self._received, self._poses = drops, received, poses
         self._most, self._max_wait = settings.queue_size, round(1e9 * settings.max_wait)
         self._waiting: deque[_Fix] = deque()
@@ -63,15 +68,15 @@ class FixQueue:
         self._waiting.append(_Fix(self._poses().epoch, stamp_ns(msg), place))
         self._resolve()
         newest = self._waiting[-1].stamp if self._waiting else 0
-        while self._waiting and (len(self._waiting) > self._most or
-                                 abs(newest - self._waiting[0].stamp) > self._max_wait):
+        while self._waiting and (
+            len(self._waiting) > self._most or abs(newest - self._waiting[0].stamp) > self._max_wait
+        ):
             self._waiting.popleft()
             self._drops.count(DropReason.FIX_NO_POSE)
         return None
 
     def take(self, finish: bool = False) -> list[tuple[float, float, float, float]]:
-        """All that have their pose now: x, y (m, in the map's frame), latitude, longitude (degrees). finish: the end.
-        """
+        """All that have their pose now: x, y (m, in the map's frame), latitude, longitude (degrees). finish: the end."""
         self._resolve(finish)
         taken = list(self._ready)
         self._ready.clear()

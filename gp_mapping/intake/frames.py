@@ -61,4 +61,8 @@ class FrameVote:
             return None
         most = max(self._votes, key=self._votes.__getitem__)
         mine = self._votes.get(self.frame, 0)
-        return most if most != self.frame and self._votes[most] >= max(2 * mine, mine + _LEAD) else None
+        return (
+            most
+            if most != self.frame and self._votes[most] >= max(2 * mine, mine + _LEAD)
+            else None
+        )

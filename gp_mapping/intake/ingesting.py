@@ -24,8 +24,12 @@ class Pool(Protocol):
     def finish(self) -> None: ...
 
 
-def ingest_batches(batches: Iterable[tuple[bool, Samples]], session: Pool, drops: DropCounter,
-         on_error: Callable[[Exception, int], None] | None = None) -> Iterator[Samples]:
+def ingest_batches(
+    batches: Iterable[tuple[bool, Samples]],
+    session: Pool,
+    drops: DropCounter,
+    on_error: Callable[[Exception, int], None] | None = None,
+) -> Iterator[Samples]:
     """Each batch of `Intake.batches` after the session has taken it in.
 
     Every sample is used or counted: received = used + dropped by reason + waiting. What the session refuses is a drop
@@ -33,6 +37,7 @@ def ingest_batches(batches: Iterable[tuple[bool, Samples]], session: Pool, drops
 
     on_error: told, while it is handled, what was raised and how many samples that has cost; None: REFUSED as well.
     """
+
     def lost(error: Exception, count: int) -> None:
         if on_error is None:
             drops.count(DropReason.REFUSED, count)
@@ -52,10 +57,14 @@ def ingest_batches(batches: Iterable[tuple[bool, Samples]], session: Pool, drops
             try:
                 session.ingest(rest)
                 break
-            except Exception as error:  # whatever it is, what comes after it shall be mapped; nothing is hidden
+            except (
+                Exception
+            ) as error:  # whatever it is, what comes after it shall be mapped; nothing is hidden
                 through = session.raw_count + session.refused - before
-                lost(error, 0 if through else 1)  # it raised before it had counted the sample, or afterwards
-                rest = rest[max(through, 1):]
+                lost(
+                    error, 0 if through else 1
+                )  # it raised before it had counted the sample, or afterwards
+                rest = rest[max(through, 1) :]
         _count_refused(drops, session.refused - refused)
         yield samples
 

@@ -30,7 +30,9 @@ class Adaptor(Protocol):
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """A message as a Reading with that stamp (ns), or why it cannot be used."""
 
-    def values(self, readings: list[Reading], turn: Rotation | None) -> tuple[np.ndarray, np.ndarray]:
+    def values(
+        self, readings: list[Reading], turn: Rotation | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """What is mapped, y (N,) or (N, C), and the variance of its white noise (N,), 0 where it is unknown.
 
         turn: N rotations from the sensor's axes to the map's, where needs_rotation says so.
@@ -54,4 +56,6 @@ def frame_of(msg) -> str:
 
 def sensor_rotation(settings: IntakeSettings) -> Rotation:
     """Rotation from the sensor's axes to the base frame's: yaw · pitch · roll."""
-    return Rotation.from_euler("ZYX", [settings.sensor_yaw, settings.sensor_pitch, settings.sensor_roll])
+    return Rotation.from_euler(
+        "ZYX", [settings.sensor_yaw, settings.sensor_pitch, settings.sensor_roll]
+    )

@@ -50,7 +50,14 @@ class Outlet:
 
     # ---- one by one ----------------------------------------------------------------------------------------------
 
-    def add(self, epoch: int, reading: Reading, bracket: Bracket, mounting: Transform | None, longest: int) -> None:
+    def add(
+        self,
+        epoch: int,
+        reading: Reading,
+        bracket: Bracket,
+        mounting: Transform | None,
+        longest: int,
+    ) -> None:
         """A measurement between two poses. longest: a longer pause before it begins a new pass, ns."""
         if len(self._ready) >= self._most:
             return self._drops.count(DropReason.QUEUE_FULL)
@@ -96,8 +103,16 @@ class Outlet:
 
     # ---- many at once --------------------------------------------------------------------------------------------
 
-    def place_rows(self, epoch: int, stamps: np.ndarray, rows: PoseRows, before: np.ndarray, after: np.ndarray,
-                   readings: Readings, longest: int) -> list[tuple[bool, Samples]]:
+    def place_rows(
+        self,
+        epoch: int,
+        stamps: np.ndarray,
+        rows: PoseRows,
+        before: np.ndarray,
+        after: np.ndarray,
+        readings: Readings,
+        longest: int,
+    ) -> list[tuple[bool, Samples]]:
         """Samples of measurements at stamps (N,) in ns, between poses of these numbers, cut where passes begin.
 
         Nothing waits to be taken before them.
@@ -114,8 +129,11 @@ class Outlet:
         for start, end in zip([0, *(end + 1 for end in ends)], ends):
             part = np.arange(start, end + 1)
             new_pass |= bool(pause[start])
-            samples = self._placer.place_rows(stamps[part], rows.between(stamps[part], before[part], after[part]),
-                                              readings.at(part))
+            samples = self._placer.place_rows(
+                stamps[part],
+                rows.between(stamps[part], before[part], after[part]),
+                readings.at(part),
+            )
             if self._count(len(part), samples):
                 out.append((new_pass, samples))
                 new_pass = False

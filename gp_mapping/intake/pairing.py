@@ -34,7 +34,9 @@ __all__ = ["Intake"]
 
 _UNREADABLE = (DropReason.UNREADABLE, DropReason.POSE_UNREADABLE, DropReason.FIX_UNREADABLE)
 _UNREADABLE_NAMED = 3  # messages that cannot be read, which are named one by one
-_MAX_WARNINGS = 20  # different texts; a frame that changes with each message must not fill the memory
+_MAX_WARNINGS = (
+    20  # different texts; a frame that changes with each message must not fill the memory
+)
 _READY_FACTOR = 100  # samples that nobody takes, in units of queue_size
 _TF_MAP = "map"
 _DECIDING = 500  # messages after which frames are settled, as far as what came until then can be taken in again
@@ -67,11 +69,17 @@ class Intake:
     judge: drops what the map that the samples are for cannot be told, before it waits for a pose; None: every number.
     """
 
-    def __init__(self, settings: IntakeSettings | None = None, lookup: Lookup | None = None,
-                 judge: Judge | None = None):
+    def __init__(
+        self,
+        settings: IntakeSettings | None = None,
+        lookup: Lookup | None = None,
+        judge: Judge | None = None,
+    ):
         self.settings = s = settings or IntakeSettings()
         self._lookup, self._adaptor = lookup, make_adaptor(s, judge)
-        self._votes = {name: FrameVote(getattr(s, name)) for name in ("sensor_frame", "odometry_frame")}
+        self._votes = {
+            name: FrameVote(getattr(s, name)) for name in ("sensor_frame", "odometry_frame")
+        }
         self._first: list[tuple] | None = []  # messages as they came, until frames are settled
         self._restarted = self._again = False
         self._begin()
@@ -81,20 +89,30 @@ class Intake:
         s, lookup = self.settings, self._lookup
         self.drops = DropCounter()
         self.received = {s.sensor: 0, s.pose_source: 0}
-        self._void = 0  # of the samples that were handed out, those that are not in the map any more
+        self._void = (
+            0  # of the samples that were handed out, those that are not in the map any more
+        )
         self._warnings: list[str] = []
-        self._max_wait, self._jump_back, self._pass_gap = map(_ns, (s.max_wait, s.jump_back, s.pass_gap))
+        self._max_wait, self._jump_back, self._pass_gap = map(
+            _ns, (s.max_wait, s.jump_back, s.pass_gap)
+        )
         self._out = Outlet(Placer(s, self._adaptor), self.drops, _READY_FACTOR * s.queue_size)
         self._waiting: deque[_Waiting] = deque()
         near = max(self._max_wait, _ns(s.max_pose_gap))  # from a pose: beyond, nothing finds it
-        self._field_gate, self._pose_gate = (StampGate(self._jump_back, near, s.queue_size) for _ in range(2))
+        self._field_gate, self._pose_gate = (
+            StampGate(self._jump_back, near, s.queue_size) for _ in range(2)
+        )
         self._field_gate.believe(self._pose_clock)
         self._pose_gate.believe(self._field_gate.spans)
-        self._last_pose: tuple[int, tuple[float, ...]] | None = None  # stamp and position, for max_speed
+        self._last_pose: tuple[int, tuple[float, ...]] | None = (
+            None  # stamp and position, for max_speed
+        )
         self._field_epoch = 0
         self._last_field: int | None = None
         self._advance = 0
-        self._steps: deque[int] = deque(maxlen=stretch.RECENT_STEPS)  # between the newest measurements, ns
+        self._steps: deque[int] = deque(
+            maxlen=stretch.RECENT_STEPS
+        )  # between the newest measurements, ns
         self._oriented: bool | None = None  # the poses have orientations; the first says so
         self._base = s.base_frame.lstrip("/")
         self._tf: TfPoses | None = None
@@ -103,10 +121,14 @@ class Intake:
                 self._votes["odometry_frame"] = FrameVote(s.odometry_frame or _TF_MAP)
             else:
                 self.received["tf"] = 0
-            self._tree = TfTree(self._new_buffer, self._jump_back, self.drops) if lookup is None else None
+            self._tree = (
+                TfTree(self._new_buffer, self._jump_back, self.drops) if lookup is None else None
+            )
             self._tf = TfPoses(self.frame, self._base, self._tree, lookup)
         self._track = PoseTrack(self._new_buffer, self._jump_back)  # of poses that come as messages
-        self._poses: PoseTrack | TfPoses = self._tf if self._tf is not None and s.pose_source == "tf" else self._track
+        self._poses: PoseTrack | TfPoses = (
+            self._tf if self._tf is not None and s.pose_source == "tf" else self._track
+        )
         self.fixes = FixQueue(s, self.drops, self.received, self._now_poses)
 
     def _now_poses(self) -> PoseTrack | TfPoses:
@@ -114,7 +136,9 @@ class Intake:
 
     def _new_buffer(self) -> PoseBuffer:
         s = self.settings
-        return PoseBuffer(s.pose_buffer_size, _ns(s.max_pose_gap), _ns(s.max_extrapolation), s.max_position)
+        return PoseBuffer(
+            s.pose_buffer_size, _ns(s.max_pose_gap), _ns(s.max_extrapolation), s.max_position
+        )
 
     @property
     def frame(self) -> str:
@@ -125,9 +149,14 @@ class Intake:
     def about(self) -> dict:
         """Where and of what the samples are, for the map that is made of them; plain values."""
         s = self.settings
-        return {"frame": self.frame, "sensor": s.sensor, "quantity": s.quantity,
-                "sensor_frame": self._votes["sensor_frame"].frame, "pose_source": s.pose_source,
-                "began": self.first_stamp}
+        return {
+            "frame": self.frame,
+            "sensor": s.sensor,
+            "quantity": s.quantity,
+            "sensor_frame": self._votes["sensor_frame"].frame,
+            "pose_source": s.pose_source,
+            "began": self.first_stamp,
+        }
 
     # ---- frames --------------------------------------------------------------------------------------------------
 
@@ -166,8 +195,10 @@ class Intake:
         if winner is None or self._again or (self._first is None and self.samples > self._void):
             return
         before, given = self._votes[which].frame, self.samples > 0
-        self._votes = {name: vote if vote.held else FrameVote(expected=vote.frame if vote.known else None)
-                       for name, vote in self._votes.items()}
+        self._votes = {
+            name: vote if vote.held else FrameVote(expected=vote.frame if vote.known else None)
+            for name, vote in self._votes.items()
+        }
         self._votes[which] = FrameVote(expected=winner)
 
         if self._first is None:
@@ -179,16 +210,20 @@ class Intake:
             for method, *arguments in self._first:
                 getattr(self, method)(*arguments)
             self._again = False
-        self._warn(f"{which}: the first messages were in frame {named(before)} and most are in {named(winner)}, which "
-                   "is now expected")
+        self._warn(
+            f"{which}: the first messages were in frame {named(before)} and most are in {named(winner)}, which "
+            "is now expected"
+        )
 
     def _frame_fits(self, which: str, msg) -> bool:
         """Whether a message is in the expected frame."""
         vote, frame = self._votes[which], frame_of(msg)
         if vote.fits(frame):
             return True
-        self._warn(f"{which}: a message is in frame {named(frame)}, expected {named(vote.frame)}; such messages are "
-                   "dropped")
+        self._warn(
+            f"{which}: a message is in frame {named(frame)}, expected {named(vote.frame)}; such messages are "
+            "dropped"
+        )
         return False
 
     @property
@@ -217,7 +252,9 @@ class Intake:
         out = list(self._warnings)
         if self._tf is not None:
             out += self._tree.warnings if self._tree is not None else []
-            if self._tf.problem is not None and (self._tf.problem.reason is not None or not self.samples):
+            if self._tf.problem is not None and (
+                self._tf.problem.reason is not None or not self.samples
+            ):
                 out.append(self._tf.problem.text)
         return out
 
@@ -239,9 +276,13 @@ class Intake:
         if math.isnan(variance):
             self.drops.count(DropReason.POSE_BAD_COVARIANCE)
         if variance > LARGE_VARIANCE:
-            self._warn(f"poses are unsure by {math.sqrt(LARGE_VARIANCE):g} m and more, so measurements count little; "
-                       "if these covariances are placeholders, set use_pose_covariance to false")
-        self._pose_in(stamp_ns(msg), pose.position, pose.quaternion, 0.0 if math.isnan(variance) else variance)
+            self._warn(
+                f"poses are unsure by {math.sqrt(LARGE_VARIANCE):g} m and more, so measurements count little; "
+                "if these covariances are placeholders, set use_pose_covariance to false"
+            )
+        self._pose_in(
+            stamp_ns(msg), pose.position, pose.quaternion, 0.0 if math.isnan(variance) else variance
+        )
 
     add_odometry = add_pose_message
 
@@ -258,7 +299,9 @@ class Intake:
             self._oriented = quaternion is not None
         if self._oriented and quaternion is None:
             return self.drops.count(DropReason.POSE_ZERO_QUATERNION)
-        pose = read_numbers(position, quaternion if self._oriented else None, self.settings.max_position)
+        pose = read_numbers(
+            position, quaternion if self._oriented else None, self.settings.max_position
+        )
         if isinstance(pose, DropReason):
             return self.drops.count(pose)
         taken, strays = self._pose_gate.admit(stamp, (*pose, variance))
@@ -277,8 +320,12 @@ class Intake:
 
     def _take_pose(self, stamp: int, position, quaternion, variance: float) -> None:
         last, fastest = self._last_pose, self.settings.max_speed
-        if fastest > 0.0 and last is not None and last[0] < stamp \
-                and stretch.distance(position, last[1]) > fastest * 1e-9 * (stamp - last[0]):
+        if (
+            fastest > 0.0
+            and last is not None
+            and last[0] < stamp
+            and stretch.distance(position, last[1]) > fastest * 1e-9 * (stamp - last[0])
+        ):
             return self.drops.count(DropReason.POSE_TOO_FAST)
         refused = self._track.add(Pose(stamp, position, quaternion, variance))
         if refused is not None:
@@ -289,7 +336,9 @@ class Intake:
     def add_tf(self, msg, static: bool = False) -> None:
         """Take in a tf2_msgs/TFMessage (static: of /tf_static). ValueError where nothing asks for TF."""
         if self._tf is None or self._tree is None:
-            raise ValueError("a TF message came, but neither pose_source nor mounting is 'tf', or a look-up was given")
+            raise ValueError(
+                "a TF message came, but neither pose_source nor mounting is 'tf', or a look-up was given"
+            )
         self._keep("add_tf", msg, static)
         self.received["tf"] += 1
         for stamp in self._tree.add(msg, static):
@@ -311,7 +360,11 @@ class Intake:
     def _follow(self, stamp: int) -> None:
         """Measurements jumped and these poses are no way ahead of them: a single wrong stamp, not a loop."""
         newest = self._last_field
-        if self._poses.epoch < self._field_epoch and newest is not None and stamp <= newest + self._jump_back:
+        if (
+            self._poses.epoch < self._field_epoch
+            and newest is not None
+            and stamp <= newest + self._jump_back
+        ):
             self._poses.move_to(self._field_epoch)
 
     # ---- measurements in -----------------------------------------------------------------------------------------
@@ -329,7 +382,9 @@ class Intake:
                 self.drops.count(DropReason.UNEXPECTED_FRAME)
                 return self._elect("sensor_frame")
         elif received_ns is None:
-            raise ValueError(f"a {type(msg).__name__} has no header; pass received_ns, when it was received")
+            raise ValueError(
+                f"a {type(msg).__name__} has no header; pass received_ns, when it was received"
+            )
         else:
             stamp = int(received_ns)
         reading = self._adaptor.read(msg, stamp)
@@ -349,16 +404,24 @@ class Intake:
             if self._tf is self._poses and self._tree is None:
                 self._poses.restart(self._field_epoch)
         elif last is not None and stamp <= last:
-            return self.drops.count(DropReason.REPEATED_STAMP if stamp == last else DropReason.OUT_OF_ORDER)
+            return self.drops.count(
+                DropReason.REPEATED_STAMP if stamp == last else DropReason.OUT_OF_ORDER
+            )
         else:
             newest = self._poses.newest
-            if self._field_epoch < self._poses.epoch and newest is not None and stamp <= newest + self._jump_back:
+            if (
+                self._field_epoch < self._poses.epoch
+                and newest is not None
+                and stamp <= newest + self._jump_back
+            ):
                 self._field_epoch = self._poses.epoch
         if last is not None and stamp > last:
             self._advance += stamp - last
             self._steps.append(stamp - last)
         self._last_field = stamp
-        self._waiting.append(_Waiting(self._field_epoch, reading, self._advance, self._longest_pause()))
+        self._waiting.append(
+            _Waiting(self._field_epoch, reading, self._advance, self._longest_pause())
+        )
         self._resolve()
         self._give_up()
 
@@ -368,8 +431,10 @@ class Intake:
         """A pause within a pass, ns."""
         longest, slow = stretch.longest_pause(self._steps, self._pass_gap)
         if slow:
-            self._warn(f"the sensor is slower than pass_gap allows ({self.settings.pass_gap:g} s): a pass ends after a "
-                       "pause of four of its periods")
+            self._warn(
+                f"the sensor is slower than pass_gap allows ({self.settings.pass_gap:g} s): a pass ends after a "
+                "pause of four of its periods"
+            )
         return longest
 
     # ---- many messages at once -----------------------------------------------------------------------------------
@@ -379,17 +444,32 @@ class Intake:
 
         None: something in them is out of the ordinary, nothing has been taken in, and they are to come one by one.
         """
-        usual = (self._tf is None and self._first is None and self._oriented and self._out.empty
-                 and self._field_epoch == self._poses.epoch and self._last_field == self._field_gate.newest is not None
-                 and self._last_pose is not None and self._last_pose[0] == self._pose_gate.newest
-                 and all(w.epoch == self._field_epoch and w.longest == self._pass_gap for w in self._waiting))
+        usual = (
+            self._tf is None
+            and self._first is None
+            and self._oriented
+            and self._out.empty
+            and self._field_epoch == self._poses.epoch
+            and self._last_field == self._field_gate.newest is not None
+            and self._last_pose is not None
+            and self._last_pose[0] == self._pose_gate.newest
+            and all(
+                w.epoch == self._field_epoch and w.longest == self._pass_gap for w in self._waiting
+            )
+        )
         if not usual or not reads_columns(self._adaptor):
             return None
-        poses, read = stretch.read_poses(pose, self.settings), self._adaptor.read_columns(field.columns)
-        return None if read is None or poses is None else self._take_stretch(field, read, pose, *poses)
+        poses, read = (
+            stretch.read_poses(pose, self.settings),
+            self._adaptor.read_columns(field.columns),
+        )
+        return (
+            None if read is None or poses is None else self._take_stretch(field, read, pose, *poses)
+        )
 
-    def _take_stretch(self, field: Stream, read: Readings, pose: Stream, poses: stretch.PoseRows,
-                      drops: Counter) -> list[tuple[bool, Samples]] | None:
+    def _take_stretch(
+        self, field: Stream, read: Readings, pose: Stream, poses: stretch.PoseRows, drops: Counter
+    ) -> list[tuple[bool, Samples]] | None:
         # what is refused for itself never comes to the gates
         usable = np.setdiff1d(np.arange(len(read)), list(read.refused))
         drops.update(read.refused.values())
@@ -397,32 +477,48 @@ class Intake:
         stamps = (field.recorded if stamps is None else stamps)[usable]
         told = np.flatnonzero(~np.isnan(poses.rows[:, 0]))
         poses = poses.at(told)
-        mine, theirs = self._field_gate.steady(stamps.tolist()), self._pose_gate.steady(poses.stamps.tolist())
+        mine, theirs = (
+            self._field_gate.steady(stamps.tolist()),
+            self._pose_gate.steady(poses.stamps.tolist()),
+        )
         last_field = self._last_field
         if mine is None or theirs is None or last_field is None or not len(stamps) or not len(told):
             return None
         gates = mine, theirs
-        for (_, _, late), again, older in ((gates[0], DropReason.REPEATED_STAMP, DropReason.OUT_OF_ORDER),
-                                            (gates[1], DropReason.POSE_REPEATED_STAMP, DropReason.POSE_OUT_OF_ORDER)):
+        for (_, _, late), again, older in (
+            (gates[0], DropReason.REPEATED_STAMP, DropReason.OUT_OF_ORDER),
+            (gates[1], DropReason.POSE_REPEATED_STAMP, DropReason.POSE_OUT_OF_ORDER),
+        ):
             drops.update(again if same else older for same in late.values())
-        fresh, on_time = (np.setdiff1d(np.arange(n), list(gate[2])) for n, gate in zip((len(stamps), len(told)), gates))
+        fresh, on_time = (
+            np.setdiff1d(np.arange(n), list(gate[2]))
+            for n, gate in zip((len(stamps), len(told)), gates)
+        )
         stamps, poses = stamps[fresh], poses.at(on_time)
 
         # where each stands in the order of all messages: which pose was the newest when a measurement came
         buffer, waiting = self._track.buffer, list(self._waiting)
         every = np.array([*(w.reading.stamp for w in waiting), *stamps.tolist()])
-        advance = np.array([*(w.advance for w in waiting), *(self._advance + stamps - last_field).tolist()])
+        advance = np.array(
+            [*(w.advance for w in waiting), *(self._advance + stamps - last_field).tolist()]
+        )
         known = buffer.since(int(every[0])) if len(stamps) else []
         if not known:
             return None
         rows = poses.after(known)
         came = np.searchsorted(pose.where[told[on_time]], field.where[usable[fresh]])
-        longest, queue = stretch.waits(every, advance, len(waiting), rows.stamps[len(known) - 1 + came])
+        longest, queue = stretch.waits(
+            every, advance, len(waiting), rows.stamps[len(known) - 1 + came]
+        )
         steps = [*self._steps, *np.diff(stamps, prepend=last_field).tolist()]
-        if (len(rows.stamps) > buffer.size or rows.too_fast(len(known), self.settings.max_speed)
-                or longest > self._max_wait or queue > self.settings.queue_size
-                or len(every) > _READY_FACTOR * self.settings.queue_size
-                or not stretch.seldom_slow(steps, len(self._steps), self._pass_gap)):
+        if (
+            len(rows.stamps) > buffer.size
+            or rows.too_fast(len(known), self.settings.max_speed)
+            or longest > self._max_wait
+            or queue > self.settings.queue_size
+            or len(every) > _READY_FACTOR * self.settings.queue_size
+            or not stretch.seldom_slow(steps, len(self._steps), self._pass_gap)
+        ):
             return None
         votes = [(self._votes["odometry_frame"], pose.columns.frame(), len(pose.columns))]
         if field.columns.stamps() is not None:
@@ -444,16 +540,29 @@ class Intake:
         if len(poses.stamps):
             self._last_pose = int(poses.stamps[-1]), tuple(poses.rows[-1, :3].tolist())
         self._advance, self._last_field = int(advance[-1]), int(stamps[-1])
-        self._steps.extend(steps[len(self._steps):])
+        self._steps.extend(steps[len(self._steps) :])
 
-        found = int(np.searchsorted(every, rows.stamps[-1], side="right"))  # those before have their pose
+        found = int(
+            np.searchsorted(every, rows.stamps[-1], side="right")
+        )  # those before have their pose
         readings = read.at(usable[fresh]).after([w.reading for w in waiting])
-        self._waiting = deque(_Waiting(self._field_epoch, readings.row(i, int(every[i])), int(advance[i]),
-                                       self._pass_gap) for i in range(found, len(every)))
+        self._waiting = deque(
+            _Waiting(
+                self._field_epoch, readings.row(i, int(every[i])), int(advance[i]), self._pass_gap
+            )
+            for i in range(found, len(every))
+        )
         before, after, near = stretch.find_poses(every[:found], rows.stamps, buffer.max_gap)
         self.drops.count(DropReason.POSE_GAP, int((~near).sum()))
-        return self._out.place_rows(self._field_epoch, every[:found][near], rows, before[near], after[near],
-                                    readings.at(np.flatnonzero(near)), self._pass_gap)
+        return self._out.place_rows(
+            self._field_epoch,
+            every[:found][near],
+            rows,
+            before[near],
+            after[near],
+            readings.at(np.flatnonzero(near)),
+            self._pass_gap,
+        )
 
     # ---- samples out ---------------------------------------------------------------------------------------------
 
@@ -486,7 +595,9 @@ class Intake:
         self._keep("add_unreadable", role, why)
         s = self.settings
         reasons = {"measurement": DropReason.UNREADABLE, ROLE: DropReason.FIX_UNREADABLE}
-        self.received[{"measurement": s.sensor, "pose": s.pose_source, ROLE: ROLE}.get(role, "tf")] += 1
+        self.received[
+            {"measurement": s.sensor, "pose": s.pose_source, ROLE: ROLE}.get(role, "tf")
+        ] += 1
         self.drops.count(reasons.get(role, DropReason.POSE_UNREADABLE))
         if sum(self.drops[reason] for reason in _UNREADABLE) <= _UNREADABLE_NAMED:
             self._warn(f"{why}; it is left out")
@@ -527,8 +638,13 @@ class Intake:
             mounting: Transform | None = None
             if isinstance(found, Bracket) and self.settings.mounting == "tf":
                 frame = self._votes["sensor_frame"].frame
-                looked = None if self._tf is None else \
-                    self._tf.transform(self._base, frame, reading.stamp, last_chance=last_chance)
+                looked = (
+                    None
+                    if self._tf is None
+                    else self._tf.transform(
+                        self._base, frame, reading.stamp, last_chance=last_chance
+                    )
+                )
                 if isinstance(looked, Transform):
                     mounting = looked
                 else:

@@ -42,9 +42,14 @@ class Placer:
         self._adaptor = adaptor
         self._offset = np.array([s.sensor_offset_x, s.sensor_offset_y, s.sensor_offset_z])
         self._turn = sensor_rotation(s)
-        self._variance = s.use_pose_covariance and s.pose_source in ("odometry", "pose_with_covariance")
+        self._variance = s.use_pose_covariance and s.pose_source in (
+            "odometry",
+            "pose_with_covariance",
+        )
         self._heading = s.use_heading
-        self._needs_rotation = bool(self._offset.any()) or adaptor.needs_rotation or s.mounting == "tf"
+        self._needs_rotation = (
+            bool(self._offset.any()) or adaptor.needs_rotation or s.mounting == "tf"
+        )
         self._farthest = s.max_position
         self._states_noise: bool | None = None
 
@@ -61,26 +66,48 @@ class Placer:
         mounting = self._offset, self._turn
         frames = [p.mounting for p in batch if p.mounting is not None]  # of all of them, or of none
         if frames:
-            mounting = (np.array([frame.translation for frame in frames]),
-                        Rotation.from_quat(np.array([frame.rotation for frame in frames])))
+            mounting = (
+                np.array([frame.translation for frame in frames]),
+                Rotation.from_quat(np.array([frame.rotation for frame in frames])),
+            )
         states = readings[0].covariance is not None
-        return self._place(stamps, between, partial(self._adaptor.values, readings), states, oriented, mounting)
+        return self._place(
+            stamps, between, partial(self._adaptor.values, readings), states, oriented, mounting
+        )
 
     def place_rows(self, stamps: np.ndarray, between: Between, readings: Readings) -> Samples:
         """As `place`, of poses with orientations and a sensor that sits where the parameters say. stamps: (N,) ns."""
         if not reads_columns(self._adaptor):
             raise ValueError(f"a {type(self._adaptor).__name__} does not read columns")
         values = partial(self._adaptor.values_of_rows, readings)
-        return self._place(stamps.tolist(), between, values, bool(readings.known[0]), True, (self._offset, self._turn))
+        return self._place(
+            stamps.tolist(),
+            between,
+            values,
+            bool(readings.known[0]),
+            True,
+            (self._offset, self._turn),
+        )
 
-    def _place(self, stamps: list[int], between: Between, values: Callable, states_noise: bool, oriented: bool,
-               mounting: tuple[np.ndarray, Rotation]) -> Samples:
+    def _place(
+        self,
+        stamps: list[int],
+        between: Between,
+        values: Callable,
+        states_noise: bool,
+        oriented: bool,
+        mounting: tuple[np.ndarray, Rotation],
+    ) -> Samples:
         if self._states_noise is None:
             self._states_noise = states_noise
         if self._needs_rotation and not oriented:
-            raise ValueError("a lever arm or an axis of the field needs poses with orientation, and these have none")
+            raise ValueError(
+                "a lever arm or an axis of the field needs poses with orientation, and these have none"
+            )
 
-        positions, rotation = between.interpolate(oriented and (self._needs_rotation or self._heading))
+        positions, rotation = between.interpolate(
+            oriented and (self._needs_rotation or self._heading)
+        )
         offset, turn = mounting
         if offset.any():
             positions = positions + rotate(rotation, offset)

@@ -151,8 +151,12 @@ class StampGate:
     def finish(self) -> tuple[list[Stamped], int]:
         """The end of the stream: what is held is taken, or so many are strays, where the witness speaks against it."""
         seen, held = list(self._witness() or ()), self._held
-        if held and self._last is not None and self._is_near(self._last, seen) \
-                and not any(self._is_near(one.stamp, seen) for one in held):
+        if (
+            held
+            and self._last is not None
+            and self._is_near(self._last, seen)
+            and not any(self._is_near(one.stamp, seen) for one in held)
+        ):
             self._drop()
             return [], len(held)
         return self._take(), 0
@@ -182,7 +186,9 @@ class StampGate:
     def _follow(self, stamp: int) -> None:
         step = None if self._last is None else stamp - self._last
         if step is not None and 0 < step <= self._ahead():
-            self._usual = float(step) if self._usual is None else self._usual + _WEIGHT * (step - self._usual)
+            self._usual = (
+                float(step) if self._usual is None else self._usual + _WEIGHT * (step - self._usual)
+            )
         if self._last is None or stamp > self._last or stamp < self._last - self.jump_back:
             self._last = stamp
         self._sure = self._sure or self._is_near(stamp, list(self._witness() or ()))

@@ -21,8 +21,18 @@ from gp_mapping.intake.poses.buffer import Between, Pose, read_rows
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose_columns
 from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["PERIODS", "RECENT_STEPS", "PoseRows", "Waits", "distance", "find_poses", "longest_pause", "read_poses",
-           "seldom_slow", "waits"]
+__all__ = [
+    "PERIODS",
+    "RECENT_STEPS",
+    "PoseRows",
+    "Waits",
+    "distance",
+    "find_poses",
+    "longest_pause",
+    "read_poses",
+    "seldom_slow",
+    "waits",
+]
 
 PERIODS = 4  # of a slow sensor, beyond which a pause is one
 RECENT_STEPS = 15  # that its period is the median of
@@ -66,9 +76,11 @@ class PoseRows(NamedTuple):
         """These, and before them some that came one by one."""
         if not earlier:
             return self
-        first = (np.array([pose.stamp for pose in earlier]),
-                 np.array([(*pose.position, *(pose.quaternion or ())) for pose in earlier]),
-                 np.array([pose.variance for pose in earlier]))
+        first = (
+            np.array([pose.stamp for pose in earlier]),
+            np.array([(*pose.position, *(pose.quaternion or ())) for pose in earlier]),
+            np.array([pose.variance for pose in earlier]),
+        )
         return PoseRows(*(np.concatenate([a, b]) for a, b in zip(first, self)))
 
     def too_fast(self, first: int, fastest: float) -> bool:
@@ -78,13 +90,24 @@ class PoseRows(NamedTuple):
         """
         if fastest <= 0.0:
             return False
-        x, y, z = np.diff(self.rows[first - 1:, :3], axis=0).T
-        return bool((np.sqrt(x * x + y * y + z * z) > fastest * 1e-9 * np.diff(self.stamps[first - 1:])).any())
+        x, y, z = np.diff(self.rows[first - 1 :, :3], axis=0).T
+        return bool(
+            (
+                np.sqrt(x * x + y * y + z * z) > fastest * 1e-9 * np.diff(self.stamps[first - 1 :])
+            ).any()
+        )
 
     def poses(self) -> list[Pose]:
         """Each by itself."""
-        return list(map(Pose, self.stamps.tolist(), map(tuple, self.rows[:, :3].tolist()),
-                        map(tuple, self.rows[:, 3:].tolist()), self.variance.tolist()))
+        return list(
+            map(
+                Pose,
+                self.stamps.tolist(),
+                map(tuple, self.rows[:, :3].tolist()),
+                map(tuple, self.rows[:, 3:].tolist()),
+                self.variance.tolist(),
+            )
+        )
 
     def between(self, stamps: np.ndarray, before: np.ndarray, after: np.ndarray) -> Between:
         """Stamps (N,) ns between the poses of these numbers (N,)."""
@@ -92,11 +115,17 @@ class PoseRows(NamedTuple):
         # differences of integers first, which are exact
         weight = np.where(end > start, (stamps - start) / np.maximum(end - start, 1), 0.0)
         first, second = self.rows[before], self.rows[after]
-        return Between(weight, (first[:, :3], second[:, :3]), (first[:, 3:], second[:, 3:]),
-                       (self.variance[before], self.variance[after]))
+        return Between(
+            weight,
+            (first[:, :3], second[:, :3]),
+            (first[:, 3:], second[:, 3:]),
+            (self.variance[before], self.variance[after]),
+        )
 
 
-def read_poses(stream: Stream, settings: IntakeSettings) -> tuple[PoseRows, Counter[DropReason]] | None:
+def read_poses(
+    stream: Stream, settings: IntakeSettings
+) -> tuple[PoseRows, Counter[DropReason]] | None:
     """All poses of a stream, NaN rows for those that are dropped for what they say; how many for which reason.
 
     None where a person is to be told of one of them.
@@ -116,7 +145,9 @@ def read_poses(stream: Stream, settings: IntakeSettings) -> tuple[PoseRows, Coun
     return PoseRows(stamps, rows, np.where(wrong, 0.0, variance)), drops
 
 
-def find_poses(stamps: np.ndarray, poses: np.ndarray, max_gap: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def find_poses(
+    stamps: np.ndarray, poses: np.ndarray, max_gap: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Numbers of the poses before and after each stamp, and whether they are close enough to interpolate.
 
     stamps: (N,) ns, none before the first pose nor after the last.  poses: (n,) ns, in order.
@@ -140,7 +171,9 @@ def waits(stamps: np.ndarray, advance: np.ndarray, first: int, newest: np.ndarra
     of them wait already.  newest: (N − first,) stamp of the newest pose when each of the others came.
     """
     mine = np.arange(first, len(stamps))
-    oldest = np.searchsorted(stamps, newest, side="right")  # that still waits then, if it is not after this one
+    oldest = np.searchsorted(
+        stamps, newest, side="right"
+    )  # that still waits then, if it is not after this one
     left = oldest <= mine
     if not left.any():
         return Waits(0, 0)

@@ -19,7 +19,9 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["OVERVIEW_CELLS", "blocks", "ground", "overview"]
 
 OVERVIEW_CELLS = 250_000
-_COARSEST = MapSettings.__dataclass_fields__["resolution"].metadata["high"]  # m; beyond, poses are no ground
+_COARSEST = MapSettings.__dataclass_fields__["resolution"].metadata[
+    "high"
+]  # m; beyond, poses are no ground
 
 
 @torch.no_grad()
@@ -36,9 +38,18 @@ def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | Non
     window, low, high = wanted
     if window.resolution > _COARSEST:
         return None
-    own = replace(session.settings, resolution=window.resolution, max_grid_cells=4 * most, window=0.0)
-    return Renderer(own).render(session.map, (low, high), math.sqrt(session.noise_variance), session.revision, None,
-                                session.local, ground=ground(session))
+    own = replace(
+        session.settings, resolution=window.resolution, max_grid_cells=4 * most, window=0.0
+    )
+    return Renderer(own).render(
+        session.map,
+        (low, high),
+        math.sqrt(session.noise_variance),
+        session.revision,
+        None,
+        session.local,
+        ground=ground(session),
+    )
 
 
 def ground(session: MapSession) -> np.ndarray:
@@ -49,5 +60,12 @@ def ground(session: MapSession) -> np.ndarray:
 def blocks(session: MapSession, cells: int) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
     """All that is known at `resolution`, in blocks of cells × cells: column and row of each, and its grid."""
     with torch.no_grad():
-        yield from drawn_blocks(session.map, session.settings, ground(session), cells,
-                                math.sqrt(session.noise_variance), session.revision, session.local)
+        yield from drawn_blocks(
+            session.map,
+            session.settings,
+            ground(session),
+            cells,
+            math.sqrt(session.noise_variance),
+            session.revision,
+            session.local,
+        )

@@ -26,7 +26,11 @@ class BiasNumbers:
         """A cell, or raw samples of one moment, with the number of its pass. passes: how many there were so far."""
         stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
         newest = self.began.get(self.number)
-        if newest is None or newest[0] != passes or (self.time > 0 and stamp - newest[1] >= self.time):
+        if (
+            newest is None
+            or newest[0] != passes
+            or (self.time > 0 and stamp - newest[1] >= self.time)
+        ):
             self.number += 1.0
             self.began[self.number] = passes, stamp
             if len(self.began) > _REMEMBERED:
@@ -43,4 +47,6 @@ class BiasNumbers:
 
     def load_state_dict(self, state: dict) -> None:
         self.number = float(state["number"])
-        self.began = OrderedDict((float(n), (int(passes), float(stamp))) for n, passes, stamp in state["began"])
+        self.began = OrderedDict(
+            (float(n), (int(passes), float(stamp))) for n, passes, stamp in state["began"]
+        )

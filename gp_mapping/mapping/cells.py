@@ -73,14 +73,28 @@ class CellAverager:
     def __init__(self, length: float, duration: float, robust: bool = True, counts: bool = False):
         self.length, self.duration, self.robust, self.counts = length, duration, robust, counts
         self.open: dict | None = None
-        self._before: tuple[list[float], float] | None = None  # place and stamp of the sample before the open cell
+        self._before: tuple[list[float], float] | None = (
+            None  # place and stamp of the sample before the open cell
+        )
         self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
-        self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0  # cells, Σ white, Σ white/n: of recent cells
-        self.resolution = math.inf  # smallest step between samples of a cell; of a sensor that does not round nearly 0
-        self._told: list[tuple[float, float]] = []  # white and white/n of the first cells that state it
+        self.closed, self.single_sum, self.averaged_sum = (
+            0.0,
+            0.0,
+            0.0,
+        )  # cells, Σ white, Σ white/n: of recent cells
+        self.resolution = (
+            math.inf
+        )  # smallest step between samples of a cell; of a sensor that does not round nearly 0
+        self._told: list[
+            tuple[float, float]
+        ] = []  # white and white/n of the first cells that state it
         self._early: list[float] = []  # the first squared differences of cells with few samples
-        self._begun: list[list[float]] | None = []  # squared differences of the first cells; None: there are more
-        self._whites: list[tuple[float, int]] | None = []  # white variances and counts of the first cells, the same
+        self._begun: (
+            list[list[float]] | None
+        ) = []  # squared differences of the first cells; None: there are more
+        self._whites: (
+            list[tuple[float, int]] | None
+        ) = []  # white variances and counts of the first cells, the same
 
     @property
     def single_variance(self) -> float:
@@ -97,8 +111,15 @@ class CellAverager:
         """Variance of one raw sample about the field, white part, squared SI; 0 while too little is known."""
         return 0.5 * self.white_sum / self.white_count if self.white_count >= 10 else 0.0
 
-    def add(self, x: list[float], y: list[float], stamp: float, sensor: float | None = None,
-            heading: list[float] | None = None, position: float | None = None) -> Samples | None:
+    def add(
+        self,
+        x: list[float],
+        y: list[float],
+        stamp: float,
+        sensor: float | None = None,
+        heading: list[float] | None = None,
+        position: float | None = None,
+    ) -> Samples | None:
         """One raw sample: position (D), values (C), seconds, known variance, heading (2), position variance (m²).
 
         Returns the cell that it closes, or None.
@@ -110,8 +131,7 @@ class CellAverager:
         return closed
 
     def until(self, rows: RawRows, start: int, stop: int) -> tuple[int, float]:
-        """The first of the rows start … stop − 1 that begins a new cell, else stop; how far those before it reach, m.
-        """
+        """The first of the rows start … stop − 1 that begins a new cell, else stop; how far those before it reach, m."""
         cell, begin = self.open, start
         if cell is None:
             first, began, reach = rows.x[start], rows.stamp[start], 0.0
@@ -125,7 +145,11 @@ class CellAverager:
         dist, x, stamp = math.dist, rows.x, rows.stamp
         for i in range(begin, stop):
             moved, age = dist(x[i], first), stamp[i] - began
-            if moved > longest or age < 0 or (age > oldest and (age > patience or max(moved, reach) >= near)):
+            if (
+                moved > longest
+                or age < 0
+                or (age > oldest and (age > patience or max(moved, reach) >= near))
+            ):
                 return i, reach
             if moved > reach:
                 reach = moved
@@ -137,7 +161,11 @@ class CellAverager:
             return
         cell = self.open
         if cell is None:
-            cell = self.open = {name: [] for name in _COLUMNS} | {"count": 0, "stride": 1, "reach": 0.0}
+            cell = self.open = {name: [] for name in _COLUMNS} | {
+                "count": 0,
+                "stride": 1,
+                "reach": 0.0,
+            }
         cell["reach"] = reach
 
         few = cell["stride"] == 1 and len(cell["t"]) + stop - start <= _CELL_ROWS
@@ -154,7 +182,9 @@ class CellAverager:
     def _close(self, after: tuple[list[float], float] | None) -> Samples:
         cell, self.open = self.open, None
         before, self._before = self._before, (cell["x"][-1], cell["t"][-1])
-        x, y, stamps, *rest = (np.array(cell[name]) if None not in cell[name] else None for name in _COLUMNS)
+        x, y, stamps, *rest = (
+            np.array(cell[name]) if None not in cell[name] else None for name in _COLUMNS
+        )
         rows, first, last = len(y), x[0], x[-1]
         began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
         self._note_resolution(y)
@@ -168,19 +198,32 @@ class CellAverager:
         self.gross += (rows - kept) * cell["stride"]
         n = max(1, round(cell["count"] * kept / rows))
         step = y[1:] - y[:-1]
-        self._learn_white((np.add.reduce(step * step, 1) / y.shape[1]).tolist(), kept < _FEW and self.robust)
+        self._learn_white(
+            (np.add.reduce(step * step, 1) / y.shape[1]).tolist(), kept < _FEW and self.robust
+        )
 
         stated, heading, position = rest
         sensor = self.white_variance if stated is None else float(_mean(stated)[0])
         if sensor > 0.0:  # else too little is known of it
             self._remember(sensor, n, stated is not None and self.robust)
-        velocity = (last - first) / elapsed if elapsed > 0 else _slower(before, (last, cell["t"][-1]), after)
-        columns = {"x": first + _mean(x - first),  # coordinates may be 1e6 m
-                   "y": _mean(y), "velocity": velocity[None], "stamp": began + _mean(stamps - began),
-                   "count": np.array([float(n)]), "sensor_variance": np.array([sensor]),
-                   "heading": None if heading is None else _mean(heading),
-                   "position_variance": None if position is None else _mean(position)}
-        return Samples(**{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()})
+        velocity = (
+            (last - first) / elapsed
+            if elapsed > 0
+            else _slower(before, (last, cell["t"][-1]), after)
+        )
+        columns = {
+            "x": first + _mean(x - first),  # coordinates may be 1e6 m
+            "y": _mean(y),
+            "velocity": velocity[None],
+            "stamp": began + _mean(stamps - began),
+            "count": np.array([float(n)]),
+            "sensor_variance": np.array([sensor]),
+            "heading": None if heading is None else _mean(heading),
+            "position_variance": None if position is None else _mean(position),
+        }
+        return Samples(
+            **{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()}
+        )
 
     def _remember(self, white: float, n: int, stated: bool) -> None:
         """White variance of a sample of a cell, and how many it averages, into what recent cells had on average.
@@ -192,7 +235,9 @@ class CellAverager:
         if stated and len(self._told) < _FIRST_TOLD:
             self._told.append((white, white / n))
             self.closed = float(len(self._told))
-            self.single_sum, self.averaged_sum = (self.closed * median_low(column) for column in zip(*self._told))
+            self.single_sum, self.averaged_sum = (
+                self.closed * median_low(column) for column in zip(*self._told)
+            )
             return
         if stated:
             white = min(white, _WILD * self.single_variance)
@@ -224,14 +269,19 @@ class CellAverager:
             if len(self._early) < 10:
                 return
             middle = sorted(self._early)[len(self._early) // 2] / _MEDIAN_OF_SQUARE
-            steps, self._early = [min(step, _WILD * middle) if middle > 0 else step for step in self._early], []
+            steps, self._early = (
+                [min(step, _WILD * middle) if middle > 0 else step for step in self._early],
+                [],
+            )
         elif few and self.white_sum > 0:
             most = max(_WILD, 0.2 * self.white_count) * self.white_sum / self.white_count
             steps = [min(step, most) for step in steps]
         if not steps:
             return
         if self._begun is None or not self.robust:
-            usual = self.white_sum / self.white_count if self.white_count >= 10 and self.robust else 0.0
+            usual = (
+                self.white_sum / self.white_count if self.white_count >= 10 and self.robust else 0.0
+            )
             self._add_white(_at_most(steps, _WILD * usual))
             return
 
@@ -282,14 +332,13 @@ class CellAverager:
             padded = np.concatenate([y[2:0:-1], y, y[-2:-4:-1]])
             neighbours = np.empty((5, *y.shape))
             for k in range(5):
-                neighbours[k] = padded[k:n + k]
+                neighbours[k] = padded[k : n + k]
             neighbours.sort(0)
             good &= np.abs(y - neighbours[2]) <= _GROSS * least
         return good.all(1)
 
     def flush(self, after: tuple[list[float], float] | None = None) -> Samples | None:
-        """Close the open cell. after: place (D) and stamp of the sample that comes next in its pass; None: none does.
-        """
+        """Close the open cell. after: place (D) and stamp of the sample that comes next in its pass; None: none does."""
         return None if self.open is None else self._close(after)
 
     def lift(self) -> None:
@@ -299,14 +348,28 @@ class CellAverager:
     def state_dict(self) -> dict:
         opened = None
         if self.open is not None:
-            rows = [dict(zip(_COLUMNS, row)) for row in zip(*(self.open[name] for name in _COLUMNS))]
-            opened = {"rows": rows, **{name: self.open[name] for name in ("count", "stride", "reach")}}
-        return {"open": opened, "white_sum": self.white_sum, "white_count": self.white_count, "gross": self.gross,
-                "closed": self.closed, "single_sum": self.single_sum, "averaged_sum": self.averaged_sum,
-                "resolution": self.resolution, "begun": self._begun and [list(each) for each in self._begun],
-                "whites": self._whites and [list(pair) for pair in self._whites],
-                "early": list(self._early), "told": [list(pair) for pair in self._told],
-                "before": None if self._before is None else [list(self._before[0]), self._before[1]]}
+            rows = [
+                dict(zip(_COLUMNS, row)) for row in zip(*(self.open[name] for name in _COLUMNS))
+            ]
+            opened = {
+                "rows": rows,
+                **{name: self.open[name] for name in ("count", "stride", "reach")},
+            }
+        return {
+            "open": opened,
+            "white_sum": self.white_sum,
+            "white_count": self.white_count,
+            "gross": self.gross,
+            "closed": self.closed,
+            "single_sum": self.single_sum,
+            "averaged_sum": self.averaged_sum,
+            "resolution": self.resolution,
+            "begun": self._begun and [list(each) for each in self._begun],
+            "whites": self._whites and [list(pair) for pair in self._whites],
+            "early": list(self._early),
+            "told": [list(pair) for pair in self._told],
+            "before": None if self._before is None else [list(self._before[0]), self._before[1]],
+        }
 
     def load_state_dict(self, state: dict) -> None:
         opened = state["open"]
@@ -319,21 +382,30 @@ class CellAverager:
         self.gross, self._early = int(state["gross"]), list(state.get("early", []))
         self._told = [(float(a), float(b)) for a, b in state.get("told", [])]
         self.resolution = float(state.get("resolution", math.inf))
-        begun, whites = state.get("begun"), state.get("whites")  # maps saved before: the first cells are over
+        begun, whites = (
+            state.get("begun"),
+            state.get("whites"),
+        )  # maps saved before: the first cells are over
         self._begun = None if begun is None else [list(map(float, each)) for each in begun]
         self._whites = None if whites is None else [(float(a), int(b)) for a, b in whites]
         before = state.get("before")
         self._before = None if before is None else ([float(a) for a in before[0]], float(before[1]))
-        self.closed, self.single_sum, self.averaged_sum = (float(state.get(name, 0.0)) for name in
-                                                           ("closed", "single_sum", "averaged_sum"))
+        self.closed, self.single_sum, self.averaged_sum = (
+            float(state.get(name, 0.0)) for name in ("closed", "single_sum", "averaged_sum")
+        )
 
 
 def _slower(before, here, after) -> np.ndarray:
-    """Of the velocities before → here → after, each a place (D) and a stamp, or None, the slower one; 0: neither. (D,)
-    """
-    ways = [(np.subtract(b[0], a[0]), b[1] - a[1]) for a, b in ((before, here), (here, after)) if a and b]
+    """Of the velocities before → here → after, each a place (D) and a stamp, or None, the slower one; 0: neither. (D,)"""
+    ways = [
+        (np.subtract(b[0], a[0]), b[1] - a[1])
+        for a, b in ((before, here), (here, after))
+        if a and b
+    ]
     found = [way / seconds for way, seconds in ways if seconds > 0]
-    return min(found, key=lambda velocity: float(velocity @ velocity), default=np.zeros_like(here[0]))
+    return min(
+        found, key=lambda velocity: float(velocity @ velocity), default=np.zeros_like(here[0])
+    )
 
 
 def _at_most(steps: list[float], most: float) -> list[float]:

@@ -24,7 +24,10 @@ from gp_mapping.errors import UsageError
 __all__ = ["Datum", "Fit", "Fixes", "fitted", "too_few"]
 
 _LEAST, _SURE = 3, 0.1  # fixes; rad: standard deviation of the heading at most
-_PAIRS, _JUDGES = 100, 200  # of fixes that are tried, by so many; where half of all are wrong, one pair in four tells
+_PAIRS, _JUDGES = (
+    100,
+    200,
+)  # of fixes that are tried, by so many; where half of all are wrong, one pair in four tells
 _APART = 1.0  # m between places that judge
 _OFF = 4.0  # standard deviations beyond which a fix lies elsewhere: of normal ones, 3 of 10 000
 _EXACT = 0.01  # m; no fix is better
@@ -49,9 +52,15 @@ class Datum(NamedTuple):
             datum = Datum(*map(float, text.split(",")))
         except (TypeError, ValueError):
             datum = Datum(math.nan, 0.0, 0.0)
-        if not (abs(datum.latitude) <= 90.0 and abs(datum.longitude) <= 180.0 and math.isfinite(datum.heading)):
-            raise UsageError(f"datum is {text!r}, expected latitude and longitude in degrees and the direction of the "
-                             "map's x axis in rad from east, as 52.3731,4.8922,0.0")
+        if not (
+            abs(datum.latitude) <= 90.0
+            and abs(datum.longitude) <= 180.0
+            and math.isfinite(datum.heading)
+        ):
+            raise UsageError(
+                f"datum is {text!r}, expected latitude and longitude in degrees and the direction of the "
+                "map's x axis in rad from east, as 52.3731,4.8922,0.0"
+            )
         return datum
 
 
@@ -72,15 +81,23 @@ class Fit(NamedTuple):
         """What to say where the heading is hardly known; None where it is."""
         if self.error <= _SURE:
             return None
-        return (f"the fixes tell the heading to ±{self.error:.2g} rad only (they lie {self.spread:.2g} m about their "
-                f"middle), expected ±{_SURE:g}: one place knows no direction")
+        return (
+            f"the fixes tell the heading to ±{self.error:.2g} rad only (they lie {self.spread:.2g} m about their "
+            f"middle), expected ±{_SURE:g}: one place knows no direction"
+        )
 
     def said(self, which: str) -> str:
         """One line. which: fixes that it is from."""
         d, gone = self.datum, int((~self.kept).sum())
-        without = f" ({gone} left out, {self.beyond:.2g} m and more from where the others put them)" if gone else ""
-        return (f"datum {d.latitude:.7f},{d.longitude:.7f},{d.heading:.4f} from {which}{without}, heading "
-                f"±{self.error:.2g} rad; the antenna counts as where the poses are")
+        without = (
+            f" ({gone} left out, {self.beyond:.2g} m and more from where the others put them)"
+            if gone
+            else ""
+        )
+        return (
+            f"datum {d.latitude:.7f},{d.longitude:.7f},{d.heading:.4f} from {which}{without}, heading "
+            f"±{self.error:.2g} rad; the antenna counts as where the poses are"
+        )
 
 
 class Fixes:
@@ -130,7 +147,11 @@ class Fixes:
     def _tell(self) -> tuple[Datum | None, str]:
         if not self.count:
             return None, ""
-        which = f"{len(self)} fixes" if len(self) == self.count else f"{len(self)} of {self.count} fixes (max_fixes)"
+        which = (
+            f"{len(self)} fixes"
+            if len(self) == self.count
+            else f"{len(self)} of {self.count} fixes (max_fixes)"
+        )
         if (why := too_few(len(self))) is not None:
             return None, f"no datum: {which}, {why}"
         fit = fitted(self._rows[:, :2], self._rows[:, 2:])
@@ -139,14 +160,27 @@ class Fixes:
         return fit.datum, fit.said(which)
 
     def state_dict(self) -> dict:
-        return {"rows": torch.from_numpy(self._rows.copy()), "count": self.count, "every": self._every}
+        return {
+            "rows": torch.from_numpy(self._rows.copy()),
+            "count": self.count,
+            "every": self._every,
+        }
 
     def load_state_dict(self, state: dict) -> None:
         """Go on with those. ValueError where that is no such state."""
         rows, count, every = state["rows"], state["count"], state["every"]
-        fits = isinstance(rows, Tensor) and rows.ndim == 2 and rows.shape[1] == 4 and bool(rows.isfinite().all())
-        if not fits or not (isinstance(count, int) and isinstance(every, int) and count >= len(rows) and every >= 1):
-            raise ValueError("fixes: expected (N, 4) finite numbers, how many came, and every which of them is kept")
+        fits = (
+            isinstance(rows, Tensor)
+            and rows.ndim == 2
+            and rows.shape[1] == 4
+            and bool(rows.isfinite().all())
+        )
+        if not fits or not (
+            isinstance(count, int) and isinstance(every, int) and count >= len(rows) and every >= 1
+        ):
+            raise ValueError(
+                "fixes: expected (N, 4) finite numbers, how many came, and every which of them is kept"
+            )
         self._rows, self.count, self._every = rows.double().numpy().copy(), count, every
         self._thin()
 
@@ -176,8 +210,13 @@ def fitted(places: np.ndarray, earth: np.ndarray) -> Fit:
     turned = Turned.between(p, q)
     left, squares = turned.off(p, q), ((p - p.mean(0)) ** 2).sum()
     error = math.sqrt(float((left**2).sum()) / max(1, 2 * len(p) - 3) / max(float(squares), 1e-300))
-    return Fit(Datum(latitude, longitude, turned.heading), math.sqrt(squares / len(p)),
-               error if squares > 0.0 else math.inf, kept, beyond)
+    return Fit(
+        Datum(latitude, longitude, turned.heading),
+        math.sqrt(squares / len(p)),
+        error if squares > 0.0 else math.inf,
+        kept,
+        beyond,
+    )
 
 
 class Turned(NamedTuple):
@@ -190,7 +229,9 @@ class Turned(NamedTuple):
     def between(p: np.ndarray, q: np.ndarray) -> Turned:
         """By least squares; p, q: (N, 2)."""
         a, b = p - p.mean(0), q - q.mean(0)
-        heading = math.atan2(float((a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).sum()), float((a * b).sum()))
+        heading = math.atan2(
+            float((a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).sum()), float((a * b).sum())
+        )
         return Turned(heading, q.mean(0) - _turned(p.mean(0), heading))
 
     def off(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -208,11 +249,15 @@ def _agreeing(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, float]:
     random = np.random.default_rng(0)
     mixed = random.permutation(len(p))
     judges = mixed[np.unique(np.floor(p[mixed] / _APART), axis=0, return_index=True)[1]]
-    judges = judges[:: -(-len(judges) // _JUDGES)]  # a robot that stood for an hour is one voice, not most of them
+    judges = judges[
+        :: -(-len(judges) // _JUDGES)
+    ]  # a robot that stood for an hour is one voice, not most of them
     first, second = random.choice(judges, (2, _PAIRS))
     pairs = [[i, j] for i, j in zip(first.tolist(), second.tolist()) if i != j]
-    best = min((Turned.between(p[pair], q[pair]) for pair in pairs or [[0, 0]]),
-               key=lambda each: float(np.median(each.off(p[judges], q[judges]))))
+    best = min(
+        (Turned.between(p[pair], q[pair]) for pair in pairs or [[0, 0]]),
+        key=lambda each: float(np.median(each.off(p[judges], q[judges]))),
+    )
     kept, limit = np.ones(len(p), bool), 0.0
     for _ in range(3):
         # of normal errors the distance has the median 1.18 s
@@ -233,18 +278,30 @@ def _amid(earth: np.ndarray) -> tuple[float, float]:
 
 def _east_north(earth: np.ndarray, latitude: float, longitude: float) -> np.ndarray:
     """East and north (N, 2) m in the tangent plane at a place of latitudes and longitudes (N, 2), degrees."""
-    phi, lam, at = np.radians(earth[:, 0]), np.radians(earth[:, 1]), (math.radians(latitude), math.radians(longitude))
+    phi, lam, at = (
+        np.radians(earth[:, 0]),
+        np.radians(earth[:, 1]),
+        (math.radians(latitude), math.radians(longitude)),
+    )
     offset = _cartesian(phi, lam) - _cartesian(*map(np.asarray, at))
     east = np.array([-math.sin(at[1]), math.cos(at[1]), 0.0])
-    north = np.array([-math.sin(at[0]) * math.cos(at[1]), -math.sin(at[0]) * math.sin(at[1]), math.cos(at[0])])
+    north = np.array(
+        [-math.sin(at[0]) * math.cos(at[1]), -math.sin(at[0]) * math.sin(at[1]), math.cos(at[0])]
+    )
     return np.stack([offset @ east, offset @ north], -1)
 
 
 def _cartesian(phi: np.ndarray, lam: np.ndarray) -> np.ndarray:
     """Earth-centred x, y, z (…, 3) m on the ellipsoid."""
     across = _AXIS / np.sqrt(1.0 - _ECCENTRICITY * np.sin(phi) ** 2)
-    return np.stack([across * np.cos(phi) * np.cos(lam), across * np.cos(phi) * np.sin(lam),
-                     across * (1.0 - _ECCENTRICITY) * np.sin(phi)], -1)
+    return np.stack(
+        [
+            across * np.cos(phi) * np.cos(lam),
+            across * np.cos(phi) * np.sin(lam),
+            across * (1.0 - _ECCENTRICITY) * np.sin(phi),
+        ],
+        -1,
+    )
 
 
 def _moved(latitude: float, longitude: float, east: float, north: float) -> tuple[float, float]:

@@ -22,10 +22,14 @@ def spoiled(report: dict) -> str | None:
     if not report.get("budget_full") or density is None:
         return None
     full = f"the budget of {report['budget']} inducing inputs is full and the map"
-    left = f"up to {100 * report['prior_left']:.0f} % of the prior variance left where it was measured"
+    left = (
+        f"up to {100 * report['prior_left']:.0f} % of the prior variance left where it was measured"
+    )
     if density < DETAIL:
-        return (f"{full} gets coarser everywhere: {density:.1f} inputs for each square of a lengthscale that was "
-                f"driven over ({DETAIL:g} are the least), {left}; raise max_inducing")
+        return (
+            f"{full} gets coarser everywhere: {density:.1f} inputs for each square of a lengthscale that was "
+            f"driven over ({DETAIL:g} are the least), {left}; raise max_inducing"
+        )
     noise, signal = report.get("noise_stddev"), report["hyperparameters"].get("signal_stddev")
     ratio = report["prior_left"] * (signal / noise) ** 2 if noise and signal else 0.0
     if ratio <= SMOOTHED:
@@ -37,6 +41,12 @@ def left_out_note(report: dict) -> str | None:
     """What to say of a map that is full and takes no more, by the numbers of MapSession.report; None where none is."""
     if not report.get("left_out"):
         return None
-    where, mend = ("", "max_exact_samples, or take another model") if "tiles" not in report else (
-        f" on ground beyond its {report['tiles']} tiles", "max_tiles, and drive or map there again")
+    where, mend = (
+        ("", "max_exact_samples, or take another model")
+        if "tiles" not in report
+        else (
+            f" on ground beyond its {report['tiles']} tiles",
+            "max_tiles, and drive or map there again",
+        )
+    )
     return f"the map is full: {report['left_out']} cells or measurements{where} are left out; raise {mend}"

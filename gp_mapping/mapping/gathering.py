@@ -72,8 +72,13 @@ class Gathering(ABC):
         """Whether there is a map that can judge cells by itself."""
         return True
 
-    def _look(self, rows: RawRows, part: slice, rates: list[float],  # noqa: B027 who scores nothing looks at nothing
-              lengths: list[float]) -> None:
+    def _look(  # noqa: B027  nobody has to look
+        self,
+        rows: RawRows,
+        part: slice,
+        rates: list[float],
+        lengths: list[float],
+    ) -> None:
         """Raw samples before they enter their cell. rates: of turning, rad/s.  lengths: of the path up to each, m."""
 
     # --- samples in -----------------------------------------------------------------------------------------------
@@ -81,9 +86,15 @@ class Gathering(ABC):
         """Raw samples into cells; each cell is handed over before the next sample is looked at."""
         n, i = len(samples), 0
         stamps = [] if samples.stamp is None else samples.stamp.tolist()
-        rows = RawRows(samples.x.tolist(), samples.y.tolist(), stamps,
-                       *([None] * n if column is None else column.tolist() for column in
-                         (samples.sensor_variance, samples.heading, samples.position_variance)))
+        rows = RawRows(
+            samples.x.tolist(),
+            samples.y.tolist(),
+            stamps,
+            *(
+                [None] * n if column is None else column.tolist()
+                for column in (samples.sensor_variance, samples.heading, samples.position_variance)
+            ),
+        )
         while i < n:
             i = self._gather_rows(samples, rows, i)
 
@@ -120,14 +131,21 @@ class Gathering(ABC):
 
         if refused:
             x, y = rows.x[wrong], rows.y[wrong]
-            self._refuse(1, f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
-                            "field, or at no place of this earth")
+            self._refuse(
+                1,
+                f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
+                "field, or at no place of this earth",
+            )
         return stop + refused
 
     def _first_wrong(self, rows: RawRows, start: int, stop: int) -> int:
         """The first of the rows start … stop − 1 that no map can take; stop: all are good."""
-        if not self._outcomes.all_in(rows.y[start:stop]):  # of many at once, which is the usual case
-            stop = next(k for k in range(start, stop) if not self._outcomes.all_in(rows.y[k:k + 1]))
+        if not self._outcomes.all_in(
+            rows.y[start:stop]
+        ):  # of many at once, which is the usual case
+            stop = next(
+                k for k in range(start, stop) if not self._outcomes.all_in(rows.y[k : k + 1])
+            )
         for k in range(start, stop):
             if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
                 return k
@@ -140,7 +158,9 @@ class Gathering(ABC):
         if not self._pass_open:
             self._begin_pass()
 
-        rows.heading[part], rates = self._track.steps(rows.x[part], rows.stamp[part], rows.heading[part])
+        rows.heading[part], rates = self._track.steps(
+            rows.x[part], rows.stamp[part], rows.heading[part]
+        )
         lengths = self._path.extend(rows.x[part])
         self.raw_count += part.stop - part.start
         self._look(rows, part, rates, lengths)
@@ -186,7 +206,9 @@ class Gathering(ABC):
         for one in again:
             variance = one.sensor_variance
             void = unknown and variance is not None
-            self._hand_over(replace(one, sensor_variance=torch.zeros_like(variance)) if void else one)
+            self._hand_over(
+                replace(one, sensor_variance=torch.zeros_like(variance)) if void else one
+            )
 
     def _hand_over(self, cell: Samples) -> None:
         if self._first.opening:
@@ -219,11 +241,18 @@ class Gathering(ABC):
     # --- resume ---------------------------------------------------------------------------------------------------
     def _gathered(self) -> dict:
         """Its part of what an exact resume needs."""
-        return {"cells": self.cells.state_dict(), "first_values": self._first.state_dict(),
-                "path": self._path.state_dict(), "bias": self._bias.state_dict(), "track": self._track.state_dict(),
-                "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
-                "pass_open": self._pass_open, "raw_count": self.raw_count, "passes": self.passes,
-                "refused": self.refused}
+        return {
+            "cells": self.cells.state_dict(),
+            "first_values": self._first.state_dict(),
+            "path": self._path.state_dict(),
+            "bias": self._bias.state_dict(),
+            "track": self._track.state_dict(),
+            "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
+            "pass_open": self._pass_open,
+            "raw_count": self.raw_count,
+            "passes": self.passes,
+            "refused": self.refused,
+        }
 
     def _load_gathered(self, state: dict) -> None:
         """Continue where `_gathered` was taken; maps saved before something was counted begin with none of it."""
@@ -237,4 +266,6 @@ class Gathering(ABC):
         else:
             self._first.seen = state.get("cell_count", 0)
         self._raw, self._pass_open = [Samples(**s) for s in state["raw"]], state["pass_open"]
-        self.raw_count, self.passes, self.refused = (state.get(n, 0) for n in ("raw_count", "passes", "refused"))
+        self.raw_count, self.passes, self.refused = (
+            state.get(n, 0) for n in ("raw_count", "passes", "refused")
+        )

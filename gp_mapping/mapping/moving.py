@@ -46,19 +46,29 @@ def moved(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
     young = MapSession(session.settings).state_dict()
     scores["detector"] = young["scores"]["detector"]
     local = scores["local"]
-    scores["local"] = local | {"bins": _moved_bins(local["bins"], float(local["width"]), turn, shift)}
+    scores["local"] = local | {
+        "bins": _moved_bins(local["bins"], float(local["width"]), turn, shift)
+    }
     path = _moved_path(session, turn, shift)
-    return MapSession.from_state_dict(state | {
-        "scores": scores, "path": path.state_dict(), "track": young["track"],
-        "first_values": state["first_values"] | {"first": [], "held": [], "early": None},
-        "start": state["start"] | {"cells": []}})
+    return MapSession.from_state_dict(
+        state
+        | {
+            "scores": scores,
+            "path": path.state_dict(),
+            "track": young["track"],
+            "first_values": state["first_values"] | {"first": [], "held": [], "early": None},
+            "start": state["start"] | {"cells": []},
+        }
+    )
 
 
 def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:
     """Its points in the new frame, with its length."""
     old = session.trace
     points, starts = old.points() @ turn.mT + shift, old.starts().tolist()
-    new = Path(old.step * (1 - 1e-9))  # turned, two points a step apart may by rounding lie a little nearer
+    new = Path(
+        old.step * (1 - 1e-9)
+    )  # turned, two points a step apart may by rounding lie a little nearer
     begun = 0
     for i in range(1, len(points) + 1):
         if i == len(points) or starts[i]:

@@ -18,14 +18,20 @@ def drawing_notes(chosen: list[Area], others: list[Area], fits, settings: MapSet
     """What is not drawn, and why. fits(low, high): whether a grid at the asked-for resolution holds them."""
     notes = []
     if chosen and not fits(chosen[0].low, chosen[0].high):
-        sides = " x ".join(f"{b - a + 2 * settings.margin:.0f}" for a, b in zip(chosen[0].low, chosen[0].high))
-        notes.append(f"the mapped ground is {sides} m, more than max_grid_cells ({settings.max_grid_cells}) cells of "
-                     f"{settings.resolution:g} m; only a part of it is drawn, about where the robot is. Raise "
-                     "resolution, or max_grid_cells, to draw all of it")
+        sides = " x ".join(
+            f"{b - a + 2 * settings.margin:.0f}" for a, b in zip(chosen[0].low, chosen[0].high)
+        )
+        notes.append(
+            f"the mapped ground is {sides} m, more than max_grid_cells ({settings.max_grid_cells}) cells of "
+            f"{settings.resolution:g} m; only a part of it is drawn, about where the robot is. Raise "
+            "resolution, or max_grid_cells, to draw all of it"
+        )
     for area in others[:_NAMED]:
         (x, y), away = area.place, _gap(area, chosen[0])
-        notes.append(f"a sample at ({x:.6g}, {y:.6g}) m lies {_metres(away)} from the rest and is not drawn ("
-                     f"{area.samples} there): a glitch of the pose, or ground that has hardly been driven yet")
+        notes.append(
+            f"a sample at ({x:.6g}, {y:.6g}) m lies {_metres(away)} from the rest and is not drawn ("
+            f"{area.samples} there): a glitch of the pose, or ground that has hardly been driven yet"
+        )
     if len(others) > _NAMED:
         notes.append(f"{len(others) - _NAMED} more places that far from the rest are not drawn")
     return notes
@@ -46,20 +52,28 @@ def nonsense(settings: MapSettings, spread: float | None) -> list[str]:
         return []
     s, notes = settings, []
     if s.noise_stddev < s.signal_stddev / _RATIO:
-        notes.append(f"noise_stddev {s.noise_stddev:.3g} is less than a {_RATIO:g}th of signal_stddev "
-                     f"{s.signal_stddev:.3g}: no sensor is that good, and factorisations fail; write what two passes "
-                     "of one place differ by")
+        notes.append(
+            f"noise_stddev {s.noise_stddev:.3g} is less than a {_RATIO:g}th of signal_stddev "
+            f"{s.signal_stddev:.3g}: no sensor is that good, and factorisations fail; write what two passes "
+            "of one place differ by"
+        )
     if s.noise_stddev > 100.0 * s.signal_stddev:
-        notes.append(f"noise_stddev {s.noise_stddev:.3g} is far more than signal_stddev {s.signal_stddev:.3g}: the map "
-                     "will stay flat; write what the field varies by as signal_stddev")
+        notes.append(
+            f"noise_stddev {s.noise_stddev:.3g} is far more than signal_stddev {s.signal_stddev:.3g}: the map "
+            "will stay flat; write what the field varies by as signal_stddev"
+        )
     if spread is not None and spread > _FIELD * s.signal_stddev:
-        notes.append(f"the field varies by {spread:.3g} and signal_stddev is {s.signal_stddev:.3g}: intervals will be "
-                     "far too narrow; write what it varies by as signal_stddev and signal_stddev_prior, and a "
-                     "field_scale of about that")
+        notes.append(
+            f"the field varies by {spread:.3g} and signal_stddev is {s.signal_stddev:.3g}: intervals will be "
+            "far too narrow; write what it varies by as signal_stddev and signal_stddev_prior, and a "
+            "field_scale of about that"
+        )
     return notes
 
 
 def warm_up_note(count: int, value: float) -> str:
     """What was left out of a sensor that had not begun to measure. value: the last of it, SI."""
-    return (f"the first {count} measurements are left out ({value:.3g}, SI): far from all that followed, as of a "
-            "sensor that had not begun to measure")
+    return (
+        f"the first {count} measurements are left out ({value:.3g}, SI): far from all that followed, as of a "
+        "sensor that had not begun to measure"
+    )

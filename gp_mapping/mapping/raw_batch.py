@@ -26,7 +26,9 @@ def joined(raw: list[Samples]) -> Samples:
     """Raw samples as one batch, each with its velocity."""
     batch = Samples.concatenate(raw, common=True)
     still = torch.zeros_like(batch.x)
-    return replace(batch, velocity=still if batch.stamp is None else _velocity(batch.x, batch.stamp))
+    return replace(
+        batch, velocity=still if batch.stamp is None else _velocity(batch.x, batch.stamp)
+    )
 
 
 def _velocity(x: Tensor, stamp: Tensor) -> Tensor:
@@ -43,11 +45,15 @@ def _velocity(x: Tensor, stamp: Tensor) -> Tensor:
     """
     own = torch.arange(len(x))
     first = torch.minimum(torch.searchsorted(stamp, stamp - _STEP), own - 1).clamp(min=0)
-    last = torch.maximum(torch.searchsorted(stamp, stamp + _STEP, right=True) - 1, own + 1).clamp(max=len(x) - 1)
+    last = torch.maximum(torch.searchsorted(stamp, stamp + _STEP, right=True) - 1, own + 1).clamp(
+        max=len(x) - 1
+    )
     ways = []
     for a, b in ((first, own), (own, last)):
         seconds = (stamp[b] - stamp[a])[:, None]
         ways.append(torch.where(seconds > 0, (x[b] - x[a]) / seconds.clamp(min=1e-9), torch.inf))
     back, ahead = ways
-    velocity = torch.where(back.norm(dim=1, keepdim=True) <= ahead.norm(dim=1, keepdim=True), back, ahead)
+    velocity = torch.where(
+        back.norm(dim=1, keepdim=True) <= ahead.norm(dim=1, keepdim=True), back, ahead
+    )
     return torch.where(torch.isfinite(velocity), velocity, torch.zeros_like(x))

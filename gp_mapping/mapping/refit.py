@@ -17,19 +17,34 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["learning_on", "settings_at"]
 
-_STARTS = ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev", "heading_stddev", "bias_stddev",
-           "time_offset")
+_STARTS = (
+    "lengthscale",
+    "signal_stddev",
+    "noise_stddev",
+    "constant_stddev",
+    "heading_stddev",
+    "bias_stddev",
+    "time_offset",
+)
 
 
 def settings_at(settings: MapSettings, told: dict[str, float]) -> MapSettings:
     """The same with these hyper-parameters, as FieldMap.hyperparameters tells them (SI), which stay as they are."""
     starts: dict[str, Any] = {name: told[name] for name in _STARTS if name in told}
-    return replace(settings, **starts, learn_hyperparameters=False, learn_noise=False, learn_time_offset=False,
-                   learn_lever_arm=False, learn_bias=False)
+    return replace(
+        settings,
+        **starts,
+        learn_hyperparameters=False,
+        learn_noise=False,
+        learn_time_offset=False,
+        learn_lever_arm=False,
+        learn_bias=False,
+    )
 
 
-def learning_on(session: MapSession, streamed: MapSession, learner: HyperLearner,
-                room: Room | None = None) -> MapSession:
+def learning_on(
+    session: MapSession, streamed: MapSession, learner: HyperLearner, room: Room | None = None
+) -> MapSession:
     """A session at given hyper-parameters as one with the settings of another, which learns on from there.
 
     Args:
@@ -39,6 +54,9 @@ def learning_on(session: MapSession, streamed: MapSession, learner: HyperLearner
         room: as of a new session.
     """
     state, start = session.state_dict(), streamed.state_dict()["start"]
-    state |= {"settings": asdict(streamed.settings), "start": start | {"open": False, "cells": []},
-              "map": state["map"] | {"learner": learner.state_dict()}}
+    state |= {
+        "settings": asdict(streamed.settings),
+        "start": start | {"open": False, "cells": []},
+        "map": state["map"] | {"learner": learner.state_dict()},
+    }
     return MapSession.from_state_dict(state, room)

@@ -33,7 +33,11 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
 
-_REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)  # by which a map refuses what would spoil it
+_REFUSALS = (
+    NumericalError,
+    ArithmeticError,
+    torch.linalg.LinAlgError,
+)  # by which a map refuses what would spoil it
 _LOOK_AGAIN = 200  # revisions of a map that nobody draws
 _COUNTS = ("revision", "cell_count", "left_out", "lost")
 _NEWEST = ("last_stamp", "pass_samples", "channels")
@@ -96,7 +100,9 @@ class MapSession(Gathering):
         n samples, raw_count and refused grow by n together.
         """
         if samples.x.shape[1] != 2:
-            raise ValueError(f"a session maps the plane: positions are {samples.x.shape[1]}-D, expected 2-D")
+            raise ValueError(
+                f"a session maps the plane: positions are {samples.x.shape[1]}-D, expected 2-D"
+            )
         channels = samples.y.shape[1]
         if self._channels not in (None, channels):
             raise ValueError(f"this map has {self._channels} channels, the samples have {channels}")
@@ -115,7 +121,9 @@ class MapSession(Gathering):
         if self.turns:
             late = self.scores.lag.seconds
             rows.y[part] = [turned(y, -rate * late) for y, rate in zip(rows.y[part], rates)]
-        self.scores.pick_rows(rows.x[part], rows.y[part], rows.stamp[part], lengths, rows.heading[part], rates)
+        self.scores.pick_rows(
+            rows.x[part], rows.y[part], rows.stamp[part], lengths, rows.heading[part], rates
+        )
 
     @property
     def turns(self) -> bool:
@@ -134,7 +142,9 @@ class MapSession(Gathering):
         if self.turns:
             lag = self.scores.lag.seconds
             y = [turned(row, -rate * lag) for row, (_, rate) in zip(y.tolist(), steps)]
-        return replace(samples, y=y, heading=None if not len(samples) or headings[-1] is None else headings)
+        return replace(
+            samples, y=y, heading=None if not len(samples) or headings[-1] is None else headings
+        )
 
     def break_pass(self) -> None:
         """A gap or a time jump: the open cell is closed, the next sample starts a new pass; the map stays."""
@@ -174,9 +184,13 @@ class MapSession(Gathering):
         else:
             self.map.load_state_dict(self._blank)
         parts = [first]
-        if s.forgetting_time > 0 and first.stamp is not None:  # each has its age; of one alone the median is itself
+        if (
+            s.forgetting_time > 0 and first.stamp is not None
+        ):  # each has its age; of one alone the median is itself
             parts = [first[i] for i in range(len(first))]
-            self.map = self._new_map(self._start.resolved, first.y.median(0).values if s.metric else None)
+            self.map = self._new_map(
+                self._start.resolved, first.y.median(0).values if s.metric else None
+            )
         for part in parts:
             before = self._fade(self.map, before, part)
             self.last_report = self.map.update(part)
@@ -192,11 +206,15 @@ class MapSession(Gathering):
             self._again = Again(self._new_map(*self._start.found), self._start.rough)
         self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         if self._scoring:
-            self.scores.score(batch.velocity[-1], self.map, self._bias.number, batch, self._path.length)
+            self.scores.score(
+                batch.velocity[-1], self.map, self._bias.number, batch, self._path.length
+            )
         self._last_stamp = self._fade(self.map, self._last_stamp, batch)
         if self._scoring:
             # the newest metres, of this pass, saw the field as it is now
-            recent = min(self._pass_samples, round(self.settings.score_distance / self.settings.cell_length))
+            recent = min(
+                self._pass_samples, round(self.settings.score_distance / self.settings.cell_length)
+            )
             self.scores.watch(batch, self._path.length, self.map, recent)
         taken = self._update(self.map, self.scores.weaken(batch, self.map))
         self._start.keep(taken)
@@ -212,7 +230,9 @@ class MapSession(Gathering):
         if used and self._scoring:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
 
-    def _feed(self, field: FieldMap, before: float | None, batch: Samples) -> tuple[list[Samples], float | None]:
+    def _feed(
+        self, field: FieldMap, before: float | None, batch: Samples
+    ) -> tuple[list[Samples], float | None]:
         """A first cell once more, into another map."""
         stamp = self._fade(field, before, batch)
         return self._update(field, batch), stamp
@@ -324,16 +344,22 @@ class MapSession(Gathering):
         mine, its = self.settings, other.settings
         for name in ("field_unit", "model", "likelihood", "cells"):
             if getattr(mine, name) != getattr(its, name):
-                raise ValueError(f"maps that differ in {name} cannot be merged: {getattr(mine, name)!r} here, "
-                                 f"{getattr(its, name)!r} there")
+                raise ValueError(
+                    f"maps that differ in {name} cannot be merged: {getattr(mine, name)!r} here, "
+                    f"{getattr(its, name)!r} there"
+                )
         if self.channels != other.channels:
-            raise ValueError(f"maps of {self.channels} and of {other.channels} numbers in a measurement cannot be "
-                             "merged")
+            raise ValueError(
+                f"maps of {self.channels} and of {other.channels} numbers in a measurement cannot be "
+                "merged"
+            )
         for each in (self, other):
             each.break_pass()
             if each.opening:
-                raise ValueError(f"a map of {each.cell_count} cells has hardly begun and cannot be merged; map its "
-                                 "recording with the other's instead")
+                raise ValueError(
+                    f"a map of {each.cell_count} cells has hardly begun and cannot be merged; map its "
+                    "recording with the other's instead"
+                )
             each.finish_starts()
         self.map.merge(other.map)
         self._start.close()
@@ -376,16 +402,24 @@ class MapSession(Gathering):
         way, with its time offset and its own field.
         """
         x = torch.as_tensor(x, dtype=torch.float64).reshape(-1, 2)
-        velocity, heading = (None if c is None else torch.as_tensor(c, dtype=torch.float64)
-                             for c in (velocity, heading))
+        velocity, heading = (
+            None if c is None else torch.as_tensor(c, dtype=torch.float64)
+            for c in (velocity, heading)
+        )
         p = self.map.predict(x, velocity, heading)
-        noise = self.scores.component_variances(self.map).to(p.noise_variance).expand_as(p.noise_variance)
+        noise = (
+            self.scores.component_variances(self.map)
+            .to(p.noise_variance)
+            .expand_as(p.noise_variance)
+        )
         bias = self.map.bias_variance().to(p.noise_variance)
         local = self.local
         if local is None or not local.tells:
             return replace(p, noise_variance=noise + bias)
         here = torch.from_numpy(local.at(x.cpu())).to(p.mean)[:, None]
-        own = (noise * here).clamp_min(self.scores.white_variance)  # no place is without the sensor's white noise
+        own = (noise * here).clamp_min(
+            self.scores.white_variance
+        )  # no place is without the sensor's white noise
         scale = local.everywhere * here
         joint = None if p.covariance is None else p.covariance * scale[:, :, None]
         return replace(p, variance=p.variance * scale, noise_variance=own + bias, covariance=joint)
@@ -419,7 +453,9 @@ class MapSession(Gathering):
         """
         noise = math.sqrt(self.noise_variance)
         bounds, place = self._ground()
-        return self.renderer.render(self.map, bounds, noise, self.revision, budget, self.local, place)
+        return self.renderer.render(
+            self.map, bounds, noise, self.revision, budget, self.local, place
+        )
 
     def draw_ahead(self, budget: int) -> None:
         """Evaluate so many points of the next drawing, the longest waiting first, without the cost of making a grid."""
@@ -443,8 +479,12 @@ class MapSession(Gathering):
         """What a person should look at, in plain words: what is not drawn, settings that make no sense together."""
         if self.cell_count and self.revision >= self._looked + _LOOK_AGAIN:
             self._ground()  # nobody draws it
-        return [*self._cut, *([self._first.note] if self._first.note else []),
-                *nonsense(self._start.resolved, self._first.spread), *self.map.notes()]
+        return [
+            *self._cut,
+            *([self._first.note] if self._first.note else []),
+            *nonsense(self._start.resolved, self._first.spread),
+            *self.map.notes(),
+        ]
 
     @property
     def path(self) -> Tensor:
@@ -480,24 +520,47 @@ class MapSession(Gathering):
     def report(self) -> dict:
         """Plain numbers for diagnostics and reports, SI."""
         counted = self.map.counters()
-        return {"samples": self.raw_count, "cells": self.cell_count, "passes": self.passes,
-                "inducing": len(self.inducing), "memory": len(self.memory), "revision": self.revision,
-                "path_length": self._path.length, "scores": len(self.scores.noise),
-                "gross_errors": self.gross, "weakened_cells": self.scores.weakened,
-                "changes": self.scores.change_count, "left_out": self.left_out, "stale_share": self.stale_share,
-                "refused_samples": self.refused, "last_refusal": self.last_refusal,
-                "noise_stddev": math.sqrt(self.noise_variance) if self.map.started else None,
-                "learning_steps": self.map.learning_steps or 0, "learning_rejected": 0,
-                "attitude_lag": self.scores.lag.seconds, "fixes": self.fixes.count, "datum": self.fixes.summary()[1],
-                "hyperparameters": self.map.hyperparameters(), **counted}
+        return {
+            "samples": self.raw_count,
+            "cells": self.cell_count,
+            "passes": self.passes,
+            "inducing": len(self.inducing),
+            "memory": len(self.memory),
+            "revision": self.revision,
+            "path_length": self._path.length,
+            "scores": len(self.scores.noise),
+            "gross_errors": self.gross,
+            "weakened_cells": self.scores.weakened,
+            "changes": self.scores.change_count,
+            "left_out": self.left_out,
+            "stale_share": self.stale_share,
+            "refused_samples": self.refused,
+            "last_refusal": self.last_refusal,
+            "noise_stddev": math.sqrt(self.noise_variance) if self.map.started else None,
+            "learning_steps": self.map.learning_steps or 0,
+            "learning_rejected": 0,
+            "attitude_lag": self.scores.lag.seconds,
+            "fixes": self.fixes.count,
+            "datum": self.fixes.summary()[1],
+            "hyperparameters": self.map.hyperparameters(),
+            **counted,
+        }
 
     # --- resume ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict:
         """Everything that an exact resume needs; tensors, numbers, strings and nested dicts and lists of them."""
-        return {"settings": asdict(self.settings), "about": dict(self.about), "fixes": self.fixes.state_dict(),
-                "map": self.map.state_dict(), "scores": self.scores.state_dict(), "start": self._start.state_dict(),
-                "again": None if self._again is None else self._again.state_dict(), **self._gathered(),
-                **{n: getattr(self, f"_{n}") for n in _NEWEST}, **{n: getattr(self, n) for n in _COUNTS}}
+        return {
+            "settings": asdict(self.settings),
+            "about": dict(self.about),
+            "fixes": self.fixes.state_dict(),
+            "map": self.map.state_dict(),
+            "scores": self.scores.state_dict(),
+            "start": self._start.state_dict(),
+            "again": None if self._again is None else self._again.state_dict(),
+            **self._gathered(),
+            **{n: getattr(self, f"_{n}") for n in _NEWEST},
+            **{n: getattr(self, n) for n in _COUNTS},
+        }
 
     @staticmethod
     def from_state_dict(state: dict, room: Room | None = None, **overrides) -> "MapSession":
@@ -513,15 +576,23 @@ class MapSession(Gathering):
                 session.map = session._new_map(session._start.resolved)
                 session.scores = OneStepAhead(session._start.resolved)
             if state.get("again") is not None:
-                session._again = Again.restored(state["again"], session._new_map(*session._start.found))
+                session._again = Again.restored(
+                    state["again"], session._new_map(*session._start.found)
+                )
             session.map.load_state_dict(state["map"])
             session._load_gathered(state)
             session.scores.load_state_dict(state["scores"], session.map)
             session.__dict__ |= {f"_{n}": state[n] for n in _NEWEST}
-            session.__dict__ |= {n: state.get(n, 0) for n in _COUNTS}  # 0: maps saved before it was counted
+            session.__dict__ |= {
+                n: state.get(n, 0) for n in _COUNTS
+            }  # 0: maps saved before it was counted
             if "fixes" in state:  # else of a version that knew none
                 session.fixes.load_state_dict(state["fixes"])
-            session.about = dict(state.get("about", {}))  # maps saved before they knew where they are: empty
+            session.about = dict(
+                state.get("about", {})
+            )  # maps saved before they knew where they are: empty
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ValueError(f"not the state of a mapping session: {type(error).__name__}: {error}") from error
+            raise ValueError(
+                f"not the state of a mapping session: {type(error).__name__}: {error}"
+            ) from error
         return session

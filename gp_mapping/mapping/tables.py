@@ -92,7 +92,9 @@ def table_of(rows: Mapping[tuple[int, int], object], width: int) -> Tensor:
         width: how many.
     """
     flat = chain.from_iterable(chain.from_iterable(rows.items()))
-    return torch.from_numpy(np.fromiter(flat, np.float64, len(rows) * (2 + width)).reshape(-1, 2 + width))
+    return torch.from_numpy(
+        np.fromiter(flat, np.float64, len(rows) * (2 + width)).reshape(-1, 2 + width)
+    )
 
 
 def rows_of(table) -> Iterator[tuple[tuple[int, int], list[float]]]:

@@ -37,36 +37,63 @@ class AnytimeFit(Scaled):
     rate, decay, power: ρ₀, τ, κ.  draw: |S|.  shuffled: without replacement, round after round.
     """
 
-    def __init__(self, name: str, theta: Theta, samples: Samples, inducing_inputs, *, side: float | None = None,
-                 most: int = 200, rate: float = 1.0, decay: float = 1.0, power: float = 1.0, draw: int = 1,
-                 shuffled: bool = False, seed: int = 0, scale: float = 1.0, centre=None, device="cpu"):
+    def __init__(
+        self,
+        name: str,
+        theta: Theta,
+        samples: Samples,
+        inducing_inputs,
+        *,
+        side: float | None = None,
+        most: int = 200,
+        rate: float = 1.0,
+        decay: float = 1.0,
+        power: float = 1.0,
+        draw: int = 1,
+        shuffled: bool = False,
+        seed: int = 0,
+        scale: float = 1.0,
+        centre=None,
+        device="cpu",
+    ):
         super().__init__(scale=scale, centre=centre, device=device)
         if not len(samples):
             raise ValueError("there are no samples to fit")
         if not (0.0 < rate <= 1.0 and decay >= 0.0 and 0.5 <= power <= 1.0 and draw > 0):
-            raise ValueError(f"rate {rate}, decay {decay}, power {power}, draw {draw}: expected a rate in (0, 1], "
-                             "a decay of at least 0, a power in [0.5, 1] and a positive draw")
+            raise ValueError(
+                f"rate {rate}, decay {decay}, power {power}, draw {draw}: expected a rate in (0, 1], "
+                "a decay of at least 0, a power in [0.5, 1] and a positive draw"
+            )
         self.member, self.theta = MEMBERS[name], theta
         if side is None and self.member.residual == "block":
-            raise ValueError(f"model {name} needs blocks of samples that lie together: give side, in metres")
+            raise ValueError(
+                f"model {name} needs blocks of samples that lie together: give side, in metres"
+            )
         self.rate, self.decay, self.power, self.draw, self.steps = rate, decay, power, draw, 0
         self.shuffled, self._round = shuffled, []  # parts of this round that are still to come
         self.generator = torch.Generator().manual_seed(seed)
         self.scaling = self._scaling_for(samples)
         self.data = self._standardise(samples)
         self.places = theta.place(self.data.x, self.data.velocity, self.data.heading)
-        self.noise = torch.where(self.data.noise > 0, self.data.noise, theta.noise_stddev**2) + self.data.extra
+        self.noise = (
+            torch.where(self.data.noise > 0, self.data.noise, theta.noise_stddev**2)
+            + self.data.extra
+        )
         z = self.scaling.inner_x(torch.as_tensor(inducing_inputs, dtype=torch.float64))
         self.basis = Basis.at(z, Basis(theta, z.shape[1], len(z), torch.float64, self.device))
         self.side = side or 0.0
         self.open = [-1]
         self.blocks = self._tiles(most) if side else self._random(most)
-        self.excess = torch.zeros((self.basis.size, self.basis.size), dtype=torch.float64, device=self.device)
+        self.excess = torch.zeros(
+            (self.basis.size, self.basis.size), dtype=torch.float64, device=self.device
+        )
         self.linear = self.excess.new_zeros((self.basis.size, self.data.y.shape[1]))
 
     def _random(self, most: int) -> list[Tensor]:
         n = len(self.places)
-        return list(torch.randperm(n, generator=self.generator).to(self.device).chunk(-(-n // most)))
+        return list(
+            torch.randperm(n, generator=self.generator).to(self.device).chunk(-(-n // most))
+        )
 
     def _tiles(self, most: int) -> list[Tensor]:
         order = torch.arange(len(self.places), dtype=torch.float64, device=self.device)
@@ -81,7 +108,9 @@ class AnytimeFit(Scaled):
         places, y, noise = self.places[which], self.data.y[which], self.noise[which]
         raw = self.basis.whitened(places, self.data.heading[which])
         if self.member.residual == "block":
-            factor, whitened, lam = whiten_block(self.basis.kernel, places, raw, self.basis.features, noise, y)
+            factor, whitened, lam = whiten_block(
+                self.basis.kernel, places, raw, self.basis.features, noise, y
+            )
             return whitened, lam, factor
         if self.member.residual == "diagonal":
             noise = noise + self.basis.residual(places, raw)
@@ -116,7 +145,9 @@ class AnytimeFit(Scaled):
             if self.shuffled:
                 self._absorb_next(rho)
                 continue
-            chosen = torch.randint(len(self.blocks), (self.draw,), generator=self.generator).tolist()
+            chosen = torch.randint(
+                len(self.blocks), (self.draw,), generator=self.generator
+            ).tolist()
             self.absorb(chosen, rho)
             self.steps += 1
 
@@ -124,7 +155,9 @@ class AnytimeFit(Scaled):
         if not self._round:
             order = torch.randperm(len(self.blocks), generator=self.generator)
             self._round = [part.tolist() for part in order.tensor_split(self.round)]
-        self.absorb(self._round.pop(), rho, self.round)  # parts differ by a block in size: T times each, not P/|S|
+        self.absorb(
+            self._round.pop(), rho, self.round
+        )  # parts differ by a block in size: T times each, not P/|S|
         self.steps += 1
 
     def batch(self) -> None:
@@ -139,24 +172,39 @@ class AnytimeFit(Scaled):
     @torch.no_grad()
     def posterior_near(self, x: Tensor | None) -> AnytimePosterior:
         """The same, with the blocks of the tiles of x (N, D) in metres only."""
-        precision = self.excess + torch.eye(len(self.excess), dtype=torch.float64, device=self.device)
+        precision = self.excess + torch.eye(
+            len(self.excess), dtype=torch.float64, device=self.device
+        )
         factor, _ = cholesky(precision)
         weights = torch.cholesky_solve(self.linear, factor)
         blocks = []
         if self.member.conditional == "local":
             near = self.places[:0] if x is None else self.scaling.inner_x(x)
-            wanted = None if x is None else set(map(tuple, tiles_of(near, self.side).long().tolist()))
+            wanted = (
+                None if x is None else set(map(tuple, tiles_of(near, self.side).long().tolist()))
+            )
             for number in self.open:
                 places = self.places[self.blocks[number]]
                 tile = tuple(tiles_of(places[:1], self.side).long()[0].tolist())
                 if wanted is None or tile in wanted:
                     whitened, lam, root = self.block(number)
                     blocks.append(Block(tile, places, root, whitened, lam))
-        return AnytimePosterior(self.theta, self.basis.z, self.basis.L, factor, weights,
-                                self.theta.noise_stddev**2 + float(self.data.extra.mean()), self.scaling,
-                                conditional=self.member.conditional, side=self.side, blocks=tuple(blocks))
+        return AnytimePosterior(
+            self.theta,
+            self.basis.z,
+            self.basis.L,
+            factor,
+            weights,
+            self.theta.noise_stddev**2 + float(self.data.extra.mean()),
+            self.scaling,
+            conditional=self.member.conditional,
+            side=self.side,
+            blocks=tuple(blocks),
+        )
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         """As every map's; only the blocks near x are looked at."""
         near = torch.as_tensor(x, dtype=torch.float64)
         if velocity is not None:

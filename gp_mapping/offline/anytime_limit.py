@@ -16,7 +16,9 @@ _ROUND = 50  # iterations in which every block is drawn once: Hoang et al. print
 _SHARE = 0.01  # of the limit's RMSE
 
 
-def iterations_to_the_limit(settings: MapSettings, theta: Theta, cells: Samples, inputs) -> dict | None:
+def iterations_to_the_limit(
+    settings: MapSettings, theta: Theta, cells: Samples, inputs
+) -> dict | None:
     """Steps of a member until its RMSE at the cells stays within 1 % of its limit's; None for another model.
 
     Args:
@@ -34,11 +36,25 @@ def iterations_to_the_limit(settings: MapSettings, theta: Theta, cells: Samples,
     if settings.model not in MEMBERS or not len(inputs):
         return None
     theta = replace(theta, bias_stddev=0.0)
-    side = settings.tile_side * theta.lengthscale if MEMBERS[settings.model].residual == "block" else None
+    side = (
+        settings.tile_side * theta.lengthscale
+        if MEMBERS[settings.model].residual == "block"
+        else None
+    )
 
     def made(draw: int) -> AnytimeFit:
-        return AnytimeFit(settings.model, theta, cells, inputs, side=side, most=settings.tile_samples, draw=draw,
-                          shuffled=True, seed=settings.seed, scale=settings.field_scale)
+        return AnytimeFit(
+            settings.model,
+            theta,
+            cells,
+            inputs,
+            side=side,
+            most=settings.tile_samples,
+            draw=draw,
+            shuffled=True,
+            seed=settings.seed,
+            scale=settings.field_scale,
+        )
 
     def rmse(member: AnytimeFit) -> float:
         told = member.predict(cells.x, cells.velocity, cells.heading)
@@ -52,5 +68,10 @@ def iterations_to_the_limit(settings: MapSettings, theta: Theta, cells: Samples,
         member.step()
         ratios.append(rmse(member) / whole)
     outside = [k for k, ratio in enumerate(ratios) if abs(ratio - 1.0) > _SHARE]
-    return {"blocks": len(limit.blocks), "drawn": member.draw, "round": member.round,
-            "within": (outside[-1] + 2) if outside else 1, "half_round": ratios[(len(ratios) - 1) // 2]}
+    return {
+        "blocks": len(limit.blocks),
+        "drawn": member.draw,
+        "round": member.round,
+        "within": (outside[-1] + 2) if outside else 1,
+        "half_round": ratios[(len(ratios) - 1) // 2],
+    }

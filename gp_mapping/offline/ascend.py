@@ -49,12 +49,21 @@ def information(learner: HyperLearner, theta: Theta, cells: StoredCells) -> Tens
     blocks = cells.blocks(size)[:few]
     total = torch.zeros((len(theta.vector()),) * 2, dtype=torch.float64)
     for block in blocks:
-        total += learner.score(theta.vector(), block.learning_data(theta), torch.arange(len(block)))[1].cpu()
+        total += learner.score(
+            theta.vector(), block.learning_data(theta), torch.arange(len(block))
+        )[1].cpu()
     return total * len(cells) / sum(map(len, blocks))
 
 
-def ascend(objective: Objective, learner: HyperLearner, theta: Theta, fisher: Tensor, most: int, tolerance: float,
-           told: Callable[[float], None]) -> Ascent:
+def ascend(
+    objective: Objective,
+    learner: HyperLearner,
+    theta: Theta,
+    fisher: Tensor,
+    most: int,
+    tolerance: float,
+    told: Callable[[float], None],
+) -> Ascent:
     """Raise the objective from θ.
 
     Args:
@@ -108,8 +117,14 @@ def ascend(objective: Objective, learner: HyperLearner, theta: Theta, fisher: Te
         if converged:
             raise StopIteration
 
-    found = minimize(loss, zero, jac=slope, method="L-BFGS-B", callback=seen,
-                     options={"maxiter": max(1, most), "ftol": 1e-12, "gtol": 1e-3})
+    found = minimize(
+        loss,
+        zero,
+        jac=slope,
+        method="L-BFGS-B",
+        callback=seen,
+        options={"maxiter": max(1, most), "ftol": 1e-12, "gtol": 1e-3},
+    )
     if found.fun < best[1]:
         best = found.x, float(found.fun)
     at_best = theta.with_vector(at(best[0]))

@@ -45,25 +45,47 @@ class DenseWiski:
     projection: h, learned online, or None for inputs of the grid's own dimension.  residual: put k − wᵀK_uu w back.
     """
 
-    def __init__(self, low, high, shape: tuple[int, ...], *, kernel: str = "matern52", lengthscale: float = 0.5,
-                 signal: float = 1.0, noise: float = 0.1, fixed_noise: bool = False, rank: int | None = None,
-                 projection: Projection | None = None, residual: bool = False, rate: float = 0.05,
-                 projection_rate: float = 0.01):
+    def __init__(
+        self,
+        low,
+        high,
+        shape: tuple[int, ...],
+        *,
+        kernel: str = "matern52",
+        lengthscale: float = 0.5,
+        signal: float = 1.0,
+        noise: float = 0.1,
+        fixed_noise: bool = False,
+        rank: int | None = None,
+        projection: Projection | None = None,
+        residual: bool = False,
+        rate: float = 0.05,
+        projection_rate: float = 0.01,
+    ):
         self.low = torch.as_tensor(low, dtype=torch.float64)
         # two spacings beyond the region on either side: every place inside has its four nodes an axis
-        self.step = (torch.as_tensor(high, dtype=torch.float64) - self.low) / (torch.tensor(shape) - 5)
+        self.step = (torch.as_tensor(high, dtype=torch.float64) - self.low) / (
+            torch.tensor(shape) - 5
+        )
         self.shape, self.kernel_name, self.fixed_noise = tuple(shape), kernel, fixed_noise
         axes = [self.low[d] + (torch.arange(n) - 2.0) * self.step[d] for d, n in enumerate(shape)]
         self.nodes = torch.cartesian_prod(*axes).reshape(-1, len(shape)).double()
-        self.vector = torch.tensor([math.log(lengthscale), 2 * math.log(signal), 2 * math.log(noise)],
-                                   dtype=torch.float64, requires_grad=True)
+        self.vector = torch.tensor(
+            [math.log(lengthscale), 2 * math.log(signal), 2 * math.log(noise)],
+            dtype=torch.float64,
+            requires_grad=True,
+        )
         self.projection, self.residual = projection, residual
         m = len(self.nodes)
         self.c, self.root = torch.zeros(m, dtype=torch.float64), RootCache(m, rank)
         self.A = torch.zeros((m, m), dtype=torch.float64)
         self.yy, self.log_v, self.n = 0.0, 0.0, 0
         self.optimiser = torch.optim.Adam([self.vector], lr=rate)
-        self.slow = None if projection is None else torch.optim.Adam([projection.weights], lr=projection_rate)
+        self.slow = (
+            None
+            if projection is None
+            else torch.optim.Adam([projection.weights], lr=projection_rate)
+        )
 
     # --- parts ----------------------------------------------------------------------------------------------------
     def kernel(self, vector: Tensor | None = None):
@@ -88,7 +110,9 @@ class DenseWiski:
         q = 0.5 * (q + q.mT) + torch.eye(len(q), dtype=torch.float64)
         return gram, wide, torch.linalg.cholesky(q), noise
 
-    def _reduced(self, gram: Tensor, wide: Tensor, factor: Tensor, noise: Tensor, right: Tensor) -> Tensor:
+    def _reduced(
+        self, gram: Tensor, wide: Tensor, factor: Tensor, noise: Tensor, right: Tensor
+    ) -> Tensor:
         """P right, (m, N)."""
         inner = torch.cholesky_solve(wide.mT @ right, factor)
         return gram @ right - wide @ inner / noise
@@ -134,9 +158,14 @@ class DenseWiski:
         seen = self._reduced(gram, wide, factor, noise, torch.cat([self.c[:, None], w.mT], 1))
         mean = w @ seen[:, 0] / noise
         spread = (w * seen[:, 1:].mT).sum(1) + noise * v
-        return 0.5 * ((y.double() - mean).square() / spread + spread.log() + math.log(2 * math.pi)).sum()
+        return (
+            0.5
+            * ((y.double() - mean).square() / spread + spread.log() + math.log(2 * math.pi)).sum()
+        )
 
-    def observe(self, x: Tensor, y: Tensor, variance: Tensor | None = None, learn: bool = True) -> None:
+    def observe(
+        self, x: Tensor, y: Tensor, variance: Tensor | None = None, learn: bool = True
+    ) -> None:
         """Algorithm 1: a step of the projection, then condition, then one step of the hyper-parameters."""
         if learn and self.slow is not None:
             self.slow.zero_grad()
@@ -157,7 +186,9 @@ class DenseWiski:
         seen = self._reduced(*parts, torch.cat([self.c[:, None], w.mT], 1))
         variance = (w * seen[:, 1:].mT).sum(1)
         if self.residual:
-            variance = variance + (self.vector[1].exp() - ((w @ parts[0]) * w).sum(1)).clamp_min(0.0)
+            variance = variance + (self.vector[1].exp() - ((w @ parts[0]) * w).sum(1)).clamp_min(
+                0.0
+            )
         return w @ seen[:, 0] / parts[3], variance.clamp_min(0.0)
 
     def fantasize(self, x: Tensor) -> "DenseWiski":

@@ -21,7 +21,9 @@ def dirichlet_targets(labels: Tensor, classes: int, epsilon: float = 0.01) -> tu
     """
     labels = labels.long()
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-        raise ValueError(f"labels lie in {int(labels.min())} … {int(labels.max())}, expected 0 … {classes - 1}")
+        raise ValueError(
+            f"labels lie in {int(labels.min())} … {int(labels.max())}, expected 0 … {classes - 1}"
+        )
     alpha = torch.full((len(labels), classes), epsilon, dtype=torch.float64)
     alpha[torch.arange(len(labels)), labels] += 1.0
     variance = torch.log1p(1.0 / alpha)
@@ -34,14 +36,28 @@ class DirichletWiski:
     classes: C.  epsilon: α_ε.  samples: of the posterior, in the average of the softmax; settings: of DenseWiski.
     """
 
-    def __init__(self, classes: int, low, high, shape, *, epsilon: float = 0.01, samples: int = 256, seed: int = 0,
-                 **settings):
+    def __init__(
+        self,
+        classes: int,
+        low,
+        high,
+        shape,
+        *,
+        epsilon: float = 0.01,
+        samples: int = 256,
+        seed: int = 0,
+        **settings,
+    ):
         self.classes, self.epsilon = classes, epsilon
-        self.fields = [DenseWiski(low, high, shape, fixed_noise=True, **settings) for _ in range(classes)]
+        self.fields = [
+            DenseWiski(low, high, shape, fixed_noise=True, **settings) for _ in range(classes)
+        ]
         # a class that nobody has seen here: the average of its targets under labels of all classes alike
         even, _ = dirichlet_targets(torch.arange(classes), classes, epsilon)
         self.centre = float(even[:, 0].mean())
-        self.draws = torch.randn((samples, classes), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        self.draws = torch.randn(
+            (samples, classes), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+        )
 
     def observe(self, x: Tensor, labels: Tensor, learn: bool = True) -> None:
         """Absorb x (N, D) and labels (N,)."""
@@ -52,6 +68,8 @@ class DirichletWiski:
     @torch.no_grad()
     def probabilities(self, x: Tensor) -> Tensor:
         """E[softmax f] at x (N, D): (N, C)."""
-        mean, variance = (torch.stack(part, 1) for part in zip(*(field.predict(x) for field in self.fields)))
+        mean, variance = (
+            torch.stack(part, 1) for part in zip(*(field.predict(x) for field in self.fields))
+        )
         latent = mean + variance.sqrt() * torch.cat([self.draws, -self.draws])[:, None]
         return torch.softmax(latent, -1).mean(0)

@@ -1,11 +1,11 @@
 """Which objective fits which model's θ, and the fit from the first value to the last.
 
-    exact                           log evidence of the exact GP
-    dual_svgp, sor, dtc, fitc,      Titsias' bound on it, on the model's budget of inducing inputs (for the anytime
-    fic, pitc, pic                  family too, whose paper leaves θ open)
-    solve_gp                        bound (8) in minibatches, then bound (9)
-    wiski                           its own evidence, eq. 13
-    another likelihood              bound (8) in minibatches
+exact                           log evidence of the exact GP
+dual_svgp, sor, dtc, fitc,      Titsias' bound on it, on the model's budget of inducing inputs (for the anytime
+fic, pitc, pic                  family too, whose paper leaves θ open)
+solve_gp                        bound (8) in minibatches, then bound (9)
+wiski                           its own evidence, eq. 13
+another likelihood              bound (8) in minibatches
 """
 
 from __future__ import annotations
@@ -84,11 +84,13 @@ def _collapsed(settings: MapSettings, cells: StoredCells) -> Objective:
     return CollapsedBound(cells, settings.max_inducing, second, most)
 
 
-_WAYS = {"dual_svgp": _Way(_collapsed),
-         "solve_gp": _Way(_collapsed, "bound (8) of SOLVE-GP", first=True, orthogonal=True),
-         "wiski": _Way(lambda settings, cells: LatticeEvidence(cells, settings.grid_density)),
-         "exact": _Way(lambda settings, cells: ExactEvidence(cells)),
-         **{name: _Way(_collapsed) for name in ("sor", "dtc", "fitc", "fic", "pitc", "pic")}}
+_WAYS = {
+    "dual_svgp": _Way(_collapsed),
+    "solve_gp": _Way(_collapsed, "bound (8) of SOLVE-GP", first=True, orthogonal=True),
+    "wiski": _Way(lambda settings, cells: LatticeEvidence(cells, settings.grid_density)),
+    "exact": _Way(lambda settings, cells: ExactEvidence(cells)),
+    **{name: _Way(_collapsed) for name in ("sor", "dtc", "fitc", "fic", "pitc", "pic")},
+}
 FITTED = tuple(_WAYS)
 
 
@@ -100,25 +102,36 @@ def _second(settings: MapSettings) -> int:
 def check_fits(settings: MapSettings) -> None:
     """ValueError where there is no offline fit with these settings: another model, a lever arm, nothing to learn."""
     if settings.model not in FITTED:
-        raise ValueError(f"model {settings.model!r} has no offline fit; expected one of {', '.join(FITTED)}")
+        raise ValueError(
+            f"model {settings.model!r} has no offline fit; expected one of {', '.join(FITTED)}"
+        )
     if settings.learn_lever_arm:
-        raise ValueError("learn_lever_arm: an offline fit keeps no lever arm; write --set learn_lever_arm=false, and "
-                         "what the robot has learned as sensor_offset_x and sensor_offset_y")
+        raise ValueError(
+            "learn_lever_arm: an offline fit keeps no lever arm; write --set learn_lever_arm=false, and "
+            "what the robot has learned as sensor_offset_x and sensor_offset_y"
+        )
     if start_of(settings)[1] is None:
-        raise ValueError("nothing is to be learned with these settings; write --set learn_hyperparameters=true")
+        raise ValueError(
+            "nothing is to be learned with these settings; write --set learn_hyperparameters=true"
+        )
 
 
 def joined(parts: list[Samples]) -> Samples:
     """One batch from several, with the columns that all of them have."""
-    given = [f.name for f in fields(Samples) if all(getattr(part, f.name) is not None for part in parts)]
+    given = [
+        f.name for f in fields(Samples) if all(getattr(part, f.name) is not None for part in parts)
+    ]
     return Samples(**{name: torch.cat([getattr(part, name) for part in parts]) for name in given})
 
 
 def theta_told(theta: Theta, told: dict[str, float], scale: float) -> Theta:
     """θ with the numbers that a map tells, in inner units."""
     known = {f.name for f in fields(theta)}
-    values: dict[str, Any] = {name: value / (scale if name.endswith("stddev") else 1.0)
-                              for name, value in told.items() if name in known}
+    values: dict[str, Any] = {
+        name: value / (scale if name.endswith("stddev") else 1.0)
+        for name, value in told.items()
+        if name in known
+    }
     return replace(theta, **values)
 
 
@@ -127,8 +140,16 @@ def objective_of(settings: MapSettings, cells: StoredCells) -> Objective:
     return _WAYS[settings.model].objective(settings, cells)
 
 
-def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Samples], *, slope=None, most: int = 60,
-              tolerance: float = 0.05, told: Callable[[str, float], None] = lambda what, value: None) -> Fit:
+def fit_theta(
+    settings: MapSettings,
+    given: dict[str, float],
+    parts: list[Samples],
+    *,
+    slope=None,
+    most: int = 60,
+    tolerance: float = 0.05,
+    told: Callable[[str, float], None] = lambda what, value: None,
+) -> Fit:
     """θ of all cells at once.
 
     Args:
@@ -149,21 +170,32 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
     start = theta_told(theta, given, settings.field_scale)
     cells = StoredCells.of(parts, settings.field_scale, start, slope)
     if not make_likelihood(settings).conjugate:
-        return _by_minibatches(settings, start, learner, cells, joined(parts), most, tolerance, told)
+        return _by_minibatches(
+            settings, start, learner, cells, joined(parts), most, tolerance, told
+        )
 
     found, steps, count, notes = start, [], 0, []
     way = _WAYS[settings.model]
     if way.first:
-        trained = train(_empty(settings, start, cells), joined(parts), most, tolerance,
-                        lambda value: told(way.bound, value))
+        trained = train(
+            _empty(settings, start, cells),
+            joined(parts),
+            most,
+            tolerance,
+            lambda value: told(way.bound, value),
+        )
         found, count = replace(trained.theta, bias_stddev=start.bias_stddev), trained.epochs
-        steps.append(f"{count} epochs of minibatches on the {way.bound}, {trained.before:.1f} to "
-                     f"{trained.after:.1f} nats")
+        steps.append(
+            f"{count} epochs of minibatches on the {way.bound}, {trained.before:.1f} to "
+            f"{trained.after:.1f} nats"
+        )
         notes += _left_open(trained.open_share)
 
     objective, converged = objective_of(settings, cells), False
     values: dict[Theta, float] = {}
-    medians = replace(theta, bias_stddev=start.bias_stddev)  # may be nearer to the top than what was learned
+    medians = replace(
+        theta, bias_stddev=start.bias_stddev
+    )  # may be nearer to the top than what was learned
     for candidate in (medians, found, start):
         objective.renew(candidate)
         values[candidate] = objective.value(candidate)
@@ -171,8 +203,15 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
     for _ in range(_ROUNDS):
         objective.renew(found)
         first = objective.value(found)
-        ascent = ascend(objective, learner, found, information(learner, found, cells), most, tolerance,
-                        lambda value: told(objective.name, value))
+        ascent = ascend(
+            objective,
+            learner,
+            found,
+            information(learner, found, cells),
+            most,
+            tolerance,
+            lambda value: told(objective.name, value),
+        )
         found, count, converged = ascent.theta, count + ascent.iterations, ascent.converged
         steps.append(f"{ascent.iterations} iterations of L-BFGS on the {objective.name}")
         if ascent.value - first < 1.0 or ascent.iterations >= most:
@@ -184,32 +223,77 @@ def fit_theta(settings: MapSettings, given: dict[str, float], parts: list[Sample
         notes.append("the streamed hyper-parameters were the better ones, and stay")
         found, after, evidence = start, before, (evidence[0], evidence[0])
     learner.settle(found, information(learner, found, cells))
-    return Fit(objective.name, before, after, *evidence, start, found, len(cells), len(objective.blocks), count,
-               "; ".join(steps), converged, learner, tuple(notes))
+    return Fit(
+        objective.name,
+        before,
+        after,
+        *evidence,
+        start,
+        found,
+        len(cells),
+        len(objective.blocks),
+        count,
+        "; ".join(steps),
+        converged,
+        learner,
+        tuple(notes),
+    )
 
 
 def _empty(settings: MapSettings, theta: Theta, cells: StoredCells) -> SolveGP:
     theta = replace(theta, bias_stddev=0.0)  # passes' constants are in bound (9)
-    return SolveGP(theta, max_inducing=settings.max_inducing, max_orthogonal=_second(settings), memory_size=0,
-                   tolerance=tolerance_at(theta, cells), scale=settings.field_scale, seed=settings.seed,
-                   likelihood=make_likelihood(settings))
+    return SolveGP(
+        theta,
+        max_inducing=settings.max_inducing,
+        max_orthogonal=_second(settings),
+        memory_size=0,
+        tolerance=tolerance_at(theta, cells),
+        scale=settings.field_scale,
+        seed=settings.seed,
+        likelihood=make_likelihood(settings),
+    )
 
 
 def _left_open(share: float) -> list[str]:
     if share <= 0.1:
         return []
-    return [f"the inducing inputs leave up to {100 * share:.0f} % of the field's variance open at a cell; raise "
-            "max_inducing"]
+    return [
+        f"the inducing inputs leave up to {100 * share:.0f} % of the field's variance open at a cell; raise "
+        "max_inducing"
+    ]
 
 
-def _by_minibatches(settings: MapSettings, start: Theta, learner: HyperLearner, cells: StoredCells, data: Samples,
-                    most: int, tolerance: float, told: Callable[[str, float], None]) -> Fit:
+def _by_minibatches(
+    settings: MapSettings,
+    start: Theta,
+    learner: HyperLearner,
+    cells: StoredCells,
+    data: Samples,
+    most: int,
+    tolerance: float,
+    told: Callable[[str, float], None],
+) -> Fit:
     name = _WAYS[settings.model].bound
-    trained = train(_empty(settings, start, cells), data, most, tolerance, lambda value: told(name, value))
+    trained = train(
+        _empty(settings, start, cells), data, most, tolerance, lambda value: told(name, value)
+    )
     learner.settle(trained.theta, _curvature(learner, trained.theta, cells))
-    return Fit(name, trained.before, trained.after, None, None, start, trained.theta, len(cells), 1, trained.epochs,
-               f"{trained.epochs} epochs of minibatches on the {name}", trained.converged, learner,
-               tuple(_left_open(trained.open_share)))
+    return Fit(
+        name,
+        trained.before,
+        trained.after,
+        None,
+        None,
+        start,
+        trained.theta,
+        len(cells),
+        1,
+        trained.epochs,
+        f"{trained.epochs} epochs of minibatches on the {name}",
+        trained.converged,
+        learner,
+        tuple(_left_open(trained.open_share)),
+    )
 
 
 def _curvature(learner: HyperLearner, theta: Theta, cells: StoredCells) -> Tensor:

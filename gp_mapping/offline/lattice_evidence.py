@@ -21,7 +21,9 @@ __all__ = ["LatticeEvidence", "interpolated_gram"]
 
 _MOST = 500  # cells in a block: 49 products for each pair
 _ROWS = 64  # of the matrix, made together
-_REACH = 3  # spacings by which the nodes of two places of one cell of the lattice differ at the most
+_REACH = (
+    3  # spacings by which the nodes of two places of one cell of the lattice differ at the most
+)
 
 
 def interpolated_gram(theta: Theta, places: Tensor, spacing: float) -> Tensor:
@@ -32,15 +34,23 @@ def interpolated_gram(theta: Theta, places: Tensor, spacing: float) -> Tensor:
     extent = int((base.amax(0) - base.amin(0)).max()) + _REACH
     steps = torch.arange(-extent, extent + 1, dtype=places.dtype, device=places.device) * spacing
     grid, width = torch.cartesian_prod(steps, steps), len(steps)
-    table = theta.kernel()(torch.zeros_like(grid[:1]), grid)[0]  # k of whole numbers of spacings, row by row
+    table = theta.kernel()(torch.zeros_like(grid[:1]), grid)[
+        0
+    ]  # k of whole numbers of spacings, row by row
 
     gram = places.new_empty((len(places), len(places)))
     shifts = range(-_REACH, _REACH + 1)
     for start in range(0, len(places), _ROWS):
         rows = slice(start, start + _ROWS)
         # ω of each axis and shift: Σ_a w_i,a w_j,a−d
-        share = [[weights[rows, axis, max(0, d): 4 + min(0, d)] @ weights[:, axis, max(0, -d): 4 - max(0, d)].mT
-                  for d in shifts] for axis in (0, 1)]
+        share = [
+            [
+                weights[rows, axis, max(0, d) : 4 + min(0, d)]
+                @ weights[:, axis, max(0, -d) : 4 - max(0, d)].mT
+                for d in shifts
+            ]
+            for axis in (0, 1)
+        ]
         apart = (base[rows, None] - base[None]).long() + extent
         flat = apart[..., 0] * width + apart[..., 1]
         total = gram[rows].zero_()
@@ -69,6 +79,8 @@ class LatticeEvidence(Objective):
     def of_block(self, number: int, theta: Theta) -> Tensor:
         cells = self.blocks[number]
         features = theta.feature_rows(cells.x, cells.heading)
-        covariance = interpolated_gram(theta, cells.places(theta), self.spacing) + features.mT @ features
+        covariance = (
+            interpolated_gram(theta, cells.places(theta), self.spacing) + features.mT @ features
+        )
         covariance.diagonal().add_(cells.variance(theta))
         return log_normal(covariance, cells.y)

@@ -40,8 +40,14 @@ class Epochs:
     converged: bool
 
 
-def train(model: SolveGP, data: Samples, most: int, tolerance: float, told: Callable[[float], None],
-          learn: bool = True) -> Epochs:
+def train(
+    model: SolveGP,
+    data: Samples,
+    most: int,
+    tolerance: float,
+    told: Callable[[float], None],
+    learn: bool = True,
+) -> Epochs:
     """Train an empty model.
 
     Args:

@@ -26,7 +26,10 @@ __all__ = ["CollapsedBound", "ExactEvidence", "Objective", "log_normal", "tolera
 
 _EXACT = 1000  # cells in a block: a factor costs their cube
 _SPARSE = 2000
-_OPEN, _NEAREST = 0.01, 1e-9  # share of the noise that inducing inputs leave open, and of s² that they may differ by
+_OPEN, _NEAREST = (
+    0.01,
+    1e-9,
+)  # share of the noise that inducing inputs leave open, and of s² that they may differ by
 
 
 class Objective(ABC):
@@ -58,8 +61,7 @@ def log_normal(covariance: Tensor, y: Tensor) -> Tensor:
 
 
 def tolerance_at(theta: Theta, cells: StoredCells) -> float:
-    """Share of s² that inducing inputs may leave open, so that what they cost a bound is little in each cell's noise.
-    """
+    """Share of s² that inducing inputs may leave open, so that what they cost a bound is little in each cell's noise."""
     return max(_OPEN * float(cells.variance(theta).median()) / theta.signal_stddev**2, _NEAREST)
 
 
@@ -95,7 +97,11 @@ class CollapsedBound(Objective):
 
     def __init__(self, cells: StoredCells, first: int, second: int = 0, most: int = _SPARSE):
         self.blocks, self.first, self.second = cells.blocks(most), first, second
-        self.name = "bound (9) of SOLVE-GP on the log evidence" if second else "bound of Titsias on the log evidence"
+        self.name = (
+            "bound (9) of SOLVE-GP on the log evidence"
+            if second
+            else "bound of Titsias on the log evidence"
+        )
         self.inputs: list[Tensor] = []
 
     @torch.no_grad()
@@ -117,6 +123,13 @@ class CollapsedBound(Objective):
         whitened = torch.cat([constants, whitened])
         if split == len(whitened):
             nothing = whitened.new_zeros((0, 0))
-            return collapsed_bound(cells.y.new_zeros((0, cells.y.shape[1])), nothing, whitened, residual, cells.y, noise)
+            return collapsed_bound(
+                cells.y.new_zeros((0, cells.y.shape[1])),
+                nothing,
+                whitened,
+                residual,
+                cells.y,
+                noise,
+            )
         q = optimal_blocks(whitened, split, cells.y, noise)
         return collapsed_bound(q.mean[split:], q.second, whitened, residual, cells.y, noise)

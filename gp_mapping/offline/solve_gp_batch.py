@@ -36,21 +36,40 @@ class BatchTrainer:
     minibatches.
     """
 
-    def __init__(self, model: SolveGP, data: Samples, *, minibatch: int = 256, rate: float = 1.0, learn: bool = False,
-                 learning_rate: float = 0.02):
+    def __init__(
+        self,
+        model: SolveGP,
+        data: Samples,
+        *,
+        minibatch: int = 256,
+        rate: float = 1.0,
+        learn: bool = False,
+        learning_rate: float = 0.02,
+    ):
         if not model.empty:
             raise ValueError(f"the map has {model.samples} samples already; train an empty one")
         self.model, self.minibatch, self.rate, self.learn = model, minibatch, rate, learn
         parts = model.prepare(data)
         self.y, self.own, self.extra = parts.y, parts.noise, parts.extra
         self.weight = model.likelihood.weight(parts.count)
-        self.x, self.heading = model.theta.place(parts.x, parts.velocity, parts.heading), parts.heading
+        self.x, self.heading = (
+            model.theta.place(parts.x, parts.velocity, parts.heading),
+            parts.heading,
+        )
         if model.fixed is None:
             pool = torch.randperm(len(self.x), generator=model.generator)[:_POOL].to(self.x.device)
-            chosen = greedy_inputs(model.theta.kernel(), self.x[pool], model.tolerance * model.theta.signal_stddev**2,
-                                   model.max_inducing)
+            chosen = greedy_inputs(
+                model.theta.kernel(),
+                self.x[pool],
+                model.tolerance * model.theta.signal_stddev**2,
+                model.max_inducing,
+            )
             model.place_inputs(self.x[pool][chosen])
-        model.samples, model.unremembered_empty, model.unremembered_model_noise = len(self.x), False, not bool((self.own > 0).any())
+        model.samples, model.unremembered_empty, model.unremembered_model_noise = (
+            len(self.x),
+            False,
+            not bool((self.own > 0).any()),
+        )
         self.lam = torch.zeros_like(self.y)
         self.beta = torch.zeros_like(self.own)
         if not model.likelihood.conjugate:
@@ -63,7 +82,9 @@ class BatchTrainer:
         """q(u) q(v_⊥) as it is now."""
         p = self.model.posterior
         nothing = p.weights.new_zeros((len(p.weights) - len(p.R),) * 2)
-        second = torch.eye(len(nothing), dtype=nothing.dtype) if p.orthogonal is None else p.orthogonal
+        second = (
+            torch.eye(len(nothing), dtype=nothing.dtype) if p.orthogonal is None else p.orthogonal
+        )
         return Blocks(p.weights, p.R, second.to(p.R.device))
 
     @torch.no_grad()
@@ -84,8 +105,18 @@ class BatchTrainer:
         for some in torch.arange(every, device=self.x.device).split(4096):
             whitened = self.model.basis.whitened(self.x[some], self.heading[some])
             residual, share = self.model.basis.residual(self.x[some], whitened), len(some) / every
-            total += share * float(bound(q, self.model.likelihood, whitened, residual, self.y[some], self.noise(some),
-                                         self.weight[some], share))
+            total += share * float(
+                bound(
+                    q,
+                    self.model.likelihood,
+                    whitened,
+                    residual,
+                    self.y[some],
+                    self.noise(some),
+                    self.weight[some],
+                    share,
+                )
+            )
         return total
 
     def epoch(self) -> None:
@@ -104,13 +135,17 @@ class BatchTrainer:
         model = self.model
         whitened, weight = model.basis.whitened(self.x[some], self.heading[some]), self.weight[some]
         if model.likelihood.conjugate:
-            lam, beta = model.likelihood.sites(self.y[some], self.y[some], self.beta[some], self.noise(some))
+            lam, beta = model.likelihood.sites(
+                self.y[some], self.y[some], self.beta[some], self.noise(some)
+            )
             lam = self.rate * (weight[:, None] * lam - self.lam[some])
             beta = self.rate * (weight * beta - self.beta[some])
         else:
             mean, spread = model.marginals(whitened)
             variance = spread + model.basis.residual(self.x[some], whitened)
-            alpha, beta, safe = model.likelihood.step(self.y[some], mean, variance, self.noise(some))
+            alpha, beta, safe = model.likelihood.step(
+                self.y[some], mean, variance, self.noise(some)
+            )
             old = self.beta[some][:, None]
             beta = self.rate * (weight * beta - self.beta[some])
             pull = weight[:, None] * alpha + old * mean - self.lam[some]
@@ -123,8 +158,14 @@ class BatchTrainer:
     def features(self, vector: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
         """a(x) (R, N) and residual (N,) as functions of log ℓ, log s²."""
         basis, x, theta = self.model.basis, self.x[some], self.model.theta
-        correlation, scales, signal = theta.kernel().correlation, theta.lengthscales(vector[0].exp()), vector[1].exp()
-        factor = torch.linalg.cholesky(signal * correlation(scaled_square_distance(basis.z, basis.z, scales)))
+        correlation, scales, signal = (
+            theta.kernel().correlation,
+            theta.lengthscales(vector[0].exp()),
+            vector[1].exp(),
+        )
+        factor = torch.linalg.cholesky(
+            signal * correlation(scaled_square_distance(basis.z, basis.z, scales))
+        )
         rows = solve_lower(factor, signal * correlation(scaled_square_distance(basis.z, x, scales)))
         fixed = basis.whitened(x, self.heading[some])[: basis.features]
         return torch.cat([fixed, rows]), (signal - rows.square().sum(0)).clamp_min(0.0)
@@ -137,8 +178,16 @@ class BatchTrainer:
         with torch.enable_grad():
             whitened, residual = self.features(vector, some)
             noise = torch.where(own > 0, own, vector[2].exp()) + self.extra[some]
-            value = bound(q, model.likelihood, whitened, residual, self.y[some], noise, self.weight[some],
-                          len(some) / len(self.x))
+            value = bound(
+                q,
+                model.likelihood,
+                whitened,
+                residual,
+                self.y[some],
+                noise,
+                self.weight[some],
+                len(some) / len(self.x),
+            )
             (value / len(self.x)).backward()
         gradient = vector.grad.cpu()
         if not bool(torch.isfinite(gradient).all()):
@@ -146,7 +195,10 @@ class BatchTrainer:
         self.steps += 1
         self._moments[0].lerp_(gradient, 0.1)
         self._moments[1].lerp_(gradient.square(), 0.001)
-        mean, square = self._moments[0] / (1 - 0.9**self.steps), self._moments[1] / (1 - 0.999**self.steps)
+        mean, square = (
+            self._moments[0] / (1 - 0.9**self.steps),
+            self._moments[1] / (1 - 0.999**self.steps),
+        )
         old[:_LEARNED] += self.learning_rate * mean / (square.sqrt() + 1e-8)
         try:
             model.place_inputs(model.basis.z, model.theta.with_vector(old))
@@ -159,4 +211,8 @@ class BatchTrainer:
         sites = self.model.sites
         sites.scale(0.0)
         for some in torch.arange(len(self.x), device=self.x.device).split(4096):
-            sites.add(self.model.basis.whitened(self.x[some], self.heading[some]), self.beta[some], self.lam[some])
+            sites.add(
+                self.model.basis.whitened(self.x[some], self.heading[some]),
+                self.beta[some],
+                self.lam[some],
+            )

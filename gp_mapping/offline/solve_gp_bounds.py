@@ -48,8 +48,16 @@ def divergence(mean: Tensor, factor: Tensor) -> Tensor:
     return 0.5 * (channels * (inverse.square().sum() - s + logarithm) + mean.square().sum())
 
 
-def bound(q: Blocks, likelihood: Likelihood, whitened: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
-          weight: Tensor | float = 1.0, share: float = 1.0) -> Tensor:
+def bound(
+    q: Blocks,
+    likelihood: Likelihood,
+    whitened: Tensor,
+    residual: Tensor,
+    y: Tensor,
+    noise: Tensor,
+    weight: Tensor | float = 1.0,
+    share: float = 1.0,
+) -> Tensor:
     """Eq. 8. white: (R, N).  residual, noise: (N,).  y: (N, C).  weight: (N,) of each sample's log likelihood.
 
     share: N over the number of all samples, where these are some of them.
@@ -60,7 +68,9 @@ def bound(q: Blocks, likelihood: Likelihood, whitened: Tensor, residual: Tensor,
     return fit - divergence(q.mean[:s], q.first) - divergence(q.mean[s:], q.second)
 
 
-def collapsed_bound(mean: Tensor, factor: Tensor, whitened: Tensor, residual: Tensor, y: Tensor, noise: Tensor) -> Tensor:
+def collapsed_bound(
+    mean: Tensor, factor: Tensor, whitened: Tensor, residual: Tensor, y: Tensor, noise: Tensor
+) -> Tensor:
     """Eq. 9, a function of q(v_⊥) alone. mean: m_v (t, C).  factor: of S_v⁻¹ (t, t); the last t rows of white are b.
 
     As a sum over channels. white: (R, N).  residual, noise: (N,).  y: (N, C).
@@ -82,6 +92,11 @@ def optimal_blocks(whitened: Tensor, split: int, y: Tensor, noise: Tensor) -> Bl
     white: (R, N).  split: rows of u.  y: (N, C).  noise: (N,).
     """
     weighted = whitened / noise
-    precision = torch.eye(len(whitened), dtype=whitened.dtype, device=whitened.device) + weighted @ whitened.mT
+    precision = (
+        torch.eye(len(whitened), dtype=whitened.dtype, device=whitened.device)
+        + weighted @ whitened.mT
+    )
     mean = torch.cholesky_solve(weighted @ y, cholesky(precision)[0])
-    return Blocks(mean, cholesky(precision[:split, :split])[0], cholesky(precision[split:, split:])[0])
+    return Blocks(
+        mean, cholesky(precision[:split, :split])[0], cholesky(precision[split:, split:])[0]
+    )

@@ -62,8 +62,11 @@ class StoredCells:
         if not sum(map(len, parts)):
             raise ValueError("there are no cells to fit")
         inner = _Inner(parts, scale, theta)
-        columns = {f.name: torch.cat([getattr(part, f.name) for part in inner.parts]) for f in fields(cls)
-                   if f.name != "scaling"}
+        columns = {
+            f.name: torch.cat([getattr(part, f.name) for part in inner.parts])
+            for f in fields(cls)
+            if f.name != "scaling"
+        }
         uncertain = torch.cat([part.position_variance for part in inner.parts])
         if slope is not None and bool((uncertain > 0).any()):
             steep = slope(columns["x"] + inner.scaling.origin) / scale**2
@@ -84,8 +87,11 @@ class StoredCells:
 
     def constants(self, theta: Theta) -> Tensor:
         """s_b where a cell belongs to a pass: features of the passes' constants, (P, N)."""
-        return theta.bias_stddev * membership(self.pass_number).mT if theta.bias_stddev > 0 else self.y.new_zeros(
-            (0, len(self)))
+        return (
+            theta.bias_stddev * membership(self.pass_number).mT
+            if theta.bias_stddev > 0
+            else self.y.new_zeros((0, len(self)))
+        )
 
     def variance(self, theta: Theta) -> Tensor:
         """Of each cell's noise at θ: (N,)."""
@@ -94,17 +100,24 @@ class StoredCells:
     def learning_data(self, theta: Theta) -> dict[str, Tensor]:
         """As a map's, for a HyperLearner."""
         extra = learnable_extra(self.noise, self.extra, theta)
-        return {"x": self.x, "velocity": self.velocity, "heading": self.heading, "y": self.y, "extra": extra,
-                "pass_number": self.pass_number}
+        return {
+            "x": self.x,
+            "velocity": self.velocity,
+            "heading": self.heading,
+            "y": self.y,
+            "extra": extra,
+            "pass_number": self.pass_number,
+        }
 
     def blocks(self, most: int) -> list[StoredCells]:
         """All of them in blocks of at most `most` that lie together: halves along the longer side, again and again."""
+
         def halves(which: Tensor) -> list[Tensor]:
             if len(which) <= most:
                 return [which]
             x = self.x[which]
             axis = int((x.amax(0) - x.amin(0)).argmax())
             order = which[x[:, axis].argsort(stable=True)]
-            return halves(order[: len(order) // 2]) + halves(order[len(order) // 2:])
+            return halves(order[: len(order) // 2]) + halves(order[len(order) // 2 :])
 
         return [self[part] for part in halves(torch.arange(len(self)))]

@@ -1,7 +1,11 @@
 """Where to measure next: the survey area, the ways through it, the worth of a path, and planners by name."""
 
 from gp_mapping.planning import planners  # registers those of this package
-from gp_mapping.planning.acquisition import ACQUISITIONS, integrated_variance_reduction, maximum_variance
+from gp_mapping.planning.acquisition import (
+    ACQUISITIONS,
+    integrated_variance_reduction,
+    maximum_variance,
+)
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
@@ -15,7 +19,30 @@ from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.surface import variance_reduction_surface
 from gp_mapping.planning.worth.weights import OBJECTIVES, cell_weights
 
-__all__ = ["ACQUISITIONS", "OBJECTIVES", "Budget", "FreeSpace", "PathValue", "Plan", "Polygon", "Problem", "Suggestion",
-           "Suggestions", "SurveyArea", "Travel", "allot", "cell_weights", "driven_by_others", "find_planner",
-           "integrated_variance_reduction", "maximum_variance", "plan", "plan_steps", "planner_names", "planners",
-           "register", "suggest", "variance_reduction_surface"]
+__all__ = [
+    "ACQUISITIONS",
+    "OBJECTIVES",
+    "Budget",
+    "FreeSpace",
+    "PathValue",
+    "Plan",
+    "Polygon",
+    "Problem",
+    "Suggestion",
+    "Suggestions",
+    "SurveyArea",
+    "Travel",
+    "allot",
+    "cell_weights",
+    "driven_by_others",
+    "find_planner",
+    "integrated_variance_reduction",
+    "maximum_variance",
+    "plan",
+    "plan_steps",
+    "planner_names",
+    "planners",
+    "register",
+    "suggest",
+    "variance_reduction_surface",
+]

@@ -18,8 +18,13 @@ def maximum_variance(field: Planned, candidates: Tensor) -> Tensor:
     return field.predict(candidates).variance.mean(1).cpu().double()
 
 
-def integrated_variance_reduction(field: Planned, candidates: Tensor, targets: Tensor, weights: Tensor | None = None,
-                                  noise_variance: float | None = None) -> Tensor:
+def integrated_variance_reduction(
+    field: Planned,
+    candidates: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    noise_variance: float | None = None,
+) -> Tensor:
     """By how much one measurement at a candidate lowers the variance over all targets.
 
     Δ(x) = Σ_g w_g cov(g, x)² / (var(x) + σ²), exact for a Gaussian likelihood and fixed hyper-parameters (Cohn 1996).
@@ -31,15 +36,19 @@ def integrated_variance_reduction(field: Planned, candidates: Tensor, targets: T
     Raises ValueError where weights do not fit the targets or σ² is not positive.
     """
     if noise_variance is not None and not noise_variance > 0:
-        raise ValueError(f"noise_variance is {noise_variance}, expected a positive variance in squared SI units")
+        raise ValueError(
+            f"noise_variance is {noise_variance}, expected a positive variance in squared SI units"
+        )
     if weights is not None and weights.shape != targets.shape[:1]:
-        raise ValueError(f"weights {tuple(weights.shape)} and targets {tuple(targets.shape)}: expected one per target")
+        raise ValueError(
+            f"weights {tuple(weights.shape)} and targets {tuple(targets.shape)}: expected one per target"
+        )
     out = candidates.new_empty(len(candidates))
     for start in range(0, len(candidates), _CHUNK):
-        part = candidates[start:start + _CHUNK]
+        part = candidates[start : start + _CHUNK]
         squares = field.covariance(targets, part).cpu().double().square()  # (G, chunk)
         total = squares.sum(0) if weights is None else weights @ squares
         prediction = field.predict(part)
         noise = prediction.noise_variance if noise_variance is None else noise_variance
-        out[start:start + _CHUNK] = total / (prediction.variance + noise).mean(1).cpu().double()
+        out[start : start + _CHUNK] = total / (prediction.variance + noise).mean(1).cpu().double()
     return out

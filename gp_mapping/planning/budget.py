@@ -24,9 +24,13 @@ class Budget:
 
     def __post_init__(self):
         if not (self.metres >= 0 and self.seconds >= 0):
-            raise ValueError(f"a budget of {self.metres} m and {self.seconds} s: expected 0 or more of each")
+            raise ValueError(
+                f"a budget of {self.metres} m and {self.seconds} s: expected 0 or more of each"
+            )
         if not (self.speed > 0 and self.turn_rate > 0 and math.isfinite(self.speed)):
-            raise ValueError(f"speed {self.speed} m/s and turn_rate {self.turn_rate} rad/s: expected above 0")
+            raise ValueError(
+                f"speed {self.speed} m/s and turn_rate {self.turn_rate} rad/s: expected above 0"
+            )
         if self.home is not None and not all(map(math.isfinite, self.home)):
             raise ValueError(f"home is {self.home}, expected finite metres")
 
@@ -51,5 +55,10 @@ class Budget:
 
     def less(self, metres: float, seconds: float) -> Budget:
         """What is left after spending so much."""
-        return Budget(max(0.0, self.metres - metres), max(0.0, self.seconds - seconds), self.speed, self.turn_rate,
-                      self.home)
+        return Budget(
+            max(0.0, self.metres - metres),
+            max(0.0, self.seconds - seconds),
+            self.speed,
+            self.turn_rate,
+            self.home,
+        )

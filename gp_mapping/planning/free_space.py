@@ -27,12 +27,16 @@ def _yaw(q) -> float:
     """Heading of a map's origin; ValueError for a zero or tilted quaternion."""
     norm = math.sqrt(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w)
     if not norm > 1e-6:
-        raise ValueError("the occupancy grid's origin has a zero or non-finite quaternion, expected a rotation about "
-                         "z, for example x=0 y=0 z=0 w=1")
+        raise ValueError(
+            "the occupancy grid's origin has a zero or non-finite quaternion, expected a rotation about "
+            "z, for example x=0 y=0 z=0 w=1"
+        )
     x, y, z, w = q.x / norm, q.y / norm, q.z / norm, q.w / norm
     if math.hypot(x, y) > 1e-3:
-        raise ValueError(f"the occupancy grid's origin is tilted (quaternion x={x:.4f} y={y:.4f}), expected a rotation "
-                         "about z only")
+        raise ValueError(
+            f"the occupancy grid's origin is tilted (quaternion x={x:.4f} y={y:.4f}), expected a rotation "
+            "about z only"
+        )
     return math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
 
 
@@ -57,8 +61,13 @@ class FreeSpace:
     walled: bool = True
 
     @staticmethod
-    def from_occupancy_grid(message, radius: float = 0.0, free_threshold: int = 25, occupied_threshold: int = 65,
-                            unknown: str = "blocked") -> FreeSpace:
+    def from_occupancy_grid(
+        message,
+        radius: float = 0.0,
+        free_threshold: int = 25,
+        occupied_threshold: int = 65,
+        unknown: str = "blocked",
+    ) -> FreeSpace:
         """From anything with the fields of nav_msgs/OccupancyGrid.
 
         Below free_threshold a cell is free, from occupied_threshold on an obstacle; what lies between, −1 and all that
@@ -68,16 +77,24 @@ class FreeSpace:
         info = message.info
         width, height, resolution = int(info.width), int(info.height), float(info.resolution)
         if not (math.isfinite(resolution) and resolution > 0 and width > 0 and height > 0):
-            raise ValueError(f"the occupancy grid is {width} x {height} cells of {resolution} m, expected at least one "
-                             "cell and a positive resolution")
+            raise ValueError(
+                f"the occupancy grid is {width} x {height} cells of {resolution} m, expected at least one "
+                "cell and a positive resolution"
+            )
         data = np.asarray(message.data, dtype=np.int16)
         if data.size != width * height:
-            raise ValueError(f"the occupancy grid has {data.size} values for {width} x {height} cells")
+            raise ValueError(
+                f"the occupancy grid has {data.size} values for {width} x {height} cells"
+            )
         if data.min() < -1 or data.max() > 100:
-            raise ValueError(f"the occupancy grid has values {data.min()} to {data.max()}, expected -1 to 100")
+            raise ValueError(
+                f"the occupancy grid has values {data.min()} to {data.max()}, expected -1 to 100"
+            )
         if not 0 < free_threshold <= occupied_threshold <= 101:
-            raise ValueError(f"thresholds {free_threshold} and {occupied_threshold}, expected 0 < free <= occupied "
-                             "<= 101")
+            raise ValueError(
+                f"thresholds {free_threshold} and {occupied_threshold}, expected 0 < free <= occupied "
+                "<= 101"
+            )
         if unknown not in ("blocked", "free"):
             raise ValueError(f"unknown is {unknown!r}, expected 'blocked' or 'free'")
         if not (math.isfinite(radius) and radius >= 0):
@@ -85,19 +102,33 @@ class FreeSpace:
         corner = (float(info.origin.position.x), float(info.origin.position.y))
         size = max(width, height) * resolution
         if not on_earth([corner]).all() or size > FARTHEST:
-            raise ValueError(f"the occupancy grid lies at {corner} m and is {size:.3g} m long, expected finite metres, "
-                             f"at most {FARTHEST:g}")
+            raise ValueError(
+                f"the occupancy grid lies at {corner} m and is {size:.3g} m long, expected finite metres, "
+                f"at most {FARTHEST:g}"
+            )
         data = data.reshape(height, width)
         passable = (data >= 0) & (data < free_threshold)
         if unknown == "free":
             passable = data < occupied_threshold
         # A frame of one cell stands for the outside; half a diagonal makes centre-to-centre distances safe ones.
         framed = np.pad(passable, 1, constant_values=unknown == "free")
-        away = ndimage.distance_transform_edt(framed)[1:-1, 1:-1] if not framed.all() else np.full(data.shape, np.inf)
+        away = (
+            ndimage.distance_transform_edt(framed)[1:-1, 1:-1]
+            if not framed.all()
+            else np.full(data.shape, np.inf)
+        )
         clearance = np.where(passable, np.maximum(away - math.sqrt(0.5), 0.0) * resolution, 0.0)
         frame = str(getattr(getattr(message, "header", None), "frame_id", ""))
-        free = FreeSpace(corner, _yaw(info.origin.orientation), resolution, float(radius), clearance, passable, frame,
-                         unknown == "blocked")
+        free = FreeSpace(
+            corner,
+            _yaw(info.origin.orientation),
+            resolution,
+            float(radius),
+            clearance,
+            passable,
+            frame,
+            unknown == "blocked",
+        )
         if not radius > 0:
             return free
 
@@ -109,9 +140,12 @@ class FreeSpace:
 
     def same_as(self, other: FreeSpace) -> bool:
         """Whether two maps say the same."""
-        return (self.origin, self.yaw, self.resolution, self.radius, self.frame, self.walled) == (
-            other.origin, other.yaw, other.resolution, other.radius, other.frame, other.walled
-        ) and np.array_equal(self.open, other.open) and np.array_equal(self.clearance, other.clearance)
+        return (
+            (self.origin, self.yaw, self.resolution, self.radius, self.frame, self.walled)
+            == (other.origin, other.yaw, other.resolution, other.radius, other.frame, other.walled)
+            and np.array_equal(self.open, other.open)
+            and np.array_equal(self.clearance, other.clearance)
+        )
 
     def centres(self, mask=None) -> np.ndarray:
         """Centres (N, 2) m of the cells in mask (H, W), of the open ones if None, row by row."""
@@ -168,21 +202,26 @@ class FreeSpace:
         return torch.from_numpy(self._allows(x.cpu().numpy()))
 
     def allows_near(self, x: np.ndarray, slack: float) -> np.ndarray:
-        """Whether no obstacle is nearer to x (N, 2) m than the radius less slack (m): (N,) bool. Outside there is one.
-        """
+        """Whether no obstacle is nearer to x (N, 2) m than the radius less slack (m): (N,) bool. Outside there is one."""
         row, column, _ = self._cells(x)
-        inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
+        inside = (
+            (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
+        )
         need = max(0.0, self.radius - slack)
         return inside & (self._room(x, need + self.resolution) >= need)
 
     def _allows(self, x: np.ndarray) -> np.ndarray:
         """The same of an array."""
         row, column, off = self._cells(x)
-        inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
+        inside = (
+            (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
+        )
         row, column = np.where(inside, row, 0), np.where(inside, column, 0)
         ok = inside & self.open[row, column]
         need = self.radius
-        if need > 0:  # the place is not the cell's centre: its own distance differs by the way between them at most
+        if (
+            need > 0
+        ):  # the place is not the cell's centre: its own distance differs by the way between them at most
             clearance = self.clearance[row, column]
             sure = clearance - off >= need - 1e-9
             ask = ok & ~sure & (clearance + _SLACK * self.resolution + off >= need)
@@ -219,7 +258,12 @@ class FreeSpace:
         for part in _groups(count):
             x, owner = along(a[part], b[part], count[part])
             row, column, off = self._cells(x)
-            inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
+            inside = (
+                (row >= 0)
+                & (column >= 0)
+                & (row < self.open.shape[0])
+                & (column < self.open.shape[1])
+            )
             row, column = np.where(inside, row, 0), np.where(inside, column, 0)
             sure = inside & self._roomy[row, column]
             never = ~(inside & self.open[row, column])
@@ -241,9 +285,14 @@ class FreeSpace:
             narrow = clear & (least < self.radius + 0.5 * (step + _STEP))
             if narrow.any():
                 clear[narrow] = self._closely(x[first[narrow]], x[first[narrow] + 1])
-            by_border = clear & ~(self._amid[row[first], column[first]] & self._amid[row[first + 1], column[first + 1]])
+            by_border = clear & ~(
+                self._amid[row[first], column[first]]
+                & self._amid[row[first + 1], column[first + 1]]
+            )
             if by_border.any():
-                clear[by_border] = self._crosses_open_cells(x[first[by_border]], x[first[by_border] + 1])
+                clear[by_border] = self._crosses_open_cells(
+                    x[first[by_border]], x[first[by_border] + 1]
+                )
             out[part] &= np.bincount(owner[first], ~clear, len(part)) == 0
         return out
 
@@ -254,11 +303,18 @@ class FreeSpace:
         """
         a, b = (np.asarray(end, dtype=np.float64).reshape(-1, 2) for end in (a, b))
         out = np.zeros(len(a), dtype=bool)
-        count = np.maximum(2, np.ceil(np.hypot(*(b - a).T) / (0.5 * self.resolution)).astype(int) + 1)
+        count = np.maximum(
+            2, np.ceil(np.hypot(*(b - a).T) / (0.5 * self.resolution)).astype(int) + 1
+        )
         for part in _groups(count):
             x, owner = along(a[part], b[part], count[part])
             column, row = np.floor(self._local(x)).astype(int).T
-            inside = (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
+            inside = (
+                (row >= 0)
+                & (column >= 0)
+                & (row < self.open.shape[0])
+                & (column < self.open.shape[1])
+            )
             inside[inside] = self.open[row[inside], column[inside]]
             out[part] = np.bincount(owner, ~inside, len(part)) == 0
         return out
@@ -278,9 +334,13 @@ class FreeSpace:
         A line along the border of two cells, or through a corner of four, is in all of them.
         """
         a, b = self._local(a), self._local(b)
-        aside = (b - a)[:, ::-1] * (-_ASIDE, _ASIDE) / np.maximum(np.hypot(*(b - a).T), 1e-12)[:, None]
-        both = self._cells_are_open(np.concatenate([a + aside, a - aside]), np.concatenate([b + aside, b - aside]))
-        return both[: len(a)] & both[len(a):]
+        aside = (
+            (b - a)[:, ::-1] * (-_ASIDE, _ASIDE) / np.maximum(np.hypot(*(b - a).T), 1e-12)[:, None]
+        )
+        both = self._cells_are_open(
+            np.concatenate([a + aside, a - aside]), np.concatenate([b + aside, b - aside])
+        )
+        return both[: len(a)] & both[len(a) :]
 
     def _cells_are_open(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The same for lines in cells that meet no corner."""
@@ -337,13 +397,20 @@ class FreeSpace:
         column, row = np.floor(self._local(x)[0])
         reach = math.ceil(search / self.resolution) + 1
         height, width = self.open.shape
-        top, left = (int(np.clip(at - reach, 0, most)) for at, most in ((row, height), (column, width)))
-        bottom, right = (int(np.clip(at + reach + 1, 0, most)) for at, most in ((row, height), (column, width)))
+        top, left = (
+            int(np.clip(at - reach, 0, most)) for at, most in ((row, height), (column, width))
+        )
+        bottom, right = (
+            int(np.clip(at + reach + 1, 0, most)) for at, most in ((row, height), (column, width))
+        )
         rows, columns = np.nonzero(self.open[top:bottom, left:right])
         if not len(rows):
             return 0
 
-        away = np.hypot(*(np.stack([columns + left, rows + top], 1) + 0.5 - self._local(x)).T) * self.resolution
+        away = (
+            np.hypot(*(np.stack([columns + left, rows + top], 1) + 0.5 - self._local(x)).T)
+            * self.resolution
+        )
         nearest = int(away.argmin())
         if away[nearest] > search:
             return 0

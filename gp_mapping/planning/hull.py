@@ -30,7 +30,9 @@ def grown_hull(path, beyond: float) -> np.ndarray:
     """
     path = np.asarray(path, np.float64).reshape(-1, 2)
     if not len(path) or not np.isfinite(path).all() or not (math.isfinite(beyond) and beyond > 0.0):
-        raise ValueError(f"{len(path)} places and beyond={beyond}: expected finite places and a distance above 0")
+        raise ValueError(
+            f"{len(path)} places and beyond={beyond}: expected finite places and a distance above 0"
+        )
 
     origin = path.mean(0)  # far from zero, differences of coordinates would lose their digits
     points = path - origin
@@ -63,7 +65,9 @@ def inside_convex(corners: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarr
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (y[:, None] - start[:, 1]) / rise  # (H, V)
         at = start[:, 0] + t * (end[:, 0] - start[:, 0])
-    crosses = (t >= 0.0) & (t <= 1.0)  # a level side crosses no row: its neighbours end where it lies
+    crosses = (t >= 0.0) & (
+        t <= 1.0
+    )  # a level side crosses no row: its neighbours end where it lies
     left = np.where(crosses, at, np.inf).min(1)
     right = np.where(crosses, at, -np.inf).max(1)
     return (x >= left[:, None]) & (x <= right[:, None])
@@ -85,7 +89,11 @@ def within_hull(path, x: np.ndarray, y: np.ndarray, beyond: float) -> np.ndarray
         (H, W) bool; nothing where no place of the path lies in the grid.
     """
     path = np.asarray(path, np.float64).reshape(-1, 2)
-    side = max(abs(float(x[1] - x[0])) if len(x) > 1 else 0.0, abs(float(y[1] - y[0])) if len(y) > 1 else 0.0, 1e-3)
+    side = max(
+        abs(float(x[1] - x[0])) if len(x) > 1 else 0.0,
+        abs(float(y[1] - y[0])) if len(y) > 1 else 0.0,
+        1e-3,
+    )
     low, high = np.array([x.min(), y.min()]) - side, np.array([x.max(), y.max()]) + side
     path = path[((path >= low) & (path <= high)).all(1)]
     if not len(path):

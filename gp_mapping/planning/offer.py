@@ -18,12 +18,20 @@ from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["UNKNOWN_OBSTACLES", "driven_area", "offer", "offer_as_set", "offer_by_way"]
 
-UNKNOWN_OBSTACLES = ("not known, there is no free-space map: suggestions stay inside the hull of the path, and nobody "
-                     "has compared them with obstacles")
+UNKNOWN_OBSTACLES = (
+    "not known, there is no free-space map: suggestions stay inside the hull of the path, and nobody "
+    "has compared them with obstacles"
+)
 
 
-def offer_as_set(session, grid, settings: NodeSettings, ground: HasGround, free: FreeSpace | None = None,
-                 position=None) -> Suggestions:
+def offer_as_set(
+    session,
+    grid,
+    settings: NodeSettings,
+    ground: HasGround,
+    free: FreeSpace | None = None,
+    position=None,
+) -> Suggestions:
     """The places that the settings ask for: of a live node, of its saves, and of the command line alike.
 
     Args:
@@ -36,10 +44,26 @@ def offer_as_set(session, grid, settings: NodeSettings, ground: HasGround, free:
     """
     s = settings
     if s.suggestion_kind != "gain_per_metre":
-        return offer(session, grid, s.suggestion_count, s.suggestion_kind, free, position,
-                     min_distance=s.suggestion_distance, beyond=s.suggestion_margin)
-    return offer_by_way(session, ground, s.suggestion_count, free, position, min_distance=s.suggestion_distance,
-                        beyond=s.suggestion_margin, reach=s.plan_reach)
+        return offer(
+            session,
+            grid,
+            s.suggestion_count,
+            s.suggestion_kind,
+            free,
+            position,
+            min_distance=s.suggestion_distance,
+            beyond=s.suggestion_margin,
+        )
+    return offer_by_way(
+        session,
+        ground,
+        s.suggestion_count,
+        free,
+        position,
+        min_distance=s.suggestion_distance,
+        beyond=s.suggestion_margin,
+        reach=s.plan_reach,
+    )
 
 
 def driven_area(path, grid, beyond: float) -> FreeSpace:
@@ -54,12 +78,28 @@ def driven_area(path, grid, beyond: float) -> FreeSpace:
     (left, bottom), side = grid.origin, grid.resolution
     x, y = left + side * (np.arange(width) + 0.5), bottom + side * (np.arange(height) + 0.5)
     inside = within_hull(path, x, y, beyond)
-    return FreeSpace(origin=(float(left), float(bottom)), yaw=0.0, resolution=side, radius=0.0,
-                     clearance=np.where(inside, side, 0.0), open=inside)
+    return FreeSpace(
+        origin=(float(left), float(bottom)),
+        yaw=0.0,
+        resolution=side,
+        radius=0.0,
+        clearance=np.where(inside, side, 0.0),
+        open=inside,
+    )
 
 
-def offer_by_way(session, ground: HasGround, k: int, free: FreeSpace | None, position, *, min_distance: float = 0.0,
-                 beyond: float = 0.0, reach: float = math.inf, places: int = 200) -> Suggestions:
+def offer_by_way(
+    session,
+    ground: HasGround,
+    k: int,
+    free: FreeSpace | None,
+    position,
+    *,
+    min_distance: float = 0.0,
+    beyond: float = 0.0,
+    reach: float = math.inf,
+    places: int = 200,
+) -> Suggestions:
     """The k places of the survey area with the most gain for each metre of the way, one after another.
 
     Each is chosen after the one before it, from there, on what the way there has left.
@@ -80,20 +120,35 @@ def offer_by_way(session, ground: HasGround, k: int, free: FreeSpace | None, pos
     if position is None:
         return Suggestions(kind, reason="nothing has been measured yet")
     position = np.asarray(position, dtype=np.float64)
-    area, travel = ground.at(position, free, path, session.map.hyperparameters()["lengthscale"], reach=reach,
-                             margin=max(beyond, 1e-3), places=places)
+    area, travel = ground.at(
+        position,
+        free,
+        path,
+        session.map.hyperparameters()["lengthscale"],
+        reach=reach,
+        margin=max(beyond, 1e-3),
+        places=places,
+    )
     if travel is None or len(travel) < 2:
         return Suggestions(kind, reason=area.reason or "no place in the survey area can be reached")
 
-    value = PathValue.of(session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance)
+    value = PathValue.of(
+        session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance
+    )
     items, closed = [], np.zeros(len(travel.nodes), dtype=bool)
     reason = ""
     while len(items) < k:
         problem = Problem(value, travel, position, closed=closed.copy())
         found = plan(problem, kind)
         if not found:
-            reason = found.reason if not items else (f"{len(items)} of {k}: every other place that the robot may enter "
-                                                     f"is nearer than {min_distance} m to one already chosen")
+            reason = (
+                found.reason
+                if not items
+                else (
+                    f"{len(items)} of {k}: every other place that the robot may enter "
+                    f"is nearer than {min_distance} m to one already chosen"
+                )
+            )
             break
         stop = found.stops[0]
         gain = float(found.gains.sum())
@@ -104,8 +159,16 @@ def offer_by_way(session, ground: HasGround, k: int, free: FreeSpace | None, pos
     return Suggestions(kind, tuple(items), reason)
 
 
-def offer(session, grid, k: int, kind: str = "variance", free: FreeSpace | None = None, position=None,
-          min_distance: float = 0.0, beyond: float = 0.0) -> Suggestions:
+def offer(
+    session,
+    grid,
+    k: int,
+    kind: str = "variance",
+    free: FreeSpace | None = None,
+    position=None,
+    min_distance: float = 0.0,
+    beyond: float = 0.0,
+) -> Suggestions:
     """The k places that are worth most where the robot may go.
 
     With a map of free space that is what it leaves to the robot; without one the hull of the path, grown by `beyond`.
@@ -123,5 +186,7 @@ def offer(session, grid, k: int, kind: str = "variance", free: FreeSpace | None 
     if free is None:
         free, position = driven_area(session.driven.numpy(), grid, beyond), None
         if not free.open.any():
-            return Suggestions(kind, reason="nothing that is drawn lies inside the hull of the path")
+            return Suggestions(
+                kind, reason="nothing that is drawn lies inside the hull of the path"
+            )
     return suggest(session.map, grid, k, kind, free, position=position, min_distance=min_distance)

@@ -48,7 +48,9 @@ class Plan:
     def __bool__(self) -> bool:
         return len(self.line) > 1
 
-    def progress(self, position, before: float = 0.0, ahead: float = 2.0, expected: float | None = None) -> float:
+    def progress(
+        self, position, before: float = 0.0, ahead: float = 2.0, expected: float | None = None
+    ) -> float:
         """Metres along the line of its point nearest to position, looked for from before to ahead metres beyond.
 
         A line that crosses itself is so not taken short cuts of. expected: metres that it should be by what was driven;
@@ -57,7 +59,9 @@ class Plan:
         if not self:
             return 0.0
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
-        marks = np.append(np.arange(before, min(before + ahead, ends[-1]), 0.02), min(before + ahead, ends[-1]))
+        marks = np.append(
+            np.arange(before, min(before + ahead, ends[-1]), 0.02), min(before + ahead, ends[-1])
+        )
         x = np.stack([np.interp(marks, ends, self.line[:, i]) for i in (0, 1)], 1)
         away = np.hypot(*(x - np.asarray(position)).T)
         if expected is None:
@@ -74,7 +78,11 @@ class Plan:
         """The line (N, 2) from so many metres on."""
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
         metres = min(max(metres, 0.0), float(ends[-1])) if self else 0.0
-        first = [[np.interp(metres, ends, self.line[:, i]) for i in (0, 1)]] if self else np.empty((0, 2))
+        first = (
+            [[np.interp(metres, ends, self.line[:, i]) for i in (0, 1)]]
+            if self
+            else np.empty((0, 2))
+        )
         return np.vstack([first, self.line[ends > metres + 1e-9]]) if self else self.line
 
     def cut(self, metres: float) -> Plan:
@@ -82,18 +90,31 @@ class Plan:
         if not self or metres >= self.metres - 1e-6:
             return Plan(self.kind, reason=self.reason)
         keep, ahead = self.stop_marks > metres + 1e-6, self.marks > metres + 1e-6
-        return replace(self, line=self.after(metres), stops=self.stops[keep], stop_marks=self.stop_marks[keep] - metres,
-                       nodes=self.left(metres), visits=self.visits[ahead], marks=self.marks[ahead] - metres,
-                       gains=self.gains[ahead], metres=self.metres - metres,
-                       seconds=self.seconds * (1.0 - metres / self.metres))
+        return replace(
+            self,
+            line=self.after(metres),
+            stops=self.stops[keep],
+            stop_marks=self.stop_marks[keep] - metres,
+            nodes=self.left(metres),
+            visits=self.visits[ahead],
+            marks=self.marks[ahead] - metres,
+            gains=self.gains[ahead],
+            metres=self.metres - metres,
+            seconds=self.seconds * (1.0 - metres / self.metres),
+        )
 
     def led_by(self, line: np.ndarray) -> Plan:
         """The same after driving a line (K, 2) m that ends where this one begins."""
         if len(line) < 2 or not self:
             return self
         metres = float(np.hypot(*np.diff(line, axis=0).T).sum())
-        return replace(self, line=np.vstack([line, self.line[1:]]), stop_marks=self.stop_marks + metres,
-                       marks=self.marks + metres, metres=self.metres + metres)
+        return replace(
+            self,
+            line=np.vstack([line, self.line[1:]]),
+            stop_marks=self.stop_marks + metres,
+            marks=self.marks + metres,
+            metres=self.metres + metres,
+        )
 
     def poses(self, spacing: float) -> tuple[np.ndarray, np.ndarray]:
         """Positions (n, 2) m at most so far apart along the line, corners kept, and headings of travel (n,) radians."""
@@ -136,16 +157,31 @@ def finished(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
     """The plan that drives through stops (nodes), with what it is worth."""
     drive = problem.drive(stops)
     if drive is None or not drive.legs or drive.metres <= 0.0:
-        return Plan(kind, reason="nothing is left to measure within the budget" if problem.budget.limited else
-                    "no place is worth a way any more")
+        return Plan(
+            kind,
+            reason="nothing is left to measure within the budget"
+            if problem.budget.limited
+            else "no place is worth a way any more",
+        )
     value, size = problem.value, len(drive.legs)
     gains = value.gains([drive.visits])[0].numpy()
     area = max(value.mass, 1e-300)
     reason = "" if stops else "nothing is left to measure within the budget: this is the way home"
-    return Plan(kind, drive.line, np.array([leg.line[-1] for leg in drive.legs]),
-                np.cumsum([leg.metres for leg in drive.legs])[:size], tuple(stops), drive.x,
-                drive.marks, gains, drive.metres, drive.seconds, math.sqrt(max(value.total, 0.0) / area),
-                math.sqrt(max(value.total - gains.sum(), 0.0) / area), reason)
+    return Plan(
+        kind,
+        drive.line,
+        np.array([leg.line[-1] for leg in drive.legs]),
+        np.cumsum([leg.metres for leg in drive.legs])[:size],
+        tuple(stops),
+        drive.x,
+        drive.marks,
+        gains,
+        drive.metres,
+        drive.seconds,
+        math.sqrt(max(value.total, 0.0) / area),
+        math.sqrt(max(value.total - gains.sum(), 0.0) / area),
+        reason,
+    )
 
 
 def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
@@ -159,8 +195,12 @@ def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
     plans = []
     value = problems[0].value if problems else None
     for problem in problems:
-        if len(problem.value) != len(value) or not np.array_equal(problem.travel.xy, problems[0].travel.xy):
-            raise ValueError("robots that share an area need the same places: build one Travel and give it to all")
+        if len(problem.value) != len(value) or not np.array_equal(
+            problem.travel.xy, problems[0].travel.xy
+        ):
+            raise ValueError(
+                "robots that share an area need the same places: build one Travel and give it to all"
+            )
         own = replace(problem, value=value, _known={})
         plans.append(plan(own, kind))
         if plans[-1]:

@@ -98,11 +98,15 @@ class Problem:
 
     def __post_init__(self):
         if len(self.value) != len(self.travel):
-            raise ValueError(f"value has {len(self.value)} places and travel {len(self.travel)}: expected the "
-                             "same ones")
+            raise ValueError(
+                f"value has {len(self.value)} places and travel {len(self.travel)}: expected the "
+                "same ones"
+            )
         if not (0.0 <= self.mix <= 1.0 and self.horizon > 0 and self.effort >= 1):
-            raise ValueError(f"mix={self.mix}, horizon={self.horizon} m, effort={self.effort}: expected 0 to 1, above "
-                             "0 m and 1 or more")
+            raise ValueError(
+                f"mix={self.mix}, horizon={self.horizon} m, effort={self.effort}: expected 0 to 1, above "
+                "0 m and 1 or more"
+            )
 
     # ---- where it starts and ends --------------------------------------------------------------------------------
 
@@ -114,11 +118,13 @@ class Problem:
     @property
     def home(self) -> int | None:
         """The node nearest to the budget's home; None without one, or where it cannot be reached."""
+
         def find():
             home = None if self.budget.home is None else self.travel.locate(self.budget.home)
             if home is None or self.start is None or not self.travel.reachable(self.start)[home]:
                 return None
             return home
+
         return self._once("home", find)
 
     @property
@@ -130,9 +136,11 @@ class Problem:
     @property
     def goals(self) -> np.ndarray:
         """(P,) bool: places that may be a stop: reached, not left out."""
+
         def find():
             reached = self.travel.reachable(self.start)[self.travel.places]
             return reached if self.closed is None else reached & ~self.closed[self.travel.places]
+
         return self._once("goals", find)
 
     def obstacle(self) -> str:
@@ -141,15 +149,19 @@ class Problem:
         if not len(self.travel):
             return "no place in the survey area can be reached"
         if self.start is None:
-            return f"the robot at ({x:.2f}, {y:.2f}) m stands where the free space leaves it no room"
+            return (
+                f"the robot at ({x:.2f}, {y:.2f}) m stands where the free space leaves it no room"
+            )
         if self.budget.home is not None:
             hx, hy = self.budget.home
             if self.home is None:
                 return f"no way leads from the robot at ({x:.2f}, {y:.2f}) m to home at ({hx:.2f}, {hy:.2f}) m"
             back = self.drive(())
             if not self.budget.allows(back.metres, back.seconds):
-                return (f"the way home takes {back.metres:.1f} m and {back.seconds:.0f} s, and "
-                        f"{self.budget.metres:.1f} m and {self.budget.seconds:.0f} s are left")
+                return (
+                    f"the way home takes {back.metres:.1f} m and {back.seconds:.0f} s, and "
+                    f"{self.budget.metres:.1f} m and {self.budget.seconds:.0f} s are left"
+                )
         return ""
 
     def _once(self, name: str, find):
@@ -164,9 +176,17 @@ class Problem:
         home = () if self.home is None else (self.home,)
         ends = [(*stops, *home) for stops in routes]
         self.travel.prepare([pair for stops in ends for pair in pairwise(stops)])
-        first = [to for to in dict.fromkeys(stops[0] for stops in ends if stops) if ("first", to) not in self._known]
-        self._known.update(zip((("first", to) for to in first),
-                               self.travel.legs_from(self.position, self.start, first)))
+        first = [
+            to
+            for to in dict.fromkeys(stops[0] for stops in ends if stops)
+            if ("first", to) not in self._known
+        ]
+        self._known.update(
+            zip(
+                (("first", to) for to in first),
+                self.travel.legs_from(self.position, self.start, first),
+            )
+        )
 
     def drive(self, stops: Sequence[int]) -> Drive | None:
         """The way from the robot through stops (nodes), and home where there is one; None where no way leads."""
@@ -175,7 +195,9 @@ class Problem:
             return None
         ends, clock = self._clock(legs)
         visits, x, marks = self.travel.visits(legs)
-        return Drive(tuple(legs), ends[-1], clock[-1], visits, x, marks, np.interp(marks, ends, clock))
+        return Drive(
+            tuple(legs), ends[-1], clock[-1], visits, x, marks, np.interp(marks, ends, clock)
+        )
 
     def fits(self, stops: Sequence[int]) -> bool:
         """Whether the way through stops can be driven within the limit; what it measures is not asked for."""
@@ -185,7 +207,11 @@ class Problem:
     def _legs(self, stops: Sequence[int]) -> list[Leg] | None:
         """From the robot through stops, and home; None where one is missing."""
         ends = [*stops] + ([self.home] if self.home is not None else [])
-        legs = [self._first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)] if ends else []
+        legs = (
+            [self._first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)]
+            if ends
+            else []
+        )
         known = [leg for leg in legs if leg is not None]
         return known if len(known) == len(legs) else None
 
@@ -203,7 +229,9 @@ class Problem:
         return ends, clock
 
     def _first_leg(self, to: int) -> Leg | None:
-        return self._once(("first", to), lambda: self.travel.leg_from(self.position, self.start, to))
+        return self._once(
+            ("first", to), lambda: self.travel.leg_from(self.position, self.start, to)
+        )
 
     # ---- what a route is worth -----------------------------------------------------------------------------------
 

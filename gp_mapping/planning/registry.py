@@ -52,6 +52,8 @@ def find_planner(name: str) -> Planner:
             try:
                 register(name, point.load())
             except (ImportError, AttributeError) as error:
-                raise ValueError(f"planner {name!r} of {point.value} cannot be loaded: {error}") from error
+                raise ValueError(
+                    f"planner {name!r} of {point.value} cannot be loaded: {error}"
+                ) from error
             return _known[name]
     raise ValueError(f"planner {name!r} is not one of {', '.join(planner_names())}")

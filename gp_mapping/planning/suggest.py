@@ -82,27 +82,49 @@ def thin(mask: Tensor, limit: int, score: Tensor | None = None) -> tuple[Tensor,
     else:
         merit = score[rows, columns]
     owner = number[block]
-    best = torch.full((blocks,), -torch.inf, dtype=merit.dtype).scatter_reduce(0, owner, merit, "amax")
+    best = torch.full((blocks,), -torch.inf, dtype=merit.dtype).scatter_reduce(
+        0, owner, merit, "amax"
+    )
     flat = rows * width + columns
     first = torch.full((blocks,), height * width).scatter_reduce(
-        0, owner, torch.where(merit == best[owner], flat, height * width), "amin")
+        0, owner, torch.where(merit == best[owner], flat, height * width), "amin"
+    )
     return first, count[taken]
 
 
-def _values(kind: str, field: Planned, observed: Callable[[Prediction], Prediction], places: Tensor, targets: Tensor,
-            areas: Tensor) -> Tensor:
-    value = (observed(field.predict(places)).variance.mean(1).cpu().double() if kind == "variance"
-             else integrated_variance_reduction(field, places, targets, areas))
+def _values(
+    kind: str,
+    field: Planned,
+    observed: Callable[[Prediction], Prediction],
+    places: Tensor,
+    targets: Tensor,
+    areas: Tensor,
+) -> Tensor:
+    value = (
+        observed(field.predict(places)).variance.mean(1).cpu().double()
+        if kind == "variance"
+        else integrated_variance_reduction(field, places, targets, areas)
+    )
     if not torch.isfinite(value).all():
         bad = int((~torch.isfinite(value)).nonzero()[0])
-        raise ValueError(f"acquisition {kind!r} is {float(value[bad])} at {places[bad].tolist()}: the map's covariance "
-                         "is broken there")
+        raise ValueError(
+            f"acquisition {kind!r} is {float(value[bad])} at {places[bad].tolist()}: the map's covariance "
+            "is broken there"
+        )
     return value
 
 
-def suggest(field: FieldMap, grid: FieldGrid, k: int = 1, kind: str = "variance", free: FreeSpace | None = None,
-            position=None, min_distance: float = 0.0, max_candidates: int = 1000,
-            max_targets: int = 500) -> Suggestions:
+def suggest(
+    field: FieldMap,
+    grid: FieldGrid,
+    k: int = 1,
+    kind: str = "variance",
+    free: FreeSpace | None = None,
+    position=None,
+    min_distance: float = 0.0,
+    max_candidates: int = 1000,
+    max_targets: int = 500,
+) -> Suggestions:
     """The k places over the grid that are worth most, one after another (Alg. 2, Chang et al. 2023).
 
     x_i = argmax acquisition, which goes on with a copy of the map conditioned on its own mean at x_i; the map itself
@@ -120,9 +142,13 @@ def suggest(field: FieldMap, grid: FieldGrid, k: int = 1, kind: str = "variance"
     if kind not in ACQUISITIONS:
         raise ValueError(f"kind is {kind!r}, expected one of {', '.join(map(repr, ACQUISITIONS))}")
     if k < 1 or max_candidates < 1 or max_targets < 1 or not min_distance >= 0:
-        raise ValueError(f"k={k}, max_candidates={max_candidates}, max_targets={max_targets}, "
-                         f"min_distance={min_distance}: expected counts of 1 or more and a distance of 0 or more")
-    observed = field.observed  # of classes and counts: what is wanted is a probability or a rate, not the latent field
+        raise ValueError(
+            f"k={k}, max_candidates={max_candidates}, max_targets={max_targets}, "
+            f"min_distance={min_distance}: expected counts of 1 or more and a distance of 0 or more"
+        )
+    observed = (
+        field.observed
+    )  # of classes and counts: what is wanted is a probability or a rate, not the latent field
     # the field's variance of now: no mean is asked for, so none is solved for
     field = field.for_planning()
     centres = grid.centres().cpu()
@@ -133,14 +159,21 @@ def suggest(field: FieldMap, grid: FieldGrid, k: int = 1, kind: str = "variance"
         if position is not None:
             free = free.reachable_from(position)
             if not free.open.any():
-                return Suggestions(kind, reason=f"the robot at ({float(position[0]):.2f}, {float(position[1]):.2f}) m "
-                                                "stands where the occupancy grid leaves it no room")
+                return Suggestions(
+                    kind,
+                    reason=f"the robot at ({float(position[0]):.2f}, {float(position[1]):.2f}) m "
+                    "stands where the occupancy grid leaves it no room",
+                )
         mask = free.allows(centres).reshape(mask.shape)
         if not mask.any():
-            return Suggestions(kind, reason="the occupancy grid leaves no cell of the map that the robot may enter")
-    chosen, _ = thin(mask, max_candidates, grid.stddev.cpu().double() if kind == "variance" else None)
+            return Suggestions(
+                kind, reason="the occupancy grid leaves no cell of the map that the robot may enter"
+            )
+    chosen, _ = thin(
+        mask, max_candidates, grid.stddev.cpu().double() if kind == "variance" else None
+    )
     target, count = thin(torch.ones_like(mask), max_targets)
-    places, targets, areas = centres[chosen], centres[target], count.double() * grid.resolution ** 2
+    places, targets, areas = centres[chosen], centres[target], count.double() * grid.resolution**2
     open_still, items = torch.ones(len(places), dtype=torch.bool), []
     while len(items) < k and bool(open_still.any()):
         left = open_still.nonzero()[:, 0]
@@ -152,6 +185,12 @@ def suggest(field: FieldMap, grid: FieldGrid, k: int = 1, kind: str = "variance"
         open_still[left[best]] = False
         if len(items) < k:
             field = field.fantasize(place[None])
-    reason = "" if len(items) == k else (f"{len(items)} of {k}: every other cell that the robot may enter is nearer "
-                                         f"than {min_distance} m to one already chosen")
+    reason = (
+        ""
+        if len(items) == k
+        else (
+            f"{len(items)} of {k}: every other cell that the robot may enter is nearer "
+            f"than {min_distance} m to one already chosen"
+        )
+    )
     return Suggestions(kind, tuple(items), reason)

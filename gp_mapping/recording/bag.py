@@ -17,8 +17,21 @@ from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_
 
 from gp_mapping.errors import UserError, one_line
 
-__all__ = ["MAGNETIC_FIELD", "ODOMETRY", "STORE", "BagError", "RawMessage", "UnreadableError", "bag_topics",
-           "choose_topic", "choose_topics", "count_messages", "deserialize", "read_messages", "read_raw"]
+__all__ = [
+    "MAGNETIC_FIELD",
+    "ODOMETRY",
+    "STORE",
+    "BagError",
+    "RawMessage",
+    "UnreadableError",
+    "bag_topics",
+    "choose_topic",
+    "choose_topics",
+    "count_messages",
+    "deserialize",
+    "read_messages",
+    "read_raw",
+]
 
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
 ODOMETRY = "nav_msgs/msg/Odometry"
@@ -61,14 +74,18 @@ def _check_path(path: Path) -> None:
         if not (path / "metadata.yaml").exists():
             stored = sorted(p.name for p in path.iterdir() if p.suffix in _SUFFIXES)
             if stored:
-                raise BagError(f"{path}: metadata.yaml is missing, the recording was cut off; pass the file itself "
-                               f"({stored[0]}), or run: ros2 bag reindex {path}")
+                raise BagError(
+                    f"{path}: metadata.yaml is missing, the recording was cut off; pass the file itself "
+                    f"({stored[0]}), or run: ros2 bag reindex {path}"
+                )
             raise BagError(f"{path}: not a rosbag2 folder, it has no metadata.yaml")
     elif path.suffix not in _SUFFIXES:
         raise BagError(f"{path}: expected a rosbag2 folder, or a .mcap or .db3 file")
     elif path.stat().st_size == 0:
         raise BagError(f"{path}: the file is empty")
-    for database in sorted(path.glob("*.db3")) if path.is_dir() else [path] * (path.suffix == ".db3"):
+    for database in (
+        sorted(path.glob("*.db3")) if path.is_dir() else [path] * (path.suffix == ".db3")
+    ):
         _check_database(database)
 
 
@@ -76,15 +93,19 @@ def _check_database(path: Path) -> None:
     """What SQLite would pass over in silence: messages in a log beside the file, and a last page that is cut off."""
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size:  # rosbags reads the database only
-        raise BagError(f"{path}: {log.name} holds messages that the recorder had no time to put into the bag; "
-                       f"run: sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'")
+        raise BagError(
+            f"{path}: {log.name} holds messages that the recorder had no time to put into the bag; "
+            f"run: sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        )
     with _reading(path), path.open("rb") as file:
         header = file.read(100)
     page, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
     expected = (65536 if page == 1 else page) * pages  # 1 stands for 65536 in SQLite's header
     if path.stat().st_size < expected:
-        raise BagError(f"{path}: the bag is cut off, {path.stat().st_size} bytes of {expected} are there; "
-                       "try ros2 bag reindex")
+        raise BagError(
+            f"{path}: the bag is cut off, {path.stat().st_size} bytes of {expected} are there; "
+            "try ros2 bag reindex"
+        )
 
 
 @contextmanager
@@ -96,8 +117,9 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # rosbags, sqlite, lz4, zstd and struct each have errors of their own for cut-off data
         text = " ".join(str(error).split()) or type(error).__name__
-        raise BagError(f"{path}: the bag is cut off or damaged ({text}); try ros2 bag reindex or "
-                       "mcap recover") from error
+        raise BagError(
+            f"{path}: the bag is cut off or damaged ({text}); try ros2 bag reindex or mcap recover"
+        ) from error
 
 
 @contextmanager
@@ -130,7 +152,10 @@ def _topics(reader: Reader) -> dict[str, tuple[str, int]]:
 
 
 def _has(topics: dict[str, tuple[str, int]]) -> str:
-    return ", ".join(f"{name} ({kind}, {n} messages)" for name, (kind, n) in topics.items()) or "no topic at all"
+    return (
+        ", ".join(f"{name} ({kind}, {n} messages)" for name, (kind, n) in topics.items())
+        or "no topic at all"
+    )
 
 
 def choose_topics(path, topics: Mapping[str, str | None] | None = None) -> dict[str, str]:
@@ -147,8 +172,13 @@ def _choose(path, there: dict[str, tuple[str, int]], kind: str, name: str | None
     return choose_topic(path, there, (kind,), name)
 
 
-def choose_topic(path, there: dict[str, tuple[str, int]], kinds: tuple[str, ...], name: str | None = None,
-                 any_kind: bool = False) -> str:
+def choose_topic(
+    path,
+    there: dict[str, tuple[str, int]],
+    kinds: tuple[str, ...],
+    name: str | None = None,
+    any_kind: bool = False,
+) -> str:
     """The topic of that name, or the only one of these types that has messages; `there` comes from bag_topics.
 
     any_kind: a topic that is named may be of another type.  Raises BagError, naming what is there.
@@ -167,8 +197,10 @@ def choose_topic(path, there: dict[str, tuple[str, int]], kinds: tuple[str, ...]
     if not candidates:
         raise BagError(f"{path}: no messages of type {expected}; the bag has {_has(there)}")
     if len(candidates) > 1:
-        raise BagError(f"{path}: several topics of type {expected}: {', '.join(candidates)}; say which one to use "
-                       "(--field-topic, --odometry-topic)")
+        raise BagError(
+            f"{path}: several topics of type {expected}: {', '.join(candidates)}; say which one to use "
+            "(--field-topic, --odometry-topic)"
+        )
     return candidates[0]
 
 
@@ -204,7 +236,9 @@ def _paths(paths) -> list[Path]:
     return paths
 
 
-def read_raw(paths, topics: Mapping[str, str | None] | Iterable[str] | None = None) -> Iterator[RawMessage]:
+def read_raw(
+    paths, topics: Mapping[str, str | None] | Iterable[str] | None = None
+) -> Iterator[RawMessage]:
     """Stored messages in record order, bag after bag in the order given.
 
     topics: names, or type -> name (None: the only topic of that type); by default magnetic field and odometry.
@@ -225,22 +259,34 @@ def read_raw(paths, topics: Mapping[str, str | None] | Iterable[str] | None = No
                     yield RawMessage(connection.topic, connection.msgtype, stamp, data)
             for name in names:
                 if found[name] < promised[name][1]:
-                    raise BagError(f"{path}: the bag is cut off, {promised[name][1]} messages were recorded on "
-                                   f"{name} and {found[name]} are there")
+                    raise BagError(
+                        f"{path}: the bag is cut off, {promised[name][1]} messages were recorded on "
+                        f"{name} and {found[name]} are there"
+                    )
 
 
 def _learn_types(connections) -> None:
     """Types that ROS itself does not have, from the definitions that newer bags carry."""
     for connection in connections:
         if connection.msgtype not in STORE.types and connection.msgdef.data:
-            read = get_types_from_idl if connection.msgdef.format.name == "IDL" else \
-                partial(get_types_from_msg, name=connection.msgtype)
-            with suppress(Exception):  # what cannot be read is said, in one line, when the first message is
-                STORE.register({k: v for k, v in read(connection.msgdef.data).items() if k not in STORE.types})
+            read = (
+                get_types_from_idl
+                if connection.msgdef.format.name == "IDL"
+                else partial(get_types_from_msg, name=connection.msgtype)
+            )
+            with suppress(
+                Exception
+            ):  # what cannot be read is said, in one line, when the first message is
+                STORE.register(
+                    {k: v for k, v in read(connection.msgdef.data).items() if k not in STORE.types}
+                )
 
 
-def read_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | None = None,
-                  on_unreadable: Callable[[RawMessage, str], None] | None = None) -> Iterator[tuple[str, int, Any]]:
+def read_messages(
+    paths,
+    topics: Mapping[str, str | None] | Iterable[str] | None = None,
+    on_unreadable: Callable[[RawMessage, str], None] | None = None,
+) -> Iterator[tuple[str, int, Any]]:
     """(topic, record time in ns, message) of bags in record order; arguments and errors as read_raw.
 
     A message has `__msgtype__` and the attributes of its ROS type. One whose bytes are no message of its type is left
@@ -260,10 +306,13 @@ def read_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | None
 
 
 def deserialize(raw: RawMessage) -> Any:
-    """The message; it has `__msgtype__` and the attributes of its ROS type. UnreadableError where the bytes are none.
-    """
+    """The message; it has `__msgtype__` and the attributes of its ROS type. UnreadableError where the bytes are none."""
     try:
         return STORE.deserialize_cdr(raw.data, raw.type)
-    except Exception as error:  # numpy, struct and rosbags each have their own for bytes that are no such message
-        raise UnreadableError(f"the {one_line(raw.type, _NAME)} recorded on {one_line(raw.topic, _NAME)} at "
-                              f"{raw.stamp_ns} ns cannot be read ({one_line(error, _NAME)})") from error
+    except (
+        Exception
+    ) as error:  # numpy, struct and rosbags each have their own for bytes that are no such message
+        raise UnreadableError(
+            f"the {one_line(raw.type, _NAME)} recorded on {one_line(raw.topic, _NAME)} at "
+            f"{raw.stamp_ns} ns cannot be read ({one_line(error, _NAME)})"
+        ) from error

@@ -22,8 +22,13 @@ class BagWriter:
     path: a folder that does not exist yet.  storage: sqlite3 or mcap.  BagError where that is not so.
     """
 
-    def __init__(self, path, storage: str = "mcap", field_topic: str = "/magnetic_field",
-                 odometry_topic: str = "/odometry"):
+    def __init__(
+        self,
+        path,
+        storage: str = "mcap",
+        field_topic: str = "/magnetic_field",
+        odometry_topic: str = "/odometry",
+    ):
         self.path = Path(path)
         if storage not in _STORAGE:
             raise BagError(f"storage {storage!r} is not one of {', '.join(_STORAGE)}")
@@ -39,12 +44,16 @@ class BagWriter:
         shutil.rmtree(self._parent, ignore_errors=True)  # left by a run that was killed
         try:
             self._parent.mkdir(parents=True)
-            self._writer = Writer(self._parent / self.path.name, version=9, storage_plugin=self._storage)
+            self._writer = Writer(
+                self._parent / self.path.name, version=9, storage_plugin=self._storage
+            )
             self._writer.open()
         except OSError as error:
             raise BagError(f"{self.path}: cannot be written ({error.strerror or error})") from error
-        self._connections = {kind: self._writer.add_connection(topic, kind, typestore=STORE)
-                             for kind, topic in self._topics.items()}
+        self._connections = {
+            kind: self._writer.add_connection(topic, kind, typestore=STORE)
+            for kind, topic in self._topics.items()
+        }
         return self
 
     def __exit__(self, kind, *_) -> bool:
@@ -59,22 +68,44 @@ class BagWriter:
         return False
 
     def _header(self, stamp_ns: int, frame: str):
-        time = STORE.types["builtin_interfaces/msg/Time"](sec=stamp_ns // 10**9, nanosec=stamp_ns % 10**9)
+        time = STORE.types["builtin_interfaces/msg/Time"](
+            sec=stamp_ns // 10**9, nanosec=stamp_ns % 10**9
+        )
         return STORE.types["std_msgs/msg/Header"](stamp=time, frame_id=frame)
 
     def _write(self, kind: str, stamp_ns: int, message) -> None:
         self._writer.write(self._connections[kind], stamp_ns, STORE.serialize_cdr(message, kind))
 
-    def magnetic_field(self, stamp_ns: int, field, frame: str = "magnetometer", covariance=None) -> None:
+    def magnetic_field(
+        self, stamp_ns: int, field, frame: str = "magnetometer", covariance=None
+    ) -> None:
         """field: (3,) tesla.  covariance: (9,) T², row-major; None writes zeros, which mean unknown."""
         vector = STORE.types["geometry_msgs/msg/Vector3"](*map(float, field))
-        covariance = np.zeros(9) if covariance is None else np.asarray(covariance, np.float64).reshape(9)
-        self._write(MAGNETIC_FIELD, stamp_ns, STORE.types[MAGNETIC_FIELD](
-            header=self._header(stamp_ns, frame), magnetic_field=vector, magnetic_field_covariance=covariance))
+        covariance = (
+            np.zeros(9) if covariance is None else np.asarray(covariance, np.float64).reshape(9)
+        )
+        self._write(
+            MAGNETIC_FIELD,
+            stamp_ns,
+            STORE.types[MAGNETIC_FIELD](
+                header=self._header(stamp_ns, frame),
+                magnetic_field=vector,
+                magnetic_field_covariance=covariance,
+            ),
+        )
 
-    def odometry(self, stamp_ns: int, position, quaternion, linear=(0.0, 0.0, 0.0), angular=(0.0, 0.0, 0.0),
-                 frame: str = "odom", child_frame: str = "base_link", pose_covariance=None,
-                 twist_covariance=None) -> None:
+    def odometry(
+        self,
+        stamp_ns: int,
+        position,
+        quaternion,
+        linear=(0.0, 0.0, 0.0),
+        angular=(0.0, 0.0, 0.0),
+        frame: str = "odom",
+        child_frame: str = "base_link",
+        pose_covariance=None,
+        twist_covariance=None,
+    ) -> None:
         """position: (3,) m.  quaternion: (4,) x y z w.  linear, angular: (3,) in the child frame, m/s and rad/s.
 
         Covariances: the diagonals (6,) of x y z and rotations about x y z, in SI units squared; None writes zeros.
@@ -83,13 +114,25 @@ class BagWriter:
         vector = types["geometry_msgs/msg/Vector3"]
         pose = types["geometry_msgs/msg/Pose"](
             position=types["geometry_msgs/msg/Point"](*map(float, position)),
-            orientation=types["geometry_msgs/msg/Quaternion"](*map(float, quaternion)))
-        twist = types["geometry_msgs/msg/Twist"](linear=vector(*map(float, linear)),
-                                                 angular=vector(*map(float, angular)))
-        self._write(ODOMETRY, stamp_ns, types[ODOMETRY](
-            header=self._header(stamp_ns, frame), child_frame_id=child_frame,
-            pose=types["geometry_msgs/msg/PoseWithCovariance"](pose=pose, covariance=_diagonal(pose_covariance)),
-            twist=types["geometry_msgs/msg/TwistWithCovariance"](twist=twist, covariance=_diagonal(twist_covariance))))
+            orientation=types["geometry_msgs/msg/Quaternion"](*map(float, quaternion)),
+        )
+        twist = types["geometry_msgs/msg/Twist"](
+            linear=vector(*map(float, linear)), angular=vector(*map(float, angular))
+        )
+        self._write(
+            ODOMETRY,
+            stamp_ns,
+            types[ODOMETRY](
+                header=self._header(stamp_ns, frame),
+                child_frame_id=child_frame,
+                pose=types["geometry_msgs/msg/PoseWithCovariance"](
+                    pose=pose, covariance=_diagonal(pose_covariance)
+                ),
+                twist=types["geometry_msgs/msg/TwistWithCovariance"](
+                    twist=twist, covariance=_diagonal(twist_covariance)
+                ),
+            ),
+        )
 
 
 def _diagonal(values) -> np.ndarray:

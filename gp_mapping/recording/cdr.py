@@ -20,8 +20,21 @@ __all__ = ["columns_of"]
 
 _HEAD = 4  # bytes: representation and options; what follows is aligned to its own start
 _PADDING = 3  # bytes that may follow the last field
-_NUMBERS = {"bool": "u1", "int8": "i1", "uint8": "u1", "byte": "u1", "char": "u1", "int16": "i2", "uint16": "u2",
-            "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8", "float32": "f4", "float64": "f8"}
+_NUMBERS = {
+    "bool": "u1",
+    "int8": "i1",
+    "uint8": "u1",
+    "byte": "u1",
+    "char": "u1",
+    "int16": "i2",
+    "uint16": "u2",
+    "int32": "i4",
+    "uint32": "u4",
+    "int64": "i8",
+    "uint64": "u8",
+    "float32": "f4",
+    "float64": "f8",
+}
 
 
 class _NoLayout(Exception):
@@ -62,8 +75,14 @@ def _layout(message: bytes, kind: str, store: Typestore) -> _Layout:
     end = walk.struct("", kind, _HEAD)
     if not end <= len(message) <= end + _PADDING:
         raise _NoLayout
-    dtype = np.dtype({"names": list(walk.fields), "formats": [f for f, _ in walk.fields.values()],
-                      "offsets": [at for _, at in walk.fields.values()], "itemsize": len(message)})
+    dtype = np.dtype(
+        {
+            "names": list(walk.fields),
+            "formats": [f for f, _ in walk.fields.values()],
+            "offsets": [at for _, at in walk.fields.values()],
+            "itemsize": len(message),
+        }
+    )
     return _Layout(dtype, np.array([0, 1, *walk.shared]), walk.texts)
 
 
@@ -104,12 +123,12 @@ class _Walk:
     def text(self, path: str, at: int) -> int:
         """A string: its length with the final zero, and its bytes."""
         at = _aligned(at, 4)
-        length = int.from_bytes(self.message[at:at + 4], "little" if self.order == "<" else "big")
+        length = int.from_bytes(self.message[at : at + 4], "little" if self.order == "<" else "big")
         end = at + 4 + length
         if length < 1 or end > len(self.message) or self.message[end - 1] != 0:
             raise _NoLayout
         try:
-            self.texts[path] = self.message[at + 4:end - 1].decode()
+            self.texts[path] = self.message[at + 4 : end - 1].decode()
         except UnicodeDecodeError:
             raise _NoLayout from None
         self.shared += range(at, end)

@@ -15,7 +15,14 @@ __all__ = ["RecordingError", "Trial", "available_trials", "read_trial", "write_t
 BASE_EPOCH = 1_500_000_000  # s; the recordings count from their own start, and ROS tools dislike stamps near zero
 _SMOOTHING = 0.25  # s to either side for speed and direction: a position is good to a millimetre, its difference is not
 _STANDING = 0.02  # m/s; below it the direction of travel is that of the moment before
-_POSE_VARIANCE = (1e-6, 1e-6, 1e-6, 1e-4, 1e-4, 1e-2)  # motion capture: 1 mm; heading from travel: about 6 degrees
+_POSE_VARIANCE = (
+    1e-6,
+    1e-6,
+    1e-6,
+    1e-4,
+    1e-4,
+    1e-2,
+)  # motion capture: 1 mm; heading from travel: about 6 degrees
 _TWIST_VARIANCE = (1e-4, 1e-4, 1e-4, 1e-2, 1e-2, 1e-2)
 
 
@@ -37,9 +44,11 @@ class Trial:
 def available_trials(folder) -> list[str]:
     """Names K for which the folder has all three files."""
     folder = Path(folder)
-    names = {p.name[:-len("-time.csv")] for p in folder.glob("*-time.csv")}
-    return sorted((k for k in names if all((folder / f"{k}-{part}.csv").exists() for part in ("loc", "mag"))),
-                  key=lambda k: (not k.isdigit(), int(k) if k.isdigit() else 0, k))
+    names = {p.name[: -len("-time.csv")] for p in folder.glob("*-time.csv")}
+    return sorted(
+        (k for k in names if all((folder / f"{k}-{part}.csv").exists() for part in ("loc", "mag"))),
+        key=lambda k: (not k.isdigit(), int(k) if k.isdigit() else 0, k),
+    )
 
 
 def _table(path: Path, columns: tuple[int, ...]) -> np.ndarray:
@@ -53,10 +62,13 @@ def _table(path: Path, columns: tuple[int, ...]) -> np.ndarray:
     except RecordingError:
         raise
     except (ValueError, OSError) as error:
-        raise RecordingError(f"{path}: {' '.join(str(error).split())}; expected numbers with commas, "
-                             "no header") from None
+        raise RecordingError(
+            f"{path}: {' '.join(str(error).split())}; expected numbers with commas, no header"
+        ) from None
     if table.shape[1] not in columns:
-        raise RecordingError(f"{path}: {table.shape[1]} columns, expected {' or '.join(map(str, columns))}")
+        raise RecordingError(
+            f"{path}: {table.shape[1]} columns, expected {' or '.join(map(str, columns))}"
+        )
     return table
 
 
@@ -68,12 +80,18 @@ def read_trial(folder, name: str, to_tesla: float = 1e-6) -> Trial:
     """
     folder, name = Path(folder), str(name)
     if not folder.is_dir():
-        raise RecordingError(f"{folder}: no such folder; expected one with K-time.csv, K-loc.csv, K-mag.csv")
-    time, loc, mag = (_table(folder / f"{name}-{part}.csv", columns)
-                      for part, columns in (("time", (1,)), ("loc", (2, 3)), ("mag", (3,))))
+        raise RecordingError(
+            f"{folder}: no such folder; expected one with K-time.csv, K-loc.csv, K-mag.csv"
+        )
+    time, loc, mag = (
+        _table(folder / f"{name}-{part}.csv", columns)
+        for part, columns in (("time", (1,)), ("loc", (2, 3)), ("mag", (3,)))
+    )
     if not len(time) == len(loc) == len(mag):
-        raise RecordingError(f"trial {name} in {folder}: {len(time)} rows of time, {len(loc)} of loc and {len(mag)} of "
-                             "mag; expected as many of each")
+        raise RecordingError(
+            f"trial {name} in {folder}: {len(time)} rows of time, {len(loc)} of loc and {len(mag)} of "
+            "mag; expected as many of each"
+        )
     good = np.isfinite(np.hstack([time, loc, mag])).all(1)
     time, loc, mag = time[good, 0], loc[good], mag[good]
     if not len(time):
@@ -81,10 +99,12 @@ def read_trial(folder, name: str, to_tesla: float = 1e-6) -> Trial:
     back = np.flatnonzero(np.diff(np.round(time * 1e9)) <= 0)
     if len(back):
         row = int(np.flatnonzero(good)[back[0] + 1]) + 1
-        raise RecordingError(f"{folder / f'{name}-time.csv'}: time does not grow at row {row} "
-                             f"({time[back[0]]} s, then {time[back[0] + 1]} s)")
+        raise RecordingError(
+            f"{folder / f'{name}-time.csv'}: time does not grow at row {row} "
+            f"({time[back[0]]} s, then {time[back[0] + 1]} s)"
+        )
     position = np.zeros((len(loc), 3))
-    position[:, :loc.shape[1]] = loc
+    position[:, : loc.shape[1]] = loc
     return Trial(name, time, position, mag * to_tesla, int((~good).sum()))
 
 
@@ -96,8 +116,14 @@ def motion(time: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarr
     n = len(time)
     if n < 2:
         return np.zeros(n), np.zeros(n), np.zeros(n)
-    early, late = np.clip(time - _SMOOTHING, time[0], time[-1]), np.clip(time + _SMOOTHING, time[0], time[-1])
-    step = [np.interp(late, time, position[:, k]) - np.interp(early, time, position[:, k]) for k in (0, 1)]
+    early, late = (
+        np.clip(time - _SMOOTHING, time[0], time[-1]),
+        np.clip(time + _SMOOTHING, time[0], time[-1]),
+    )
+    step = [
+        np.interp(late, time, position[:, k]) - np.interp(early, time, position[:, k])
+        for k in (0, 1)
+    ]
     velocity = np.stack(step, 1) / (late - early)[:, None]
     speed = np.linalg.norm(velocity, axis=1)
     moving = np.flatnonzero(speed > _STANDING)
@@ -120,9 +146,15 @@ def write_trials(trials: list[Trial], path, storage: str = "mcap", gap: float = 
             speed, yaw, rate = motion(trial.time, trial.position)
             for i, seconds in enumerate(trial.time):
                 stamp = round(seconds * 1e9) + offset
-                bag.odometry(stamp, trial.position[i], (0.0, 0.0, np.sin(yaw[i] / 2), np.cos(yaw[i] / 2)),
-                             (speed[i], 0.0, 0.0), (0.0, 0.0, rate[i]),
-                             pose_covariance=_POSE_VARIANCE, twist_covariance=_TWIST_VARIANCE)
+                bag.odometry(
+                    stamp,
+                    trial.position[i],
+                    (0.0, 0.0, np.sin(yaw[i] / 2), np.cos(yaw[i] / 2)),
+                    (speed[i], 0.0, 0.0),
+                    (0.0, 0.0, rate[i]),
+                    pose_covariance=_POSE_VARIANCE,
+                    twist_covariance=_TWIST_VARIANCE,
+                )
                 bag.magnetic_field(stamp, trial.field[i])
             start = stamp + round(gap * 1e9)
             count += 2 * len(trial.time)

@@ -46,7 +46,9 @@ class BagPlan(NamedTuple):
     count: int
 
 
-def plan_bags(bags, settings: IntakeSettings, names: dict[str, str | None], fixes: bool = False) -> list[BagPlan]:
+def plan_bags(
+    bags, settings: IntakeSettings, names: dict[str, str | None], fixes: bool = False
+) -> list[BagPlan]:
     """What to read of each bag. names: role (measurement, pose) -> topic, None: the only one of its type.
 
     fixes: those of `fix_topic`, too, for who takes them from the intake.
@@ -58,8 +60,12 @@ def plan_bags(bags, settings: IntakeSettings, names: dict[str, str | None], fixe
     plans = []
     for bag in bags:
         there = bag_topics(bag)
-        roles = {topic: one.role for one in inputs_of(settings) if (fixes or one.role != FIX)
-                 and (topic := _topic(bag, there, one, names.get(one.role), settings)) is not None}
+        roles = {
+            topic: one.role
+            for one in inputs_of(settings)
+            if (fixes or one.role != FIX)
+            and (topic := _topic(bag, there, one, names.get(one.role), settings)) is not None
+        }
         plans.append(BagPlan(Path(bag), roles, sum(there[topic][1] for topic in roles)))
     return plans
 
@@ -80,13 +86,19 @@ def _found(bag, there, one: Input, name: str | None, settings: IntakeSettings) -
         scalar = one.role == "measurement" and settings.sensor == "scalar"
         topic = choose_topic(bag, there, one.messages, name, any_kind=scalar)
         if scalar and there[topic][0] in STORE.fielddefs and not _is_number(there[topic][0]):
-            raise BagError(f"{bag}: topic {topic} is a {there[topic][0]}, which has no number called data or value")
+            raise BagError(
+                f"{bag}: topic {topic} is a {there[topic][0]}, which has no number called data or value"
+            )
         return topic
-    found = [t for t, (kind, n) in there.items() if kind in one.messages and n and t.endswith(one.topic)]
+    found = [
+        t for t, (kind, n) in there.items() if kind in one.messages and n and t.endswith(one.topic)
+    ]
     if len(found) > 1:
         found = [t for t in found if t == one.topic] or found
         if len(found) > 1:
-            raise BagError(f"{bag}: several topics that end in {one.topic}: {', '.join(found)}; expected one of them")
+            raise BagError(
+                f"{bag}: several topics that end in {one.topic}: {', '.join(found)}; expected one of them"
+            )
     # a robot's mounting may be in /tf_static only, and a bag without /tf_static may hold all its links in /tf
     if not found and one.role == "tf" and settings.pose_source == "tf":
         return choose_topic(bag, there, one.messages, one.topic)
@@ -104,27 +116,47 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
         fitting = [sensor for sensor, kind in SENSOR_TYPES.items() if kinds & set(kind.messages)]
     else:
         option, now = "pose_source", settings.pose_source
-        fitting = [source for source, kind in {**POSE_MESSAGES, "tf": TF_MESSAGE}.items() if kind in kinds]
+        fitting = [
+            source for source, kind in {**POSE_MESSAGES, "tf": TF_MESSAGE}.items() if kind in kinds
+        ]
     words = [f"--set {option}={word}" for word in fitting if word != now]
     if words and now not in fitting:
         return f"; write {' or '.join(words)} (or {option}: in --params)"
     if role != "measurement" or fitting:
         return ""
     wanted = there if name is None else (name, "/" + name.lstrip("/"))
-    one = next((topic for topic, (kind, n) in there.items() if n and topic in wanted and _is_number(kind)), None)
+    one = next(
+        (topic for topic, (kind, n) in there.items() if n and topic in wanted and _is_number(kind)),
+        None,
+    )
     given = "" if now == "scalar" else "--set sensor=scalar "
-    return f"; {one} has one number in a message: write {given}--field-topic {one}" if one is not None else ""
+    return (
+        f"; {one} has one number in a message: write {given}--field-topic {one}"
+        if one is not None
+        else ""
+    )
 
 
 def _is_number(kind: str) -> bool:
     """Whether messages of this type have a number called data or value, which sensor: scalar maps."""
     fields = dict(STORE.fielddefs[kind][1]) if kind in STORE.fielddefs else {}
     found = next((fields[name] for name in ("data", "value") if name in fields), None)
-    return found is not None and found[0] == Nodetype.BASE and found[1][0].startswith(("int", "uint", "float"))
+    return (
+        found is not None
+        and found[0] == Nodetype.BASE
+        and found[1][0].startswith(("int", "uint", "float"))
+    )
 
 
-def samples_of(plans: list[BagPlan], intake: Intake, label: str, together: int = _TOGETHER, shown: bool = True,
-               skip: int = 0, taken: Callable[[int], None] | None = None) -> Iterator[tuple[bool, Samples]]:
+def samples_of(
+    plans: list[BagPlan],
+    intake: Intake,
+    label: str,
+    together: int = _TOGETHER,
+    shown: bool = True,
+    skip: int = 0,
+    taken: Callable[[int], None] | None = None,
+) -> Iterator[tuple[bool, Samples]]:
     """(begins a new pass, samples) of bags in the order given, with a progress bar where stderr is a terminal.
 
     together: messages that are read at once; the samples do not depend on it.
@@ -132,8 +164,12 @@ def samples_of(plans: list[BagPlan], intake: Intake, label: str, together: int =
     taken: told how many messages the intake has had, each time that whoever asks for samples has had all of theirs.
     """
     total, seen = sum(plan.count for plan in plans), 0
-    hidden = not (shown and sys.stderr.isatty())  # in a file the one line that says what went wrong is to stand alone
-    with tqdm(total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3, disable=hidden) as bar:
+    hidden = not (
+        shown and sys.stderr.isatty()
+    )  # in a file the one line that says what went wrong is to stand alone
+    with tqdm(
+        total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3, disable=hidden
+    ) as bar:
         for plan in plans:
             stored = read_raw(plan.path, list(plan.roles))
             had = sum(1 for _ in islice(stored, skip - seen)) if seen < skip else 0
@@ -149,7 +185,9 @@ def samples_of(plans: list[BagPlan], intake: Intake, label: str, together: int =
         bar.update(total - seen)
 
 
-def _samples(intake: Intake, plan: BagPlan, chunk: list[RawMessage]) -> Iterator[tuple[bool, Samples]]:
+def _samples(
+    intake: Intake, plan: BagPlan, chunk: list[RawMessage]
+) -> Iterator[tuple[bool, Samples]]:
     """Stored messages through the intake: together where nothing in them is out of the ordinary, else one by one.
 
     One message that no reader understands does not cost the others: it is counted, and the first ones are named.
@@ -183,7 +221,11 @@ def _streams(roles: dict[str, str], chunk: list[RawMessage]) -> tuple[Stream, St
     streams = {}
     for topic, places in members.items():
         kinds = {chunk[i].type for i in places}
-        columns = columns_of([chunk[i].data for i in places], kinds.pop(), STORE) if len(kinds) == 1 else None
+        columns = (
+            columns_of([chunk[i].data for i in places], kinds.pop(), STORE)
+            if len(kinds) == 1
+            else None
+        )
         if columns is None:
             return None
         recorded = np.array([chunk[i].stamp_ns for i in places])

@@ -46,16 +46,33 @@ class PlayerSettings:
 
     path: str = setting("", "the bag: a rosbag2 folder, or a .mcap or .db3 file")
     rate: float = setting(1.0, "recorded seconds per second of wall time", "", 1e-3, 1000.0)
-    loop: bool = setting(False, "begin again at the end (time jumps back, as with ros2 bag play --loop)")
+    loop: bool = setting(
+        False, "begin again at the end (time jumps back, as with ros2 bag play --loop)"
+    )
     publish_clock: bool = setting(True, "publish the recorded time as /clock")
-    clock_rate: float = setting(50.0, "most /clock messages per recorded second", "Hz", 0.1, 10000.0)
+    clock_rate: float = setting(
+        50.0, "most /clock messages per recorded second", "Hz", 0.1, 10000.0
+    )
     topics: str = setting("", "topics to play, separated by commas; empty plays all")
-    wait_for_subscribers: float = setting(0.0, "wait this long for subscribers to the topics of wait_for; 0 starts at "
-                                          "once", "s", 0.0, 3600.0)
-    wait_for: str = setting("", "topics of the bag that must have a subscriber, separated by commas; empty: any one, "
-                            "and then until no more of them come")
-    linger: float = setting(0.5, "wall time after the last message in which /clock goes on, so that timers fire", "s",
-                            0.0, 3600.0)
+    wait_for_subscribers: float = setting(
+        0.0,
+        "wait this long for subscribers to the topics of wait_for; 0 starts at once",
+        "s",
+        0.0,
+        3600.0,
+    )
+    wait_for: str = setting(
+        "",
+        "topics of the bag that must have a subscriber, separated by commas; empty: any one, "
+        "and then until no more of them come",
+    )
+    linger: float = setting(
+        0.5,
+        "wall time after the last message in which /clock goes on, so that timers fire",
+        "s",
+        0.0,
+        3600.0,
+    )
 
     def __post_init__(self):
         check_settings(self)
@@ -69,8 +86,13 @@ def _names(text: str) -> list[str]:
 def latched_topics(path: str) -> set[str]:
     """Topics that were offered transient local, as maps are; a late joiner expects the last message of those."""
     with Reader(Path(path)) as reader:
-        return {c.topic for c in reader.connections
-                if any(q.durability == QosDurability.TRANSIENT_LOCAL for q in c.ext.offered_qos_profiles)}
+        return {
+            c.topic
+            for c in reader.connections
+            if any(
+                q.durability == QosDurability.TRANSIENT_LOCAL for q in c.ext.offered_qos_profiles
+            )
+        }
 
 
 def quality_of(kind: str, latched: bool) -> QoSProfile:
@@ -93,10 +115,14 @@ class BagPlayerNode(Node):
         super().__init__("bag_player", automatically_declare_parameters_from_overrides=True)
         self.settings: PlayerSettings = declare_groups(self, {"": PlayerSettings})[""]
         if not self.settings.path:
-            raise ParameterError("parameter path is empty; expected the bag to play, for example path:=/data/run1")
+            raise ParameterError(
+                "parameter path is empty; expected the bag to play, for example path:=/data/run1"
+            )
         # not `_publishers`: that name is rclpy's own
         self._outputs = self._create_publishers(self._chosen_topics())
-        self._clock_publisher = ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
+        self._clock_publisher = (
+            ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
+        )
         self.sent = Counter()
 
     def _chosen_topics(self) -> dict[str, str]:
@@ -105,16 +131,24 @@ class BagPlayerNode(Node):
         wanted, waited = _names(self.settings.topics), _names(self.settings.wait_for)
         missing = [t for t in (*wanted, *waited) if t not in there]
         if missing:
-            raise BagError(f"{path}: there is no topic {', '.join(missing)}; the bag has "
-                           + ", ".join(f"{t} ({kind}, {n} messages)" for t, (kind, n) in there.items()))
+            raise BagError(
+                f"{path}: there is no topic {', '.join(missing)}; the bag has "
+                + ", ".join(f"{t} ({kind}, {n} messages)" for t, (kind, n) in there.items())
+            )
         chosen = {t: kind for t, (kind, n) in there.items() if n and (t in wanted or not wanted)}
-        if self.settings.publish_clock and chosen.pop(CLOCK, None):  # two clocks on one topic: time would jump
-            self.get_logger().info(f"the recorded {CLOCK} is not played: this player's own gives the time at which the "
-                                   "messages were recorded; publish_clock:=false plays the recorded one in its place")
+        if self.settings.publish_clock and chosen.pop(
+            CLOCK, None
+        ):  # two clocks on one topic: time would jump
+            self.get_logger().info(
+                f"the recorded {CLOCK} is not played: this player's own gives the time at which the "
+                "messages were recorded; publish_clock:=false plays the recorded one in its place"
+            )
         unheard = [t for t in waited if t not in chosen]
         if unheard:
-            raise BagError(f"{path}: wait_for names {', '.join(unheard)}, which is not played (no messages, or not "
-                           "among topics)")
+            raise BagError(
+                f"{path}: wait_for names {', '.join(unheard)}, which is not played (no messages, or not "
+                "among topics)"
+            )
         return chosen
 
     def _create_publishers(self, chosen: dict[str, str]) -> dict[str, object]:
@@ -127,8 +161,10 @@ class BagPlayerNode(Node):
                 continue
             out[topic] = self.create_publisher(cls, topic, quality_of(kind, topic in latched))
         if not out:
-            raise BagError(f"{self.settings.path}: nothing can be played; these types are not installed: "
-                           f"{', '.join(absent) or 'none is left'}")
+            raise BagError(
+                f"{self.settings.path}: nothing can be played; these types are not installed: "
+                f"{', '.join(absent) or 'none is left'}"
+            )
         return out
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
@@ -136,7 +172,9 @@ class BagPlayerNode(Node):
         s, log = self.settings, self.get_logger()
         if s.wait_for_subscribers and not self._wait(executor, stop):
             return 0  # asked to stop
-        log.info(f"playing {s.path} at {s.rate:g} times its speed: {', '.join(sorted(self._outputs))}")
+        log.info(
+            f"playing {s.path} at {s.rate:g} times its speed: {', '.join(sorted(self._outputs))}"
+        )
         pacer, started = Pacer(s.rate, executor, stop), time.monotonic()
         while True:
             stamp = self._play_once(pacer)
@@ -147,20 +185,31 @@ class BagPlayerNode(Node):
         self._finish(pacer, stamp)
         wall = time.monotonic() - started
         counts = ", ".join(f"{self.sent[t]} on {t}" for t in sorted(self._outputs))
-        log.info(f"played {counts}; {wall:.1f} s" + (", stopped before the end" if stop.is_set() else ""))
+        log.info(
+            f"played {counts}; {wall:.1f} s" + (", stopped before the end" if stop.is_set() else "")
+        )
         if pacer.stalls:
-            log.warning(f"fell behind by more than a second {pacer.stalls} times; use a smaller rate")
+            log.warning(
+                f"fell behind by more than a second {pacer.stalls} times; use a smaller rate"
+            )
         return 0 if stop.is_set() or self._delivered() else 1
 
     def _wait(self, executor: SingleThreadedExecutor, stop: threading.Event) -> bool:
         """Wait for who shall listen, and say who does not; False when asked to stop."""
         needed = [self._outputs[t] for t in _names(self.settings.wait_for) if t in self._outputs]
         wait = wait_for_subscribers if needed else wait_for_any_subscriber
-        if not wait(needed or list(self._outputs.values()), self.settings.wait_for_subscribers, executor, stop):
+        if not wait(
+            needed or list(self._outputs.values()),
+            self.settings.wait_for_subscribers,
+            executor,
+            stop,
+        ):
             return False
         alone = [t for t, p in self._outputs.items() if not p.get_subscription_count()]
         if alone:
-            self.get_logger().info(f"nobody listens to {', '.join(sorted(alone))}; played all the same")
+            self.get_logger().info(
+                f"nobody listens to {', '.join(sorted(alone))}; played all the same"
+            )
         return True
 
     def _play_once(self, pacer: Pacer) -> int:
@@ -184,7 +233,9 @@ class BagPlayerNode(Node):
 
     def _delivered(self) -> bool:
         """False, with an error in the log, when a reliable reader did not acknowledge everything."""
-        late = [t for t, p in self._outputs.items() if not p.wait_for_all_acked(Duration(seconds=30.0))]
+        late = [
+            t for t, p in self._outputs.items() if not p.wait_for_all_acked(Duration(seconds=30.0))
+        ]
         if late:
             self.get_logger().error(f"not everything was acknowledged on {', '.join(late)}")
         return not late

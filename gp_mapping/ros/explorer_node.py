@@ -32,7 +32,9 @@ __all__ = ["ExplorerNode", "main"]
 
 _RATE = 20.0  # Hz of commands
 _LAST = 2.0  # s at the end for the answer of whoever drives
-_UNDERWAY = 2.5  # s after the start in which diagnostics may still tell of before; they come once a second
+_UNDERWAY = (
+    2.5  # s after the start in which diagnostics may still tell of before; they come once a second
+)
 
 
 class ExplorerNode(Node):
@@ -49,7 +51,9 @@ class ExplorerNode(Node):
         self._phase, self._free = "", None
         self._moved_at, self._moved_from, self._moving = -math.inf, None, False
         self._frame, self._pose_frame, self._plan_frame = "", "", ""
-        self._commands = self.create_publisher(Twist, "cmd_vel", 10) if s.drive == "cmd_vel" else None
+        self._commands = (
+            self.create_publisher(Twist, "cmd_vel", 10) if s.drive == "cmd_vel" else None
+        )
         self._nav2 = Nav2Driver(self, self._on_failed) if s.drive == "nav2" else None
         self._unreachable = self.create_publisher(PoseStamped, f"{s.mapping}/unreachable", 10)
         self.create_subscription(Path, f"{s.mapping}/plan", self._take_plan, LATCHED)
@@ -63,7 +67,9 @@ class ExplorerNode(Node):
     # ---- in ------------------------------------------------------------------------------------------------------
 
     def _take_plan(self, message: Path) -> None:
-        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)
+        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
+            -1, 2
+        )
         self._plan_frame, self._path = message.header.frame_id, message
         self._moved_at, self._moved_from = time.monotonic(), None
         if not np.isfinite(line).all():
@@ -77,7 +83,11 @@ class ExplorerNode(Node):
         p, q = message.pose.pose.position, message.pose.pose.orientation
         yaw = math.atan2(2.0 * (q.w * q.z + q.x * q.y), 1.0 - 2.0 * (q.y * q.y + q.z * q.z))
         if all(map(math.isfinite, (p.x, p.y, yaw))):
-            self._pose, self._pose_at, self._pose_frame = (p.x, p.y, yaw), time.monotonic(), message.header.frame_id
+            self._pose, self._pose_at, self._pose_frame = (
+                (p.x, p.y, yaw),
+                time.monotonic(),
+                message.header.frame_id,
+            )
 
     def _take_map(self, message: OccupancyGrid) -> None:
         try:
@@ -117,7 +127,9 @@ class ExplorerNode(Node):
                     executor.spin_once(timeout_sec=left)
                 self.step(time.monotonic())
                 if self._action is not None:
-                    self._action.tell(self._phase, self._told, self._path, self.state, self._given_up())
+                    self._action.tell(
+                        self._phase, self._told, self._path, self.state, self._given_up()
+                    )
         finally:
             self._stand()
             if self._nav2 is not None:
@@ -146,7 +158,11 @@ class ExplorerNode(Node):
     def _given_up(self) -> str:
         """Why a goal is given up: nothing has come from the mapper since it was begun, or for too long; else ''."""
         silent = time.monotonic() - max(self._mapper_at, self._began_at)
-        return "" if silent <= self.settings.give_up_after else f"the mapper has said nothing for {silent:.0f} s"
+        return (
+            ""
+            if silent <= self.settings.give_up_after
+            else f"the mapper has said nothing for {silent:.0f} s"
+        )
 
     @property
     def frame(self) -> str:
@@ -191,7 +207,11 @@ class ExplorerNode(Node):
             self._moving = bool(speed or turn)
         else:
             self.pursuit.command(*self._pose)
-        self._say("driving" if self.settings.drive != "none" else "watching: drive is none, nothing is driven")
+        self._say(
+            "driving"
+            if self.settings.drive != "none"
+            else "watching: drive is none, nothing is driven"
+        )
 
     def _why_not(self, now: float) -> str:
         s = self.settings
@@ -202,7 +222,7 @@ class ExplorerNode(Node):
         if now - self._mapper_at > s.map_stale_after:
             return f"standing still: nothing from the mapper for {min(now - self._mapper_at, 1e6):.0f} s"
         if self._plan_frame.lstrip("/") != self._pose_frame.lstrip("/"):
-            return (f"standing still: the plan is in frame {self._plan_frame!r} and the pose in {self._pose_frame!r}")
+            return f"standing still: the plan is in frame {self._plan_frame!r} and the pose in {self._pose_frame!r}"
         if self._free is not None and not self._clear():
             return f"standing still: the free-space map leaves no room within {s.stop_distance:g} m ahead"
         return ""

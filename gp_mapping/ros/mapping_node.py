@@ -50,7 +50,13 @@ from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.store.resume import MapFiles, strangers
-from gp_mapping.store.sessions import Wanted, map_folder, new_session, odometry_frame_of, open_session
+from gp_mapping.store.sessions import (
+    Wanted,
+    map_folder,
+    new_session,
+    odometry_frame_of,
+    open_session,
+)
 
 __all__ = ["MappingNode", "main"]
 
@@ -65,16 +71,27 @@ class MappingNode(ManagedNode):
     default_name, listens = "mapping", True  # whether it has sensors of its own
 
     def __init__(self, find_message: Callable[[str], type | None] = message_class, **options):
-        super().__init__(self.default_name, automatically_declare_parameters_from_overrides=True, **options)
+        super().__init__(
+            self.default_name, automatically_declare_parameters_from_overrides=True, **options
+        )
         self._started_at = time.time()  # not a ROS clock: it tells this process from the one before
         self.parameters = params.NodeParameters(self, self._apply_change)
-        self.map_settings, self.intake_settings, self.wanted = MapSettings(), IntakeSettings(), Wanted(MapSettings())
+        self.map_settings, self.intake_settings, self.wanted = (
+            MapSettings(),
+            IntakeSettings(),
+            Wanted(MapSettings()),
+        )
         self.parameter_warnings: list[str] = []
         self.paused, self._find_message = False, find_message
         self.active, self._finished, self.exit_code = False, True, 0
-        self.hurry: Callable[[], bool] = lambda: False  # whether somebody has asked a second time for the end
+        self.hurry: Callable[[], bool] = lambda: (
+            False
+        )  # whether somebody has asked a second time for the end
         self.inputs: Inputs | None = None
-        self._made, self._running = ExitStack(), ExitStack()  # what cleanup and deactivate take away
+        self._made, self._running = (
+            ExitStack(),
+            ExitStack(),
+        )  # what cleanup and deactivate take away
 
     @property
     def settings(self) -> NodeSettings:
@@ -99,30 +116,45 @@ class MappingNode(ManagedNode):
 
     def _read_parameters(self) -> None:
         warnings = self.parameters.unknown + params.unmatched_files(
-            sys.argv, self.get_fully_qualified_name())
+            sys.argv, self.get_fully_qualified_name()
+        )
         for text in warnings:
             self.get_logger().warning(text)
         self.parameter_warnings = warnings
         settings = self.parameters.configure()
         self.map_settings = settings[MapSettings]
         self.intake_settings = settings[IntakeSettings]
-        self.wanted = Wanted(self.map_settings, frozenset(self.parameters.given), self.intake_settings.channels,
-                             self.intake_settings.quantity, _named_frame(self.intake_settings),
-                             self.settings.allow_frame_change)
+        self.wanted = Wanted(
+            self.map_settings,
+            frozenset(self.parameters.given),
+            self.intake_settings.channels,
+            self.intake_settings.quantity,
+            _named_frame(self.intake_settings),
+            self.settings.allow_frame_change,
+        )
 
     def _configuring(self) -> Steps:
         self._read_parameters()
         torch.set_num_threads(self.settings.torch_threads)
-        self.inputs = Inputs(self, self.intake_settings, self._on_input, depth=self.settings.input_queue_depth,
-                             reliable=self.settings.reliable_inputs, find=self._find_message, listens=self.listens)
+        self.inputs = Inputs(
+            self,
+            self.intake_settings,
+            self._on_input,
+            depth=self.settings.input_queue_depth,
+            reliable=self.settings.reliable_inputs,
+            find=self._find_message,
+            listens=self.listens,
+        )
         session, path = yield from aside(self._first_session)
         if path is not None:
             self.tell_strangers(path)
         self.place_warning = ""
         if path is not None and (frame := odometry_frame_of(session.about)):
-            text = (f"this map goes on in frame {named(frame)} of an odometry, whose origin is mostly where the robot "
-                    "was switched on: what was mapped before is then in the wrong place; map in the frame of a "
-                    "localiser, or clear")
+            text = (
+                f"this map goes on in frame {named(frame)} of an odometry, whose origin is mostly where the robot "
+                "was switched on: what was mapped before is then in the wrong place; map in the frame of a "
+                "localiser, or clear"
+            )
             self.get_logger().warning(text)
             self.place_warning = text
         self.map_settings = session.settings
@@ -131,20 +163,40 @@ class MappingNode(ManagedNode):
         self.survey = Survey(self.settings, self.map_settings.seed, maps=maps)
         self._done = self.create_guard_condition(self._publish_results)
         self._made.callback(self.destroy_guard_condition, self._done)
-        self.worker = MapWorker(session, Intake(self.intake_settings, judge=judge_of(self.map_settings)),
-                                queue_size=self.settings.worker_queue_size,
-                                draw_budget=self.settings.draw_budget, suggest=self.suggester,
-                                survey=self.survey, on_result=self._done.trigger, on_error=self.get_logger().error)
+        self.worker = MapWorker(
+            session,
+            Intake(self.intake_settings, judge=judge_of(self.map_settings)),
+            queue_size=self.settings.worker_queue_size,
+            draw_budget=self.settings.draw_budget,
+            suggest=self.suggester,
+            survey=self.survey,
+            on_result=self._done.trigger,
+            on_error=self.get_logger().error,
+        )
         self._made.callback(self.worker.stop, abandon=True)
         self.worker.start()
         log = self.get_logger()
-        self.team = Team(self.worker, lambda: self.settings, lambda: self.map_settings,
-                         self.get_fully_qualified_name(), others_of(self), self._frame_of_own,
-                         self.intake_settings.quantity if self.listens else "", on_error=log.warning)
+        self.team = Team(
+            self.worker,
+            lambda: self.settings,
+            lambda: self.map_settings,
+            self.get_fully_qualified_name(),
+            others_of(self),
+            self._frame_of_own,
+            self.intake_settings.quantity if self.listens else "",
+            on_error=log.warning,
+        )
         self.files = FileThread(self.settings.service_queue_size)
         self._made.callback(self.files.close, 1.0)
-        self.saver = Saver(self.worker, self.files, lambda: self.settings, self.get_fully_qualified_name(),
-                           on_saved=log.info, on_error=log.error, shown=not self.listens)
+        self.saver = Saver(
+            self.worker,
+            self.files,
+            lambda: self.settings,
+            self.get_fully_qualified_name(),
+            on_saved=log.info,
+            on_error=log.error,
+            shown=not self.listens,
+        )
         if path:
             self.saver.mark_saved(self.worker.key, path)
         self.publishers_ = MapPublishers(self, self.map_settings, self._find_message)
@@ -154,32 +206,50 @@ class MappingNode(ManagedNode):
         self._health = Health(self.settings.silence_warning)
         self._requested = self._published = None
         self.map_services = MapServices(self, self.files, self.saver, self._find_message)
-        self._made.callback(self.map_services.refuse, Ending("the node is not configured; configure it first"))
-        jump = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False)
-        self._made.callback(self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump).unregister)
-        self._made.callback(self.destroy_timer, self.create_timer(1.0, self.publish_health, clock=self._steady))
-        self._made.callback(self.destroy_timer, self.create_timer(0.2, self._on_autosave, clock=self._steady))
+        self._made.callback(
+            self.map_services.refuse, Ending("the node is not configured; configure it first")
+        )
+        jump = JumpThreshold(
+            min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False
+        )
+        self._made.callback(
+            self.get_clock()
+            .create_jump_callback(jump, post_callback=self._on_clock_jump)
+            .unregister
+        )
+        self._made.callback(
+            self.destroy_timer, self.create_timer(1.0, self.publish_health, clock=self._steady)
+        )
+        self._made.callback(
+            self.destroy_timer, self.create_timer(0.2, self._on_autosave, clock=self._steady)
+        )
 
     def _first_session(self) -> tuple[MapSession, Path | None]:
         """The map to go on with and the file that it is in; what was left by runs before is looked at and said."""
         s, log = self.settings, self.get_logger()
         files = MapFiles(map_folder(s.save_directory, s.map_name), self.get_fully_qualified_name())
         if left := files.remove_partials():
-            log.info(f"removed {len(left)} files that a run before had left half written in {files.folder}")
+            log.info(
+                f"removed {len(left)} files that a run before had left half written in {files.folder}"
+            )
 
         if s.resume:
             session, path, problems, refused = files.resume(self.wanted)
             for text in problems:
                 log.warning(f"not resumed: {text}")
             for copy in files.keep_refused(refused):
-                log.warning(f"what could not be resumed is kept as {copy}, for this run writes over it")
+                log.warning(
+                    f"what could not be resumed is kept as {copy}, for this run writes over it"
+                )
             if path is not None:
                 log.info(f"resumed {path}: {session.raw_count} measurements")
                 return session, path
             log.info(f"nothing to resume in {files.folder}")
         elif s.autosave_period and (kept := files.keep_before()) is not None:
-            log.warning(f"a run before has saved a map by itself that is newer than the saved one; it is kept as "
-                        f"{kept}; set resume: true to go on from it")
+            log.warning(
+                f"a run before has saved a map by itself that is newer than the saved one; it is kept as "
+                f"{kept}; set resume: true to go on from it"
+            )
 
         if not s.load_checkpoint:
             return new_session(self.wanted.settings, files.folder), None
@@ -201,19 +271,29 @@ class MappingNode(ManagedNode):
         self.inputs.open()
         free = self.create_subscription(OccupancyGrid, "map", self._take_free, qos.LATCHED)
         self._running.callback(self.destroy_subscription, free)
-        self.queries = PointQueries(self, self.worker, lambda: self.frame, self.settings.max_query_points)
+        self.queries = PointQueries(
+            self, self.worker, lambda: self.frame, self.settings.max_query_points
+        )
         self._running.callback(self.queries.destroy)
         self.survey_port = SurveyPort(self, self.survey)
         self._running.callback(self.survey_port.destroy)
-        self._running.callback(self.destroy_timer, self.create_timer(0.5, self.survey_port.tick, clock=self._steady))
+        self._running.callback(
+            self.destroy_timer, self.create_timer(0.5, self.survey_port.tick, clock=self._steady)
+        )
         if self.team.sending or self.team.merging:
             port = TeamPort(self, self.team)
             self._running.callback(port.destroy)
-            self._running.callback(self.destroy_timer, self.create_timer(0.1, port.tick, clock=self._steady))
-        self._tick_timer = self.create_timer(1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady)
+            self._running.callback(
+                self.destroy_timer, self.create_timer(0.1, port.tick, clock=self._steady)
+            )
+        self._tick_timer = self.create_timer(
+            1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady
+        )
         self._running.callback(self.destroy_timer, self._tick_timer)
-        self.get_logger().info(f"mapping with model {self.map_settings.model!r}; waiting for "
-                               + (self.inputs.describe() or f"the maps of {', '.join(self.team.sources) or 'nobody'}"))
+        self.get_logger().info(
+            f"mapping with model {self.map_settings.model!r}; waiting for "
+            + (self.inputs.describe() or f"the maps of {', '.join(self.team.sources) or 'nobody'}")
+        )
 
     def deactivating(self) -> Steps:
         """Listen and publish no more; the map stays, and what was delivered and queued goes into it."""
@@ -275,16 +355,25 @@ class MappingNode(ManagedNode):
 
         Clearing here, at some moment between the two topics, would throw away the first messages of the new time.
         """
-        self.get_logger().warning(f"time went back by {-jump.delta.nanoseconds / 1e9:.2f} s: the map stays, and stamps "
-                                  "that go back with it begin a new pass")
+        self.get_logger().warning(
+            f"time went back by {-jump.delta.nanoseconds / 1e9:.2f} s: the map stays, and stamps "
+            "that go back with it begin a new pass"
+        )
 
     # ---- outputs -------------------------------------------------------------------------------------------------
 
     def _periods(self) -> dict[str, float]:
         s, drawing = self.settings, self.worker.drawing_time
-        choosing = max(1.0 / s.suggestion_rate, 4.0 * self.worker.suggesting_time) if s.suggestion_rate else 0.0
-        return {"grid": max(1.0 / s.publish_rate, 2.0 * drawing), "markers": 1.0 / s.marker_rate,
-                "suggestions": choosing}
+        choosing = (
+            max(1.0 / s.suggestion_rate, 4.0 * self.worker.suggesting_time)
+            if s.suggestion_rate
+            else 0.0
+        )
+        return {
+            "grid": max(1.0 / s.publish_rate, 2.0 * drawing),
+            "markers": 1.0 / s.marker_rate,
+            "suggestions": choosing,
+        }
 
     def _take_free(self, message: OccupancyGrid) -> None:
         """The newest free-space map: what was suggested without it is chosen anew, though the robot may stand."""
@@ -336,7 +425,9 @@ class MappingNode(ManagedNode):
     def tell_strangers(self, path: Path) -> None:
         """Log which exports beside a checkpoint that was loaded are not of it."""
         if others := strangers(path):
-            self.get_logger().warning(f"beside {path}, {', '.join(others)} are of another map; ~/save writes them anew")
+            self.get_logger().warning(
+                f"beside {path}, {', '.join(others)} are of another map; ~/save writes them anew"
+            )
 
     def _on_autosave(self) -> None:
         self.inputs.alive()
@@ -348,30 +439,58 @@ class MappingNode(ManagedNode):
         now, status = time.monotonic(), self.worker.status
         clock = self.get_clock().now().nanoseconds / 1e9
         self.inputs.check_types()
-        notes = [(WARN, text) for text in (
-            *self.parameter_warnings, *self.inputs.problems, self.suggester.note, self.survey.note,
-            self.saver.problem, self.place_warning,
-            self.queries.problem if self.active else "") if text]
+        notes = [
+            (WARN, text)
+            for text in (
+                *self.parameter_warnings,
+                *self.inputs.problems,
+                self.suggester.note,
+                self.survey.note,
+                self.saver.problem,
+                self.place_warning,
+                self.queries.problem if self.active else "",
+            )
+            if text
+        ]
         if self.worker.revision and not self.frame:
-            notes.append((WARN, "the frame of the loaded map is not known before the first pose; set map_frame to "
-                                "see the map now"))
+            notes.append(
+                (
+                    WARN,
+                    "the frame of the loaded map is not known before the first pose; set map_frame to "
+                    "see the map now",
+                )
+            )
         if not self.active:
             notes.append((WARN, "inactive: nothing is listened to; activate the node"))
         if clock == 0.0:
             notes.append((ERROR, "use_sim_time is true and no /clock has come yet"))
         age = clock - status.last_stamp if status.last_stamp is not None and clock > 0.0 else None
-        areas = self._health.areas(now=now, status=status, watches=self.inputs.watches,
-                                   paused=self.paused or not self.active, notes=notes, limits=self.publishers_.limits,
-                                   published=self.publishers_.published, stamp_age=age, queue=self.worker.queued,
-                                   facts=self._facts(), survey=self.survey.current_state(),
-                                   team=self.team.status(now) if self.team.sending or self.team.merging else None)
+        areas = self._health.areas(
+            now=now,
+            status=status,
+            watches=self.inputs.watches,
+            paused=self.paused or not self.active,
+            notes=notes,
+            limits=self.publishers_.limits,
+            published=self.publishers_.published,
+            stamp_age=age,
+            queue=self.worker.queued,
+            facts=self._facts(),
+            survey=self.survey.current_state(),
+            team=self.team.status(now) if self.team.sending or self.team.merging else None,
+        )
         self._tell_obstacles()
-        self._diagnostics.publish(to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg()))
+        self._diagnostics.publish(
+            to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg())
+        )
 
     def _facts(self) -> dict:
         """What a viewer must know of the map: its unit, and since when this node runs (s of the machine's clock)."""
-        facts = {"field_unit": self.map_settings.field_unit, "field_scale": repr(self.map_settings.field_scale),
-                 "node started": f"{self._started_at:.6f}"}
+        facts = {
+            "field_unit": self.map_settings.field_unit,
+            "field_scale": repr(self.map_settings.field_scale),
+            "node started": f"{self._started_at:.6f}",
+        }
         return facts | ({"obstacles": self.suggester.obstacles} if self.suggester.obstacles else {})
 
     def _tell_obstacles(self) -> None:
@@ -390,7 +509,10 @@ class MappingNode(ManagedNode):
 
     def _apply_change(self, before: NodeSettings) -> None:
         if not self._finished:
-            self.suggester.settings, self._health.silence_warning = self.settings, self.settings.silence_warning
+            self.suggester.settings, self._health.silence_warning = (
+                self.settings,
+                self.settings.silence_warning,
+            )
             self.survey.settings = self.settings
         if self.active and self.settings.publish_rate != before.publish_rate:
             self._tick_timer.timer_period_ns = int(1e9 / self.settings.publish_rate)

@@ -49,42 +49,92 @@ _LONGEST_HOLD = 120.0  # and s for one plan, whatever the planner says
 class SimulatorSettings:
     """How the simulation is shown to ROS."""
 
-    real_time_factor: float = setting(1.0, "simulated seconds per second of wall time", "", 1e-3, 1000.0)
-    publish_clock: bool = setting(False, "publish /clock, for nodes with use_sim_time; otherwise stamps are of the "
-                                  "system's clock, and real_time_factor must be 1")
-    publish_map: bool = setting(True, "publish the room's floor plan on map, latched: free inside, its walls occupied")
-    clock_rate: float = setting(50.0, "most /clock messages per simulated second", "Hz", 0.1, 10000.0)
-    reliable: bool = setting(False, "publish with reliable quality of service instead of the sensor profile")
-    wait_for_subscribers: float = setting(0.0, "wait this long for a subscriber to both topics before starting; 0 "
-                                          "starts at once", "s", 0.0, 3600.0)
-    linger: float = setting(0.5, "wall time after the last message in which /clock goes on, so that timers fire", "s",
-                            0.0, 3600.0)
-    publish_tf: bool = setting(True, "publish TF, as a robot's driver does: odometry_frame to base_frame with each "
-                               "odometry, base_frame to sensor_frame once; where tf2_msgs is installed")
-    frame_prefix: str = setting("", "in front of all three frames, for several robots on one /tf: robot1/")
+    real_time_factor: float = setting(
+        1.0, "simulated seconds per second of wall time", "", 1e-3, 1000.0
+    )
+    publish_clock: bool = setting(
+        False,
+        "publish /clock, for nodes with use_sim_time; otherwise stamps are of the "
+        "system's clock, and real_time_factor must be 1",
+    )
+    publish_map: bool = setting(
+        True, "publish the room's floor plan on map, latched: free inside, its walls occupied"
+    )
+    clock_rate: float = setting(
+        50.0, "most /clock messages per simulated second", "Hz", 0.1, 10000.0
+    )
+    reliable: bool = setting(
+        False, "publish with reliable quality of service instead of the sensor profile"
+    )
+    wait_for_subscribers: float = setting(
+        0.0,
+        "wait this long for a subscriber to both topics before starting; 0 starts at once",
+        "s",
+        0.0,
+        3600.0,
+    )
+    linger: float = setting(
+        0.5,
+        "wall time after the last message in which /clock goes on, so that timers fire",
+        "s",
+        0.0,
+        3600.0,
+    )
+    publish_tf: bool = setting(
+        True,
+        "publish TF, as a robot's driver does: odometry_frame to base_frame with each "
+        "odometry, base_frame to sensor_frame once; where tf2_msgs is installed",
+    )
+    frame_prefix: str = setting(
+        "", "in front of all three frames, for several robots on one /tf: robot1/"
+    )
     odometry_frame: str = setting("odom", "frame of the poses")
     base_frame: str = setting("base_link", "frame of the robot")
     sensor_frame: str = setting("magnetometer", "frame of the measurements")
     waypoints: str = setting("", "route as 'x y, x y, ...' in metres; empty drives the lawnmower")
-    commanded: bool = setting(False, "begin at the first waypoint and drive as cmd_vel says, until sim.duration is "
-                              "over or, where that is 0, until the node is stopped")
-    follow_plan: str = setting("", "topic of plans, mapping/plan for example, that a controller aboard drives, from "
-                               "the first waypoint on; empty: none")
-    follow_patience: float = setting(20.0, "with follow_plan the drive is over when, after the first plan, there has "
-                                     "been none for so long; 0: never", "s", 0.0, 1e6)
-    follow_hold: float = setting(0.0, "with follow_plan, many times as fast as real time: time stands still when so "
-                                 "much of one plan is driven, or all of it, and no newer one is there; 0: never", "m",
-                                 0.0, 1e6)
-    walls: str = setting("", "boxes in the room, 'x0 y0 x1 y1, ...' in metres: occupied on map; a robot that is "
-                         "commanded, or follows a plan, is stopped by them and by the room's own walls")
+    commanded: bool = setting(
+        False,
+        "begin at the first waypoint and drive as cmd_vel says, until sim.duration is "
+        "over or, where that is 0, until the node is stopped",
+    )
+    follow_plan: str = setting(
+        "",
+        "topic of plans, mapping/plan for example, that a controller aboard drives, from "
+        "the first waypoint on; empty: none",
+    )
+    follow_patience: float = setting(
+        20.0,
+        "with follow_plan the drive is over when, after the first plan, there has "
+        "been none for so long; 0: never",
+        "s",
+        0.0,
+        1e6,
+    )
+    follow_hold: float = setting(
+        0.0,
+        "with follow_plan, many times as fast as real time: time stands still when so "
+        "much of one plan is driven, or all of it, and no newer one is there; 0: never",
+        "m",
+        0.0,
+        1e6,
+    )
+    walls: str = setting(
+        "",
+        "boxes in the room, 'x0 y0 x1 y1, ...' in metres: occupied on map; a robot that is "
+        "commanded, or follows a plan, is stopped by them and by the room's own walls",
+    )
 
     def __post_init__(self):
         check_settings(self)
         if not self.publish_clock and self.real_time_factor != 1.0:
-            raise ValueError(f"real_time_factor: {self.real_time_factor} without publish_clock; expected 1.0, or set "
-                             "publish_clock:=true (and use_sim_time on the other nodes)")
+            raise ValueError(
+                f"real_time_factor: {self.real_time_factor} without publish_clock; expected 1.0, or set "
+                "publish_clock:=true (and use_sim_time on the other nodes)"
+            )
         if self.commanded and self.follow_plan:
-            raise ValueError(f"commanded: true with follow_plan {self.follow_plan!r}; expected one who drives")
+            raise ValueError(
+                f"commanded: true with follow_plan {self.follow_plan!r}; expected one who drives"
+            )
 
 
 def parse_waypoints(text: str) -> list[list[float]]:
@@ -94,17 +144,24 @@ def parse_waypoints(text: str) -> list[list[float]]:
         try:
             x, y = map(float, pair.split())
         except ValueError:
-            raise ValueError(f"waypoints: {pair!r} is not 'x y'; expected for example '0.5 0.5, 3 0.5, 3 2'") from None
+            raise ValueError(
+                f"waypoints: {pair!r} is not 'x y'; expected for example '0.5 0.5, 3 0.5, 3 2'"
+            ) from None
         out.append([x, y])
     return out
 
 
-def floor_plan(width: float, depth: float, frame: str, resolution: float = 0.05, walls=()) -> OccupancyGrid:
+def floor_plan(
+    width: float, depth: float, frame: str, resolution: float = 0.05, walls=()
+) -> OccupancyGrid:
     """The room as a robot's own map would show it: 0 inside, walls of one cell (100) around it. Sizes in metres.
 
     walls: boxes x0, y0, x1, y1 (m) that are occupied, too.
     """
-    columns, rows = math.ceil(width / resolution - 1e-9) + 2, math.ceil(depth / resolution - 1e-9) + 2
+    columns, rows = (
+        math.ceil(width / resolution - 1e-9) + 2,
+        math.ceil(depth / resolution - 1e-9) + 2,
+    )
     cells = np.full((rows, columns), 100, np.int8)
     cells[1:-1, 1:-1] = 0
     for x0, y0, x1, y1 in walls:
@@ -125,17 +182,35 @@ class SimulatorNode(Node):
 
     def __init__(self):
         super().__init__("simulator", automatically_declare_parameters_from_overrides=True)
-        groups = declare_groups(self, {"": SimulatorSettings, "sim.": SimulationSettings, "world.": WorldSettings,
-                                       "robot.": RobotSettings, "magnetometer.": MagnetometerSettings,
-                                       "odometry.": OdometrySettings})
+        groups = declare_groups(
+            self,
+            {
+                "": SimulatorSettings,
+                "sim.": SimulationSettings,
+                "world.": WorldSettings,
+                "robot.": RobotSettings,
+                "magnetometer.": MagnetometerSettings,
+                "odometry.": OdometrySettings,
+            },
+        )
         self.settings: SimulatorSettings = groups[""]
         s = self.settings
         self._follower, self._driven_at, self._held_since = None, 0.0, None
         if s.follow_plan:
-            self._follower = PlanFollower(self, s.follow_plan, self._framed(s.odometry_frame), groups["robot."])
-        self.simulation = Simulation(groups["sim."], groups["world."], groups["robot."], groups["magnetometer."],
-                                     groups["odometry."], parse_waypoints(s.waypoints),
-                                     s.commanded or bool(s.follow_plan), parse_walls(s.walls), self._follower)
+            self._follower = PlanFollower(
+                self, s.follow_plan, self._framed(s.odometry_frame), groups["robot."]
+            )
+        self.simulation = Simulation(
+            groups["sim."],
+            groups["world."],
+            groups["robot."],
+            groups["magnetometer."],
+            groups["odometry."],
+            parse_waypoints(s.waypoints),
+            s.commanded or bool(s.follow_plan),
+            parse_walls(s.walls),
+            self._follower,
+        )
         if s.commanded:
             self.create_subscription(Twist, "cmd_vel", self._steer, 10)
         qos = lossless() if self.settings.reliable else qos_profile_sensor_data
@@ -144,10 +219,18 @@ class SimulatorNode(Node):
         if self.settings.publish_map:
             room = self.simulation.world.settings
             self._map_publisher = self.create_publisher(OccupancyGrid, "map", LATCHED)
-            self._map_publisher.publish(floor_plan(room.width, room.depth, self._framed(self.settings.odometry_frame),
-                                                   walls=parse_walls(self.settings.walls)))
+            self._map_publisher.publish(
+                floor_plan(
+                    room.width,
+                    room.depth,
+                    self._framed(self.settings.odometry_frame),
+                    walls=parse_walls(self.settings.walls),
+                )
+            )
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        self._clock_publisher = ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
+        self._clock_publisher = (
+            ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
+        )
         self.paused = False
         self.create_service(SetBool, "~/pause", self._on_pause)
         self.sent = {"magnetic_field": 0, "odometry": 0}
@@ -160,7 +243,9 @@ class SimulatorNode(Node):
     def _transform_publisher(self) -> RobotTransforms | None:
         if not self.settings.publish_tf:
             return None
-        made = RobotTransforms(self, self._framed(self.settings.sensor_frame), self.settings.reliable)
+        made = RobotTransforms(
+            self, self._framed(self.settings.sensor_frame), self.settings.reliable
+        )
         if not made.available:
             self.get_logger().info("tf2_msgs is not installed: no TF is published")
         return made
@@ -168,7 +253,10 @@ class SimulatorNode(Node):
     def _on_pause(self, request, response):
         """Hold time and robot, or let them go on."""
         self.paused = request.data
-        response.success, response.message = True, "time stands still" if self.paused else "time goes on"
+        response.success, response.message = (
+            True,
+            "time stands still" if self.paused else "time goes on",
+        )
         return response
 
     def _steer(self, message: Twist) -> None:
@@ -187,8 +275,12 @@ class SimulatorNode(Node):
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
         """Drive the route; 0 at its end."""
         s, log = self.settings, self.get_logger()
-        if s.wait_for_subscribers and not wait_for_subscribers([self._field_publisher, self._odometry_publisher],
-                                                               s.wait_for_subscribers, executor, stop):
+        if s.wait_for_subscribers and not wait_for_subscribers(
+            [self._field_publisher, self._odometry_publisher],
+            s.wait_for_subscribers,
+            executor,
+            stop,
+        ):
             return 0  # asked to stop
         pacer, started = Pacer(s.real_time_factor, executor, stop), time.monotonic()
         offset = 0  # without /clock the drive takes place now
@@ -219,11 +311,15 @@ class SimulatorNode(Node):
         self._report("stopped" if stop.is_set() else "done")
         if stop.is_set():
             log.warning(f"stopped at {self.simulation.progress:.0%} of the drive")
-        log.info(f"sent {self.sent['magnetic_field']} magnetic_field and {self.sent['odometry']} odometry messages: "
-                 f"{self.simulation.elapsed:.1f} s in {wall:.1f} s" + ("" if delivered else
-                 "; not all of them were acknowledged"))
+        log.info(
+            f"sent {self.sent['magnetic_field']} magnetic_field and {self.sent['odometry']} odometry messages: "
+            f"{self.simulation.elapsed:.1f} s in {wall:.1f} s"
+            + ("" if delivered else "; not all of them were acknowledged")
+        )
         if pacer.stalls:
-            log.warning(f"fell behind by more than a second {pacer.stalls} times; use a smaller real_time_factor")
+            log.warning(
+                f"fell behind by more than a second {pacer.stalls} times; use a smaller real_time_factor"
+            )
         time.sleep(0.1)  # the last /diagnostics message leaves before the node goes
         return 0 if delivered else 1
 
@@ -239,9 +335,14 @@ class SimulatorNode(Node):
         now = time.monotonic()
         if self._held_since is None:
             self._held_since = now
-        held = now - max(self._held_since, f.planner_at) < _HOLD and now - self._held_since < _LONGEST_HOLD
+        held = (
+            now - max(self._held_since, f.planner_at) < _HOLD
+            and now - self._held_since < _LONGEST_HOLD
+        )
         if not held:
-            self.get_logger().warning("no newer plan comes: the old one is driven on", throttle_duration_sec=10.0)
+            self.get_logger().warning(
+                "no newer plan comes: the old one is driven on", throttle_duration_sec=10.0
+            )
         return held
 
     def _look_for_the_end(self) -> None:
@@ -251,7 +352,9 @@ class SimulatorNode(Node):
         now = self.simulation.elapsed
         if not self._follower.done or not self._follower.plans:
             self._driven_at = now
-        elif self.settings.follow_patience and now - self._driven_at > self.settings.follow_patience:
+        elif (
+            self.settings.follow_patience and now - self._driven_at > self.settings.follow_patience
+        ):
             self.simulation.end()
 
     def _publish(self, reading: FieldReading | OdometryReading, stamp_ns: int) -> None:
@@ -288,16 +391,23 @@ class SimulatorNode(Node):
         if not self.settings.reliable:
             return True
         wait = Duration(seconds=120.0)  # a loaded machine takes its time
-        return all(p.wait_for_all_acked(wait) for p in (self._field_publisher, self._odometry_publisher))
+        return all(
+            p.wait_for_all_acked(wait) for p in (self._field_publisher, self._odometry_publisher)
+        )
 
     def _report(self, state: str) -> None:
         status = DiagnosticStatus(level=DiagnosticStatus.OK, name="simulator: drive", message=state)
         faults = self.simulation.magnetometer.faults
-        values = {"state": state, "progress": f"{self.simulation.progress:.4f}",
-                  "elapsed": f"{self.simulation.elapsed:.3f}",
-                  "sent_magnetic_field": self.sent["magnetic_field"], "sent_odometry": self.sent["odometry"],
-                  "faults_nan": faults["nan"], "faults_spike": faults["spike"],
-                  "driven (m)": f"{self.simulation.robot.travelled:.3f}"}
+        values = {
+            "state": state,
+            "progress": f"{self.simulation.progress:.4f}",
+            "elapsed": f"{self.simulation.elapsed:.3f}",
+            "sent_magnetic_field": self.sent["magnetic_field"],
+            "sent_odometry": self.sent["odometry"],
+            "faults_nan": faults["nan"],
+            "faults_spike": faults["spike"],
+            "driven (m)": f"{self.simulation.robot.travelled:.3f}",
+        }
         if self.settings.commanded or self.settings.follow_plan:
             values["bumps"] = self.simulation.robot.bumps
         status.values = [KeyValue(key=key, value=str(value)) for key, value in values.items()]

@@ -17,15 +17,21 @@ __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
 OK, WARN, ERROR = 0, 1, 2
 _LAGS = 3.0  # s for which driven ground may be missing in the picture
 _SLOW = 2.0  # times the usual period: a rate far below the normal one
-_EXPLAINED = {"queue_full": "more than worker_queue_size messages waited for the map; mapping: timing says what takes "
-              "the time", "abandoned": "not taken in any more when the node was stopped; raise exit_timeout",
-              "service_busy": "calls that were refused at once, since service_queue_size others waited",
-              "lost_by_error": "an error inside the map; the log has the traceback"}
+_EXPLAINED = {
+    "queue_full": "more than worker_queue_size messages waited for the map; mapping: timing says what takes "
+    "the time",
+    "abandoned": "not taken in any more when the node was stopped; raise exit_timeout",
+    "service_busy": "calls that were refused at once, since service_queue_size others waited",
+    "lost_by_error": "an error inside the map; the log has the traceback",
+}
 """Of what is counted before the intake: what to look at."""
 _BEFORE = ("queue_full", "paused", "abandoned", "lost_by_error")
 """Of what is counted outside the intake: these are measurements, with "pose_" before their names poses, with "fix_"
 fixes of a satellite receiver."""
-_FEW, _MOST = 10, 0.9  # measurements in a report, and the share of them that must not be dropped for one reason
+_FEW, _MOST = (
+    10,
+    0.9,
+)  # measurements in a report, and the share of them that must not be dropped for one reason
 
 
 @dataclass
@@ -112,8 +118,22 @@ class Health:
         self._received_before = 0
         self._started: float | None = None
 
-    def areas(self, *, now, status, watches, paused, notes, limits, published, stamp_age, queue,
-              facts: dict | None = None, survey=None, team=None) -> list[Area]:
+    def areas(
+        self,
+        *,
+        now,
+        status,
+        watches,
+        paused,
+        notes,
+        limits,
+        published,
+        stamp_age,
+        queue,
+        facts: dict | None = None,
+        survey=None,
+        team=None,
+    ) -> list[Area]:
         """now: monotonic s.  status: worker.Status.  watches: InputWatch list.  notes: (level, text) from the node.
 
         limits: outbound.Limits or None.
@@ -122,9 +142,13 @@ class Health:
         stamp_age: node clock − newest measurement stamp in s, or None.
         """
         self._started = now if self._started is None else self._started
-        return [self._input(now, status, watches, paused, notes, stamp_age),
-                self._map(status, limits, published, facts or {}), self._timing(now, status, queue),
-                *([] if survey is None else [_survey(survey)]), *([] if team is None else [_team(*team)])]
+        return [
+            self._input(now, status, watches, paused, notes, stamp_age),
+            self._map(status, limits, published, facts or {}),
+            self._timing(now, status, queue),
+            *([] if survey is None else [_survey(survey)]),
+            *([] if team is None else [_team(*team)]),
+        ]
 
     def _input(self, now, status, watches, paused, notes, stamp_age) -> Area:
         area = Area("input")
@@ -132,7 +156,9 @@ class Health:
             area.values[f"{watch.topic} rate (Hz)"] = watch.rate(now)
             area.values[f"{watch.topic} received"] = watch.count
             area.values[f"{watch.topic} lost by the middleware"] = watch.lost
-            area.values[f"{watch.topic} lost before the node (about)"] = max(watch.lost, watch.stream.lost)
+            area.values[f"{watch.topic} lost before the node (about)"] = max(
+                watch.lost, watch.stream.lost
+            )
             if watch.publishers is not None:
                 area.values[f"{watch.topic} publishers"] = watch.publishers
             if not paused and watch.steady:
@@ -144,7 +170,9 @@ class Health:
             area.warn(text, level)
         others = {name: n for name, n in status.counts.items() if not name.startswith("error")}
         self._refused(area, status)
-        dropped = Counter(status.drops) + Counter(others)  # both the worker and the intake have a queue_full
+        dropped = Counter(status.drops) + Counter(
+            others
+        )  # both the worker and the intake have a queue_full
         for reason, n in dropped.items():
             area.values[f"{_group_of(reason)}: {reason}"] = n
             if n > self._drops_before.get(reason, 0):
@@ -160,40 +188,61 @@ class Health:
             area.values["age of the newest stamp (s)"] = stamp_age
             if abs(stamp_age) > 3600.0:
                 side = "behind" if stamp_age > 0 else "ahead of"
-                area.warn(f"measurement stamps are {abs(stamp_age):.0f} s {side} the node's clock; for a recording, "
-                          "play it with /clock and set use_sim_time: true")
+                area.warn(
+                    f"measurement stamps are {abs(stamp_age):.0f} s {side} the node's clock; for a recording, "
+                    "play it with /clock and set use_sim_time: true"
+                )
         return area
 
     def _silence(self, area: Area, watch: InputWatch, now: float) -> None:
         """Nothing comes: whose fault is it?"""
-        silence, waited = watch.silence(now), now - (now if self._started is None else self._started)
+        silence, waited = (
+            watch.silence(now),
+            now - (now if self._started is None else self._started),
+        )
         if silence is not None and silence > self.silence_warning:
             area.warn(f"no {watch.label} for {silence:.1f} s")
         elif silence is None and waited > self.silence_warning:
             if watch.publishers == 0:
-                area.warn(f"no {watch.label} since the start {waited:.1f} s ago: nobody publishes it; start its "
-                          "driver, or remap the topic")
+                area.warn(
+                    f"no {watch.label} since the start {waited:.1f} s ago: nobody publishes it; start its "
+                    "driver, or remap the topic"
+                )
             elif not watch.listening:
-                area.warn(f"no {watch.label} since the start {waited:.1f} s ago: it is not subscribed to, for its "
-                          "publisher shows no type that can be read")
+                area.warn(
+                    f"no {watch.label} since the start {waited:.1f} s ago: it is not subscribed to, for its "
+                    "publisher shows no type that can be read"
+                )
             else:
-                area.warn(f"no {watch.label} since the start {waited:.1f} s ago, although it has a publisher: does "
-                          "that send, and over a network and with a quality of service that reach this node?")
+                area.warn(
+                    f"no {watch.label} since the start {waited:.1f} s ago, although it has a publisher: does "
+                    "that send, and over a network and with a quality of service that reach this node?"
+                )
 
     def _stream(self, area: Area, watch: InputWatch) -> None:
         """What the stamps say: losses while they grow, a slow stream and two clocks while they last."""
         stream = watch.stream
         lost = max(watch.lost, stream.lost)
         if lost > self._lost_before.get(watch.topic, 0):
-            area.warn(f"{watch.label}: about {lost} messages lost before they reached the node; raise "
-                      "input_queue_depth, or look at the network")
+            area.warn(
+                f"{watch.label}: about {lost} messages lost before they reached the node; raise "
+                "input_queue_depth, or look at the network"
+            )
         self._lost_before[watch.topic] = lost
         if stream.apart is not None:
-            area.warn(f"{watch.label}: stamps leap to and fro by {stream.apart:.3g} s, as of two publishers with "
-                      f"different clocks on one topic; it has {watch.publishers} now: remap one, or mend its clock")
-        if stream.period is not None and stream.usual is not None and stream.period > _SLOW * stream.usual:
-            area.warn(f"{watch.label} comes at {1.0 / stream.period:.3g} Hz, and came at {1.0 / stream.usual:.3g} Hz "
-                      "before: is its driver or the network overloaded?")
+            area.warn(
+                f"{watch.label}: stamps leap to and fro by {stream.apart:.3g} s, as of two publishers with "
+                f"different clocks on one topic; it has {watch.publishers} now: remap one, or mend its clock"
+            )
+        if (
+            stream.period is not None
+            and stream.usual is not None
+            and stream.period > _SLOW * stream.usual
+        ):
+            area.warn(
+                f"{watch.label} comes at {1.0 / stream.period:.3g} Hz, and came at {1.0 / stream.usual:.3g} Hz "
+                "before: is its driver or the network overloaded?"
+            )
 
     def _refused(self, area: Area, status) -> None:
         """Most of what came since the last report was dropped for one reason: that is the first thing to know."""
@@ -201,9 +250,16 @@ class Health:
         came, self._received_before = received - self._received_before, received
         for reason, n in status.drops.items() if came >= _FEW else ():
             new = n - self._drops_before.get(reason, 0)
-            if new > _MOST * came and (not reason.startswith(("pose_", "fix_")) or reason == "pose_gap"):
-                share, why = round(100 * min(new / came, 1.0)), status.explanations.get(reason, "see the log")
-                area.warn(f"{share} % of the last {came} measurements were dropped as {reason}: {why}")
+            if new > _MOST * came and (
+                not reason.startswith(("pose_", "fix_")) or reason == "pose_gap"
+            ):
+                share, why = (
+                    round(100 * min(new / came, 1.0)),
+                    status.explanations.get(reason, "see the log"),
+                )
+                area.warn(
+                    f"{share} % of the last {came} measurements were dropped as {reason}: {why}"
+                )
                 area.warnings.insert(0, area.warnings.pop())
 
     def _map(self, status, limits, published, facts) -> Area:
@@ -218,15 +274,23 @@ class Health:
         share, seconds = status.lag
         area.values["undrawn share of the path"] = share
         if seconds > _LAGS:
-            area.warn(f"driven ground is not drawn yet: {100 * share:.0f} % of the path, for {seconds:.0f} s; it is in "
-                      "the map, and comes with the next drawings; raise draw_budget or resolution")
-        coarser, refused, more = (self._grown(name, status.report.get(name, 0))
-                                      for name in ("coarsened", "refused", "left_out"))
+            area.warn(
+                f"driven ground is not drawn yet: {100 * share:.0f} % of the path, for {seconds:.0f} s; it is in "
+                "the map, and comes with the next drawings; raise draw_budget or resolution"
+            )
+        coarser, refused, more = (
+            self._grown(name, status.report.get(name, 0))
+            for name in ("coarsened", "refused", "left_out")
+        )
         if coarser:
-            area.warn(f"the map's lattice would exceed max_grid_nodes: its spacing has been doubled, {coarser} times "
-                      "by now")
+            area.warn(
+                f"the map's lattice would exceed max_grid_nodes: its spacing has been doubled, {coarser} times "
+                "by now"
+            )
         if refused:
-            area.warn(f"{refused} cells or measurements lie where the map's lattice cannot reach, and are left out")
+            area.warn(
+                f"{refused} cells or measurements lie where the map's lattice cannot reach, and are left out"
+            )
         full = left_out_note(status.report)
         if more and full:
             area.warn(full)
@@ -238,7 +302,10 @@ class Health:
             if name.startswith("error"):
                 area.values[name] = n
                 if n > self._drops_before.get(name, 0):
-                    area.warn(f"{n} failures at {name.removeprefix('error_')}; the log has the traceback", ERROR)
+                    area.warn(
+                        f"{n} failures at {name.removeprefix('error_')}; the log has the traceback",
+                        ERROR,
+                    )
                 self._drops_before[name] = n
         return area
 
@@ -268,11 +335,23 @@ def _team(values: dict, notes: list[str]) -> Area:
 
 def _survey(state) -> Area:
     """Progress of the survey: what is left, what is known now and at the plan's end, why it ended."""
-    area = Area("survey", values={"phase": state.phase, "driven (m)": state.driven, "area (m2)": state.area,
-                                  "stddev now": state.stddev_now, "stddev at the plan's end": state.stddev_then,
-                                  "plan (m)": state.plan_metres, "plans": state.plans})
-    for name, value in (("budget left (m)", state.metres_left), ("budget left (s)", state.seconds_left),
-                        ("share at target_stddev", state.share_done)):
+    area = Area(
+        "survey",
+        values={
+            "phase": state.phase,
+            "driven (m)": state.driven,
+            "area (m2)": state.area,
+            "stddev now": state.stddev_now,
+            "stddev at the plan's end": state.stddev_then,
+            "plan (m)": state.plan_metres,
+            "plans": state.plans,
+        },
+    )
+    for name, value in (
+        ("budget left (m)", state.metres_left),
+        ("budget left (s)", state.seconds_left),
+        ("share at target_stddev", state.share_done),
+    ):
         if math.isfinite(value):
             area.values[name] = value
     if state.closed:

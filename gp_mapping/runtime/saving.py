@@ -28,19 +28,31 @@ class Saver:
     problem: why the newest autosave was not written, '' where it was.
     """
 
-    def __init__(self, worker, files: FileThread, settings, node_name: str, on_saved=print, on_error=print,
-                 shown: bool = False):
+    def __init__(
+        self,
+        worker,
+        files: FileThread,
+        settings,
+        node_name: str,
+        on_saved=print,
+        on_error=print,
+        shown: bool = False,
+    ):
         self._ask = worker.ask if shown else worker.call
         self._worker, self._files, self._settings = worker, files, settings
         self._node_name, self._on_saved, self._on_error = node_name, on_saved, on_error
-        self._planned: dict[Path, Future] = {}  # saves that have not begun: all who ask now share them
+        self._planned: dict[
+            Path, Future
+        ] = {}  # saves that have not begun: all who ask now share them
         self._lock = threading.Lock()
         self._key: tuple[int, int, int] | None = None  # of the map that newest_path holds
         self.newest_path: Path | None = None
 
         self._autosaving: Future | None = None
         self._begun, self._took = time.monotonic(), 0.0
-        self._autosaved: tuple[int, int, int] | None = worker.key  # a map that is as it was loaded has not changed
+        self._autosaved: tuple[int, int, int] | None = (
+            worker.key
+        )  # a map that is as it was loaded has not changed
         self.autosaves, self.problem = 0, ""
 
     # ---- when asked ------------------------------------------------------------------------------------------------
@@ -58,7 +70,9 @@ class Saver:
 
     def _save(self, folder: Path) -> Saved:
         with self._lock:
-            self._planned.pop(folder, None)  # from now on a call wants what comes after the snapshot, too
+            self._planned.pop(
+                folder, None
+            )  # from now on a call wants what comes after the snapshot, too
         return self.save_now(folder)
 
     def save_now(self, folder: Path, exports: bool = True) -> Saved:
@@ -79,7 +93,9 @@ class Saver:
 
     def _snapshot(self, flush: bool):
         worker = self._worker
-        return self._ask(lambda session: worker.timed("snapshot", take_snapshot, session, worker.key, flush)).result()
+        return self._ask(
+            lambda session: worker.timed("snapshot", take_snapshot, session, worker.key, flush)
+        ).result()
 
     def _about(self, folder: Path) -> dict:
         written = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -91,7 +107,9 @@ class Saver:
         if not settings.suggestion_rate or not session.cell_count:
             return None
         try:
-            return Suggester(settings)(session, grid, self._worker.position, self._worker.free, self._worker.frame)
+            return Suggester(settings)(
+                session, grid, self._worker.position, self._worker.free, self._worker.frame
+            )
         except Exception as error:  # whatever it is, the map must reach the disk
             self._on_error(f"saved without suggestions: {error!r}")
             return None

@@ -96,8 +96,9 @@ class StreamWatch:
             middle = median(self._intervals)
             near = [each for each in self._intervals if 0.5 * middle <= each <= 1.5 * middle]
             known = self.usual is not None and middle > 0.5 * self.usual
-            steady = len(near) >= _STEADY * len(self._intervals) \
-                and (known or sum(near) >= max(_FILLED * sum(self._intervals), _BURST))
+            steady = len(near) >= _STEADY * len(self._intervals) and (
+                known or sum(near) >= max(_FILLED * sum(self._intervals), _BURST)
+            )
             self.period = middle if steady else None
             if steady:
                 self.usual = middle if self.usual is None else min(self.usual, middle)

@@ -25,5 +25,9 @@ class Durations:
             return {}
         ordered = sorted(self._last)
         last = len(ordered) - 1
-        return {"count": self.count, "p50_ms": 1e3 * ordered[last // 2], "p99_ms": 1e3 * ordered[int(0.99 * last)],
-                "max_ms": 1e3 * ordered[-1]}
+        return {
+            "count": self.count,
+            "p50_ms": 1e3 * ordered[last // 2],
+            "p99_ms": 1e3 * ordered[int(0.99 * last)],
+            "max_ms": 1e3 * ordered[-1],
+        }

@@ -26,7 +26,10 @@ class WholeMap:
         self.future: Future = Future()
         self.begun = False
         self._points, self._drawn, self._most = FIRST, 0, 0
-        self._since = 0, 0  # revision of the map when it began, and of its samples the newest that was not drawn
+        self._since = (
+            0,
+            0,
+        )  # revision of the map when it began, and of its samples the newest that was not drawn
 
     def go_on(self, session) -> bool:
         """In the map's thread: one slice; True when it is done. An exception ends it, too."""
@@ -57,7 +60,9 @@ class WholeMap:
         self._drawn += session.renderer.points_drawn
         self._most = max(self._most, left + session.renderer.points_drawn)
         if left and self._drawn < TIMES * self._most:
-            self._points = max(FIRST, int(self._points * min(4.0, max(0.25, SLICE / max(took, 1e-4)))))
+            self._points = max(
+                FIRST, int(self._points * min(4.0, max(0.25, SLICE / max(took, 1e-4))))
+            )
             return False
         grid = session.render(0)
         self.future.set_result((grid, field_limits(grid)))

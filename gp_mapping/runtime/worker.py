@@ -25,7 +25,11 @@ ROLES = ("measurement", "pose", "tf", "tf_static", FIX)
 POLL = 0.05  # s; messages are taken in groups: one wake-up for each would cost more than the map
 CHUNK = 500  # messages between two looks at what else is wanted
 STATUS_PERIOD = 0.5  # s
-_OF_POSES = {"queue_full": "pose_queue_full", "paused": "pose_paused", "abandoned": "pose_abandoned"}
+_OF_POSES = {
+    "queue_full": "pose_queue_full",
+    "paused": "pose_paused",
+    "abandoned": "pose_abandoned",
+}
 _OF_FIXES = {"queue_full": "fix_queue_full", "paused": "fix_paused", "abandoned": "fix_abandoned"}
 
 
@@ -40,8 +44,18 @@ class MapWorker:
     An exception in the worker is counted by stage and logged with its traceback; the thread lives on.
     """
 
-    def __init__(self, session, intake, *, queue_size: int, draw_budget: int | None = None, suggest=None, survey=None,
-                 on_result=lambda: None, on_error=print):
+    def __init__(
+        self,
+        session,
+        intake,
+        *,
+        queue_size: int,
+        draw_budget: int | None = None,
+        suggest=None,
+        survey=None,
+        on_result=lambda: None,
+        on_error=print,
+    ):
         self._session, self._intake = session, intake
         self._queue: deque = deque()
         self._queue_size, self._draw_budget = queue_size, draw_budget
@@ -50,20 +64,30 @@ class MapWorker:
         self._wake, self._lock = threading.Event(), threading.Lock()
         self._after = threading.RLock()  # one at a time, also when the thread has ended
         self._wanted: set[str] = set()
-        self._stopping = self._abandon = self._ended = False  # ended: the thread takes nothing any more
+        self._stopping = self._abandon = self._ended = (
+            False  # ended: the thread takes nothing any more
+        )
         self._counts: Counter = Counter()
-        self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)  # of measurements: stamp, monotonic time
-        self._timings = {name: Durations() for name in ("latency", "update", "render", "suggest", "plan", "snapshot",
-                                                     "totals")}
+        self._arrivals: deque[tuple[float, float]] = deque(
+            maxlen=100_000
+        )  # of measurements: stamp, monotonic time
+        self._timings = {
+            name: Durations()
+            for name in ("latency", "update", "render", "suggest", "plan", "snapshot", "totals")
+        }
         self._last_error = ("", 0.0)
         self._position: tuple[float, float] | None = None  # of the newest sample, m
         self._free = None
-        self._team = None  # a session of several robots' maps, which is shown in place of this one's
+        self._team = (
+            None  # a session of several robots' maps, which is shown in place of this one's
+        )
         self._wholes: deque[WholeMap] = deque()
         self._whole: WholeMap | None = None  # the newest of them
         self.session_number = 0  # which session this is: a loaded map is another one
         self.suggesting_time = 0.0  # s, running mean
-        self.drawing_time = 0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
+        self.drawing_time = (
+            0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
+        )
         self._expect_frame()
         self.revision = self._drawable_revision()
         self.results: Results | None = None
@@ -134,12 +158,14 @@ class MapWorker:
 
         touched: places (K, 2) m along which it is another map than what was shown; the rest of the drawing goes on.
         """
+
         def put(_):
             if session is not None and self._team is not None:
                 session.renderer = self._team.renderer
                 for places in touched:
                     session.renderer.touch(places, session.cell_count)
             self._team = session
+
         return self.call(put)
 
     @property
@@ -149,19 +175,23 @@ class MapWorker:
 
     def replace_session(self, session) -> Future:
         """Go on with that session, which nobody else touches from now on; the Future's result is its number."""
+
         def put(_):
             self._session, self.results, self._team = session, None, None
             self.session_number += 1
             self._expect_frame()
             return self.session_number
+
         return self.call(put)
 
     def clear(self) -> Future:
         """Empty the map, and forget which frames it was in."""
+
         def empty(session):
             session.clear()
             self._team = None
             self._intake.forget_frames()
+
         return self.call(empty)
 
     def _expect_frame(self) -> None:
@@ -223,8 +253,12 @@ class MapWorker:
         The same one again is the one that was read already.
         """
         before = self._free
-        if before is not None and before.header.frame_id == message.header.frame_id and before.info == message.info \
-                and bytes(before.data) == bytes(message.data):
+        if (
+            before is not None
+            and before.header.frame_id == message.header.frame_id
+            and before.info == message.info
+            and bytes(before.data) == bytes(message.data)
+        ):
             return False
         self._free = message
         return True
@@ -273,7 +307,9 @@ class MapWorker:
         """Run it; an exception is counted under its stage and logged, the same one every 5 s at most."""
         try:
             function(*arguments)
-        except Exception:  # whatever it is, a robot's map must go on; nothing is hidden, it is logged and counted
+        except (
+            Exception
+        ):  # whatever it is, a robot's map must go on; nothing is hidden, it is logged and counted
             self._failed(stage)
 
     def _failed(self, stage: str) -> None:
@@ -282,8 +318,10 @@ class MapWorker:
         text, now = traceback.format_exc(), time.monotonic()
         if text != self._last_error[0] or now - self._last_error[1] > 5.0:
             self._last_error = (text, now)
-            self._on_error(f"{stage} failed ({self._counts[f'error_{stage}']} times so far); the map goes on "
-                           f"without it:\n{text}")
+            self._on_error(
+                f"{stage} failed ({self._counts[f'error_{stage}']} times so far); the map goes on "
+                f"without it:\n{text}"
+            )
 
     def _absorb(self) -> None:
         """At most CHUNK entries of the queue; samples go to the map in as few calls as passes allow."""
@@ -317,7 +355,9 @@ class MapWorker:
         if self._intake.take_restart():
             self._session.clear()  # it was in a frame of the few, and is made again of the same messages
         start = time.monotonic()
-        for samples in ingest_batches(self._intake.batches(finish), self._session, self._intake.drops, self._lost):
+        for samples in ingest_batches(
+            self._intake.batches(finish), self._session, self._intake.drops, self._lost
+        ):
             self.revision = self._drawable_revision()
             if "frame" not in self._session.about:
                 self._session.about = {**self._intake.about, **self._session.about}
@@ -327,7 +367,9 @@ class MapWorker:
             if self._survey is not None:
                 self._survey.drove(samples.x.numpy())
             newest = math.inf if samples.stamp is None else float(samples.stamp[-1])
-            while self._arrivals and (self._arrivals[0][0] <= newest + 1e-6 or now - self._arrivals[0][1] > 60.0):
+            while self._arrivals and (
+                self._arrivals[0][0] <= newest + 1e-6 or now - self._arrivals[0][1] > 60.0
+            ):
                 stamp, arrived = self._arrivals.popleft()
                 if stamp <= newest + 1e-6:
                     self._timings["latency"].add(now - arrived)
@@ -354,10 +396,14 @@ class MapWorker:
         self._lag.look(session, grid, middle)
         parts = {}
         if "markers" in wanted:
-            parts = {name: getattr(session, name).detach().cpu().clone()
-                     for name in ("inducing", "memory", "path", "path_starts")}
+            parts = {
+                name: getattr(session, name).detach().cpu().clone()
+                for name in ("inducing", "memory", "path", "path_starts")
+            }
         if "suggestions" in wanted and self._suggest is not None:
-            parts["suggestions"] = self._suggest(session, grid, self._position, self._free, self.frame)
+            parts["suggestions"] = self._suggest(
+                session, grid, self._position, self._free, self.frame
+            )
             spent = time.monotonic() - middle
             self._timings["suggest"].add(spent)
             self.suggesting_time += 0.5 * (spent - self.suggesting_time)
@@ -376,8 +422,9 @@ class MapWorker:
         """A slice of planning, where there is something to plan."""
         start, self._planning = time.monotonic(), False
         try:
-            self._planning = self._survey.step(self._shown, self._position, self._free, self.frame,
-                                               self._intake.last_stamp)
+            self._planning = self._survey.step(
+                self._shown, self._position, self._free, self.frame, self._intake.last_stamp
+            )
         except Exception as error:
             self._survey.drop(error)
             raise
@@ -404,8 +451,14 @@ class MapWorker:
         self.status = self._make_status()
 
     def _make_status(self) -> Status:
-        return Status.of(self._session, self._intake, len(self._queue), self._counts, self._timings,
-                         self._lag.state(time.monotonic()))
+        return Status.of(
+            self._session,
+            self._intake,
+            len(self._queue),
+            self._counts,
+            self._timings,
+            self._lag.state(time.monotonic()),
+        )
 
 
 def _reason(role: str, why: str) -> str:

@@ -32,7 +32,9 @@ class Status:
     made: float
     report: dict
     received: dict[str, int]
-    used: int  # measurements that went into the map since the node began, whatever became of that map
+    used: (
+        int  # measurements that went into the map since the node began, whatever became of that map
+    )
     drops: dict[str, int]
     explanations: dict[str, str]  # drop reason -> what to look at
     warnings: list[str]
@@ -41,15 +43,25 @@ class Status:
     queue: int
     counts: dict[str, int]  # queue_full, paused, errors by stage
     timings: dict[str, dict[str, float]] = field(default_factory=dict)
-    lag: tuple[float, float] = (0.0, 0.0)  # share of the path that is not drawn yet, for how long (s)
+    lag: tuple[float, float] = (
+        0.0,
+        0.0,
+    )  # share of the path that is not drawn yet, for how long (s)
 
     @staticmethod
     def of(session, intake, queue: int, counts: dict[str, int], timings, lag=(0.0, 0.0)) -> Status:
         """As it is now; in the thread that owns session and intake."""
-        return Status(made=time.monotonic(), report=dict(session.report()), received=dict(intake.received),
-                      used=intake.samples - intake.drops[DropReason.REFUSED] - counts.get("lost_by_error", 0),
-                      drops=intake.drops.as_dict(), explanations=intake.drops.explanations(),
-                      warnings=[*intake.warnings, *session.warnings], waiting=intake.waiting,
-                      last_stamp=intake.last_stamp, queue=queue,
-                      counts={name: n for name, n in list(counts.items()) if n},
-                      timings={name: timing.summary() for name, timing in timings.items()})
+        return Status(
+            made=time.monotonic(),
+            report=dict(session.report()),
+            received=dict(intake.received),
+            used=intake.samples - intake.drops[DropReason.REFUSED] - counts.get("lost_by_error", 0),
+            drops=intake.drops.as_dict(),
+            explanations=intake.drops.explanations(),
+            warnings=[*intake.warnings, *session.warnings],
+            waiting=intake.waiting,
+            last_stamp=intake.last_stamp,
+            queue=queue,
+            counts={name: n for name, n in list(counts.items()) if n},
+            timings={name: timing.summary() for name, timing in timings.items()},
+        )

@@ -14,7 +14,14 @@ from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.sensors import check_model, map_settings_for
 
-__all__ = ["KNOWN", "SETTINGS", "Parameters", "model_file", "parse_assignment", "read_parameter_file"]
+__all__ = [
+    "KNOWN",
+    "SETTINGS",
+    "Parameters",
+    "model_file",
+    "parse_assignment",
+    "read_parameter_file",
+]
 
 NODE_NAMES = ("mapping", "mapping_node")
 _LARGEST = 1_000_000  # bytes of a parameter file
@@ -41,9 +48,17 @@ class Parameters:
         for name in values:
             if name not in KNOWN and not is_foreign(name):
                 near = nearest(name, KNOWN)
-                hint = f"; did you mean {near}?" if near else f"; expected one of {', '.join(sorted(KNOWN))}"
+                hint = (
+                    f"; did you mean {near}?"
+                    if near
+                    else f"; expected one of {', '.join(sorted(KNOWN))}"
+                )
                 raise ParameterFileError(f"unknown parameter {name}{hint}")
-        known = {name: _number(value, KNOWN[name].default) for name, value in values.items() if name in KNOWN}
+        known = {
+            name: _number(value, KNOWN[name].default)
+            for name, value in values.items()
+            if name in KNOWN
+        }
         return Parameters.of(known, tuple(values))
 
     @staticmethod
@@ -61,7 +76,9 @@ class Parameters:
         maps, intake, node = (settings[""] for settings, _ in groups)
 
         try:
-            if node.map_frame and not intake.odometry_frame:  # map_frame asks for this frame, unless another is named
+            if (
+                node.map_frame and not intake.odometry_frame
+            ):  # map_frame asks for this frame, unless another is named
                 intake = replace(intake, odometry_frame=node.map_frame)
             maps = map_settings_for(intake.sensor, maps)
             check_model(intake, maps)
@@ -82,7 +99,11 @@ def _number(value, default):
 
 def _text(value, default):
     """A list of names, as [robot1, robot2], is a text of names separated by commas."""
-    named = isinstance(default, str) and isinstance(value, list | tuple) and all(isinstance(n, str) for n in value)
+    named = (
+        isinstance(default, str)
+        and isinstance(value, list | tuple)
+        and all(isinstance(n, str) for n in value)
+    )
     return ",".join(value) if named else value
 
 
@@ -94,7 +115,9 @@ def parse_assignment(text: str) -> tuple[str, object]:
     try:
         return name.strip(), _yaml(value) if value.strip() else ""
     except ParameterFileError as error:
-        raise ParameterFileError(f"{one_line(text, 200)!r}: the value is not YAML ({error})") from error
+        raise ParameterFileError(
+            f"{one_line(text, 200)!r}: the value is not YAML ({error})"
+        ) from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -102,7 +125,9 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent, index):
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("an alias (*name), which ROS 2 parameter files do not have; write the value itself")
+            raise yaml.YAMLError(
+                "an alias (*name), which ROS 2 parameter files do not have; write the value itself"
+            )
         return super().compose_node(parent, index)
 
 
@@ -112,7 +137,12 @@ def _yaml(text: str):
         return yaml.load(text, _Loader)
     except RecursionError as error:
         raise ParameterFileError("nested too deeply") from error
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # a date 2001-99-99 is a bare ValueError
+    except (
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        OverflowError,
+    ) as error:  # a date 2001-99-99 is a bare ValueError
         raise ParameterFileError(one_line(error, 300)) from error
 
 
@@ -129,8 +159,14 @@ def model_file(name: str) -> Path:
                 if (folder / part / f"{name}.yaml").is_file():
                     return folder / part / f"{name}.yaml"
     there = sorted(path.stem for path in tried[0].glob("*.yaml")) if tried else []
-    raise ParameterFileError(f"there is no parameter file for a model {name!r}; " + (
-        f"expected one of {', '.join(there)}" if there else "config/models was not installed with the package"))
+    raise ParameterFileError(
+        f"there is no parameter file for a model {name!r}; "
+        + (
+            f"expected one of {', '.join(there)}"
+            if there
+            else "config/models was not installed with the package"
+        )
+    )
 
 
 def read_parameter_file(path) -> dict:
@@ -146,16 +182,24 @@ def read_parameter_file(path) -> dict:
     except ParameterFileError as error:
         raise ParameterFileError(f"{path}: not a YAML file ({error})") from error
     if not blocks:
-        raise ParameterFileError(f"{path}: no parameters; expected '/**:' and below it 'ros__parameters:'")
-    mine = {name: b for name, b in blocks.items() if name.split("/")[-1] in (*NODE_NAMES, "*", "**")}
+        raise ParameterFileError(
+            f"{path}: no parameters; expected '/**:' and below it 'ros__parameters:'"
+        )
+    mine = {
+        name: b for name, b in blocks.items() if name.split("/")[-1] in (*NODE_NAMES, "*", "**")
+    }
     if not mine and len(blocks) == 1:
         mine = blocks
     if not mine:
-        raise ParameterFileError(f"{path}: no parameters for the node 'mapping'; the file has {', '.join(blocks)}")
+        raise ParameterFileError(
+            f"{path}: no parameters for the node 'mapping'; the file has {', '.join(blocks)}"
+        )
     values: dict = {}
     for name, block in mine.items():
         if not isinstance(block, dict):
-            raise ParameterFileError(f"{path}: ros__parameters of {name} is {block!r}, expected names and values")
+            raise ParameterFileError(
+                f"{path}: ros__parameters of {name} is {block!r}, expected names and values"
+            )
         values.update(_flat(block, ""))
     return values
 
@@ -163,11 +207,15 @@ def read_parameter_file(path) -> dict:
 def _text_of(path: Path) -> str:
     """The text of a parameter file; ParameterFileError where it is no file, too large, or no text."""
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe is waited for, a device never ends
+        if path.exists() and not (
+            path.is_file() or path.is_dir()
+        ):  # a pipe is waited for, a device never ends
             raise ParameterFileError(f"{path}: cannot be read, it is not a regular file")
         if path.is_file() and path.stat().st_size > _LARGEST:
-            raise ParameterFileError(f"{path}: {path.stat().st_size} bytes, expected a parameter file of at most "
-                                     f"{_LARGEST}")
+            raise ParameterFileError(
+                f"{path}: {path.stat().st_size} bytes, expected a parameter file of at most "
+                f"{_LARGEST}"
+            )
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ParameterFileError(f"{path}: no such parameter file") from None

@@ -9,7 +9,9 @@ from typing import Any
 __all__ = ["check_settings", "setting"]
 
 
-def setting(default, doc: str, unit: str = "", low=None, high=None, choices=None, live: bool = False):
+def setting(
+    default, doc: str, unit: str = "", low=None, high=None, choices=None, live: bool = False
+):
     """A dataclass field that carries its meaning, unit and range (inclusive).
 
     Args:
@@ -20,8 +22,17 @@ def setting(default, doc: str, unit: str = "", low=None, high=None, choices=None
         choices: the values that it may take; None: any in the range.
         live: may be set while a node runs.
     """
-    return field(default=default, metadata={"doc": doc, "unit": unit, "low": low, "high": high, "choices": choices,
-                                            "live": live})
+    return field(
+        default=default,
+        metadata={
+            "doc": doc,
+            "unit": unit,
+            "low": low,
+            "high": high,
+            "choices": choices,
+            "live": live,
+        },
+    )
 
 
 def check_settings(settings) -> None:
@@ -30,17 +41,25 @@ def check_settings(settings) -> None:
         value: Any = getattr(settings, f.name)
         meta = f.metadata
         kind: type = type(f.default)
-        if kind is float and type(value) is int and abs(value) < 2**1023:  # beyond, it is no float and stays wrong
+        if (
+            kind is float and type(value) is int and abs(value) < 2**1023
+        ):  # beyond, it is no float and stays wrong
             value = float(value)
             object.__setattr__(settings, f.name, value)
         if type(value) is not kind:
-            raise ValueError(f"{f.name}: {value!r} is {type(value).__name__}, expected {kind.__name__}, "
-                             f"for example {f.default!r}")
+            raise ValueError(
+                f"{f.name}: {value!r} is {type(value).__name__}, expected {kind.__name__}, "
+                f"for example {f.default!r}"
+            )
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{f.name}: {value!r} is not finite, expected for example {f.default!r}")
+            raise ValueError(
+                f"{f.name}: {value!r} is not finite, expected for example {f.default!r}"
+            )
         low, high, choices = meta.get("low"), meta.get("high"), meta.get("choices")
         if (low is not None and value < low) or (high is not None and value > high):
-            raise ValueError(f"{f.name}: {value!r} {meta['unit']} is outside [{low}, {high}], "
-                             f"for example {f.default!r}")
+            raise ValueError(
+                f"{f.name}: {value!r} {meta['unit']} is outside [{low}, {high}], "
+                f"for example {f.default!r}"
+            )
         if choices and value not in choices:
             raise ValueError(f"{f.name}: {value!r} is not one of {', '.join(map(repr, choices))}")

@@ -11,7 +11,11 @@ from gp_mapping.settings.fields import check_settings
 
 __all__ = ["FOREIGN", "build_groups", "is_foreign", "nearest", "wrong_value"]
 
-FOREIGN = ("use_sim_time", "start_type_description_service", "qos_overrides")  # every ROS node has them
+FOREIGN = (
+    "use_sim_time",
+    "start_type_description_service",
+    "qos_overrides",
+)  # every ROS node has them
 
 
 def is_foreign(name: str) -> bool:
@@ -35,7 +39,9 @@ def wrong_value(kind: type, name: str, value) -> str:
     return ""
 
 
-def build_groups(values: Mapping[str, object], groups: Mapping[str, type]) -> tuple[dict[str, Any], list[str]]:
+def build_groups(
+    values: Mapping[str, object], groups: Mapping[str, type]
+) -> tuple[dict[str, Any], list[str]]:
     """The settings of each group, and what is wrong.
 
     All values of a class count together, in whatever order they came: one may be right only with another.
@@ -50,12 +56,16 @@ def build_groups(values: Mapping[str, object], groups: Mapping[str, type]) -> tu
     settings, problems = {}, []
     for prefix, kind in groups.items():
         mine = {f.name: values[prefix + f.name] for f in fields(kind) if prefix + f.name in values}
-        wrong = {name: text for name, value in mine.items() if (text := wrong_value(kind, name, value))}
+        wrong = {
+            name: text for name, value in mine.items() if (text := wrong_value(kind, name, value))
+        }
         problems += [f"{prefix}{text}" for text in wrong.values()]
         try:
             made = kind(**{name: value for name, value in mine.items() if name not in wrong})
         except ValueError as error:  # values that are right one by one and do not go together
-            if not any(name in str(error) for name in wrong):  # else what is missing may be what it does not go with
+            if not any(
+                name in str(error) for name in wrong
+            ):  # else what is missing may be what it does not go with
                 problems.append(f"{prefix}{error}")
             continue
         if not wrong:

@@ -25,8 +25,11 @@ HEAD = """\
 /**:
   ros__parameters:
 """
-TITLES = {MapSettings: "the map: model, noise, learning, grid", IntakeSettings: "from messages to samples",
-          NodeSettings: "the node: rates, queues, frames, files"}
+TITLES = {
+    MapSettings: "the map: model, noise, learning, grid",
+    IntakeSettings: "from messages to samples",
+    NodeSettings: "the node: rates, queues, frames, files",
+}
 
 
 def _value(value) -> str:
@@ -54,8 +57,11 @@ def manual() -> str:
     for kind, title in TITLES.items():
         out.append(f"\n    # ---- {title} {'-' * (100 - len(title))}\n")
         for f in fields(kind):
-            facts = [f"unit {f.metadata['unit']}" if f.metadata.get("unit") else "", _range(f.metadata),
-                     f"default {_value(f.default)}"]
+            facts = [
+                f"unit {f.metadata['unit']}" if f.metadata.get("unit") else "",
+                _range(f.metadata),
+                f"default {_value(f.default)}",
+            ]
             live = " [live]" if f.name in LIVE_PARAMETERS else ""
             text = f"{f.metadata['doc']} ({'; '.join(fact for fact in facts if fact)}){live}"
             out += [f"    # {line}\n" for line in textwrap.wrap(text, 112)]

@@ -10,7 +10,12 @@ from gp_mapping.settings.parts import ANY_LIKELIHOOD, BIASES, KERNELS, LIKELIHOO
 
 __all__ = ["AUTOMATIC", "MapSettings", "within_ranges"]
 
-AUTOMATIC = ("lengthscale", "signal_stddev", "noise_stddev", "constant_stddev")  # 0: what the first cells say
+AUTOMATIC = (
+    "lengthscale",
+    "signal_stddev",
+    "noise_stddev",
+    "constant_stddev",
+)  # 0: what the first cells say
 
 
 @dataclass(frozen=True)
@@ -19,146 +24,377 @@ class MapSettings:
 
     model: str = setting("dual_svgp", "the map's model", choices=MODELS)
     kernel: str = setting("matern52", "covariance function", choices=KERNELS)
-    anisotropy: float = setting(1.0, "how many times longer than `lengthscale` the field's lengthscale along y is; "
-                                "below 1: 1/this along x. Not with wiski and curl_free", "1", 0.01, 100.0)
-    long_share: float = setting(0.0, "share of the signal variance that a second kernel with a longer lengthscale has; "
-                                "0: there is none. Not with wiski and curl_free", "1", 0.0, 0.99)
-    long_ratio: float = setting(5.0, "how many times longer than `lengthscale` the second one is", "1", 1.0, 1000.0)
-    likelihood: str = setting("gaussian", "what a measurement is: the field's value; the same with gross errors; "
-                              "whether it lies above `threshold`; a count; one of `classes`",
-                              choices=LIKELIHOODS)
-    potential: str = setting("harmonic", "model curl_free: what the field is the gradient of; harmonic: without "
-                             "divergence as well, as where there is neither current nor iron; free: of `kernel`",
-                             choices=("harmonic", "free"))
-    threshold: float = setting(0.5, "likelihood bernoulli: what is asked is whether a measurement exceeds this; 0.5 "
-                               "for labels 0 and 1", "SI", -1e15, 1e15)
-    published: str = setting("observable", "what is drawn and published with bernoulli, poisson and softmax: the "
-                             "probability, the rate, the most likely class and its probability; or the latent field f",
-                             choices=("observable", "latent"))
-    count_duration: float = setting(1.0, "likelihood poisson: how long one measurement counts; what is published is "
-                                    "a rate", "s", 1e-6, 1e6)
-    degrees_of_freedom: float = setting(4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0)
-    classes: int = setting(2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64)
-    lengthscale: float = setting(0.0, "distance over which the field changes; a start where it is learned; 0: from the "
-                                 "first cells", "m", 0.0, 1e5)
-    signal_stddev: float = setting(0.0, "standard deviation of the field about its mean; a start; 0: from the first "
-                                   "cells", "SI", 0.0, 1e9)
-    noise_stddev: float = setting(0.0, "disagreement between two passes of one place; a start; 0: from the first cells",
-                                  "SI", 0.0, 1e9)
-    constant_stddev: float = setting(0.0, "prior standard deviation of the field's mean about its first values; 0: "
-                                     "three times signal_stddev", "SI", 0.0, 1e9)
-    field_scale: float = setting(1e-6, "one display unit in SI, the model's inner unit (1e-6 T = 1 microtesla)",
-                                 "SI", 1e-15, 1e9)
+    anisotropy: float = setting(
+        1.0,
+        "how many times longer than `lengthscale` the field's lengthscale along y is; "
+        "below 1: 1/this along x. Not with wiski and curl_free",
+        "1",
+        0.01,
+        100.0,
+    )
+    long_share: float = setting(
+        0.0,
+        "share of the signal variance that a second kernel with a longer lengthscale has; "
+        "0: there is none. Not with wiski and curl_free",
+        "1",
+        0.0,
+        0.99,
+    )
+    long_ratio: float = setting(
+        5.0, "how many times longer than `lengthscale` the second one is", "1", 1.0, 1000.0
+    )
+    likelihood: str = setting(
+        "gaussian",
+        "what a measurement is: the field's value; the same with gross errors; "
+        "whether it lies above `threshold`; a count; one of `classes`",
+        choices=LIKELIHOODS,
+    )
+    potential: str = setting(
+        "harmonic",
+        "model curl_free: what the field is the gradient of; harmonic: without "
+        "divergence as well, as where there is neither current nor iron; free: of `kernel`",
+        choices=("harmonic", "free"),
+    )
+    threshold: float = setting(
+        0.5,
+        "likelihood bernoulli: what is asked is whether a measurement exceeds this; 0.5 "
+        "for labels 0 and 1",
+        "SI",
+        -1e15,
+        1e15,
+    )
+    published: str = setting(
+        "observable",
+        "what is drawn and published with bernoulli, poisson and softmax: the "
+        "probability, the rate, the most likely class and its probability; or the latent field f",
+        choices=("observable", "latent"),
+    )
+    count_duration: float = setting(
+        1.0,
+        "likelihood poisson: how long one measurement counts; what is published is a rate",
+        "s",
+        1e-6,
+        1e6,
+    )
+    degrees_of_freedom: float = setting(
+        4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0
+    )
+    classes: int = setting(
+        2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64
+    )
+    lengthscale: float = setting(
+        0.0,
+        "distance over which the field changes; a start where it is learned; 0: from the "
+        "first cells",
+        "m",
+        0.0,
+        1e5,
+    )
+    signal_stddev: float = setting(
+        0.0,
+        "standard deviation of the field about its mean; a start; 0: from the first cells",
+        "SI",
+        0.0,
+        1e9,
+    )
+    noise_stddev: float = setting(
+        0.0,
+        "disagreement between two passes of one place; a start; 0: from the first cells",
+        "SI",
+        0.0,
+        1e9,
+    )
+    constant_stddev: float = setting(
+        0.0,
+        "prior standard deviation of the field's mean about its first values; 0: "
+        "three times signal_stddev",
+        "SI",
+        0.0,
+        1e9,
+    )
+    field_scale: float = setting(
+        1e-6,
+        "one display unit in SI, the model's inner unit (1e-6 T = 1 microtesla)",
+        "SI",
+        1e-15,
+        1e9,
+    )
     field_unit: str = setting("uT", "name of the display unit in pictures, logs and markers")
-    heading_stddev: float = setting(0.3e-6, "standard deviation of the part of the field that turns with the "
-                                    "robot; a start; 0 leaves it out", "SI", 0.0, 1e9)
-    learn_bias: bool = setting(True, "each pass has an unknown constant of its own (mount, warm-up, what the robot "
-                               "carries), whose standard deviation is learned; models dual_svgp, solve_gp, exact, "
-                               "sor, dtc, fitc, fic with Gaussian measurements")
-    bias_stddev: float = setting(0.0, "standard deviation of the constants of passes; a start where it is learned; 0: "
-                                 "a tenth of noise_stddev's start, or no such constants where it is not learned", "SI",
-                                 0.0, 1e9)
-    bias_time: float = setting(0.0, "time after which a pass's constant is a new one, as of a sensor that drifts; 0: "
-                               "it stays for the pass", "s", 0.0, 1e9)
-    max_biases: int = setting(50, "passes whose constants are kept apart; beyond, those of which the least is "
-                              "remembered are closed, and counted: their samples count on, but leave the memory", "",
-                              1, 1000)
-    time_offset: float = setting(0.0, "how much later the sensor's stamps are than the pose's; a start", "s",
-                                 -10.0, 10.0)
-    learn_time_offset: bool = setting(True, "learn time_offset online, from the velocity of the samples")
-    learn_lever_arm: bool = setting(False, "learn the sensor's place on the robot online; along the direction of "
-                                    "travel only changes of speed tell it from time_offset")
-    axle_distance: float = setting(0.0, "how far in front of the wheels' axle the poses' point lies: the heading then "
-                                   "follows from the path, turns on the spot included; 0: not known, the direction "
-                                   "of travel stands in. For poses without orientation", "m", 0.0, 100.0)
-    learn_noise: bool = setting(False, "learn noise and heading online though learn_hyperparameters is off")
-    learn_hyperparameters: bool = setting(True, "learn lengthscale, signal, noise and heading online")
-    lengthscale_prior: float = setting(0.0, "median of the prior of lengthscale (scale of the logarithm: 1); 0: its "
-                                       "start", "m", 0.0, 1e5)
-    signal_stddev_prior: float = setting(0.0, "median of the prior of signal_stddev (scale of the logarithm: 1); 0: "
-                                         "its start", "SI", 0.0, 1e9)
-    noise_stddev_prior: float = setting(0.0, "median of the prior of noise_stddev (scale of the logarithm: 1.5); 0: "
-                                        "its start", "SI", 0.0, 1e9)
-    max_inducing: int = setting(400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000)
-    max_orthogonal: int = setting(400, "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing", "",
-                                  0, 5000)
-    orthogonal_covariance: bool = setting(True, "model solve_gp: the orthogonal part has a covariance of its own; off: "
-                                          "the prior's stands in for it (ODVGP)")
-    inducing_information: float = setting(1.0, "what the data tell at least of that which an inducing input alone can "
-                                          "express: with less it is not worth its cost; 0: inducing_tolerance alone "
-                                          "decides", "bits", 0.0, 20.0)
-    inducing_tolerance: float = setting(1e-4, "a sample becomes an inducing input only where its residual prior "
-                                        "variance exceeds this share of the signal variance", "", 1e-5, 0.5)
-    tiles: bool = setting(True, "go on in a new tile where one map is full and the robot has left its ground: constant "
-                          "cost over any area; models dual_svgp, solve_gp, sor, dtc, fitc, fic")
-    map_tile_side: float = setting(8.0, "side of a tile, at the most; smaller where the field takes more inducing "
-                                   "inputs than max_inducing has for it", "lengthscales", 3.0, 100.0)
-    tiles_in_memory: int = setting(12, "tiles kept in memory; the others are on the disk and come back when the robot "
-                                   "or a question does", "", 9, 100000)
-    max_tiles: int = setting(100000, "bound of the tiles; ground beyond them is not mapped: its measurements are left "
-                             "out, and counted. Each on the disk takes .4 kB of memory", "",
-                             9, 10000000)
+    heading_stddev: float = setting(
+        0.3e-6,
+        "standard deviation of the part of the field that turns with the "
+        "robot; a start; 0 leaves it out",
+        "SI",
+        0.0,
+        1e9,
+    )
+    learn_bias: bool = setting(
+        True,
+        "each pass has an unknown constant of its own (mount, warm-up, what the robot "
+        "carries), whose standard deviation is learned; models dual_svgp, solve_gp, exact, "
+        "sor, dtc, fitc, fic with Gaussian measurements",
+    )
+    bias_stddev: float = setting(
+        0.0,
+        "standard deviation of the constants of passes; a start where it is learned; 0: "
+        "a tenth of noise_stddev's start, or no such constants where it is not learned",
+        "SI",
+        0.0,
+        1e9,
+    )
+    bias_time: float = setting(
+        0.0,
+        "time after which a pass's constant is a new one, as of a sensor that drifts; 0: "
+        "it stays for the pass",
+        "s",
+        0.0,
+        1e9,
+    )
+    max_biases: int = setting(
+        50,
+        "passes whose constants are kept apart; beyond, those of which the least is "
+        "remembered are closed, and counted: their samples count on, but leave the memory",
+        "",
+        1,
+        1000,
+    )
+    time_offset: float = setting(
+        0.0, "how much later the sensor's stamps are than the pose's; a start", "s", -10.0, 10.0
+    )
+    learn_time_offset: bool = setting(
+        True, "learn time_offset online, from the velocity of the samples"
+    )
+    learn_lever_arm: bool = setting(
+        False,
+        "learn the sensor's place on the robot online; along the direction of "
+        "travel only changes of speed tell it from time_offset",
+    )
+    axle_distance: float = setting(
+        0.0,
+        "how far in front of the wheels' axle the poses' point lies: the heading then "
+        "follows from the path, turns on the spot included; 0: not known, the direction "
+        "of travel stands in. For poses without orientation",
+        "m",
+        0.0,
+        100.0,
+    )
+    learn_noise: bool = setting(
+        False, "learn noise and heading online though learn_hyperparameters is off"
+    )
+    learn_hyperparameters: bool = setting(
+        True, "learn lengthscale, signal, noise and heading online"
+    )
+    lengthscale_prior: float = setting(
+        0.0,
+        "median of the prior of lengthscale (scale of the logarithm: 1); 0: its start",
+        "m",
+        0.0,
+        1e5,
+    )
+    signal_stddev_prior: float = setting(
+        0.0,
+        "median of the prior of signal_stddev (scale of the logarithm: 1); 0: its start",
+        "SI",
+        0.0,
+        1e9,
+    )
+    noise_stddev_prior: float = setting(
+        0.0,
+        "median of the prior of noise_stddev (scale of the logarithm: 1.5); 0: its start",
+        "SI",
+        0.0,
+        1e9,
+    )
+    max_inducing: int = setting(
+        400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000
+    )
+    max_orthogonal: int = setting(
+        400,
+        "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing",
+        "",
+        0,
+        5000,
+    )
+    orthogonal_covariance: bool = setting(
+        True,
+        "model solve_gp: the orthogonal part has a covariance of its own; off: "
+        "the prior's stands in for it (ODVGP)",
+    )
+    inducing_information: float = setting(
+        1.0,
+        "what the data tell at least of that which an inducing input alone can "
+        "express: with less it is not worth its cost; 0: inducing_tolerance alone "
+        "decides",
+        "bits",
+        0.0,
+        20.0,
+    )
+    inducing_tolerance: float = setting(
+        1e-4,
+        "a sample becomes an inducing input only where its residual prior "
+        "variance exceeds this share of the signal variance",
+        "",
+        1e-5,
+        0.5,
+    )
+    tiles: bool = setting(
+        True,
+        "go on in a new tile where one map is full and the robot has left its ground: constant "
+        "cost over any area; models dual_svgp, solve_gp, sor, dtc, fitc, fic",
+    )
+    map_tile_side: float = setting(
+        8.0,
+        "side of a tile, at the most; smaller where the field takes more inducing "
+        "inputs than max_inducing has for it",
+        "lengthscales",
+        3.0,
+        100.0,
+    )
+    tiles_in_memory: int = setting(
+        12,
+        "tiles kept in memory; the others are on the disk and come back when the robot "
+        "or a question does",
+        "",
+        9,
+        100000,
+    )
+    max_tiles: int = setting(
+        100000,
+        "bound of the tiles; ground beyond them is not mapped: its measurements are left "
+        "out, and counted. Each on the disk takes .4 kB of memory",
+        "",
+        9,
+        10000000,
+    )
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
-    memory_rule: str = setting("uniform", "which samples a full memory keeps, a quarter of it always the newest: any, "
-                               "those of much leverage, the newest, or those far from each other; model wiski: any",
-                               choices=("uniform", "leverage", "newest", "farthest"))
-    wiski_form: str = setting("matrix_free", "model wiski: sums on the lattice, solved by conjugate gradients; or the "
-                              "published form, with a dense root of rank `max_inducing`, for small areas",
-                              choices=("matrix_free", "dense"))
-    grid_density: float = setting(8.0, "model wiski: lattice nodes in a lengthscale, to the nearest power of two",
-                                  "nodes", 2.0, 32.0)
-    max_grid_nodes: int = setting(500000, "model wiski: bound of the lattice; a larger area gets a coarser one", "",
-                                  4096, 4000000)
-    refresh_samples: int = setting(10, "model wiski: samples by which its predictions may be behind, at most one in 50 "
-                                   "of all", "", 0, 1000000)
-    tile_side: float = setting(2.0, "models pitc and pic: side of the square tiles whose samples form a block",
-                               "lengthscales", 0.1, 100.0)
-    tile_samples: int = setting(100, "models pitc and pic: most samples in one block; a full one closes", "", 2, 5000)
-    max_exact_samples: int = setting(5000, "model exact: samples beyond these are left out, and counted", "", 1, 50000)
+    memory_rule: str = setting(
+        "uniform",
+        "which samples a full memory keeps, a quarter of it always the newest: any, "
+        "those of much leverage, the newest, or those far from each other; model wiski: any",
+        choices=("uniform", "leverage", "newest", "farthest"),
+    )
+    wiski_form: str = setting(
+        "matrix_free",
+        "model wiski: sums on the lattice, solved by conjugate gradients; or the "
+        "published form, with a dense root of rank `max_inducing`, for small areas",
+        choices=("matrix_free", "dense"),
+    )
+    grid_density: float = setting(
+        8.0,
+        "model wiski: lattice nodes in a lengthscale, to the nearest power of two",
+        "nodes",
+        2.0,
+        32.0,
+    )
+    max_grid_nodes: int = setting(
+        500000,
+        "model wiski: bound of the lattice; a larger area gets a coarser one",
+        "",
+        4096,
+        4000000,
+    )
+    refresh_samples: int = setting(
+        10,
+        "model wiski: samples by which its predictions may be behind, at most one in 50 of all",
+        "",
+        0,
+        1000000,
+    )
+    tile_side: float = setting(
+        2.0,
+        "models pitc and pic: side of the square tiles whose samples form a block",
+        "lengthscales",
+        0.1,
+        100.0,
+    )
+    tile_samples: int = setting(
+        100, "models pitc and pic: most samples in one block; a full one closes", "", 2, 5000
+    )
+    max_exact_samples: int = setting(
+        5000, "model exact: samples beyond these are left out, and counted", "", 1, 50000
+    )
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)
     cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
-    robust: bool = setting(True, "gross errors are left out of their cell, or, where a whole cell is one, weakened; "
-                           "counted")
-    follow_changes: bool = setting(True, "where scores show that the field has changed, forget what was known there")
-    predictive_noise: bool = setting(True, "noise reported with predictions comes from one-step-ahead errors")
+    robust: bool = setting(
+        True,
+        "gross errors are left out of their cell, or, where a whole cell is one, weakened; counted",
+    )
+    follow_changes: bool = setting(
+        True, "where scores show that the field has changed, forget what was known there"
+    )
+    predictive_noise: bool = setting(
+        True, "noise reported with predictions comes from one-step-ahead errors"
+    )
     local_scale: bool = setting(True, "stddev grows or shrinks where one-step-ahead errors say so")
-    score_window: int = setting(2500, "bound of the window of one-step-ahead scores", "", 10, 1000000)
-    score_distance: float = setting(1.0, "path between a scored sample and the newest data behind its prediction",
-                                    "m", 0.0, 1e4)
-    forgetting_time: float = setting(0.0, "time constant of exponential forgetting; 0 keeps everything", "s", 0.0, 1e9)
-    max_fixes: int = setting(2000, "bound of the fixes kept for the datum (fix_topic); beyond it every second one "
-                             "goes, and of those to come as many", "", 10, 1000000)
+    score_window: int = setting(
+        2500, "bound of the window of one-step-ahead scores", "", 10, 1000000
+    )
+    score_distance: float = setting(
+        1.0, "path between a scored sample and the newest data behind its prediction", "m", 0.0, 1e4
+    )
+    forgetting_time: float = setting(
+        0.0, "time constant of exponential forgetting; 0 keeps everything", "s", 0.0, 1e9
+    )
+    max_fixes: int = setting(
+        2000,
+        "bound of the fixes kept for the datum (fix_topic); beyond it every second one "
+        "goes, and of those to come as many",
+        "",
+        10,
+        1000000,
+    )
     resolution: float = setting(0.05, "side of a grid cell", "m", 1e-3, 1e4)
     margin: float = setting(0.5, "how far the grid extends beyond the path", "m", 0.0, 1e4)
-    max_grid_cells: int = setting(4000000, "bound of the grid; of a larger area a part is drawn, and that is said", "",
-                                  16, 100000000)
-    window: float = setting(0.0, "side of the square about the robot that is drawn and published; 0: all of the "
-                            "ground, as far as max_grid_cells goes", "m", 0.0, 1e6)
-    unknown_ratio: float = setting(0.8, "a cell is unknown where stddev exceeds this share of signal_stddev", "",
-                                   0.01, 1.0)
+    max_grid_cells: int = setting(
+        4000000,
+        "bound of the grid; of a larger area a part is drawn, and that is said",
+        "",
+        16,
+        100000000,
+    )
+    window: float = setting(
+        0.0,
+        "side of the square about the robot that is drawn and published; 0: all of the "
+        "ground, as far as max_grid_cells goes",
+        "m",
+        0.0,
+        1e6,
+    )
+    unknown_ratio: float = setting(
+        0.8, "a cell is unknown where stddev exceeds this share of signal_stddev", "", 0.01, 1.0
+    )
     seed: int = setting(0, "seed of every random choice", "", 0, 2**31 - 1)
     device: str = setting("cpu", "torch device of the map: cpu, cuda, cuda:1")
-    dtype: str = setting("float64", "precision of kernels and rendering (sums are always float64)",
-                         choices=("float64", "float32"))
+    dtype: str = setting(
+        "float64",
+        "precision of kernels and rendering (sums are always float64)",
+        choices=("float64", "float32"),
+    )
 
     def __post_init__(self):
         check_settings(self)
         if self.likelihood != "gaussian" and not MODELS.has(self.model, ANY_LIKELIHOOD):
             able = [name for name in MODELS if MODELS.has(name, ANY_LIKELIHOOD)]
-            raise ValueError(f"model: {self.model!r} takes Gaussian measurements only, not likelihood "
-                             f"{self.likelihood!r}; write {' or '.join(able)}")
+            raise ValueError(
+                f"model: {self.model!r} takes Gaussian measurements only, not likelihood "
+                f"{self.likelihood!r}; write {' or '.join(able)}"
+            )
         if self.bias_stddev > 0 and not self._may_have_biases:
             able = [name for name in MODELS if MODELS.has(name, BIASES)]
-            raise ValueError(f"bias_stddev: model {self.model!r} with likelihood {self.likelihood!r} knows no "
-                             f"constants of passes; write bias_stddev: 0.0, or model: {' or '.join(able)}, "
-                             "likelihood: gaussian")
+            raise ValueError(
+                f"bias_stddev: model {self.model!r} with likelihood {self.likelihood!r} knows no "
+                f"constants of passes; write bias_stddev: 0.0, or model: {' or '.join(able)}, "
+                "likelihood: gaussian"
+            )
         defaults = {f.name: f.default for f in fields(self)}
         for name, value in latent_starts(self.likelihood).items():
             if getattr(self, name) == defaults[name]:
                 object.__setattr__(self, name, value)
         if not self.metric and self.field_unit in (defaults["field_unit"], "1", "1/s"):
-            object.__setattr__(self, "field_unit", "1/s" if self.likelihood == "poisson" and self.observes else "1")
+            object.__setattr__(
+                self, "field_unit", "1/s" if self.likelihood == "poisson" and self.observes else "1"
+            )
 
     @property
     def _may_have_biases(self) -> bool:
@@ -172,7 +408,11 @@ class MapSettings:
     @property
     def learns_bias(self) -> bool:
         """Whether the standard deviation of these constants is learned."""
-        return self._may_have_biases and self.learn_bias and (self.learn_hyperparameters or self.learn_noise)
+        return (
+            self._may_have_biases
+            and self.learn_bias
+            and (self.learn_hyperparameters or self.learn_noise)
+        )
 
     @property
     def metric(self) -> bool:
@@ -201,10 +441,15 @@ def latent_starts(likelihood: str) -> dict[str, object]:
         return {}
     spread = 1.0 if likelihood == "poisson" else 2.0
     starts: dict[str, object] = {
-              "field_scale": 1.0, "signal_stddev": spread, "noise_stddev": 1.0, "heading_stddev": 0.0,
-              "robust": likelihood == "poisson",  # of counts the spread is known, of labels there is none
-              "constant_stddev": 5.0 if likelihood == "poisson" else 2.0, "follow_changes": False,
-              "predictive_noise": False}
+        "field_scale": 1.0,
+        "signal_stddev": spread,
+        "noise_stddev": 1.0,
+        "heading_stddev": 0.0,
+        "robust": likelihood == "poisson",  # of counts the spread is known, of labels there is none
+        "constant_stddev": 5.0 if likelihood == "poisson" else 2.0,
+        "follow_changes": False,
+        "predictive_noise": False,
+    }
     return starts | ({"cells": False} if likelihood == "softmax" else {})
 
 

@@ -17,12 +17,26 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-__all__ = ["ANY_LIKELIHOOD", "BIASES", "KERNELS", "LIKELIHOODS", "METRIC", "MODELS", "VECTOR", "Part", "Parts",
-           "register_kernel", "register_likelihood", "register_model"]
+__all__ = [
+    "ANY_LIKELIHOOD",
+    "BIASES",
+    "KERNELS",
+    "LIKELIHOODS",
+    "METRIC",
+    "MODELS",
+    "VECTOR",
+    "Part",
+    "Parts",
+    "register_kernel",
+    "register_likelihood",
+    "register_model",
+]
 
 # traits of models
 VECTOR = "vector"  # maps the components of one vector
-ANY_LIKELIHOOD = "any likelihood"  # takes classes, counts and gross errors, not Gaussian measurements alone
+ANY_LIKELIHOOD = (
+    "any likelihood"  # takes classes, counts and gross errors, not Gaussian measurements alone
+)
 BIASES = "biases"  # knows a constant of each pass
 # traits of likelihoods
 METRIC = "metric"  # a measurement is a value of the field itself; else the latent field has no unit
@@ -49,7 +63,9 @@ class Part:
 class Parts(Mapping):
     """Name → what makes a part of one kind. group: of the entry points by which other packages offer theirs."""
 
-    _installed: Any = None  # of all groups, read once for all kinds: each installed package is looked at
+    _installed: Any = (
+        None  # of all groups, read once for all kinds: each installed package is looked at
+    )
 
     def __init__(self, kind: str, builtin: dict[str, Part]):
         self.kind, self.group = kind, f"gp_mapping.{kind}s"
@@ -72,9 +88,13 @@ class Parts(Mapping):
                 raise ValueError(f"{self.kind} {name!r} is not one of {', '.join(self)}")
             try:
                 self._parts[name] = _part(offered[name].load())
-            except Exception as error:  # somebody else's module: whatever it raises is told in one line
-                raise ValueError(f"{self.kind} {name!r} of {offered[name].value!r} cannot be loaded: "
-                                 f"{type(error).__name__}: {error}") from error
+            except (
+                Exception
+            ) as error:  # somebody else's module: whatever it raises is told in one line
+                raise ValueError(
+                    f"{self.kind} {name!r} of {offered[name].value!r} cannot be loaded: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
         return self._parts[name]
 
     def has(self, name: str, trait: str) -> bool:
@@ -97,7 +117,9 @@ class Parts(Mapping):
         if self._offered is None:
             if Parts._installed is None:
                 Parts._installed = entry_points()
-            self._offered = {entry.name: entry for entry in Parts._installed.select(group=self.group)}
+            self._offered = {
+                entry.name: entry for entry in Parts._installed.select(group=self.group)
+            }
         return self._offered
 
 
@@ -106,27 +128,49 @@ def _part(part: object) -> Part:
 
 
 _BUILDERS = "gp_mapping.core.registry:build_"
-MODELS = Parts("model", {
-    "dual_svgp": Part(_BUILDERS + "dual_svgp", frozenset({ANY_LIKELIHOOD, BIASES})),
-    "solve_gp": Part(_BUILDERS + "solve_gp", frozenset({ANY_LIKELIHOOD, BIASES})),
-    "wiski": Part(_BUILDERS + "wiski"), "exact": Part(_BUILDERS + "exact", frozenset({BIASES})),
-    **{name: Part(_BUILDERS + "anytime", frozenset({BIASES})) for name in ("sor", "dtc", "fitc", "fic")},
-    **{name: Part(_BUILDERS + "anytime") for name in ("pitc", "pic")},
-    "curl_free": Part(_BUILDERS + "curl_free", frozenset({VECTOR}))})
+MODELS = Parts(
+    "model",
+    {
+        "dual_svgp": Part(_BUILDERS + "dual_svgp", frozenset({ANY_LIKELIHOOD, BIASES})),
+        "solve_gp": Part(_BUILDERS + "solve_gp", frozenset({ANY_LIKELIHOOD, BIASES})),
+        "wiski": Part(_BUILDERS + "wiski"),
+        "exact": Part(_BUILDERS + "exact", frozenset({BIASES})),
+        **{
+            name: Part(_BUILDERS + "anytime", frozenset({BIASES}))
+            for name in ("sor", "dtc", "fitc", "fic")
+        },
+        **{name: Part(_BUILDERS + "anytime") for name in ("pitc", "pic")},
+        "curl_free": Part(_BUILDERS + "curl_free", frozenset({VECTOR})),
+    },
+)
 
 _STATIONARY = "gp_mapping.core.kernels.stationary:"
-KERNELS = Parts("kernel", {"rbf": Part(_STATIONARY + "RBF"), "matern12": Part(_STATIONARY + "Matern12"),
-                           "matern32": Part(_STATIONARY + "Matern32"), "matern52": Part(_STATIONARY + "Matern52")})
+KERNELS = Parts(
+    "kernel",
+    {
+        "rbf": Part(_STATIONARY + "RBF"),
+        "matern12": Part(_STATIONARY + "Matern12"),
+        "matern32": Part(_STATIONARY + "Matern32"),
+        "matern52": Part(_STATIONARY + "Matern52"),
+    },
+)
 
 _LIKELIHOODS = "gp_mapping.core.likelihoods:make_"
-LIKELIHOODS = Parts("likelihood", {
-    "gaussian": Part(_LIKELIHOODS + "gaussian", frozenset({METRIC})),
-    "student_t": Part(_LIKELIHOODS + "student_t", frozenset({METRIC})),
-    "bernoulli": Part(_LIKELIHOODS + "bernoulli"), "poisson": Part(_LIKELIHOODS + "poisson"),
-    "softmax": Part(_LIKELIHOODS + "softmax")})
+LIKELIHOODS = Parts(
+    "likelihood",
+    {
+        "gaussian": Part(_LIKELIHOODS + "gaussian", frozenset({METRIC})),
+        "student_t": Part(_LIKELIHOODS + "student_t", frozenset({METRIC})),
+        "bernoulli": Part(_LIKELIHOODS + "bernoulli"),
+        "poisson": Part(_LIKELIHOODS + "poisson"),
+        "softmax": Part(_LIKELIHOODS + "softmax"),
+    },
+)
 
 
-def register_model(name: str, make: Callable, *, vector: bool = False, any_likelihood: bool = False) -> None:
+def register_model(
+    name: str, make: Callable, *, vector: bool = False, any_likelihood: bool = False
+) -> None:
     """A model of your own: `make(settings, **extra)` gives a FieldMap; the setting `model` then takes its name.
 
     Args:
@@ -138,7 +182,9 @@ def register_model(name: str, make: Callable, *, vector: bool = False, any_likel
     Raises:
         ValueError: the name is taken, or is no word.
     """
-    MODELS.register(name, Part(make, frozenset([VECTOR] * vector + [ANY_LIKELIHOOD] * any_likelihood)))
+    MODELS.register(
+        name, Part(make, frozenset([VECTOR] * vector + [ANY_LIKELIHOOD] * any_likelihood))
+    )
 
 
 def register_kernel(name: str, kind: type) -> None:

@@ -45,27 +45,57 @@ class SensorType:
 
     def preset(self) -> dict[str, object]:
         """The fields of MapSettings that are in the sensor's unit. Scalars do not turn with the robot: no heading."""
-        return {"field_scale": self.scale, "field_unit": self.shown, "signal_stddev": self.signal,
-                "noise_stddev": self.noise, "constant_stddev": self.constant, "heading_stddev": 0.0}
+        return {
+            "field_scale": self.scale,
+            "field_unit": self.shown,
+            "signal_stddev": self.signal,
+            "noise_stddev": self.noise,
+            "constant_stddev": self.constant,
+            "heading_stddev": 0.0,
+        }
 
 
 _MAP: dict[str, Any] = {f.name: f.default for f in fields(MapSettings)}
-SENSOR_TYPES = Parts("sensor", {name: Part(kind) for name, kind in {
-    "magnetic_field": SensorType(("sensor_msgs/msg/MagneticField",), None, "T", -math.inf, math.inf,
-                                 _MAP["field_scale"], _MAP["field_unit"],
-                                 adaptor="gp_mapping.intake.sensors.magnetic:MagneticField"),
-    "temperature": SensorType(("sensor_msgs/msg/Temperature",), "temperature", "°C", -273.15, 1e4,
-                              1.0, "°C"),
-    "fluid_pressure": SensorType(("sensor_msgs/msg/FluidPressure",), "fluid_pressure", "Pa", 0.0, 1e9,
-                                 1.0, "Pa"),
-    "relative_humidity": SensorType(("sensor_msgs/msg/RelativeHumidity",), "relative_humidity", "1", 0.0, 1.0,
-                                    0.01, "%"),
-    "illuminance": SensorType(("sensor_msgs/msg/Illuminance",), "illuminance", "lx", 0.0, 1e6,
-                              1.0, "lx"),
-    "range": SensorType(("sensor_msgs/msg/Range",), "range", "m", 0.0, 1e6, 1.0, "m"),
-    "scalar": SensorType(("std_msgs/msg/Float64", "std_msgs/msg/Float32"), "data", "", -1e15, 1e15,
-                         1.0, "units"),
-}.items()})
+SENSOR_TYPES = Parts(
+    "sensor",
+    {
+        name: Part(kind)
+        for name, kind in {
+            "magnetic_field": SensorType(
+                ("sensor_msgs/msg/MagneticField",),
+                None,
+                "T",
+                -math.inf,
+                math.inf,
+                _MAP["field_scale"],
+                _MAP["field_unit"],
+                adaptor="gp_mapping.intake.sensors.magnetic:MagneticField",
+            ),
+            "temperature": SensorType(
+                ("sensor_msgs/msg/Temperature",), "temperature", "°C", -273.15, 1e4, 1.0, "°C"
+            ),
+            "fluid_pressure": SensorType(
+                ("sensor_msgs/msg/FluidPressure",), "fluid_pressure", "Pa", 0.0, 1e9, 1.0, "Pa"
+            ),
+            "relative_humidity": SensorType(
+                ("sensor_msgs/msg/RelativeHumidity",), "relative_humidity", "1", 0.0, 1.0, 0.01, "%"
+            ),
+            "illuminance": SensorType(
+                ("sensor_msgs/msg/Illuminance",), "illuminance", "lx", 0.0, 1e6, 1.0, "lx"
+            ),
+            "range": SensorType(("sensor_msgs/msg/Range",), "range", "m", 0.0, 1e6, 1.0, "m"),
+            "scalar": SensorType(
+                ("std_msgs/msg/Float64", "std_msgs/msg/Float32"),
+                "data",
+                "",
+                -1e15,
+                1e15,
+                1.0,
+                "units",
+            ),
+        }.items()
+    },
+)
 
 
 def register_sensor(name: str, kind: SensorType) -> None:
@@ -76,11 +106,15 @@ def register_sensor(name: str, kind: SensorType) -> None:
 def check_model(intake: IntakeSettings, settings: MapSettings) -> None:
     """ValueError where a model or likelihood cannot map what the intake delivers."""
     if MODELS.has(settings.model, VECTOR) and intake.channels != 3:
-        raise ValueError(f"model: {settings.model!r} maps all three axes of a magnetic field; write field_component: "
-                         "xyz")
+        raise ValueError(
+            f"model: {settings.model!r} maps all three axes of a magnetic field; write field_component: "
+            "xyz"
+        )
     if not LIKELIHOODS.has(settings.likelihood, METRIC) and intake.channels != 1:
-        raise ValueError(f"likelihood: {settings.likelihood!r} is of one number in a measurement, and field_component: "
-                         "xyz gives three; write norm, x, y or z")
+        raise ValueError(
+            f"likelihood: {settings.likelihood!r} is of one number in a measurement, and field_component: "
+            "xyz gives three; write norm, x, y or z"
+        )
 
 
 def map_settings_for(sensor: str, settings: MapSettings) -> MapSettings:
@@ -89,4 +123,7 @@ def map_settings_for(sensor: str, settings: MapSettings) -> MapSettings:
     So a copy of config/mapping.yaml in which only `sensor` was changed maps degrees, not microtesla.
     """
     preset = SENSOR_TYPES[sensor].preset() if sensor != "magnetic_field" else {}
-    return replace(settings, **{name: value for name, value in preset.items() if getattr(settings, name) == _MAP[name]})
+    return replace(
+        settings,
+        **{name: value for name, value in preset.items() if getattr(settings, name) == _MAP[name]},
+    )

@@ -18,8 +18,10 @@ def robots_of(text: str) -> list[str]:
     names = [part.strip().strip("/") for part in text.split(",") if part.strip().strip("/")]
     for name in names:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"merge_from: {name!r} is not a robot's namespace; expected names separated by commas, "
-                             "for example robot1,robot2")
+            raise ValueError(
+                f"merge_from: {name!r} is not a robot's namespace; expected names separated by commas, "
+                "for example robot1,robot2"
+            )
         if names.count(name) > 1:
             raise ValueError(f"merge_from: {name!r} stands there twice")
     return names
@@ -35,8 +37,10 @@ def transforms_of(text: str) -> dict[str, tuple[float, float, float]]:
         except ValueError:
             x = y = yaw = math.nan
         if not equals or not (math.isfinite(x) and math.isfinite(y) and math.isfinite(yaw)):
-            raise ValueError(f"merge_transforms: {part!r} is no robot with x, y and yaw; expected for example "
-                             "'robot2=1.5 -2.0 0.79' (metres, radians)")
+            raise ValueError(
+                f"merge_transforms: {part!r} is no robot with x, y and yaw; expected for example "
+                "'robot2=1.5 -2.0 0.79' (metres, radians)"
+            )
         out[name.strip().strip("/")] = (x, y, yaw)
     return out
 
@@ -45,17 +49,52 @@ def transforms_of(text: str) -> dict[str, tuple[float, float, float]]:
 class TeamSettings:
     """Of ~/tiles and of the map of a team; docs/teams.md has the whole of it."""
 
-    publish_tiles: bool = setting(False, "send the totals of this robot's map on ~/tiles, for others that merge them")
-    tiles_period: float = setting(2.0, "shortest time between two messages of the same tile", "s", 0.1, 1e5, live=True)
-    tiles_bandwidth: float = setting(200e3, "what ~/tiles may send in a second, in the long run; a message goes out as "
-                                     "a whole", "B/s", 1e3, 1e10, live=True)
-    tiles_round: float = setting(20.0, "how often a tile that has not changed is sent again, where the bandwidth lets "
-                                 "it: what was lost on the way heals by that", "s", 1.0, 1e6, live=True)
-    merge_from: str = setting("", "robots whose totals are merged into what is shown, namespaces separated by commas; "
-                              "this robot's own may stand among them; empty: none")
-    merge_transforms: str = setting("", "where the origin of another robot's frame lies in this map's, as robot=x y "
-                                    "yaw (metres, radians), separated by commas; without it frames have to be the same")
-    merge_period: float = setting(2.0, "shortest time between two sums of all robots' totals; longer where a sum takes "
-                                  "more than a quarter of it", "s", 0.1, 1e5, live=True)
-    merge_memory: float = setting(512.0, "what is kept of the other robots' totals at most; more is dropped, and "
-                                  "counted", "MB", 1.0, 1e6)
+    publish_tiles: bool = setting(
+        False, "send the totals of this robot's map on ~/tiles, for others that merge them"
+    )
+    tiles_period: float = setting(
+        2.0, "shortest time between two messages of the same tile", "s", 0.1, 1e5, live=True
+    )
+    tiles_bandwidth: float = setting(
+        200e3,
+        "what ~/tiles may send in a second, in the long run; a message goes out as a whole",
+        "B/s",
+        1e3,
+        1e10,
+        live=True,
+    )
+    tiles_round: float = setting(
+        20.0,
+        "how often a tile that has not changed is sent again, where the bandwidth lets "
+        "it: what was lost on the way heals by that",
+        "s",
+        1.0,
+        1e6,
+        live=True,
+    )
+    merge_from: str = setting(
+        "",
+        "robots whose totals are merged into what is shown, namespaces separated by commas; "
+        "this robot's own may stand among them; empty: none",
+    )
+    merge_transforms: str = setting(
+        "",
+        "where the origin of another robot's frame lies in this map's, as robot=x y "
+        "yaw (metres, radians), separated by commas; without it frames have to be the same",
+    )
+    merge_period: float = setting(
+        2.0,
+        "shortest time between two sums of all robots' totals; longer where a sum takes "
+        "more than a quarter of it",
+        "s",
+        0.1,
+        1e5,
+        live=True,
+    )
+    merge_memory: float = setting(
+        512.0,
+        "what is kept of the other robots' totals at most; more is dropped, and counted",
+        "MB",
+        1.0,
+        1e6,
+    )

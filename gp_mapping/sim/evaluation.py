@@ -38,11 +38,20 @@ def score_map(mean, stddev, truth) -> MapScore:
     """Compare mean and stddev of the latent field with the truth, each (N,) SI. ValueError where there is nothing."""
     mean, stddev, truth = (np.asarray(a, dtype=np.float64).ravel() for a in (mean, stddev, truth))
     if not len(truth) or not len(mean) == len(stddev) == len(truth):
-        raise ValueError(f"got {len(mean)} means, {len(stddev)} stddevs and {len(truth)} true values; expected the "
-                         "same number of each, and at least one")
+        raise ValueError(
+            f"got {len(mean)} means, {len(stddev)} stddevs and {len(truth)} true values; expected the "
+            "same number of each, and at least one"
+        )
     error = mean - truth
     with np.errstate(divide="ignore", invalid="ignore"):
         surprise = 0.5 * np.square(error / stddev) + np.log(stddev) + 0.5 * np.log(2.0 * np.pi)
     nlpd = float(surprise.mean()) if (stddev > 0.0).all() else float("inf")
-    return MapScore(len(truth), float(np.sqrt(np.mean(error**2))), float(error.mean()),
-                    float(np.mean(np.abs(error) <= 1.96 * stddev)), float(truth.std()), float(stddev.mean()), nlpd)
+    return MapScore(
+        len(truth),
+        float(np.sqrt(np.mean(error**2))),
+        float(error.mean()),
+        float(np.mean(np.abs(error) <= 1.96 * stddev)),
+        float(truth.std()),
+        float(stddev.mean()),
+        nlpd,
+    )

@@ -17,19 +17,32 @@ __all__ = ["Magnetometer", "MagnetometerSettings"]
 class MagnetometerSettings:
     """Errors of the sensor, per axis and in its own frame, and faults as probabilities per measurement."""
 
-    noise_stddev: float = setting(0.2e-6, "white noise of one measurement, per axis", "T", 0.0, 1e-3)
+    noise_stddev: float = setting(
+        0.2e-6, "white noise of one measurement, per axis", "T", 0.0, 1e-3
+    )
     bias_x: float = setting(0.3e-6, "constant error (hard iron) along x", "T", -1e-3, 1e-3)
     bias_y: float = setting(-0.2e-6, "constant error (hard iron) along y", "T", -1e-3, 1e-3)
     bias_z: float = setting(0.1e-6, "constant error (hard iron) along z", "T", -1e-3, 1e-3)
-    correlated_stddev: float = setting(0.4e-6, "stationary sd of the Ornstein-Uhlenbeck error, per axis", "T",
-                                       0.0, 1e-3)
-    correlation_time: float = setting(0.7, "time constant of the Ornstein-Uhlenbeck error", "s", 1e-3, 1e4)
-    lag: float = setting(0.0, "a measurement reports the field this long before its stamp", "s", 0.0, 2.0)
+    correlated_stddev: float = setting(
+        0.4e-6, "stationary sd of the Ornstein-Uhlenbeck error, per axis", "T", 0.0, 1e-3
+    )
+    correlation_time: float = setting(
+        0.7, "time constant of the Ornstein-Uhlenbeck error", "s", 1e-3, 1e4
+    )
+    lag: float = setting(
+        0.0, "a measurement reports the field this long before its stamp", "s", 0.0, 2.0
+    )
     nan_probability: float = setting(0.0, "share of measurements with a NaN axis", "", 0.0, 1.0)
-    spike_probability: float = setting(0.0, "share of measurements with a spike on one axis", "", 0.0, 1.0)
+    spike_probability: float = setting(
+        0.0, "share of measurements with a spike on one axis", "", 0.0, 1.0
+    )
     spike_size: float = setting(500e-6, "size of a spike", "T", 0.0, 1.0)
-    offset_x: float = setting(0.0, "position of the sensor ahead of the robot's centre", "m", -10.0, 10.0)
-    offset_y: float = setting(0.0, "position of the sensor to the left of the robot's centre", "m", -10.0, 10.0)
+    offset_x: float = setting(
+        0.0, "position of the sensor ahead of the robot's centre", "m", -10.0, 10.0
+    )
+    offset_y: float = setting(
+        0.0, "position of the sensor to the left of the robot's centre", "m", -10.0, 10.0
+    )
 
     def __post_init__(self):
         check_settings(self)
@@ -62,9 +75,16 @@ class Magnetometer:
     def measure(self, t: float) -> np.ndarray:
         """A measurement (3,) T stamped t (s), after observe(t, ...). May hold NaN where faults are asked for."""
         if not self._history or self._history[-1][0] < t:
-            raise ValueError(f"no field was observed up to {t} s; call observe(t, field) before measure(t)")
+            raise ValueError(
+                f"no field was observed up to {t} s; call observe(t, field) before measure(t)"
+            )
         s = self.settings
-        out = self._delayed(t - s.lag) + s.bias + self._correlated(t) + s.noise_stddev * self.rng.normal(size=3)
+        out = (
+            self._delayed(t - s.lag)
+            + s.bias
+            + self._correlated(t)
+            + s.noise_stddev * self.rng.normal(size=3)
+        )
         # the draws are made always, so that switching one fault on leaves the rest of the stream as it was
         nan, spike, axis, sign = self.rng.random(4)
         axis, sign = int(3 * axis), math.copysign(1.0, sign - 0.5)

@@ -28,16 +28,27 @@ __all__ = ["FieldReading", "OdometryReading", "Simulation", "SimulationSettings"
 class SimulationSettings:
     """Clock, rates and route."""
 
-    seed: int = setting(0, "seed of noise, faults and drift (the world has its own)", "", 0, 2**31 - 1)
-    time_step: float = setting(0.01, "step of the simulation; periods of both rates must be whole multiples of it", "s",
-                               1e-4, 0.1)
+    seed: int = setting(
+        0, "seed of noise, faults and drift (the world has its own)", "", 0, 2**31 - 1
+    )
+    time_step: float = setting(
+        0.01,
+        "step of the simulation; periods of both rates must be whole multiples of it",
+        "s",
+        1e-4,
+        0.1,
+    )
     start_time: float = setting(1.0, "stamp of the first step", "s", 0.0, 2e9)
     duration: float = setting(0.0, "stop after this time; 0 drives the whole route", "s", 0.0, 1e7)
     field_rate: float = setting(50.0, "magnetometer measurements per second", "Hz", 0.01, 10000.0)
     odometry_rate: float = setting(50.0, "odometry messages per second", "Hz", 0.01, 10000.0)
-    margin: float = setting(0.4, "distance between the lawnmower's lanes and the walls", "m", 0.0, 1e3)
+    margin: float = setting(
+        0.4, "distance between the lawnmower's lanes and the walls", "m", 0.0, 1e3
+    )
     spacing: float = setting(0.4, "distance between lanes along x", "m", 0.01, 1e3)
-    crossing_spacing: float = setting(1.0, "distance between the lanes along y that cross them; 0: none", "m", 0.0, 1e3)
+    crossing_spacing: float = setting(
+        1.0, "distance between the lanes along y that cross them; 0: none", "m", 0.0, 1e3
+    )
 
     def __post_init__(self):
         check_settings(self)
@@ -74,25 +85,46 @@ class Simulation:
     Raises ValueError where a rate does not fit the time step or the route is empty.
     """
 
-    def __init__(self, settings: SimulationSettings | None = None, world: WorldSettings | None = None,
-                 robot: RobotSettings | None = None, magnetometer: MagnetometerSettings | None = None,
-                 odometry: OdometrySettings | None = None, waypoints=None, commanded: bool = False, walls=(),
-                 driver=None):
+    def __init__(
+        self,
+        settings: SimulationSettings | None = None,
+        world: WorldSettings | None = None,
+        robot: RobotSettings | None = None,
+        magnetometer: MagnetometerSettings | None = None,
+        odometry: OdometrySettings | None = None,
+        waypoints=None,
+        commanded: bool = False,
+        walls=(),
+        driver=None,
+    ):
         self.settings = s = settings or SimulationSettings()
         self.world = DipoleWorld.random(world or WorldSettings())
         w = self.world.settings
         if waypoints is None or len(waypoints) == 0:
-            waypoints = lawnmower(s.margin, s.margin, w.width - s.margin, w.depth - s.margin, s.spacing,
-                                  s.crossing_spacing)
+            waypoints = lawnmower(
+                s.margin,
+                s.margin,
+                w.width - s.margin,
+                w.depth - s.margin,
+                s.spacing,
+                s.crossing_spacing,
+            )
         self.robot = DifferentialDrive(waypoints, robot)
         if commanded:
-            self.robot = CommandedDrive(*waypoints[0], self.robot.yaw, robot, walls=Walls(w.width, w.depth, walls),
-                                        driver=driver)
+            self.robot = CommandedDrive(
+                *waypoints[0],
+                self.robot.yaw,
+                robot,
+                walls=Walls(w.width, w.depth, walls),
+                driver=driver,
+            )
         self._ended = False
         sensor_rng, odometry_rng = (np.random.default_rng([s.seed, k]) for k in (2, 3))
         self.magnetometer = Magnetometer(magnetometer or MagnetometerSettings(), sensor_rng)
         r = self.robot
-        self.odometry = DriftingOdometry(odometry or OdometrySettings(), odometry_rng, r.x, r.y, r.yaw)
+        self.odometry = DriftingOdometry(
+            odometry or OdometrySettings(), odometry_rng, r.x, r.y, r.yaw
+        )
         self._field_every = self._steps_per_message("field_rate", s.field_rate)
         self._odometry_every = self._steps_per_message("odometry_rate", s.odometry_rate)
         self.stamp_ns = self._start_ns = round(s.start_time * 1e9)
@@ -102,8 +134,10 @@ class Simulation:
         step = self.settings.time_step
         steps = 1.0 / (rate * step)
         if steps < 0.999 or abs(steps - round(steps)) > 1e-6 * steps:
-            raise ValueError(f"{name} is {rate} Hz, but a period must be a whole number of time_step = "
-                             f"{step} s; for example {1.0 / (step * max(1, round(steps)))} Hz")
+            raise ValueError(
+                f"{name} is {rate} Hz, but a period must be a whole number of time_step = "
+                f"{step} s; for example {1.0 / (step * max(1, round(steps)))} Hz"
+            )
         return round(steps)
 
     def end(self) -> None:
@@ -125,13 +159,18 @@ class Simulation:
         """Where the sensor truly is, in the map frame (m)."""
         m, r = self.magnetometer.settings, self.robot
         c, n = math.cos(r.yaw), math.sin(r.yaw)
-        return (r.x + c * m.offset_x - n * m.offset_y, r.y + n * m.offset_x + c * m.offset_y,
-                self.world.settings.sensor_height)
+        return (
+            r.x + c * m.offset_x - n * m.offset_y,
+            r.y + n * m.offset_x + c * m.offset_y,
+            self.world.settings.sensor_height,
+        )
 
     def _field_at_sensor(self) -> np.ndarray:
         b = self.world.field(np.array([self.sensor_position()]))[0]
         c, n = math.cos(self.robot.yaw), math.sin(self.robot.yaw)
-        return np.array([c * b[0] + n * b[1], -n * b[0] + c * b[1], b[2]])  # the map's axes turned into the robot's
+        return np.array(
+            [c * b[0] + n * b[1], -n * b[0] + c * b[1], b[2]]
+        )  # the map's axes turned into the robot's
 
     def __iter__(self) -> Iterator[OdometryReading | FieldReading]:
         s, r, step = self.settings, self.robot, 0
@@ -143,7 +182,9 @@ class Simulation:
             if step % self._odometry_every == 0:
                 o = self.odometry
                 o.update(r.x, r.y, r.yaw)
-                yield OdometryReading(self.stamp_ns, o.x, o.y, o.yaw, r.speed, r.turn_rate, o.reported_covariance())
+                yield OdometryReading(
+                    self.stamp_ns, o.x, o.y, o.yaw, r.speed, r.turn_rate, o.reported_covariance()
+                )
                 if over:  # with a pose after the last measurement, so that it too can be placed
                     return
             due = step % self._field_every == self._field_every // 2 and not over

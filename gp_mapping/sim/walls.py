@@ -18,8 +18,10 @@ def parse_walls(text: str) -> list[list[float]]:
         except ValueError:
             x0 = x1 = y0 = y1 = math.nan
         if not (x0 < x1 and y0 < y1):
-            raise ValueError(f"walls: {box!r} is not 'x0 y0 x1 y1' with x0 < x1 and y0 < y1; expected for example "
-                             "'2 0 2.1 3'")
+            raise ValueError(
+                f"walls: {box!r} is not 'x0 y0 x1 y1' with x0 < x1 and y0 < y1; expected for example "
+                "'2 0 2.1 3'"
+            )
         out.append([x0, y0, x1, y1])
     return out
 

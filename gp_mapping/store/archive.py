@@ -36,16 +36,34 @@ _ZIP_START = b"PK\x03\x04"
 _NPY_START = b"\x93NUMPY\x01\x00"  # version 1, which numpy writes but for heads of more than 64 kB
 _TENSOR, _TILE = "__tensor__", "__tile__"
 _MARKS = [mark.lstrip("_") for mark in (_TENSOR, _TILE)]
-_DTYPES = {str(t): t for t in (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16,
-                               torch.int8, torch.uint8, torch.bool)}
+_DTYPES = {
+    str(t): t
+    for t in (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    )
+}
 
 
 class CheckpointError(UserError):
     """A checkpoint that cannot be written or read; the text is one line and says what to do."""
 
 
-def write_state(path: Path, state: dict, about: dict | None = None, keep: Callable[[StoredState], dict] | None = None,
-                ready: Callable[[], None] | None = None, lasting: bool = True) -> str:
+def write_state(
+    path: Path,
+    state: dict,
+    about: dict | None = None,
+    keep: Callable[[StoredState], dict] | None = None,
+    ready: Callable[[], None] | None = None,
+    lasting: bool = True,
+) -> str:
     """Write state to path in one piece: a crash leaves the old file, or the new one, and never half of it.
 
     Args:
@@ -67,15 +85,23 @@ def write_state(path: Path, state: dict, about: dict | None = None, keep: Callab
 
     def noted(part: StoredState) -> dict:
         if keep is None:
-            raise CheckpointError(f"a part of {part.name} with a file of its own has no place in this one")
+            raise CheckpointError(
+                f"a part of {part.name} with a file of its own has no place in this one"
+            )
         referred.append(keep(part))
         return referred[-1]
 
     tree = _pack(state, arrays, "state", noted)
     digests = {name: _digest(array) for name, array in arrays.items()}
     version = _WITH_FILES if referred and VERSION < _WITH_FILES else VERSION
-    manifest = {"format": _FORMAT, "version": version, "state": tree, "sha256": digests, "id": _id(tree, digests),
-                "about": about or {}}
+    manifest = {
+        "format": _FORMAT,
+        "version": version,
+        "state": tree,
+        "sha256": digests,
+        "id": _id(tree, digests),
+        "about": about or {},
+    }
     if referred:
         manifest["tiles"] = [part["file"] for part in referred]
     text = np.frombuffer(json.dumps(manifest).encode(), np.uint8)
@@ -86,7 +112,9 @@ def write_state(path: Path, state: dict, about: dict | None = None, keep: Callab
             if ready is not None:
                 ready()
     except OSError as error:
-        raise CheckpointError(f"{path}: the checkpoint cannot be written ({error.strerror or error})") from error
+        raise CheckpointError(
+            f"{path}: the checkpoint cannot be written ({error.strerror or error})"
+        ) from error
     return manifest["id"]
 
 
@@ -101,8 +129,10 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
     """JSON for value; tensors go into arrays."""
     if isinstance(value, Tensor):
         if str(value.dtype) not in _DTYPES:
-            raise CheckpointError(f"{where}: a tensor of {value.dtype} cannot be saved; expected one of "
-                                  f"{', '.join(_DTYPES)}")
+            raise CheckpointError(
+                f"{where}: a tensor of {value.dtype} cannot be saved; expected one of "
+                f"{', '.join(_DTYPES)}"
+            )
         name = f"a{len(arrays)}"
         arrays[name] = value.detach().cpu().numpy().copy()
         return {_TENSOR: name, "dtype": str(value.dtype)}
@@ -117,8 +147,10 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
         return [_pack(v, arrays, f"{where}[{i}]", keep) for i, v in enumerate(value)]
     if value is None or type(value) in (bool, int, float, str):
         return value  # a float survives JSON exactly: repr is the shortest text that gives it back
-    raise CheckpointError(f"{where}: a {type(value).__name__} cannot be saved; expected a tensor, number, str, bool, "
-                          "None, dict or list")
+    raise CheckpointError(
+        f"{where}: a {type(value).__name__} cannot be saved; expected a tensor, number, str, bool, "
+        "None, dict or list"
+    )
 
 
 def _escape(key: str) -> str:
@@ -130,7 +162,9 @@ def _unescape(key: str) -> str:
     return key[1:] if key.startswith("___") and key.lstrip("_") in _MARKS else key
 
 
-def read_state(path: Path, found: Callable[[dict], StoredState] | None = None, expected: str = "") -> dict:
+def read_state(
+    path: Path, found: Callable[[dict], StoredState] | None = None, expected: str = ""
+) -> dict:
     """The state that write_state got.
 
     Nothing in the file is taken at its word before it is checked: no more memory is used than the file is long.
@@ -161,18 +195,26 @@ def _guarded(path: Path, *whole) -> dict:
         found, expected = whole
         for name, digest in manifest["sha256"].items():
             if _digest(arrays[name]) != digest:
-                raise CheckpointError(f"{path}: the checkpoint is damaged, the checksum of {name} does not fit; use "
-                                      "an older one")
+                raise CheckpointError(
+                    f"{path}: the checkpoint is damaged, the checksum of {name} does not fit; use "
+                    "an older one"
+                )
         if expected and _id(manifest["state"], manifest["sha256"]) != expected:
-            raise CheckpointError(f"{path}: damaged, or another one than was written here; its id is not {expected}")
+            raise CheckpointError(
+                f"{path}: damaged, or another one than was written here; its id is not {expected}"
+            )
         return _unpack(manifest["state"], arrays, found)
     except CheckpointError:
         raise
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint") from None
     except (IsADirectoryError, PermissionError) as error:
-        raise CheckpointError(f"{path}: the checkpoint cannot be read ({error.strerror})") from error
-    except Exception as error:  # zipfile, zlib, numpy and json each have their own for damaged bytes
+        raise CheckpointError(
+            f"{path}: the checkpoint cannot be read ({error.strerror})"
+        ) from error
+    except (
+        Exception
+    ) as error:  # zipfile, zlib, numpy and json each have their own for damaged bytes
         kind = "cut off or damaged" if _is_zip_start(path) else "not a checkpoint of gp_mapping"
         text = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(f"{path}: {kind} ({text}); use an older one") from error
@@ -180,7 +222,9 @@ def _guarded(path: Path, *whole) -> dict:
 
 def _id(tree, digests: dict[str, str]) -> str:
     """A short name for a state: of its plain values and the digests of its arrays."""
-    return hashlib.sha256(json.dumps([tree, digests], sort_keys=True).encode()).hexdigest()[:ID_LENGTH]
+    return hashlib.sha256(json.dumps([tree, digests], sort_keys=True).encode()).hexdigest()[
+        :ID_LENGTH
+    ]
 
 
 def _open_regular(path: Path):
@@ -191,7 +235,9 @@ def _open_regular(path: Path):
         os.close(handle)
         if stat.S_ISDIR(kind):
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
-        raise CheckpointError(f"{path}: not a checkpoint of gp_mapping but a pipe, socket or device; expected a file")
+        raise CheckpointError(
+            f"{path}: not a checkpoint of gp_mapping but a pipe, socket or device; expected a file"
+        )
     return os.fdopen(handle, "rb")
 
 
@@ -203,14 +249,23 @@ def _read(path: Path, file, whole: bool) -> tuple[dict, dict[str, np.ndarray]]:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if "manifest" not in members:
             raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
-        packed = [name for name, info in members.items() if info.compress_type != zipfile.ZIP_STORED]
+        packed = [
+            name for name, info in members.items() if info.compress_type != zipfile.ZIP_STORED
+        ]
         if packed:
-            raise CheckpointError(f"{path}: its part {packed[0][:100]!r} is compressed, as in no checkpoint of "
-                                  "gp_mapping; use an older one")
-        total, size = sum(info.file_size for info in members.values()), os.fstat(file.fileno()).st_size
+            raise CheckpointError(
+                f"{path}: its part {packed[0][:100]!r} is compressed, as in no checkpoint of "
+                "gp_mapping; use an older one"
+            )
+        total, size = (
+            sum(info.file_size for info in members.values()),
+            os.fstat(file.fileno()).st_size,
+        )
         if total > size:
-            raise CheckpointError(f"{path}: cut off or damaged (its parts are {total} bytes, the file {size}); use an "
-                                  "older one")
+            raise CheckpointError(
+                f"{path}: cut off or damaged (its parts are {total} bytes, the file {size}); use an "
+                "older one"
+            )
 
         manifest = json.loads(_array(archive.read(members["manifest"])).tobytes().decode())
         _check_version(path, manifest)
@@ -234,7 +289,9 @@ def _parsed(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
     """Of a .npy: shape, whether column by column, type, and where its values begin."""
     stream = BytesIO(data)
     major, _ = np.lib.format.read_magic(stream)
-    head = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    head = (
+        np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    )
     return *head(stream), stream.tell()
 
 
@@ -251,8 +308,10 @@ def _check_version(path: Path, manifest) -> None:
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
     if manifest.get("version") not in (VERSION, _WITH_FILES):
-        raise CheckpointError(f"{path}: the checkpoint has version {manifest.get('version')!r}, this program reads "
-                              f"version {VERSION} and {_WITH_FILES}; use the program that wrote it")
+        raise CheckpointError(
+            f"{path}: the checkpoint has version {manifest.get('version')!r}, this program reads "
+            f"version {VERSION} and {_WITH_FILES}; use the program that wrote it"
+        )
 
 
 def _unpack(value, arrays: dict[str, np.ndarray], found):

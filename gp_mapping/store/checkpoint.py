@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gp_mapping.store.archive import ID_LENGTH, VERSION, CheckpointError, manifest_of, read_state, write_state
+from gp_mapping.store.archive import (
+    ID_LENGTH,
+    VERSION,
+    CheckpointError,
+    manifest_of,
+    read_state,
+    write_state,
+)
 from gp_mapping.store.tile_files import TileFolder
 
 __all__ = ["VERSION", "CheckpointError", "about_checkpoint", "load_checkpoint", "save_checkpoint"]
@@ -46,4 +53,7 @@ def about_checkpoint(path) -> dict:
     """
     manifest = manifest_of(Path(path))
     about = manifest.get("about")
-    return {**(about if isinstance(about, dict) else {}), "id": str(manifest.get("id", ""))[:ID_LENGTH]}
+    return {
+        **(about if isinstance(about, dict) else {}),
+        "id": str(manifest.get("id", ""))[:ID_LENGTH],
+    }

@@ -17,11 +17,14 @@ from gp_mapping.store.wording import quantity, unit_text
 
 __all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz"]
 
-UNKNOWN = 255  # in a pgm of mode raw, map_server takes what is above 100 for unknown: −1 of int8 as it is
+UNKNOWN = (
+    255  # in a pgm of mode raw, map_server takes what is above 100 for unknown: −1 of int8 as it is
+)
 
 
-def export_map_server(path, values, grid: FieldGrid, limits: tuple[float, float], what: str,
-                      map_id: str = "") -> tuple[Path, Path]:
+def export_map_server(
+    path, values, grid: FieldGrid, limits: tuple[float, float], what: str, map_id: str = ""
+) -> tuple[Path, Path]:
     """path.yaml and path.pgm as nav2's map_server reads them (mode raw); limits are in the yaml's comments.
 
     values: (H, W) SI, row 0 at the smallest y. In the picture the first row is at the largest y.  limits: the
@@ -31,13 +34,17 @@ def export_map_server(path, values, grid: FieldGrid, limits: tuple[float, float]
     path, (low, high) = Path(path), limits
     cells = levels(np.asarray(values), grid.known.numpy(), low, high).view(np.uint8)
     height, width = cells.shape
-    image = write_atomic(path.with_suffix(".pgm"), f"P5\n{width} {height}\n255\n".encode() + cells[::-1].tobytes())
+    image = write_atomic(
+        path.with_suffix(".pgm"), f"P5\n{width} {height}\n255\n".encode() + cells[::-1].tobytes()
+    )
     belongs = f"# map: {map_id}\n" if map_id else ""
-    text = (f"# {what}, SI units: value = {low!r} + (pixel - {LOWEST}) / {HIGHEST - LOWEST} * {high - low!r}\n"
-            f"# pixel {LOWEST} = {low!r}\n# pixel {HIGHEST} = {high!r}\n# pixel {UNKNOWN} = unknown\n{belongs}"
-            f"image: {image.name}\nmode: raw\nresolution: {grid.resolution!r}\n"
-            f"origin: [{round(float(grid.origin[0]), 9)!r}, {round(float(grid.origin[1]), 9)!r}, 0.0]\n"
-            "negate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.25\n")
+    text = (
+        f"# {what}, SI units: value = {low!r} + (pixel - {LOWEST}) / {HIGHEST - LOWEST} * {high - low!r}\n"
+        f"# pixel {LOWEST} = {low!r}\n# pixel {HIGHEST} = {high!r}\n# pixel {UNKNOWN} = unknown\n{belongs}"
+        f"image: {image.name}\nmode: raw\nresolution: {grid.resolution!r}\n"
+        f"origin: [{round(float(grid.origin[0]), 9)!r}, {round(float(grid.origin[1]), 9)!r}, 0.0]\n"
+        "negate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.25\n"
+    )
     return write_atomic(path.with_suffix(".yaml"), text.encode()), image
 
 
@@ -50,25 +57,34 @@ def export_npz(path, session, grid: FieldGrid, suggestions=None, map_id: str = "
     height, width = grid.shape
     arrays = {
         "known": grid.known.numpy(),
-        "origin": np.array(grid.origin, np.float64), "resolution": np.float64(grid.resolution),
+        "origin": np.array(grid.origin, np.float64),
+        "resolution": np.float64(grid.resolution),
         "x": grid.origin[0] + (np.arange(width) + 0.5) * grid.resolution,
         "y": grid.origin[1] + (np.arange(height) + 0.5) * grid.resolution,
-        "noise_stddev": np.float64(grid.noise_stddev), "path": session.path.numpy(),
+        "noise_stddev": np.float64(grid.noise_stddev),
+        "path": session.path.numpy(),
         "path_starts": session.path_starts.numpy(),
-        "inducing": session.inducing.numpy(), "memory": session.memory.numpy(),
-        "quantity": np.array(quantity(session.settings)), "map_id": np.array(map_id),
+        "inducing": session.inducing.numpy(),
+        "memory": session.memory.numpy(),
+        "quantity": np.array(quantity(session.settings)),
+        "map_id": np.array(map_id),
         "report": np.array(json.dumps(session.report())),
-        "field_scale": np.float64(session.settings.field_scale), "field_unit": np.array(session.settings.field_unit),
+        "field_scale": np.float64(session.settings.field_scale),
+        "field_unit": np.array(session.settings.field_unit),
     }
     arrays |= {name: values.numpy() for name, values in grid.layers.items()}
     if suggestions is not None:
-        arrays["suggestions"] = np.array([[s.x, s.y, s.score] for s in suggestions], np.float64).reshape(-1, 3)
+        arrays["suggestions"] = np.array(
+            [[s.x, s.y, s.score] for s in suggestions], np.float64
+        ).reshape(-1, 3)
     buffer = BytesIO()
     np.savez_compressed(buffer, **arrays)
     return write_atomic(path, buffer.getvalue())
 
 
-def export_all(session, directory, suggestions=None, truth=None, map_id: str = "") -> dict[str, Path]:
+def export_all(
+    session, directory, suggestions=None, truth=None, map_id: str = ""
+) -> dict[str, Path]:
     """Every export of a session's map into a folder, which is made where it is missing; name -> path.
 
     suggestions: things with x, y, score.  truth: the field (H, W) on the grid, or a function of (N, 2) metres, SI; the
@@ -76,7 +92,9 @@ def export_all(session, directory, suggestions=None, truth=None, map_id: str = "
     Raises ValueError for a map that has seen nothing, OSError where the folder cannot be written.
     """
     if session.report()["cells"] == 0:
-        raise ValueError("the map is empty, no measurement has reached it; there is nothing to export")
+        raise ValueError(
+            "the map is empty, no measurement has reached it; there is nothing to export"
+        )
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     grid = session.render()
@@ -84,20 +102,26 @@ def export_all(session, directory, suggestions=None, truth=None, map_id: str = "
     paths = {"npz": export_npz(directory / "map.npz", session, grid, suggestions, map_id)}
     shown = quantity(session.settings)
     ends = field_limits(grid) or Limits(0.0, 1.0, 0.0, 1.0)
-    for name, values, limits, what in (("mean", grid.mean, ends[:2], f"mean of the {shown}"),
-                                       ("stddev", grid.stddev, ends[2:], f"standard deviation of the {shown}")):
+    for name, values, limits, what in (
+        ("mean", grid.mean, ends[:2], f"mean of the {shown}"),
+        ("stddev", grid.stddev, ends[2:], f"standard deviation of the {shown}"),
+    ):
         what = f"{what} (one {unit} is {session.settings.field_scale!r} in SI)"
-        paths[f"{name}_yaml"], paths[f"{name}_pgm"] = export_map_server(directory / name, values, grid, limits, what,
-                                                                        map_id)
+        paths[f"{name}_yaml"], paths[f"{name}_pgm"] = export_map_server(
+            directory / name, values, grid, limits, what, map_id
+        )
     paths |= _export_overview(session, directory, shown, unit, map_id)
     picture = BytesIO()
     draw_map(session, grid, suggestions=suggestions, truth=truth).savefig(
-        picture, format="png", metadata={"Description": f"map: {map_id}"} if map_id else None)
+        picture, format="png", metadata={"Description": f"map: {map_id}"} if map_id else None
+    )
     paths["png"] = write_atomic(directory / "map.png", picture.getvalue())
     return paths
 
 
-def _export_overview(session, directory: Path, shown: str, unit: str, map_id: str) -> dict[str, Path]:
+def _export_overview(
+    session, directory: Path, shown: str, unit: str, map_id: str
+) -> dict[str, Path]:
     """Where the grid is a part of the ground: all of it, coarser, as overview_mean and overview_stddev."""
     grid, paths = overview(session), {}
     if grid is None:
@@ -106,10 +130,15 @@ def _export_overview(session, directory: Path, shown: str, unit: str, map_id: st
                 (directory / f"overview_{name}{ending}").unlink(missing_ok=True)
         return paths
     ends = field_limits(grid) or Limits(0.0, 1.0, 0.0, 1.0)
-    for name, values, limits, what in (("mean", grid.mean, ends[:2], "mean"),
-                                       ("stddev", grid.stddev, ends[2:], "standard deviation")):
-        what = (f"{what} of the {shown} at the middles of cells of {grid.resolution:g} m, an overview of all ground "
-                f"(one {unit} is {session.settings.field_scale!r} in SI)")
+    for name, values, limits, what in (
+        ("mean", grid.mean, ends[:2], "mean"),
+        ("stddev", grid.stddev, ends[2:], "standard deviation"),
+    ):
+        what = (
+            f"{what} of the {shown} at the middles of cells of {grid.resolution:g} m, an overview of all ground "
+            f"(one {unit} is {session.settings.field_scale!r} in SI)"
+        )
         paths[f"overview_{name}_yaml"], paths[f"overview_{name}_pgm"] = export_map_server(
-            directory / f"overview_{name}", values, grid, limits, what, map_id)
+            directory / f"overview_{name}", values, grid, limits, what, map_id
+        )
     return paths

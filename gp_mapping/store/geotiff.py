@@ -20,8 +20,15 @@ from gp_mapping.mapping.earth import Datum
 __all__ = ["export_geotiff"]
 
 
-def export_geotiff(path: Path, blocks: Iterable[tuple[tuple[int, int], FieldGrid]], indices: list[tuple[int, int]],
-                   cells: int, resolution: float, datum: Datum | None, what: str) -> int:
+def export_geotiff(
+    path: Path,
+    blocks: Iterable[tuple[tuple[int, int], FieldGrid]],
+    indices: list[tuple[int, int]],
+    cells: int,
+    resolution: float,
+    datum: Datum | None,
+    what: str,
+) -> int:
     """Write blocks into one file, in which blocks that nobody drove over take no room; how many were written.
 
     Args:
@@ -40,29 +47,55 @@ def export_geotiff(path: Path, blocks: Iterable[tuple[tuple[int, int], FieldGrid
         import rasterio
         from rasterio.windows import Window
     except ImportError as error:
-        raise UsageError("a GeoTIFF is written by rasterio, which is not installed; pip install rasterio") from error
+        raise UsageError(
+            "a GeoTIFF is written by rasterio, which is not installed; pip install rasterio"
+        ) from error
 
     columns, rows = ([index[axis] for index in indices] for axis in (0, 1))
     left, top = min(columns), max(rows) + 1
     width, height = (max(columns) + 1 - left) * cells, (top - min(rows)) * cells
-    place = rasterio.Affine(resolution, 0.0, left * cells * resolution, 0.0, -resolution, top * cells * resolution)
+    place = rasterio.Affine(
+        resolution, 0.0, left * cells * resolution, 0.0, -resolution, top * cells * resolution
+    )
     crs = None
     if datum is not None:
         place = rasterio.Affine.rotation(math.degrees(datum.heading)) * place
-        crs = f"+proj=aeqd +lat_0={datum.latitude!r} +lon_0={datum.longitude!r} +datum=WGS84 +units=m"
+        crs = (
+            f"+proj=aeqd +lat_0={datum.latitude!r} +lon_0={datum.longitude!r} +datum=WGS84 +units=m"
+        )
 
     temporary, written = path.with_name(f".{path.name}.{os.getpid()}.partial"), 0
     try:
-        with rasterio.open(temporary, "w", driver="GTiff", width=width, height=height, count=2, dtype="float32",
-                           crs=crs, transform=place, nodata=float("nan"), tiled=True, blockxsize=256, blockysize=256,
-                           compress="deflate", predictor=3, sparse_ok=True, bigtiff="IF_SAFER") as file:
+        with rasterio.open(
+            temporary,
+            "w",
+            driver="GTiff",
+            width=width,
+            height=height,
+            count=2,
+            dtype="float32",
+            crs=crs,
+            transform=place,
+            nodata=float("nan"),
+            tiled=True,
+            blockxsize=256,
+            blockysize=256,
+            compress="deflate",
+            predictor=3,
+            sparse_ok=True,
+            bigtiff="IF_SAFER",
+        ) as file:
             for band, name in enumerate(("mean", "standard deviation"), 1):
                 file.set_band_description(band, f"{name} of the {what}, SI")
             for (i, j), grid in blocks:
                 window = Window((i - left) * cells, (top - 1 - j) * cells, cells, cells)
                 known = grid.known.numpy()
                 for band, values in enumerate((grid.mean, grid.stddev), 1):
-                    file.write(np.where(known, values.numpy(), np.nan)[::-1].astype(np.float32), band, window=window)
+                    file.write(
+                        np.where(known, values.numpy(), np.nan)[::-1].astype(np.float32),
+                        band,
+                        window=window,
+                    )
                 written += 1
         os.replace(temporary, path)
     finally:

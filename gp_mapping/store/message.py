@@ -26,8 +26,14 @@ __all__ = ["VERSION", "MessageError", "decode", "encode", "names_of_parts", "wit
 VERSION = 1
 _MAGIC, _HEAD = b"GPMT", struct.Struct("<4sHI32s")
 _TENSOR, _PART = "__tensor__", "__part__"
-_DTYPES = {"f8": torch.float64, "f4": torch.float32, "i8": torch.int64, "i4": torch.int32, "u1": torch.uint8,
-           "b1": torch.bool}
+_DTYPES = {
+    "f8": torch.float64,
+    "f4": torch.float32,
+    "i8": torch.int64,
+    "i4": torch.int32,
+    "u1": torch.uint8,
+    "b1": torch.bool,
+}
 _KINDS = {kind: name for name, kind in _DTYPES.items()}
 _DEPTH = 50  # nested dicts and lists
 _VALUES = 200_000  # in a manifest
@@ -94,17 +100,30 @@ def decode(data: bytes, most: int) -> tuple[dict, dict]:
         raise MessageError("not_tiles", f"{len(data)} bytes that are no totals of a map")
     _, version, length, digest = _HEAD.unpack_from(data)
     if version != VERSION:
-        raise MessageError("other_version", f"totals of version {version}, this program reads version {VERSION}; use "
-                           "one version on all robots")
-    body = memoryview(data)[_HEAD.size:]
+        raise MessageError(
+            "other_version",
+            f"totals of version {version}, this program reads version {VERSION}; use "
+            "one version on all robots",
+        )
+    body = memoryview(data)[_HEAD.size :]
     if hashlib.sha256(body).digest() != digest:
         raise MessageError("damaged", "the checksum does not fit: cut off or damaged on the way")
     try:
         return _unpacked(body, length)
     except MessageError:
         raise
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError, OverflowError, AttributeError) as error:
-        raise MessageError("malformed", f"its content does not fit together ({one_line(error, 200)})") from error
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        RecursionError,
+        OverflowError,
+        AttributeError,
+    ) as error:
+        raise MessageError(
+            "malformed", f"its content does not fit together ({one_line(error, 200)})"
+        ) from error
 
 
 def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
@@ -118,7 +137,9 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
         size = math.prod(shape) * np.dtype(kind if kind in _DTYPES else "").itemsize
         if at + size > len(body):
             raise ValueError("it is shorter than it says")
-        values = np.frombuffer(body[at: at + size], np.dtype(kind).newbyteorder("<")).reshape(shape)
+        values = np.frombuffer(body[at : at + size], np.dtype(kind).newbyteorder("<")).reshape(
+            shape
+        )
         if kind in ("f8", "f4") and np.isnan(values).any():
             raise MessageError("not_a_number", "a number in it is NaN")
         tensors.append(torch.from_numpy(values.astype(np.dtype(kind), copy=True)))
@@ -152,7 +173,11 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
 def names_of_parts(value) -> set[str]:
     """Which StoredStates a decoded state refers to."""
     if isinstance(value, dict):
-        return {str(value[_PART])} if _PART in value else {n for each in value.values() for n in names_of_parts(each)}
+        return (
+            {str(value[_PART])}
+            if _PART in value
+            else {n for each in value.values() for n in names_of_parts(each)}
+        )
     return {n for each in value for n in names_of_parts(each)} if isinstance(value, list) else set()
 
 

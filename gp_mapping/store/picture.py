@@ -38,13 +38,17 @@ def _truth_values(truth, grid: FieldGrid) -> np.ndarray:
     values = truth(grid.centres()) if callable(truth) else truth
     values = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values, np.float64)
     if values.size != math.prod(grid.shape):
-        raise ValueError(f"truth has shape {values.shape}, expected {grid.shape}: one value for each cell of the grid")
+        raise ValueError(
+            f"truth has shape {values.shape}, expected {grid.shape}: one value for each cell of the grid"
+        )
     return values.reshape(grid.shape)
 
 
 def _lines(session) -> np.ndarray:
     """The path with NaN rows where a pass ends or the position jumps, so that no line is drawn across."""
-    return np.insert(session.path.numpy(), np.flatnonzero(session.path_starts.numpy()), np.nan, axis=0)
+    return np.insert(
+        session.path.numpy(), np.flatnonzero(session.path_starts.numpy()), np.nan, axis=0
+    )
 
 
 def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
@@ -59,8 +63,22 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
     mean, stddev = grid.mean.numpy() / scale, grid.stddev.numpy() / scale
     shown = mean[known] if known.any() else mean
     what = quantity(session.settings)
-    panels = [("Mean", _labelled(what, unit), np.where(known, mean, np.nan), "viridis", (shown.min(), shown.max())),
-              ("Standard deviation", _labelled("standard deviation", unit), stddev, "magma", (0.0, stddev.max()))]
+    panels = [
+        (
+            "Mean",
+            _labelled(what, unit),
+            np.where(known, mean, np.nan),
+            "viridis",
+            (shown.min(), shown.max()),
+        ),
+        (
+            "Standard deviation",
+            _labelled("standard deviation", unit),
+            stddev,
+            "magma",
+            (0.0, stddev.max()),
+        ),
+    ]
     if truth is not None:
         true = _truth_values(truth, grid) / scale
         low, high = min(shown.min(), true[known].min()), max(shown.max(), true[known].max())
@@ -88,12 +106,26 @@ def _components(grid: FieldGrid, scale: float, unit: str) -> list[tuple]:
     known, out = grid.known.numpy(), []
     if grid.classes is not None:
         count = len(grid.axes_mean)
-        return [("Most likely class", "class", np.where(known, grid.classes.numpy(), np.nan), f"classes {count}",
-                 (-0.5, count - 0.5))]
+        return [
+            (
+                "Most likely class",
+                "class",
+                np.where(known, grid.classes.numpy(), np.nan),
+                f"classes {count}",
+                (-0.5, count - 0.5),
+            )
+        ]
     for name, values in zip(axis_names(len(grid.axes_mean)), grid.axes_mean.numpy() / scale):
         shown = values[known] if known.any() else values
-        out.append((f"Mean of {name}", f"{name} ({unit})", np.where(known, values, np.nan), "viridis",
-                    (shown.min(), shown.max())))
+        out.append(
+            (
+                f"Mean of {name}",
+                f"{name} ({unit})",
+                np.where(known, values, np.nan),
+                "viridis",
+                (shown.min(), shown.max()),
+            )
+        )
     return out
 
 
@@ -102,10 +134,20 @@ def _canvas(panels: int, grid: FieldGrid):
     height, width = grid.shape
     aspect = min(max(width / height, 0.25), 4.0)
     size = (_PANEL, _PANEL / aspect) if aspect >= 1 else (_PANEL * aspect, _PANEL)
-    rows, columns = ((-(-panels // 3), 3) if panels > 4 else (2, 2) if panels == 4 else (panels, 1) if aspect > 2
-                     else (1, panels))
-    figure = Figure(figsize=(max(columns * (size[0] + 1.6), 7.5), rows * (size[1] + 0.6) + 0.9), dpi=_DPI,
-                    layout="constrained")
+    rows, columns = (
+        (-(-panels // 3), 3)
+        if panels > 4
+        else (2, 2)
+        if panels == 4
+        else (panels, 1)
+        if aspect > 2
+        else (1, panels)
+    )
+    figure = Figure(
+        figsize=(max(columns * (size[0] + 1.6), 7.5), rows * (size[1] + 0.6) + 0.9),
+        dpi=_DPI,
+        layout="constrained",
+    )
     FigureCanvasAgg(figure)
     axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
     for axis in axes[panels:]:
@@ -122,11 +164,24 @@ def _panel(figure, axis, grid: FieldGrid, title, label, values, colours, limits)
     norm = PowerNorm(0.5, *limits) if title == "Standard deviation" else Normalize(*limits)
     classes = int(colours.removeprefix("classes ")) if colours.startswith("classes ") else 0
     if classes:
-        colours = ListedColormap(colormaps["tab10"].colors[:classes]) if classes <= 10 else \
-            colormaps["turbo"].resampled(classes)
-    image = axis.imshow(values, origin="lower", extent=extent, cmap=colours, norm=norm, interpolation="nearest")
-    figure.colorbar(image, ax=axis, label=label, shrink=0.85, ticks=range(classes) if 0 < classes <= 20 else None)
-    axis.set(title=title, xlabel="x (m)", ylabel="y (m)", aspect="equal", autoscale_on=False)  # the map sets the limits
+        colours = (
+            ListedColormap(colormaps["tab10"].colors[:classes])
+            if classes <= 10
+            else colormaps["turbo"].resampled(classes)
+        )
+    image = axis.imshow(
+        values, origin="lower", extent=extent, cmap=colours, norm=norm, interpolation="nearest"
+    )
+    figure.colorbar(
+        image,
+        ax=axis,
+        label=label,
+        shrink=0.85,
+        ticks=range(classes) if 0 < classes <= 20 else None,
+    )
+    axis.set(
+        title=title, xlabel="x (m)", ylabel="y (m)", aspect="equal", autoscale_on=False
+    )  # the map sets the limits
     axis.label_outer()
 
 
@@ -138,16 +193,45 @@ def _overlays(axes, panels, session, suggestions) -> list:
             continue
         light = title == "Standard deviation"
         if len(path):
-            line, = axis.plot(*_lines(session).T, color="#7fd3ff" if light else "black", lw=0.7, alpha=0.8,
-                              label="path")
+            (line,) = axis.plot(
+                *_lines(session).T,
+                color="#7fd3ff" if light else "black",
+                lw=0.7,
+                alpha=0.8,
+                label="path",
+            )
             handles.setdefault("path", line)
         if len(inducing) and light:
-            handles["inducing"] = axis.scatter(*inducing.T, s=10, color="#8cff66", edgecolors="black",
-                                               linewidths=0.5, label=f"inducing inputs ({len(inducing)})")
+            handles["inducing"] = axis.scatter(
+                *inducing.T,
+                s=10,
+                color="#8cff66",
+                edgecolors="black",
+                linewidths=0.5,
+                label=f"inducing inputs ({len(inducing)})",
+            )
         for number, place in enumerate(suggestions or (), 1):
-            handles["suggestions"] = axis.scatter(place.x, place.y, s=150, marker="o", color="white", edgecolors="red",
-                                                  linewidths=1.5, zorder=5, clip_on=False, label="suggested next")
-            axis.annotate(str(number), (place.x, place.y), ha="center", va="center", fontsize=8, color="red", zorder=6)
+            handles["suggestions"] = axis.scatter(
+                place.x,
+                place.y,
+                s=150,
+                marker="o",
+                color="white",
+                edgecolors="red",
+                linewidths=1.5,
+                zorder=5,
+                clip_on=False,
+                label="suggested next",
+            )
+            axis.annotate(
+                str(number),
+                (place.x, place.y),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="red",
+                zorder=6,
+            )
     return list(handles.values())
 
 

@@ -76,7 +76,9 @@ class MapFiles:
 
     def next_number(self) -> int:
         """One more than any of these files has."""
-        return 1 + int(max((number for number, _, _ in self._known() if number < math.inf), default=0))
+        return 1 + int(
+            max((number for number, _, _ in self._known() if number < math.inf), default=0)
+        )
 
     def newest_first(self) -> list[Path]:
         """Those that are there; of the same number, the one written last. Damaged ones come first, to be named."""

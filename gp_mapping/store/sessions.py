@@ -12,8 +12,21 @@ from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import check_map_name
 from gp_mapping.store.tile_room import TileRoom
 
-__all__ = ["CHECKPOINT", "Saved", "Snapshot", "Wanted", "frame_of_map", "map_folder", "new_session",
-           "odometry_frame_of", "open_session", "quantity_of", "saved_session", "take_snapshot", "write_snapshot"]
+__all__ = [
+    "CHECKPOINT",
+    "Saved",
+    "Snapshot",
+    "Wanted",
+    "frame_of_map",
+    "map_folder",
+    "new_session",
+    "odometry_frame_of",
+    "open_session",
+    "quantity_of",
+    "saved_session",
+    "take_snapshot",
+    "write_snapshot",
+]
 
 CHECKPOINT = "map.gpm"
 
@@ -36,21 +49,37 @@ class Wanted:
     def check(self, state: dict) -> None:
         """ValueError where a checkpoint's map is of something else than this node measures."""
         saved = state.get("settings")
-        unit, mine = saved.get("field_unit") if isinstance(saved, dict) else None, self.settings.field_unit
+        unit, mine = (
+            saved.get("field_unit") if isinstance(saved, dict) else None,
+            self.settings.field_unit,
+        )
         if unit not in (None, mine) and "field_unit" not in self.given:
-            raise ValueError(f"this is a map in {unit!r}, and the node maps {mine!r}; set the sensor that made it")
+            raise ValueError(
+                f"this is a map in {unit!r}, and the node maps {mine!r}; set the sensor that made it"
+            )
         channels = state.get("channels")
         if channels not in (None, self.channels):
-            raise ValueError(f"this map has {channels} numbers in a measurement, and the node maps {self.channels}; "
-                             f"set field_component to {'xyz' if channels == 3 else 'norm, x, y or z'}")
+            raise ValueError(
+                f"this map has {channels} numbers in a measurement, and the node maps {self.channels}; "
+                f"set field_component to {'xyz' if channels == 3 else 'norm, x, y or z'}"
+            )
         quantity = quantity_of(state.get("about"))
-        if self.quantity and quantity and quantity != self.quantity and "field_unit" not in self.given:
-            raise ValueError(f"this is a map of {named(quantity)}, and what comes is {named(self.quantity)}; set "
-                             "sensor and field_component as they were, or begin a new map")
+        if (
+            self.quantity
+            and quantity
+            and quantity != self.quantity
+            and "field_unit" not in self.given
+        ):
+            raise ValueError(
+                f"this is a map of {named(quantity)}, and what comes is {named(self.quantity)}; set "
+                "sensor and field_component as they were, or begin a new map"
+            )
         frame = frame_of_map(state)
         if self.frame and frame and frame != self.frame and not self.any_frame:
-            raise ValueError(f"this map is in frame {named(frame)}, and poses are in {named(self.frame)}; where both "
-                             "are the same place, set allow_frame_change: true")
+            raise ValueError(
+                f"this map is in frame {named(frame)}, and poses are in {named(self.frame)}; where both "
+                "are the same place, set allow_frame_change: true"
+            )
 
 
 def frame_of_map(state: dict) -> str:
@@ -77,7 +106,9 @@ def map_folder(directory: str, name: str) -> Path:
     base = Path(directory).expanduser()
     folder = base / check_map_name(name)
     if not (folder / CHECKPOINT).resolve().is_relative_to(base.resolve()):
-        raise ValueError(f"map_name: {name!r} leads out of {base} by a link; expected a folder inside it")
+        raise ValueError(
+            f"map_name: {name!r} leads out of {base} by a link; expected a folder inside it"
+        )
     return folder
 
 
@@ -86,8 +117,9 @@ def new_session(settings: MapSettings, folder: Path | None = None) -> MapSession
     return MapSession(settings, TileRoom(folder))
 
 
-def saved_session(path, folder: Path | None = None, check: Callable[[dict], None] | None = None,
-                  **overrides) -> MapSession:
+def saved_session(
+    path, folder: Path | None = None, check: Callable[[dict], None] | None = None, **overrides
+) -> MapSession:
     """The session in a checkpoint: the one way in which a saved map is opened.
 
     Args:
@@ -119,7 +151,11 @@ def open_session(wanted: Wanted, path, folder: Path | None = None) -> MapSession
     """
     if not path:
         return new_session(wanted.settings, folder)
-    overrides = {f.name: getattr(wanted.settings, f.name) for f in fields(MapSettings) if f.name in wanted.given}
+    overrides = {
+        f.name: getattr(wanted.settings, f.name)
+        for f in fields(MapSettings)
+        if f.name in wanted.given
+    }
     session = saved_session(path, folder, wanted.check, **overrides)
     if wanted.any_frame:
         session.about.pop("frame", None)  # that of the poses to come
@@ -147,7 +183,9 @@ def take_snapshot(session: MapSession, key: tuple[int, int, int], flush: bool = 
         session.flush()
         key = (key[0], session.revision, session.raw_count)
     state = session.state_dict()
-    return Snapshot(state, key, session.raw_count, session.cell_count, float(state["path"]["length"]))
+    return Snapshot(
+        state, key, session.raw_count, session.cell_count, float(state["path"]["length"])
+    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +201,9 @@ class Saved:
         return text + (f"; {self.problem}" if self.problem else "")
 
 
-def write_snapshot(snapshot: Snapshot, folder: Path, about: dict, suggest=None, exports: bool = True) -> Saved:
+def write_snapshot(
+    snapshot: Snapshot, folder: Path, about: dict, suggest=None, exports: bool = True
+) -> Saved:
     """Checkpoint, then exports, into a folder. Where only the exports fail, the map is saved and that is said.
 
     Raises ValueError for an empty map: what was saved before stays.
@@ -173,12 +213,18 @@ def write_snapshot(snapshot: Snapshot, folder: Path, about: dict, suggest=None, 
     from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 
     if not snapshot.cells:
-        raise ValueError("the map is empty, no measurement has reached it; what was saved before stays")
+        raise ValueError(
+            "the map is empty, no measurement has reached it; what was saved before stays"
+        )
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     paths, problem = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about)}, ""
     try:
-        paths |= _export(snapshot, folder, suggest, about_checkpoint(paths["checkpoint"])["id"]) if exports else {}
+        paths |= (
+            _export(snapshot, folder, suggest, about_checkpoint(paths["checkpoint"])["id"])
+            if exports
+            else {}
+        )
     except Exception as error:  # the map is on the disk: pictures can be made from it at any time
         reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
         problem = f"pictures and exports were not written ({reason})"

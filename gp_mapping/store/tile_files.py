@@ -63,7 +63,11 @@ class TileFile:
             size = self.path.stat().st_size
         except OSError as error:
             return f"{self.path}: the file is gone ({error.strerror}); copy the folder {_FOLDER} with its checkpoint"
-        return "" if size == self.size else f"{self.path}: cut off or damaged ({size} bytes, {self.size} were written)"
+        return (
+            ""
+            if size == self.size
+            else f"{self.path}: cut off or damaged ({size} bytes, {self.size} were written)"
+        )
 
 
 class TileFolder:
@@ -96,14 +100,20 @@ class TileFolder:
         try:
             yield
         except OSError as error:
-            raise CheckpointError(f"{self.path}: the tiles cannot be written ({error.strerror or error})") from error
+            raise CheckpointError(
+                f"{self.path}: the tiles cannot be written ({error.strerror or error})"
+            ) from error
         finally:
             self._writers -= 1
 
     def keep(self, state: StoredState) -> dict:
         """Have a state in this folder, where it lasts; by what it is found again."""
         source = state.source
-        if not isinstance(source, TileFile) or source.folder is not self or not source.path.exists():
+        if (
+            not isinstance(source, TileFile)
+            or source.folder is not self
+            or not source.path.exists()
+        ):
             source = self._written(state, source)
         return {"file": source.name, "bytes": source.size}
 
@@ -157,9 +167,13 @@ class TileFolder:
         if known is None or not isinstance(size, int):
             raise CheckpointError(f"it refers to {str(told)[:100]!r}, which is no tile's file")
         if self._lock is None and self.path.is_dir():
-            with suppress(OSError):  # a folder that cannot be written to: nobody removes anything there
+            with suppress(
+                OSError
+            ):  # a folder that cannot be written to: nobody removes anything there
                 self._hold(fcntl.LOCK_SH)
-        return StoredState(known[1].replace("_", " "), source=self._noted(TileFile(self, name, size)))
+        return StoredState(
+            known[1].replace("_", " "), source=self._noted(TileFile(self, name, size))
+        )
 
     def _noted(self, file: TileFile) -> TileFile:
         self._used[id(file)] = file
@@ -182,8 +196,12 @@ class TileFolder:
             return 0
         try:
             kept = self._referred() | {file.name for file in self._used.values()}
-            gone = [path for path in self.path.iterdir() if (_NAME.fullmatch(path.name) and path.name not in kept)
-                    or (_HALF.fullmatch(path.name) and not self._writers)]
+            gone = [
+                path
+                for path in self.path.iterdir()
+                if (_NAME.fullmatch(path.name) and path.name not in kept)
+                or (_HALF.fullmatch(path.name) and not self._writers)
+            ]
             for path in gone:
                 path.unlink(missing_ok=True)
             return len(gone)
@@ -201,7 +219,9 @@ class TileFolder:
             about = path.stat()
             moment = (path.name, about.st_mtime_ns, about.st_size, about.st_ino)
             try:
-                known[moment] = self._named.get(moment) or set(map(str, manifest_of(path).get("tiles", ())))
+                known[moment] = self._named.get(moment) or set(
+                    map(str, manifest_of(path).get("tiles", ()))
+                )
             except CheckpointError:
                 if path.suffix == _CHECKPOINTS:
                     raise

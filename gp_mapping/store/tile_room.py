@@ -25,10 +25,17 @@ from gp_mapping.store.archive import ID_LENGTH, CheckpointError, read_state, wri
 
 __all__ = ["TileRoom", "WorkingFile", "remove_left_rooms"]
 
-_WAITING = 6  # states that wait for the disk; beyond, who brings one waits, too: memory stays bounded
+_WAITING = (
+    6  # states that wait for the disk; beyond, who brings one waits, too: memory stays bounded
+)
 _PATIENCE = 2.0  # s that it waits at the most; a disk that slow is said to be
-_EVERY = 50  # tiles written, after which freed memory goes back to the system: a hundred metres or more
-_AGAIN, _IDLE = 5.0, 1.0  # s after which a disk that refused is tried again, and the thread looks whether it may end
+_EVERY = (
+    50  # tiles written, after which freed memory goes back to the system: a hundred metres or more
+)
+_AGAIN, _IDLE = (
+    5.0,
+    1.0,
+)  # s after which a disk that refused is tried again, and the thread looks whether it may end
 _NUMBERS = itertools.count()
 _LOCK = ".lock"
 _LEFT = re.compile(r"\.tiles\.\d+-\d+\.partial")
@@ -42,7 +49,9 @@ class _Folder:
         remove_left_rooms(base)
         self.path = base / f".tiles.{os.getpid()}-{next(_NUMBERS)}.partial"
         self.path.mkdir()
-        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT)  # held as long as the process lives
+        lock = os.open(
+            self.path / _LOCK, os.O_RDWR | os.O_CREAT
+        )  # held as long as the process lives
         fcntl.flock(lock, fcntl.LOCK_EX)
         weakref.finalize(self, _remove_folder, self.path, lock)
 
@@ -98,8 +107,9 @@ class TileRoom:
     def put(self, state: StoredState) -> None:
         """Have it written; it is no longer in memory then. Waits where many wait, but not long."""
         if self._thread is None:
-            self._thread = threading.Thread(target=_write_on, args=(weakref.ref(self), self._come), name="tiles",
-                                            daemon=True)
+            self._thread = threading.Thread(
+                target=_write_on, args=(weakref.ref(self), self._come), name="tiles", daemon=True
+            )
             self._thread.start()
         self._waiting.append(state)
         self._come.set()
@@ -110,8 +120,10 @@ class TileRoom:
         """Why tiles stay in memory, in one sentence; '' where they do not."""
         if not self._refused:
             return ""
-        return (f"{len(self._waiting)} tiles that are far away stay in memory, for they cannot be written "
-                f"({self._refused}); it is tried again")
+        return (
+            f"{len(self._waiting)} tiles that are far away stay in memory, for they cannot be written "
+            f"({self._refused}); it is tried again"
+        )
 
     def settle(self, timeout: float = 10.0) -> bool:
         """Wait until nothing waits for the disk; False where something still does."""
@@ -139,7 +151,9 @@ class TileRoom:
 
     def _write(self, state: StoredState) -> None:
         if self._folder is None or not self._folder.path.is_dir():
-            self._folder = _Folder(Path(tempfile.gettempdir()) if self._base is None else self._base)
+            self._folder = _Folder(
+                Path(tempfile.gettempdir()) if self._base is None else self._base
+            )
         number = next(_NUMBERS)
         digest = write_state(WorkingFile.path_of(self._folder, number), state.get(), lasting=False)
         state.move_to(WorkingFile(self._folder, number, digest))
@@ -201,4 +215,3 @@ def _remove_folder(path: Path, lock: int) -> None:
     shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         os.close(lock)
-

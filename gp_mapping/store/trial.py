@@ -68,8 +68,10 @@ def blaming(path) -> Iterator[None]:
     except (UserError, OSError):
         raise
     except Exception as error:
-        raise CheckpointError(f"{Path(path)}: the map in it cannot be used ({type(error).__name__}: "
-                              f"{one_line(error, 300)}); use an older one (--debug shows where it fails)") from error
+        raise CheckpointError(
+            f"{Path(path)}: the map in it cannot be used ({type(error).__name__}: "
+            f"{one_line(error, 300)}); use an older one (--debug shows where it fails)"
+        ) from error
 
 
 def _try(state: dict, overrides: dict) -> None:
@@ -84,19 +86,27 @@ def _try(state: dict, overrides: dict) -> None:
     path = trial.path
     if not len(path) or not trial.cell_count:
         return
-    if trial.report().get("tiles", 1) > 1:  # those at hand; others are read when somebody needs them
+    if (
+        trial.report().get("tiles", 1) > 1
+    ):  # those at hand; others are read when somebody needs them
         path = path[-_AT_HAND:]
     x = path[:: max(1, len(path) // _TRIED)][:_TRIED].clone()
     told = trial.predict(x)
     _check_prediction(told)
     if not trial.scores.sound(x):
-        raise ValueError("what the map keeps of its earlier states predicts values that are not finite; use an older "
-                         "checkpoint")
+        raise ValueError(
+            "what the map keeps of its earlier states predicts values that are not finite; use an older "
+            "checkpoint"
+        )
 
     last = 0.0 if state["last_stamp"] is None else float(state["last_stamp"])
     stamp = last + 0.02 * torch.arange(1, len(x) + 1, dtype=torch.float64)
     # a class or a count of 0 is a measurement of any such map
-    y = told.mean.cpu() if trial.settings.metric else torch.zeros(len(x), int(state["channels"]), dtype=torch.float64)
+    y = (
+        told.mean.cpu()
+        if trial.settings.metric
+        else torch.zeros(len(x), int(state["channels"]), dtype=torch.float64)
+    )
     trial.ingest(Samples(x, y, stamp=stamp))
     trial.flush()
     _check_prediction(trial.predict(x))
@@ -108,7 +118,9 @@ def _template(settings: MapSettings, channels: int) -> dict:
     young = MapSession(settings)
     x = torch.zeros(3, 2, dtype=torch.float64)
     x[:, 0] = 10.0 * settings.cell_length * torch.arange(3)
-    young.ingest(Samples(x, torch.zeros(3, channels, dtype=torch.float64), stamp=torch.arange(3.0).double()))
+    young.ingest(
+        Samples(x, torch.zeros(3, channels, dtype=torch.float64), stamp=torch.arange(3.0).double())
+    )
     return young.state_dict()
 
 
@@ -132,8 +144,11 @@ def _check_kinds(value, like, where: str) -> None:
     elif isinstance(like, bool) or isinstance(like, str):
         if type(value) is not type(like):
             raise ValueError(f"{where} is {_named(value)}, expected {_named(like)}")
-    elif isinstance(value, bool) or not isinstance(value, int | float) or (
-            isinstance(like, int) and not isinstance(value, int)):
+    elif (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or (isinstance(like, int) and not isinstance(value, int))
+    ):
         raise ValueError(f"{where} is {_named(value)}, expected a number as {like!r}")
 
 
@@ -160,6 +175,12 @@ def _check_finite(value, where: str, depth: int = 0) -> None:
 
 def _check_prediction(told) -> None:
     """ValueError where the map says nothing usable at a place on its own path."""
-    good = torch.isfinite(told.mean).all() and torch.isfinite(told.variance).all() and (told.variance >= 0).all()
+    good = (
+        torch.isfinite(told.mean).all()
+        and torch.isfinite(told.variance).all()
+        and (told.variance >= 0).all()
+    )
     if not good:
-        raise ValueError("the map predicts values that are not finite along its own path; use an older checkpoint")
+        raise ValueError(
+            "the map predicts values that are not finite along its own path; use an older checkpoint"
+        )

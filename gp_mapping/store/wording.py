@@ -20,5 +20,8 @@ def quantity(settings) -> str:
         return "field"
     if not settings.observes:
         return "latent field"
-    return {"bernoulli": f"probability of more than {settings.threshold:g}", "poisson": "rate",
-            "softmax": "probability of the most likely class"}[settings.likelihood]
+    return {
+        "bernoulli": f"probability of more than {settings.threshold:g}",
+        "poisson": "rate",
+        "softmax": "probability of the most likely class",
+    }[settings.likelihood]

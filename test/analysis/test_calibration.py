@@ -35,17 +35,23 @@ def test_finds_the_delay_and_says_so(lagging):
 def test_what_turns_is_what_the_bias_adds(lagging):
     """The drive with the bias minus the drive without it, regressed on the heading."""
     mapping, plain, session = lagging
-    truth = np.linalg.lstsq(mapping.heading.numpy(), (mapping.y - plain.y).numpy()[:, 0], rcond=None)[0]
+    truth = np.linalg.lstsq(
+        mapping.heading.numpy(), (mapping.y - plain.y).numpy()[:, 0], rcond=None
+    )[0]
     c = calibration_report(session.map)
     found = c.turning * np.array([math.cos(c.direction), math.sin(c.direction)])
     assert c.turning_seen and "turns with the robot" in " ".join(c.plain())
-    assert np.linalg.norm(found - truth) < max(0.25 * np.linalg.norm(truth), 4 * c.turning_stddev), (found, truth, c)
+    assert np.linalg.norm(found - truth) < max(
+        0.25 * np.linalg.norm(truth), 4 * c.turning_stddev
+    ), (found, truth, c)
 
 
 def test_a_held_lever_arm_is_reported_as_assumed(lagging):
     c = calibration_report(lagging[2].map)
     assert c.lever_assumed and c.along == 0.0 and c.across == 0.0
-    assert 1e-4 < c.across_stddev < 0.02 and c.along_stddev > c.across_stddev, "along trades with the delay"
+    assert 1e-4 < c.across_stddev < 0.02 and c.along_stddev > c.across_stddev, (
+        "along trades with the delay"
+    )
     assert not c.separable and c.correlation > 0.9 and "only their sum" in " ".join(c.plain())
     assert abs(c.lag - 0.2 * c.speed) < 0.006, "the sum is known"
 
@@ -54,7 +60,9 @@ def test_nothing_is_reported_where_nothing_is_wrong():
     c = calibration_report(mapped(survey(Robot(correlated=0.3 * UT), 1)[0]).map)
     assert not c.offset_seen and abs(c.offset) < 0.02, c
     assert not c.turning_seen and not c.lever_seen, c
-    assert "no offset is seen" in c.plain()[0] and "nothing is seen that turns" in " ".join(c.plain())
+    assert "no offset is seen" in c.plain()[0] and "nothing is seen that turns" in " ".join(
+        c.plain()
+    )
 
 
 def test_what_is_switched_off_is_called_assumed():
@@ -88,13 +96,23 @@ def test_neighbourhoods_are_disjoint_and_bounded():
     x = 5 * torch.rand(1800, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     blocks = neighbourhoods(x)
     together = torch.cat(blocks)
-    assert len(blocks) == 8 and len(together.unique()) == len(together) and max(map(len, blocks)) <= 250
+    assert (
+        len(blocks) == 8
+        and len(together.unique()) == len(together)
+        and max(map(len, blocks)) <= 250
+    )
 
 
 def test_what_turns_unevenly_is_a_systematic_error_of_the_shift(lagging):
     """A fifth of what turns, over the field's rms slope s √(5/3)/ℓ: at least that much is said of every shift."""
     session = lagging[2]
     theta, c = session.map.home.theta, calibration_report(session.map)
-    shift = 0.2 * c.turning / session.map.home.scale * theta.lengthscale / (theta.signal_stddev * math.sqrt(5 / 3))
+    shift = (
+        0.2
+        * c.turning
+        / session.map.home.scale
+        * theta.lengthscale
+        / (theta.signal_stddev * math.sqrt(5 / 3))
+    )
     assert c.turning_seen and shift > 5e-4
     assert c.offset_stddev >= shift / c.speed and c.along_stddev >= shift and c.lag_stddev >= shift

@@ -24,8 +24,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def gp_mapping(*arguments):
-    return warm.run([sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)], cwd=ROOT, text=True,
-                          capture_output=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return warm.run(
+        [sys.executable, "-m", "gp_mapping.cli", *map(str, arguments)],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +43,9 @@ def bags(tmp_path_factory):
 
 
 def test_against_another_bag(bags, tmp_path):
-    done = gp_mapping("check", bags / "a", "--against", bags / "b", "--output", tmp_path / "out", "--json", *GIVEN)
+    done = gp_mapping(
+        "check", bags / "a", "--against", bags / "b", "--output", tmp_path / "out", "--json", *GIVEN
+    )
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     stored = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -45,9 +53,17 @@ def test_against_another_bag(bags, tmp_path):
     assert (tmp_path / "out" / "check.png").read_bytes().startswith(b"\x89PNG")
     test = printed["test"]
     assert test["n"] == printed["tested"] > 200 and 0 < test["rmse_ut"] < 3.0
-    assert list(test["coverage_levels"]) == ["50", "80", "95", "99"] and abs(sum(test["pit"]) - 1) < 1e-9
+    assert (
+        list(test["coverage_levels"]) == ["50", "80", "95", "99"]
+        and abs(sum(test["pit"]) - 1) < 1e-9
+    )
     assert sum(band["n"] for band in test["bands"].values()) == test["n"]
-    assert set(printed["refits"]) == {"without_offset", "without_heading", "without_both", "with_lever_arm"}
+    assert set(printed["refits"]) == {
+        "without_offset",
+        "without_heading",
+        "without_both",
+        "with_lever_arm",
+    }
     assert all(np.isfinite(v) and v > 0 for v in printed["refits"].values())
     assert printed["changes_in_test"] == [] and printed["gross_errors"] == 0
 
@@ -58,7 +74,13 @@ def test_a_sensor_that_reads_otherwise_on_each_drive_is_named(bags, tmp_path, bi
     other = bags / "b"
     if biased:
         other = tmp_path / "higher"
-        write_drive(other, lanes(0.2), 2000.0, seed=1, spoil=lambda i, v, p: (v * (1.0 + 3e-6 / np.linalg.norm(v)), p))
+        write_drive(
+            other,
+            lanes(0.2),
+            2000.0,
+            seed=1,
+            spoil=lambda i, v, p: (v * (1.0 + 3e-6 / np.linalg.norm(v)), p),
+        )
     done = gp_mapping("check", bags / "a", other, "--output", tmp_path / "out", "--json", *GIVEN)
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
@@ -72,35 +94,87 @@ def test_a_sensor_that_reads_otherwise_on_each_drive_is_named(bags, tmp_path, bi
 
 @pytest.mark.parametrize("model", ["dual_svgp", "wiski"])
 def test_a_lone_bag_is_split_and_says_so(bags, tmp_path, model):
-    done = gp_mapping("check", bags / "a", "--output", tmp_path / "out", "--no-refits", "--set", f"model={model}",
-                      *GIVEN)
+    done = gp_mapping(
+        "check",
+        bags / "a",
+        "--output",
+        tmp_path / "out",
+        "--no-refits",
+        "--set",
+        f"model={model}",
+        *GIVEN,
+    )
     assert done.returncode == 0, done.stderr
     assert "the first 70 % maps, the rest tests" in done.stdout
-    for words in ("what to mend on the robot first", "time offset", "in 50 %", "autocorrelation", "gross errors"):
+    for words in (
+        "what to mend on the robot first",
+        "time offset",
+        "in 50 %",
+        "autocorrelation",
+        "gross errors",
+    ):
         assert words in done.stdout, done.stdout
 
 
 def test_a_map_of_vectors_is_checked_by_component_and_norm(bags, tmp_path, capsys):
     """Without a calibration, which it says."""
-    fast = ["--set", "learn_hyperparameters=false", "--set", "max_inducing=40", "--set", "inducing_tolerance=0.005",
-            "--set", "inducing_information=0", "--set", "lengthscale=1.0", "--set", "signal_stddev=1e-5",
-            "--set", "noise_stddev=7e-7"]
-    assert cli.main(["check", str(bags / "a"), "--output", str(tmp_path), "--no-refits", "--set", "model=curl_free",
-                     "--set", "field_component=xyz", *fast]) == 0
+    fast = [
+        "--set",
+        "learn_hyperparameters=false",
+        "--set",
+        "max_inducing=40",
+        "--set",
+        "inducing_tolerance=0.005",
+        "--set",
+        "inducing_information=0",
+        "--set",
+        "lengthscale=1.0",
+        "--set",
+        "signal_stddev=1e-5",
+        "--set",
+        "noise_stddev=7e-7",
+    ]
+    assert (
+        cli.main(
+            [
+                "check",
+                str(bags / "a"),
+                "--output",
+                str(tmp_path),
+                "--no-refits",
+                "--set",
+                "model=curl_free",
+                "--set",
+                "field_component=xyz",
+                *fast,
+            ]
+        )
+        == 0
+    )
     printed, stored = capsys.readouterr().out, json.loads((tmp_path / "report.json").read_text())
-    assert "no calibration" in printed and "turn with the robot" in printed and stored["calibration"] is None
+    assert (
+        "no calibration" in printed
+        and "turn with the robot" in printed
+        and stored["calibration"] is None
+    )
     parts = stored["components"]
-    assert list(parts) == ["x", "y", "z", "norm"] and all(p["n"] == stored["tested"] for p in parts.values())
+    assert list(parts) == ["x", "y", "z", "norm"] and all(
+        p["n"] == stored["tested"] for p in parts.values()
+    )
     square = np.mean([parts[name]["rmse_ut"] ** 2 for name in "xyz"])
-    assert stored["test"]["rmse_ut"] == pytest.approx(square**0.5) and parts["norm"]["coverage"] > 0.8
+    assert (
+        stored["test"]["rmse_ut"] == pytest.approx(square**0.5) and parts["norm"]["coverage"] > 0.8
+    )
     assert parts["y"]["rmse_ut"] < 0.6 and all(f"\n  {name} " in printed for name in parts)
 
 
 def test_wrong_use_is_one_line(bags, tmp_path, capfd):
     (tmp_path / "file").write_text("")
-    for arguments, words in (([str(bags / "a"), "--output", str(tmp_path / "file")], "takes a folder"),
-                             ([str(tmp_path / "none")], "none"),
-                             ([str(bags / "a"), "--set", "lengthscle=1"], "lengthscale")):
+    for arguments, words in (
+        ([str(bags / "a"), "--output", str(tmp_path / "file")], "takes a folder"),
+        ([str(tmp_path / "none")], "none"),
+        ([str(bags / "a"), "--set", "lengthscle=1"], "lengthscale"),
+    ):
         assert cli.main(["check", *arguments]) == 2
         err = capfd.readouterr().err
         assert words in err and "Traceback" not in err
@@ -113,7 +187,11 @@ def some(n, start=0.0):
 
 def test_split_prefers_a_boundary_between_passes():
     first, second, words = split([some(400), some(300, 100.0), some(300, 200.0)])
-    assert [len(p) for p in first] == [400, 300] and [len(p) for p in second] == [300] and "passes 1 to 2" in words
+    assert (
+        [len(p) for p in first] == [400, 300]
+        and [len(p) for p in second] == [300]
+        and "passes 1 to 2" in words
+    )
     first, second, _ = split([some(100), some(900, 100.0)])
     assert [len(p) for p in first] == [100, 600] and [len(p) for p in second] == [300]
     assert float(second[0].stamp[0]) > float(first[-1].stamp[-1])
@@ -127,7 +205,10 @@ def test_residuals_know_right_from_wrong():
     zero, where = np.zeros(n), np.zeros((n, 2))
     right = Residuals(0.02 * np.arange(n), where, rng.normal(size=n), zero + 1.0, zero, zero)
     assert all(abs(v - float(k) / 100) < 0.01 for k, v in right.coverage().items())
-    assert max(abs(np.array(right.summary()["pit"]) - 0.1)) < 0.01 and abs(right.autocorrelation()["0.5"]) < 0.05
+    assert (
+        max(abs(np.array(right.summary()["pit"]) - 0.1)) < 0.01
+        and abs(right.autocorrelation()["0.5"]) < 0.05
+    )
     narrow = replace(right, variance=zero + 0.25)
     assert abs(narrow.coverage()["95"] - 0.673) < 0.01
     steps, value, out = rng.normal(size=n), 0.0, []
@@ -156,7 +237,9 @@ def test_a_changed_place_is_found_and_an_unchanged_field_is_not(drives, session)
     at = np.array([1.8, 1.6])
     hill = 12e-6 * np.exp(-((again.x.numpy() - at) ** 2).sum(1) / (2 * 0.5**2))
     found = changes_along(session, [replace(again, y=again.y.numpy() + hill[:, None])])
-    assert found and all(np.hypot(c["x"] - at[0], c["y"] - at[1]) < 1.2 and c["error"] > 0 for c in found), found
+    assert found and all(
+        np.hypot(c["x"] - at[0], c["y"] - at[1]) < 1.2 and c["error"] > 0 for c in found
+    ), found
 
 
 def test_changed_places_are_scored_apart(drives, session):
@@ -171,14 +254,20 @@ def test_changed_places_are_scored_apart(drives, session):
     changed, rest = told["changed"], told["unchanged"]
     assert changed["n"] + rest["n"] == told["n"] and changed["n"] > 50
     assert changed["rmse_ut"] > 2.5 * rest["rmse_ut"] and changed["coverage"] < 0.3
-    assert abs(rest["coverage"] - before["coverage"]) < 0.05 and told["coverage"] < rest["coverage"] - 0.05
+    assert (
+        abs(rest["coverage"] - before["coverage"]) < 0.05
+        and told["coverage"] < rest["coverage"] - 0.05
+    )
 
     scores = PredictionScores(session, where)
     scores.add(other, new_pass=True)
     rows = scores.result(found)
     assert rows["unchanged"]["rmse_ut"] == pytest.approx(rest["rmse_ut"], rel=1e-3)
     assert rows["changed"]["n"] == changed["n"]
-    assert listed(found, "µT").startswith(f"{len(found)} times, at (") and listed([], "µT") == "nowhere"
+    assert (
+        listed(found, "µT").startswith(f"{len(found)} times, at (")
+        and listed([], "µT") == "nowhere"
+    )
     assert "changed" not in quality(residuals(session, [test], where), [])
 
 

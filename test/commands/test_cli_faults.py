@@ -44,12 +44,22 @@ def refused(*words):
 
 # ---- what the mechanism itself does --------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("error, code, said", [
-    (RuntimeError("odd\nend"), 70, "a fault of this program, RuntimeError: odd end; please report"),
-    (ZeroDivisionError(), 70, "a fault of this program, ZeroDivisionError"),
-    (KeyboardInterrupt(), 130, "interrupted"), (MemoryError(), 2, "memory does not suffice"),
-    (OSError(28, "No space left on device", "/x"), 2, "/x: No space left on device"),
-    (BrokenPipeError(32, "Broken pipe"), 141, "")])
+
+@pytest.mark.parametrize(
+    "error, code, said",
+    [
+        (
+            RuntimeError("odd\nend"),
+            70,
+            "a fault of this program, RuntimeError: odd end; please report",
+        ),
+        (ZeroDivisionError(), 70, "a fault of this program, ZeroDivisionError"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 2, "memory does not suffice"),
+        (OSError(28, "No space left on device", "/x"), 2, "/x: No space left on device"),
+        (BrokenPipeError(32, "Broken pipe"), 141, ""),
+    ],
+)
 def test_every_error_becomes_one_line(monkeypatch, capfd, error, code, said):
     from gp_mapping.commands import bench
 
@@ -67,8 +77,24 @@ def test_every_error_becomes_one_line(monkeypatch, capfd, error, code, said):
 
 def test_nobody_reads_the_output(bag, tmp_path):
     """`gp-mapping map --json | head -c 1`."""
-    child = warm.Popen([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--json", "--suggest", "0", *GIVEN],
-                             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    child = warm.Popen(
+        [
+            *COMMAND,
+            "map",
+            str(bag),
+            "--output",
+            str(tmp_path / "o"),
+            "--json",
+            "--suggest",
+            "0",
+            *GIVEN,
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
     child.stdout.close()
     err = child.stderr.read()
     assert child.wait(120) == 141 and "Error" not in err and "Traceback" not in err, err
@@ -79,12 +105,39 @@ def test_nobody_reads_the_output(bag, tmp_path):
 def test_streams_that_the_caller_has_closed(bag, tmp_path, closed):
     """As some service managers start a program: it does its work, and its exit code says how."""
     for name, code in (("o", 0), ("", 2)):  # to refuse a folder of recordings no torch is loaded
-        words = shlex.join([sys.executable, "-m", "gp_mapping.cli", "import", "magnetic-csv", str(tmp_path / "none"),
-                            "--output", str(tmp_path / "bag")] if code else
-                           [sys.executable, "-m", "gp_mapping.cli", "map", str(bag), "--output", str(tmp_path / name),
-                            "--suggest", "0", *GIVEN])
-        done = subprocess.run(["sh", "-c", f"{words} {closed}"], cwd=ROOT, capture_output=True, text=True, timeout=120,
-                              env=ENVIRONMENT)
+        words = shlex.join(
+            [
+                sys.executable,
+                "-m",
+                "gp_mapping.cli",
+                "import",
+                "magnetic-csv",
+                str(tmp_path / "none"),
+                "--output",
+                str(tmp_path / "bag"),
+            ]
+            if code
+            else [
+                sys.executable,
+                "-m",
+                "gp_mapping.cli",
+                "map",
+                str(bag),
+                "--output",
+                str(tmp_path / name),
+                "--suggest",
+                "0",
+                *GIVEN,
+            ]
+        )
+        done = subprocess.run(
+            ["sh", "-c", f"{words} {closed}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=ENVIRONMENT,
+        )
         assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
         assert "fault of this program" not in done.stdout + done.stderr
     assert (tmp_path / "o" / "map.gpm").exists()
@@ -92,31 +145,52 @@ def test_streams_that_the_caller_has_closed(bag, tmp_path, closed):
 
 def test_a_full_disk_under_stdout(bag, tmp_path):
     with open("/dev/full", "w") as full:
-        done = warm.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN],
-                        cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=ENVIRONMENT)
+        done = warm.run(
+            [*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            env=ENVIRONMENT,
+        )
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and "No space left" in last and "Traceback" not in done.stderr
 
 
 def test_an_ascii_terminal_takes_a_microtesla(bag, tmp_path):
-    done = subprocess.run([*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN],
-                          cwd=ROOT, capture_output=True, timeout=120,
-                          env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"})
+    done = subprocess.run(
+        [*COMMAND, "map", str(bag), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=120,
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+    )
     assert done.returncode == 0 and b"signal_stddev" in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("start, after", [(subprocess.Popen, 0.3), (warm.Popen, 0.2), (warm.Popen, 1.2)],
-                         ids=["imports", "reads", "writes"])
+@pytest.mark.parametrize(
+    "start, after",
+    [(subprocess.Popen, 0.3), (warm.Popen, 0.2), (warm.Popen, 1.2)],
+    ids=["imports", "reads", "writes"],
+)
 def test_ctrl_c_at_any_time(bag, tmp_path, start, after):
     """While it imports, while it reads, while it writes."""
-    child = start([*COMMAND, "check", str(bag), str(bag), "--output", str(tmp_path / "o")], cwd=ROOT,
-                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    child = start(
+        [*COMMAND, "check", str(bag), str(bag), "--output", str(tmp_path / "o")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
     time.sleep(after)
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=120)
     assert child.returncode in (0, 130, -signal.SIGINT), err
-    assert "Traceback" not in err or start is subprocess.Popen, \
+    assert "Traceback" not in err or start is subprocess.Popen, (
         "before the program's own first line Python speaks for itself"
+    )
 
 
 SLOW = """
@@ -133,19 +207,39 @@ sys.meta_path.insert(0, Slow())
 """
 
 
-@pytest.mark.parametrize("start, code, said", [
-    ("sys.argv[1:] = ['plot', 'x']; import gp_mapping.cli as cli; sys.exit(cli.main())", 130,
-     "gp-mapping: interrupted"),
-    ("sys.orig_argv[1:] = ['-m', 'gp_mapping.ros.mapping_node']; import gp_mapping.ros.mapping_node", 0,
-     "mapping_node: stopped while it was loading"),
-    ("sys.orig_argv[1:] = ['/opt/ros/lib/gp_mapping/simulator_node']; import gp_mapping.ros.simulator_node; "
-     "import torch", 0, "simulator_node: stopped while it was loading")])
+@pytest.mark.parametrize(
+    "start, code, said",
+    [
+        (
+            "sys.argv[1:] = ['plot', 'x']; import gp_mapping.cli as cli; sys.exit(cli.main())",
+            130,
+            "gp-mapping: interrupted",
+        ),
+        (
+            "sys.orig_argv[1:] = ['-m', 'gp_mapping.ros.mapping_node']; import gp_mapping.ros.mapping_node",
+            0,
+            "mapping_node: stopped while it was loading",
+        ),
+        (
+            "sys.orig_argv[1:] = ['/opt/ros/lib/gp_mapping/simulator_node']; import gp_mapping.ros.simulator_node; "
+            "import torch",
+            0,
+            "simulator_node: stopped while it was loading",
+        ),
+    ],
+)
 def test_ctrl_c_while_torch_is_loaded_is_one_line_at_once(start, code, said):
     """Into the very moment: torch begins to load, and takes half a minute."""
     if "ros" in start:
         pytest.importorskip("rclpy")
-    child = subprocess.Popen([sys.executable, "-c", SLOW + start], cwd=ROOT, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    child = subprocess.Popen(
+        [sys.executable, "-c", SLOW + start],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
     assert child.stdout.readline() == "loading\n"
     child.send_signal(signal.SIGINT)
     began = time.monotonic()
@@ -157,46 +251,88 @@ def test_other_processes_keep_their_own_signals_and_warnings():
     from gp_mapping.ros.loading import node_of
 
     assert node_of(["python", "-m", "pytest", "mapping_node.py"]) == ""
-    assert node_of(["python", "-m", "gp_mapping.cli", "view"]) == node_of(["python", "-c", "mapping_node"]) == ""
-    assert node_of(["python", "-W", "error", "-m", "gp_mapping.ros.explorer_node", "--ros-args"]) == "explorer_node"
+    assert (
+        node_of(["python", "-m", "gp_mapping.cli", "view"])
+        == node_of(["python", "-c", "mapping_node"])
+        == ""
+    )
+    assert (
+        node_of(["python", "-W", "error", "-m", "gp_mapping.ros.explorer_node", "--ros-args"])
+        == "explorer_node"
+    )
     assert node_of(["/usr/bin/python3", "/opt/ws/lib/gp_mapping/mapping_node"]) == "mapping_node"
 
 
 def test_what_a_library_warns_of_is_not_on_the_screen(bag, tmp_path):
     """Not even where Python shows all of it by default; --debug does."""
-    code = ("import sys, warnings; import gp_mapping.commands.bench as b; import gp_mapping.cli as cli\n"
-            "def run(args):\n    warnings.warn('a library grows old', DeprecationWarning); return 0\n"
-            "b.run = run; warnings.simplefilter('default'); sys.exit(cli.main(sys.argv[1:]))")
+    code = (
+        "import sys, warnings; import gp_mapping.commands.bench as b; import gp_mapping.cli as cli\n"
+        "def run(args):\n    warnings.warn('a library grows old', DeprecationWarning); return 0\n"
+        "b.run = run; warnings.simplefilter('default'); sys.exit(cli.main(sys.argv[1:]))"
+    )
     for words, heard in ((["bench"], False), (["bench", "--debug"], True)):
-        done = warm.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True,
-                              timeout=60, env=ENVIRONMENT)
+        done = warm.run(
+            [sys.executable, "-c", code, *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=ENVIRONMENT,
+        )
         assert done.returncode in (0, 2) and ("grows old" in done.stderr) == heard, done.stderr
 
 
 # ---- what people do ------------------------------------------------------------------------------------------------
 
+
 def a_bag_of(path, *kinds):
     stamps = [10**12 + i * 10**8 for i in range(40)]
-    made = {"temperature": lambda s: ("/t", "sensor_msgs/msg/Temperature", s, make(
-                "sensor_msgs/msg/Temperature", header=header(s, "nose"), temperature=20.0)),
-            "pose": lambda s: ("/p", "geometry_msgs/msg/PoseStamped", s, make(
-                "geometry_msgs/msg/PoseStamped", header=header(s, "map"), pose={"orientation": {"w": 1.0}})),
-            "field": lambda s: ("/m", "sensor_msgs/msg/MagneticField", s, make(
-                "sensor_msgs/msg/MagneticField", header=header(s, "nose"))),
-            "odometry": lambda s: ("/o", "nav_msgs/msg/Odometry", s, make(
-                "nav_msgs/msg/Odometry", header=header(s, "odom"), child_frame_id="base_link")),
-            "tf": lambda s: ("/tf", "tf2_msgs/msg/TFMessage", s, make("tf2_msgs/msg/TFMessage"))}
+    made = {
+        "temperature": lambda s: (
+            "/t",
+            "sensor_msgs/msg/Temperature",
+            s,
+            make("sensor_msgs/msg/Temperature", header=header(s, "nose"), temperature=20.0),
+        ),
+        "pose": lambda s: (
+            "/p",
+            "geometry_msgs/msg/PoseStamped",
+            s,
+            make(
+                "geometry_msgs/msg/PoseStamped",
+                header=header(s, "map"),
+                pose={"orientation": {"w": 1.0}},
+            ),
+        ),
+        "field": lambda s: (
+            "/m",
+            "sensor_msgs/msg/MagneticField",
+            s,
+            make("sensor_msgs/msg/MagneticField", header=header(s, "nose")),
+        ),
+        "odometry": lambda s: (
+            "/o",
+            "nav_msgs/msg/Odometry",
+            s,
+            make("nav_msgs/msg/Odometry", header=header(s, "odom"), child_frame_id="base_link"),
+        ),
+        "tf": lambda s: ("/tf", "tf2_msgs/msg/TFMessage", s, make("tf2_msgs/msg/TFMessage")),
+    }
     return write_bag(path, [made[kind](s) for s in stamps for kind in kinds])
 
 
-@pytest.mark.parametrize("kinds, options, mend", [
-    (("temperature", "odometry"), (), "--set sensor=temperature"),
-    (("field", "pose"), (), "--set pose_source=pose"),
-    (("field", "tf"), (), "--set pose_source=tf"),
-    (("field", "pose", "tf"), (), "--set pose_source=pose or --set pose_source=tf"),
-    (("field", "odometry"), ("--set", "sensor=temperature"), "--set sensor=magnetic_field"),
-    (("field", "odometry"), ("--set", "pose_source=tf"), "--set pose_source=odometry"),
-    (("temperature", "field", "odometry"), ("--field-topic", "/t"), "--set sensor=temperature")])
+@pytest.mark.parametrize(
+    "kinds, options, mend",
+    [
+        (("temperature", "odometry"), (), "--set sensor=temperature"),
+        (("field", "pose"), (), "--set pose_source=pose"),
+        (("field", "tf"), (), "--set pose_source=tf"),
+        (("field", "pose", "tf"), (), "--set pose_source=pose or --set pose_source=tf"),
+        (("field", "odometry"), ("--set", "sensor=temperature"), "--set sensor=magnetic_field"),
+        (("field", "odometry"), ("--set", "pose_source=tf"), "--set pose_source=odometry"),
+        (("temperature", "field", "odometry"), ("--field-topic", "/t"), "--set sensor=temperature"),
+    ],
+)
 def test_a_bag_of_another_kind_says_which_setting_mends_it(tmp_path, kinds, options, mend):
     bag = a_bag_of(tmp_path / "bag", *kinds)
     for command in ("map", "check"):
@@ -204,13 +340,17 @@ def test_a_bag_of_another_kind_says_which_setting_mends_it(tmp_path, kinds, opti
 
 
 def test_what_no_setting_mends_gets_no_advice(tmp_path):
-    assert "--set" not in refused("map", a_bag_of(tmp_path / "bag", "odometry"), "--output", tmp_path / "o")
+    assert "--set" not in refused(
+        "map", a_bag_of(tmp_path / "bag", "odometry"), "--output", tmp_path / "o"
+    )
 
 
 def test_a_dead_sensor_is_named(tmp_path):
     """It told 0 all the time: `check` once divided by the error that such a map does not make."""
     for name, value in (("zero", (0.0, 0.0, 0.0)), ("stuck", (1e-5, 2e-5, 3e-5))):
-        write_drive(tmp_path / name, lanes(count=3), spoil=lambda i, v, p, value=value: (np.array(value), p))
+        write_drive(
+            tmp_path / name, lanes(count=3), spoil=lambda i, v, p, value=value: (np.array(value), p)
+        )
         for command, output in (("check", tmp_path / "o"), ("report", tmp_path / "o.html")):
             ending = run_command([command, tmp_path / name, "--output", output, "--no-refits"])
             assert ending.code == 0, ending
@@ -223,18 +363,26 @@ def test_a_sensor_that_hangs_is_named_and_a_coarse_one_is_not():
     x = np.stack([0.4 * t, 0.0 * t], 1)
     smooth = 20.0 + np.sin(t)[:, None]
     assert not sensor_faults([Samples(x, smooth, stamp=t)], 1.0, "°C")
-    assert not sensor_faults([Samples(x, np.round(smooth), stamp=t)], 1.0, "°C"), "whole degrees repeat themselves"
+    assert not sensor_faults([Samples(x, np.round(smooth), stamp=t)], 1.0, "°C"), (
+        "whole degrees repeat themselves"
+    )
     hung = smooth.copy()
     hung[200:320] = hung[200]
     found = sensor_faults([Samples(x, hung, stamp=t)], 1.0, "°C")
-    assert len(found) == 1 and not found[0].dead and "11.9 s and 4.8 m from stamp 20.0" in found[0].text
+    assert (
+        len(found) == 1
+        and not found[0].dead
+        and "11.9 s and 4.8 m from stamp 20.0" in found[0].text
+    )
     still = np.where((np.arange(600) < 200)[:, None], x, x[200])
     assert not sensor_faults([Samples(still, hung, stamp=t)], 1.0, "°C"), "it stood still"
 
 
 def faults_of(values, metres=0.4, seconds=0.1):
     t = np.arange(len(values)) * seconds
-    samples = Samples(np.stack([metres * t, 0.0 * t], 1), np.asarray(values, float)[:, None], stamp=t)
+    samples = Samples(
+        np.stack([metres * t, 0.0 * t], 1), np.asarray(values, float)[:, None], stamp=t
+    )
     return [fault.text for fault in sensor_faults([samples], 1.0, "units")]
 
 
@@ -242,24 +390,34 @@ def test_a_sensor_that_drops_out_saturates_or_knows_few_values_is_named():
     """None of these hung for long beside what it usually did, so nothing was said of them."""
     n = np.arange(600)
     alive = 20.0 + np.sin(0.1 * n) + 0.01 * np.random.default_rng(0).standard_normal(600)
-    for said, values in (("exactly 0 units, the smallest", np.where(n % 2, 0.0, alive)),
-                         ("exactly 0 units, the smallest", np.where(n // 25 % 2, 0.0, alive)),
-                         ("exactly 0 units, the smallest", np.where(n == 77, alive, 0.0)),
-                         ("exactly 20.5 units, the largest", np.minimum(alive, 20.5)),
-                         ("one of 2 values (3; 4 units)", 3.0 + n % 2)):
+    for said, values in (
+        ("exactly 0 units, the smallest", np.where(n % 2, 0.0, alive)),
+        ("exactly 0 units, the smallest", np.where(n // 25 % 2, 0.0, alive)),
+        ("exactly 0 units, the smallest", np.where(n == 77, alive, 0.0)),
+        ("exactly 20.5 units, the largest", np.minimum(alive, 20.5)),
+        ("one of 2 values (3; 4 units)", 3.0 + n % 2),
+    ):
         texts = faults_of(values)
         assert texts and said in texts[0], (said, texts)
-    assert "hung" in faults_of(alive[:100] * (n[:100] < 60) + 7.0 * (n[:100] >= 60), 0.5, 1.0)[0], "at 1 Hz, for 40 s"
+    assert "hung" in faults_of(alive[:100] * (n[:100] < 60) + 7.0 * (n[:100] >= 60), 0.5, 1.0)[0], (
+        "at 1 Hz, for 40 s"
+    )
     assert "dead" in faults_of(np.zeros(25), 0.5, 1.0)[0]
     for good in (alive, np.round(alive), np.round(3.0 * alive), np.round(100.0 * alive)):
         assert not faults_of(good), faults_of(good)
 
 
-@pytest.mark.parametrize("text, said", [
-    ("/**:\n  ros__parameters:\n    lengthscale: 2001-99-99\n", "month must be"),
-    ("a: &a\n  b: *a\n", "an alias"), ("[" * 3000, "not a YAML file"), ("\x00\x01", "not a YAML file"),
-    ("/**:\n  ros__parameters:\n    seed: " + "9" * 500, "seed:"),
-    ("x: 1\n" * 250_000, "bytes, expected a parameter file")])
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("/**:\n  ros__parameters:\n    lengthscale: 2001-99-99\n", "month must be"),
+        ("a: &a\n  b: *a\n", "an alias"),
+        ("[" * 3000, "not a YAML file"),
+        ("\x00\x01", "not a YAML file"),
+        ("/**:\n  ros__parameters:\n    seed: " + "9" * 500, "seed:"),
+        ("x: 1\n" * 250_000, "bytes, expected a parameter file"),
+    ],
+)
 def test_odd_parameter_files(bag, tmp_path, text, said):
     (tmp_path / "p.yaml").write_text(text)
     assert said in refused("map", bag, "--output", tmp_path / "o", "--params", tmp_path / "p.yaml")
@@ -269,44 +427,88 @@ def test_pipes_and_devices_are_not_waited_for(bag, tmp_path):
     os.mkfifo(tmp_path / "pipe.yaml")
     os.mkfifo(tmp_path / "map.gpm")
     started = time.monotonic()
-    for words in (["map", bag, "--output", tmp_path / "o", "--params", tmp_path / "pipe.yaml"],
-                  ["map", bag, "--output", tmp_path / "o", "--params", "/dev/zero"],
-                  ["plot", tmp_path / "map.gpm"], ["plot", "/dev/zero"]):
+    for words in (
+        ["map", bag, "--output", tmp_path / "o", "--params", tmp_path / "pipe.yaml"],
+        ["map", bag, "--output", tmp_path / "o", "--params", "/dev/zero"],
+        ["plot", tmp_path / "map.gpm"],
+        ["plot", "/dev/zero"],
+    ):
         said = refused(*words)
         assert "pipe, socket or device" in said or "not a regular file" in said
     assert time.monotonic() - started < 20
 
 
-@pytest.mark.parametrize("settings, said", [
-    (["device=cuda:99"], "write device: c"), (["device=meta"], "write cpu, cuda or cuda:1"),
-    (["device=x"], "write cpu, cuda or cuda:1"), (["model=wiski", "anisotropy=3.0"], "anisotropy")])
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        (["device=cuda:99"], "write device: c"),
+        (["device=meta"], "write cpu, cuda or cuda:1"),
+        (["device=x"], "write cpu, cuda or cuda:1"),
+        (["model=wiski", "anisotropy=3.0"], "anisotropy"),
+    ],
+)
 def test_settings_that_no_map_can_have_are_the_users(bag, tmp_path, settings, said):
     words = [word for each in settings for word in ("--set", each)]
     assert said in refused("map", bag, "--output", tmp_path / "o", *words)
 
 
-@pytest.mark.parametrize("settings", [["signal_stddev=1e9"], ["field_scale=1e9"], ["noise_stddev=1e9"],
-                                      ["max_inducing=1", "memory_size=0"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["signal_stddev=1e9"],
+        ["field_scale=1e9"],
+        ["noise_stddev=1e9"],
+        ["max_inducing=1", "memory_size=0"],
+    ],
+    ids=" ".join,
+)
 def test_settings_at_the_ends_of_their_ranges_are_mapped_with(bag, tmp_path, settings):
     words = [word for each in settings for word in ("--set", each)]
-    ending = run_command(["map", bag, "--output", tmp_path / "o", "--suggest", "0", "--set", "resolution=0.3", *words])
+    ending = run_command(
+        [
+            "map",
+            bag,
+            "--output",
+            tmp_path / "o",
+            "--suggest",
+            "0",
+            "--set",
+            "resolution=0.3",
+            *words,
+        ]
+    )
     assert ending.code == 0 and not ending.wrong, ending
 
 
 def test_what_is_refused_after_reading_is_one_line_as_well(bag, tmp_path, capfd):
     """No progress bar beside it where nobody watches one."""
-    assert cli.main(["map", str(bag), "--output", str(tmp_path / "o"), "--set", "odometry_frame=other"]) == 2
+    assert (
+        cli.main(
+            ["map", str(bag), "--output", str(tmp_path / "o"), "--set", "odometry_frame=other"]
+        )
+        == 2
+    )
     said = capfd.readouterr().err
     assert "expected 'other'" in said and len(said.splitlines()) == 1, said
 
 
-@pytest.mark.parametrize("words, said", [
-    (["map"], "required"), (["mapp"], "unknown command"), (["map", "--output", "x"], "required"),
-    (["plot", "{bag}", "--suggest", "x"], "--suggest"), (["plot", "{bag}", "--suggest", "10**9"], "--suggest"),
-    (["map", "{bag}", "--output", "{bag}/metadata.yaml"], "is a file"), (["map", "x\0y", "--output", "o"], "zero byte"),
-    (["map", "{bag}", "--output", "{bag}/metadata.yaml/deeper"], ""),
-    (["map", "{bag}", "--output", "/proc/nowhere"], ""), (["map", "{bag}", "--output", "{bag}-link"], "leads nowhere"),
-    (["calibrate", "{bag}", "--output", "/proc/nowhere/x.yaml"], ""), (["map", "x" * 5000, "--output", "o"], "")])
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["map"], "required"),
+        (["mapp"], "unknown command"),
+        (["map", "--output", "x"], "required"),
+        (["plot", "{bag}", "--suggest", "x"], "--suggest"),
+        (["plot", "{bag}", "--suggest", "10**9"], "--suggest"),
+        (["map", "{bag}", "--output", "{bag}/metadata.yaml"], "is a file"),
+        (["map", "x\0y", "--output", "o"], "zero byte"),
+        (["map", "{bag}", "--output", "{bag}/metadata.yaml/deeper"], ""),
+        (["map", "{bag}", "--output", "/proc/nowhere"], ""),
+        (["map", "{bag}", "--output", "{bag}-link"], "leads nowhere"),
+        (["calibrate", "{bag}", "--output", "/proc/nowhere/x.yaml"], ""),
+        (["map", "x" * 5000, "--output", "o"], ""),
+    ],
+)
 def test_odd_arguments(bag, words, said):
     link = Path(f"{bag}-link")
     if not link.is_symlink():
@@ -315,19 +517,31 @@ def test_odd_arguments(bag, words, said):
 
 
 def test_bench_says_what_is_wrong_in_one_line():
-    done = warm.run([sys.executable, "-m", "gp_mapping.cli", "bench", "nothing"], cwd=ROOT, capture_output=True,
-                    text=True, timeout=60, env=ENVIRONMENT)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "'nothing'" in done.stderr, done.stderr
+    done = warm.run(
+        [sys.executable, "-m", "gp_mapping.cli", "bench", "nothing"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=ENVIRONMENT,
+    )
+    assert (
+        done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "'nothing'" in done.stderr
+    ), done.stderr
 
 
 # ---- what nobody thought of ----------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damage_is_done_and_repeats(kind):
     data = bytes(range(256)) * 4
     made = [mutated(data, kind, np.random.default_rng(seed)) for seed in range(20)]
     assert made == [mutated(data, kind, np.random.default_rng(seed)) for seed in range(20)]
-    assert sum(one != data for one in made) >= 15 and mutated(b"", kind, np.random.default_rng(0)) == b""
+    assert (
+        sum(one != data for one in made) >= 15
+        and mutated(b"", kind, np.random.default_rng(0)) == b""
+    )
 
 
 def test_mutated_files_and_bags_are_refused_or_mapped(capsys):
@@ -338,6 +552,7 @@ def test_mutated_files_and_bags_are_refused_or_mapped(capsys):
 
 
 # ---- one damaged message costs one message --------------------------------------------------------------------------
+
 
 @pytest.fixture(scope="module")
 def damaged(bag, tmp_path_factory):
@@ -353,23 +568,36 @@ def damaged(bag, tmp_path_factory):
                 made[raw.topic] = writer.add_connection(raw.topic, raw.type, typestore=STORE)
             seen[raw.topic] = n = seen.get(raw.topic, 0) + 1
             cut = n in (20, 50, 80) if raw.topic == "/magnetic_field" else n == 100
-            writer.write(made[raw.topic], raw.stamp_ns, bytes(raw.data)[:11] if cut else bytes(raw.data))
+            writer.write(
+                made[raw.topic], raw.stamp_ns, bytes(raw.data)[:11] if cut else bytes(raw.data)
+            )
     return path, seen
 
 
-def test_messages_that_cannot_be_read_are_counted_and_named_and_the_others_are_mapped(damaged, tmp_path, capfd):
+def test_messages_that_cannot_be_read_are_counted_and_named_and_the_others_are_mapped(
+    damaged, tmp_path, capfd
+):
     path, seen = damaged
-    assert cli.main(["map", str(path), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN]) == 0
+    assert (
+        cli.main(["map", str(path), "--output", str(tmp_path / "o"), "--suggest", "0", *GIVEN]) == 0
+    )
     said = capfd.readouterr().out
     report = json.loads((tmp_path / "o" / "report.json").read_text())
     assert report["dropped"]["unreadable"] == 3 and report["dropped"]["pose_unreadable"] == 1
-    assert report["received"] == {"magnetic_field": seen["/magnetic_field"], "odometry": seen["/odometry"]}
+    assert report["received"] == {
+        "magnetic_field": seen["/magnetic_field"],
+        "odometry": seen["/odometry"],
+    }
     assert report["samples"] + report["dropped_measurements"] == seen["/magnetic_field"]
-    assert report["samples"] >= seen["/magnetic_field"] - 3 - 4, "a missing pose costs its own bracket at most"
+    assert report["samples"] >= seen["/magnetic_field"] - 3 - 4, (
+        "a missing pose costs its own bracket at most"
+    )
     assert "dropped 3: measurement whose recorded bytes" in said
     assert "/magnetic_field at " in said and "cannot be read" in said, "the first ones are named"
 
-    assert cli.main(["check", str(path), "--no-refits", "--output", str(tmp_path / "c"), *GIVEN]) == 0
+    assert (
+        cli.main(["check", str(path), "--no-refits", "--output", str(tmp_path / "c"), *GIVEN]) == 0
+    )
     assert "cannot be read" in capfd.readouterr().out
     assert cli.main(["calibrate", str(path), "--output", str(tmp_path / "i.yaml")]) in (0, 2)
     assert "messages left out: 3, the first because" in capfd.readouterr().err
@@ -389,24 +617,42 @@ def test_a_bag_of_nothing_but_damage_is_refused_in_one_bounded_line(bag, tmp_pat
             for connection in (field, odometry):
                 writer.write(connection, 10**18 + i, b"\x00\x01\x00\x00\xff")
     said = refused("map", tmp_path / "bag", "--output", tmp_path / "o")
-    assert "400 unreadable" in said and "400 pose_unreadable" in said and len(said) < 2500, len(said)
+    assert "400 unreadable" in said and "400 pose_unreadable" in said and len(said) < 2500, len(
+        said
+    )
 
 
 # ---- names are any bytes --------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name", [b"drive_\xff\xfe", b"$a_{b", rb"a$\frac{b$", "漢字 $x$_^".encode()])
+
+@pytest.mark.parametrize(
+    "name", [b"drive_\xff\xfe", b"$a_{b", rb"a$\frac{b$", "漢字 $x$_^".encode()]
+)
 def test_names_of_any_bytes_end_in_pictures(bag, tmp_path, name):
     """A title that is no UTF-8, or that looks like mathematics, is a title."""
     odd = os.fsdecode(os.path.join(os.fsencode(tmp_path), name))
     shutil.copytree(bag, odd)
-    for words in (["check", odd, "--no-refits", "--output", tmp_path / "c"],
-                  ["report", odd, "--no-refits", "--suggest", "0", "--output", tmp_path / "r.html"]):
+    for words in (
+        ["check", odd, "--no-refits", "--output", tmp_path / "c"],
+        ["report", odd, "--no-refits", "--suggest", "0", "--output", tmp_path / "r.html"],
+    ):
         ending = run_command([*words, *GIVEN])
         assert ending.code == 0 and not ending.wrong, ending
     (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_a_unit_is_a_name_as_well(bag, tmp_path):
-    ending = run_command(["map", bag, "--output", tmp_path / "o", "--suggest", "0", "--set", "field_unit=$a_{b",
-                          *GIVEN])
+    ending = run_command(
+        [
+            "map",
+            bag,
+            "--output",
+            tmp_path / "o",
+            "--suggest",
+            "0",
+            "--set",
+            "field_unit=$a_{b",
+            *GIVEN,
+        ]
+    )
     assert ending.code == 0 and not ending.wrong, ending

@@ -27,7 +27,16 @@ def bags(tmp_path_factory):
 def fitted(bags, tmp_path_factory):
     """The object on stdout, stderr, and the folder."""
     output = tmp_path_factory.mktemp("fitted") / "out"
-    words = ["fit", str(bags / "a"), "--output", str(output), "--test", str(bags / "test"), "--json", *FAST]
+    words = [
+        "fit",
+        str(bags / "a"),
+        "--output",
+        str(output),
+        "--test",
+        str(bags / "test"),
+        "--json",
+        *FAST,
+    ]
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = cli.main(words)
@@ -39,11 +48,18 @@ def test_it_says_what_was_gained(fitted):
     result, err, _ = fitted
     fit = result["fit"]
     assert fit["cells"] > 50 and fit["converged"] and fit["iterations"] >= 1
-    assert fit["evidence_after"] >= fit["evidence_before"] and fit["nats_after"] >= fit["nats_before"]
+    assert (
+        fit["evidence_after"] >= fit["evidence_before"] and fit["nats_after"] >= fit["nats_before"]
+    )
     assert fit["nats_after"] <= fit["evidence_after"] + 1e-6
-    assert set(result["test"]) == {"streamed", "fitted"} and result["test"]["fitted"]["test_samples"] > 100
+    assert (
+        set(result["test"]) == {"streamed", "fitted"}
+        and result["test"]["fitted"]["test_samples"] > 100
+    )
     assert result["test"]["fitted"]["rmse_ut"] < 1.1 * result["test"]["streamed"]["rmse_ut"]
-    assert "fit: bound of Titsias on the log evidence, iteration 1: " in err, "no plain line where there is no terminal"
+    assert "fit: bound of Titsias on the log evidence, iteration 1: " in err, (
+        "no plain line where there is no terminal"
+    )
 
 
 def test_a_map_goes_on_from_what_it_wrote(fitted, bags, tmp_path, capsys):
@@ -53,24 +69,51 @@ def test_a_map_goes_on_from_what_it_wrote(fitted, bags, tmp_path, capsys):
     assert told == pytest.approx(result["fit"]["after"], rel=1e-9)
     assert session.settings.learn_hyperparameters and session.settings.lengthscale == 0.0
     learner = load_checkpoint(output / CHECKPOINT)["map"]["learner"]
-    assert float(learner["metric"][0, 0]) > 1.0 and float(learner["turns"].min()) > 100, "it has forgotten all it knew"
+    assert float(learner["metric"][0, 0]) > 1.0 and float(learner["turns"].min()) > 100, (
+        "it has forgotten all it knew"
+    )
 
-    assert cli.main(["map", str(bags / "test"), "--load", str(output / CHECKPOINT), "--output", str(tmp_path / "on"),
-                     "--json", *FAST]) == 0
+    assert (
+        cli.main(
+            [
+                "map",
+                str(bags / "test"),
+                "--load",
+                str(output / CHECKPOINT),
+                "--output",
+                str(tmp_path / "on"),
+                "--json",
+                *FAST,
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
     on = saved_session(tmp_path / "on" / CHECKPOINT)
     assert on.cell_count > session.cell_count and on.map.learning_steps > 0
     moved = on.map.hyperparameters()
-    assert moved["lengthscale"] == pytest.approx(told["lengthscale"], rel=0.5), "the robot began from the start again"
+    assert moved["lengthscale"] == pytest.approx(told["lengthscale"], rel=0.5), (
+        "the robot began from the start again"
+    )
     assert torch.isfinite(on.predict(on.path).mean).all()
 
 
-@pytest.mark.parametrize(("words", "text"), [
-    (["--model", "curl_free", "--set", "field_component=xyz"], "has no offline fit; expected one of dual_svgp"),
-    (["--set", "learn_lever_arm=true"], "write --set learn_lever_arm=false"),
-    (["--iterations", "0"], "--iterations is 0, expected 1 to 10000"),
-    (["--tolerance", "nan"], "--tolerance is nan, expected a number of nats above 0"),
-    (["--set", "learn_hyperparameters=false", "--set", "learn_time_offset=false"], "nothing is to be learned")])
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            ["--model", "curl_free", "--set", "field_component=xyz"],
+            "has no offline fit; expected one of dual_svgp",
+        ),
+        (["--set", "learn_lever_arm=true"], "write --set learn_lever_arm=false"),
+        (["--iterations", "0"], "--iterations is 0, expected 1 to 10000"),
+        (["--tolerance", "nan"], "--tolerance is nan, expected a number of nats above 0"),
+        (
+            ["--set", "learn_hyperparameters=false", "--set", "learn_time_offset=false"],
+            "nothing is to be learned",
+        ),
+    ],
+)
 def test_what_is_wrong_is_one_line(bags, tmp_path, capfd, words, text):
     code = cli.main(["fit", str(bags / "a"), "--output", str(tmp_path / "out"), *words])
     out, err = capfd.readouterr()

@@ -13,14 +13,31 @@ from gp_mapping import cli
 from gp_mapping.store.checkpoint import load_checkpoint
 from gp_mapping.store.trial import tried_session
 
-HELD = ["learn_hyperparameters=false", "learn_time_offset=false", "heading_stddev=0.0", "follow_changes=false",
-        "robust=false", "lengthscale=0.7", "signal_stddev=8e-6", "noise_stddev=3e-7", "constant_stddev=3e-5",
-        "local_scale=false", "inducing_information=0", "inducing_tolerance=1e-5", "predictive_noise=false"]
+HELD = [
+    "learn_hyperparameters=false",
+    "learn_time_offset=false",
+    "heading_stddev=0.0",
+    "follow_changes=false",
+    "robust=false",
+    "lengthscale=0.7",
+    "signal_stddev=8e-6",
+    "noise_stddev=3e-7",
+    "constant_stddev=3e-5",
+    "local_scale=false",
+    "inducing_information=0",
+    "inducing_tolerance=1e-5",
+    "predictive_noise=false",
+]
 SETTINGS = [word for setting in HELD for word in ("--set", setting)]
 
 
 def mapped(folder, name, *bags, settings=SETTINGS):
-    assert cli.main(["map", *map(str, bags), "--output", str(folder / name), "--suggest", "0", *settings]) == 0
+    assert (
+        cli.main(
+            ["map", *map(str, bags), "--output", str(folder / name), "--suggest", "0", *settings]
+        )
+        == 0
+    )
     return folder / name
 
 
@@ -42,7 +59,12 @@ def test_the_sum_is_the_map_of_both_bags(folder, capsys):
     """Given θ, and with every cell remembered; what differs is which inducing inputs were chosen (tolerance 1e-5)."""
     both = opened(mapped(folder, "both", folder / "a", folder / "b"))
     capsys.readouterr()
-    assert cli.main(["merge", str(folder / "of_a"), str(folder / "of_b"), "--output", str(folder / "sum")]) == 0
+    assert (
+        cli.main(
+            ["merge", str(folder / "of_a"), str(folder / "of_b"), "--output", str(folder / "sum")]
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
     added = opened(folder / "sum")
     places = torch.from_numpy(np.random.default_rng(0).uniform([-0.3, -0.3], [2.3, 2.0], (200, 2)))
@@ -51,11 +73,19 @@ def test_the_sum_is_the_map_of_both_bags(folder, capsys):
     assert float((p.stddev / q.stddev - 1).abs().max()) < 0.02
     mine, its = added.report(), both.report()
     for name in ("samples", "cells", "passes"):
-        assert mine[name] == its[name] and f"{mine[name]} {name.replace('samples', 'measurements')}" in printed
+        assert (
+            mine[name] == its[name]
+            and f"{mine[name]} {name.replace('samples', 'measurements')}" in printed
+        )
     assert mine["path_length"] == pytest.approx(its["path_length"], rel=0.02)
-    assert added.render().origin == both.render().origin and added.render().shape == both.render().shape
+    assert (
+        added.render().origin == both.render().origin
+        and added.render().shape == both.render().shape
+    )
     report = json.loads((folder / "sum" / "report.json").read_text())
-    assert [row["cells"] for row in report["maps"]] == [opened(folder / n).cell_count for n in ("of_a", "of_b")]
+    assert [row["cells"] for row in report["maps"]] == [
+        opened(folder / n).cell_count for n in ("of_a", "of_b")
+    ]
     assert (folder / "sum" / "map.png").is_file() and report["hyperparameters_of"] in printed
 
 
@@ -69,9 +99,26 @@ def test_a_map_of_another_frame_is_carried_into_the_first(folder, capsys):
 
     write_drive(folder / "b_elsewhere", lanes(0.9, count=3), 2000.0, seed=1, spoil=elsewhere)
     there = mapped(folder, "of_b_elsewhere", folder / "b_elsewhere")
-    assert cli.main(["merge", str(folder / "of_a"), str(folder / "of_b"), "--output", str(folder / "here")]) == 0
-    assert cli.main(["merge", str(folder / "of_a"), str(there), "--transform", f"{there.name}=30,-12,2.2",
-                     "--output", str(folder / "carried")]) == 0
+    assert (
+        cli.main(
+            ["merge", str(folder / "of_a"), str(folder / "of_b"), "--output", str(folder / "here")]
+        )
+        == 0
+    )
+    assert (
+        cli.main(
+            [
+                "merge",
+                str(folder / "of_a"),
+                str(there),
+                "--transform",
+                f"{there.name}=30,-12,2.2",
+                "--output",
+                str(folder / "carried"),
+            ]
+        )
+        == 0
+    )
     carried, here = opened(folder / "carried"), opened(folder / "here")
     places = torch.from_numpy(np.random.default_rng(0).uniform([-0.3, -0.3], [2.3, 2.0], (200, 2)))
     p, q = carried.predict(places), here.predict(places)
@@ -81,18 +128,41 @@ def test_a_map_of_another_frame_is_carried_into_the_first(folder, capsys):
     assert np.abs(carried.path.numpy().min(0) - here.path.numpy().min(0)).max() < 0.2
 
     capsys.readouterr()
-    for transform, words in (("nowhere=1,2,3", "is none of the maps"), (f"{there.name}=1,2", "expected a map and x"),
-                             (f"{there.name}=1,2,nan", "expected a map and x"), ("1,2,3", "expected a map and x")):
-        assert cli.main(["merge", str(folder / "of_a"), str(there), "--transform", transform, "--output",
-                         str(folder / "none")]) == 2
+    for transform, words in (
+        ("nowhere=1,2,3", "is none of the maps"),
+        (f"{there.name}=1,2", "expected a map and x"),
+        (f"{there.name}=1,2,nan", "expected a map and x"),
+        ("1,2,3", "expected a map and x"),
+    ):
+        assert (
+            cli.main(
+                [
+                    "merge",
+                    str(folder / "of_a"),
+                    str(there),
+                    "--transform",
+                    transform,
+                    "--output",
+                    str(folder / "none"),
+                ]
+            )
+            == 2
+        )
         error = capsys.readouterr().err
-        assert words in error and len(error.strip().splitlines()) == 1 and not (folder / "none").exists()
+        assert (
+            words in error
+            and len(error.strip().splitlines()) == 1
+            and not (folder / "none").exists()
+        )
 
 
 def test_delays_that_differ_are_said_and_settled(folder, capsys):
     late = mapped(folder, "late", folder / "b", settings=[*SETTINGS, "--set", "time_offset=0.2"])
     capsys.readouterr()
-    assert cli.main(["merge", str(folder / "of_a"), str(late), "--output", str(folder / "settled")]) == 0
+    assert (
+        cli.main(["merge", str(folder / "of_a"), str(late), "--output", str(folder / "settled")])
+        == 0
+    )
     assert "0.2 s late" in capsys.readouterr().out
 
 
@@ -101,8 +171,12 @@ def test_the_sum_of_exact_maps_is_exact(folder):
     exact = [*SETTINGS, "--set", "model=exact"]
     parts = [mapped(folder, f"exact_{name}", folder / name, settings=exact) for name in ("a", "b")]
     both = opened(mapped(folder, "exact_both", folder / "a", folder / "b", settings=exact))
-    assert cli.main(["merge", *map(str, parts), "--output", str(folder / "exact_sum"), "--json"]) == 0
-    places = 2.0 * torch.rand((50, 2), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert (
+        cli.main(["merge", *map(str, parts), "--output", str(folder / "exact_sum"), "--json"]) == 0
+    )
+    places = 2.0 * torch.rand(
+        (50, 2), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     p, q = (session.predict(places) for session in (opened(folder / "exact_sum"), both))
     assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 0.01
     assert float((p.stddev / q.stddev - 1).abs().max()) < 0.01
@@ -111,48 +185,88 @@ def test_the_sum_of_exact_maps_is_exact(folder):
 def test_with_everything_learned_the_sum_knows_both_places(folder, capsys):
     """θ differs; the one with more cells keeps its own, and the map goes on with other bags afterwards."""
     write_drive(folder / "long", lanes(count=5), seed=3)
-    learned = [mapped(folder, name, folder / bag, settings=[]) for name, bag in (("la", "long"), ("lb", "b"))]
+    learned = [
+        mapped(folder, name, folder / bag, settings=[])
+        for name, bag in (("la", "long"), ("lb", "b"))
+    ]
     capsys.readouterr()
-    assert cli.main(["merge", *map(str, reversed(learned)), "--output", str(folder / "lsum"), "--json"]) == 0
+    assert (
+        cli.main(
+            ["merge", *map(str, reversed(learned)), "--output", str(folder / "lsum"), "--json"]
+        )
+        == 0
+    )
     result = json.loads(capsys.readouterr().out)
     assert result["hyperparameters_of"] == str(folder / "la" / "map.gpm")
     merged, parts = opened(folder / "lsum"), [opened(part) for part in learned]
     for corners, own in ((lanes(count=5), parts[0]), (lanes(0.9, count=3), parts[1])):
         x = torch.from_numpy(np.concatenate([np.linspace(a, b, 9) for a, b in pairwise(corners)]))
         truth = field(x[:, 0].numpy(), x[:, 1].numpy())
-        error, alone = (float(np.sqrt(((s.predict(x).mean[:, 0].numpy() - truth) ** 2).mean())) for s in (merged, own))
+        error, alone = (
+            float(np.sqrt(((s.predict(x).mean[:, 0].numpy() - truth) ** 2).mean()))
+            for s in (merged, own)
+        )
         assert error < 1.2 * alone + 0.05e-6, (error, alone)
     before = merged.cell_count
-    assert cli.main(["map", str(folder / "a"), "--output", str(folder / "more"), "--resume",
-                     str(folder / "lsum" / "map.gpm"), "--suggest", "0"]) == 0
+    assert (
+        cli.main(
+            [
+                "map",
+                str(folder / "a"),
+                "--output",
+                str(folder / "more"),
+                "--resume",
+                str(folder / "lsum" / "map.gpm"),
+                "--suggest",
+                "0",
+            ]
+        )
+        == 0
+    )
     assert opened(folder / "more").cell_count > before
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["of_a"], "expected two or more"),
-    (["of_a", "of_a"], "given twice"),
-    (["of_a", "copy"], "copies of one map"),
-    (["of_a", "warm"], "field_unit"),
-    (["of_a", "exact"], "model"),
-    (["of_a", "nowhere"], "nowhere"),
-    (["of_a", "elsewhere"], "add --allow-frame-change"), (["of_a", "elsewhere"], "--transform elsewhere=x,y,yaw"),
-    (["nameless", "of_a", "elsewhere"], "add --allow-frame-change"),
-    (["of_a", "axis"], "only maps of one quantity"),
-])
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["of_a"], "expected two or more"),
+        (["of_a", "of_a"], "given twice"),
+        (["of_a", "copy"], "copies of one map"),
+        (["of_a", "warm"], "field_unit"),
+        (["of_a", "exact"], "model"),
+        (["of_a", "nowhere"], "nowhere"),
+        (["of_a", "elsewhere"], "add --allow-frame-change"),
+        (["of_a", "elsewhere"], "--transform elsewhere=x,y,yaw"),
+        (["nameless", "of_a", "elsewhere"], "add --allow-frame-change"),
+        (["of_a", "axis"], "only maps of one quantity"),
+    ],
+)
 def test_what_cannot_be_added_is_one_line(folder, capsys, arguments, words):
     if "copy" in arguments:
         shutil.copytree(folder / "of_a", folder / "copy")
     if "exact" in arguments:
         mapped(folder, "exact", folder / "b", settings=["--set", "model=exact"])
-    changed = {"warm": ("settings", "field_unit", "degC"), "elsewhere": ("about", "frame", "hall"),
-               "nameless": ("about", "frame", ""), "axis": ("about", "quantity", "magnetic_field, x")}
+    changed = {
+        "warm": ("settings", "field_unit", "degC"),
+        "elsewhere": ("about", "frame", "hall"),
+        "nameless": ("about", "frame", ""),
+        "axis": ("about", "quantity", "magnetic_field, x"),
+    }
     for name in changed.keys() & set(arguments):
         state = load_checkpoint(folder / "of_b" / "map.gpm")
         part, key, value = changed[name]
         state[part] = state[part] | {key: value}
         from gp_mapping.store.checkpoint import save_checkpoint
+
         save_checkpoint(folder / name / "map.gpm", state)
     capsys.readouterr()
-    assert cli.main(["merge", *(str(folder / name) for name in arguments), "--output", str(folder / "none")]) == 2
+    assert (
+        cli.main(
+            ["merge", *(str(folder / name) for name in arguments), "--output", str(folder / "none")]
+        )
+        == 2
+    )
     error = capsys.readouterr().err
-    assert words in error and len(error.strip().splitlines()) == 1 and not (folder / "none").exists()
+    assert (
+        words in error and len(error.strip().splitlines()) == 1 and not (folder / "none").exists()
+    )

@@ -36,12 +36,18 @@ def test_bands_go_by_the_distance_to_the_training_path():
     scores.add(Samples(x[:3], y[:3], stamp=[1.0, 2.0, 3.0]))
     scores.add(Samples(x[3:], y[3:], stamp=[1.0, 2.0, 3.0]), new_pass=True)
     result = scores.result()
-    assert {name: band["n"] for name, band in result["bands"].items()} == {"<0.1": 2, "0.1-0.3": 2, ">0.3": 2}
+    assert {name: band["n"] for name, band in result["bands"].items()} == {
+        "<0.1": 2,
+        "0.1-0.3": 2,
+        ">0.3": 2,
+    }
     assert result["bands"]["<0.1"]["rmse_ut"] == pytest.approx(1.0, rel=1e-5)
     assert result["bands"]["0.1-0.3"]["rmse_ut"] == pytest.approx(2.0, rel=1e-5)
     assert result["bands"][">0.3"]["coverage"] == 0.5
     assert result["n"] == 6
-    assert result["nlpd"] == pytest.approx(-norm.logpdf([1, 1, 2, 2, 0, 10], scale=np.sqrt(5.0)).mean(), rel=1e-5)
+    assert result["nlpd"] == pytest.approx(
+        -norm.logpdf([1, 1, 2, 2, 0, 10], scale=np.sqrt(5.0)).mean(), rel=1e-5
+    )
 
 
 def test_nothing_added_is_no_number():
@@ -53,7 +59,9 @@ class Lagging:
 
     def predict(self, x, velocity):
         mean = (x[:, :1] - 0.2 * velocity[:, :1]) * 1e-6
-        return Prediction(mean, torch.full_like(mean, 1e-18), torch.tensor([1e-18], dtype=torch.float64))
+        return Prediction(
+            mean, torch.full_like(mean, 1e-18), torch.tensor([1e-18], dtype=torch.float64)
+        )
 
 
 def test_predictions_know_the_velocity_within_each_pass():
@@ -61,13 +69,17 @@ def test_predictions_know_the_velocity_within_each_pass():
     t = np.arange(0.0, 4.0, 0.02)
     scores = PredictionScores(Lagging(), np.zeros((1, 2)))
     for start, speed in ((1.7e9, 0.5), (1.7e9 + 60, -0.3)):
-        samples = Samples(np.stack([speed * t, 0 * t], 1), speed * (t - 0.2) * 1e-6, stamp=start + t)
+        samples = Samples(
+            np.stack([speed * t, 0 * t], 1), speed * (t - 0.2) * 1e-6, stamp=start + t
+        )
         for at in range(0, 200, 50):
-            scores.add(samples[at:at + 50], new_pass=at == 0)
+            scores.add(samples[at : at + 50], new_pass=at == 0)
     assert scores.result()["rmse_ut"] < 1e-5
 
 
 def test_velocities():
     t = np.array([0.0, 0.1, 0.3, 1.0, 2.0])
-    np.testing.assert_allclose(velocities(t, np.stack([2 * t, 1 - t], 1)), np.tile([2.0, -1.0], (5, 1)))
+    np.testing.assert_allclose(
+        velocities(t, np.stack([2 * t, 1 - t], 1)), np.tile([2.0, -1.0], (5, 1))
+    )
     np.testing.assert_array_equal(velocities(t[:1], np.ones((1, 2))), [[0.0, 0.0]])

@@ -19,7 +19,9 @@ from gp_mapping.store.checkpoint import save_checkpoint
 def saved(tmp_path_factory):
     session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.8, resolution=0.2))
     x = torch.stack([torch.linspace(0.0, 4.0, 300), torch.linspace(0.0, 3.0, 300)], 1).double()
-    session.ingest(Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, :1]), stamp=0.05 * torch.arange(300).double()))
+    session.ingest(
+        Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, :1]), stamp=0.05 * torch.arange(300).double())
+    )
     session.flush()
     path = tmp_path_factory.mktemp("plan") / "map.gpm"
     save_checkpoint(path, session.state_dict())
@@ -40,19 +42,31 @@ def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
     assert 4.0 < float(rows[-1]["driven_m"]) <= 9.0
     taken = [float(r["variance_taken"]) for r in rows]
     assert taken[0] == 0.0 and (np.diff(taken) >= 0).all() and taken[-1] > 0
-    line = np.array(json.loads((tmp_path / "route.geojson").read_text())["features"][0]["geometry"]["coordinates"])
+    line = np.array(
+        json.loads((tmp_path / "route.geojson").read_text())["features"][0]["geometry"][
+            "coordinates"
+        ]
+    )
     assert np.hypot(*np.diff(line, axis=0).T).sum() == pytest.approx(float(rows[-1]["driven_m"]))
     assert (tmp_path / "route.png").read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    (["--region", "0 0, 2 2, 2 0, 0 2"], "crosses or touches"), (["--region", "0 0, 1"], "'1' is not 'x y'"),
-    (["--start", "90 90"], "stands where"), (["--kind", "spiral"], "expected one of"),
-    (["--output", "route.txt"], "ends in .csv"), (["--budget", "-1"], "0 to 1e+06 metres"),
-    (["--budget", "inf"], "0 to 1e+06 metres"), (["--margin", "inf"], "0 to 1e+08 metres"),
-    (["--start", "1e308 1e308"], "farther than 1e+08 m"), (["--home", "0 0, 1 1"], "2 places, expected one"),
-    (["--budget", "1", "--start", "0 0", "--home", "4 3"], "the way home takes"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--region", "0 0, 2 2, 2 0, 0 2"], "crosses or touches"),
+        (["--region", "0 0, 1"], "'1' is not 'x y'"),
+        (["--start", "90 90"], "stands where"),
+        (["--kind", "spiral"], "expected one of"),
+        (["--output", "route.txt"], "ends in .csv"),
+        (["--budget", "-1"], "0 to 1e+06 metres"),
+        (["--budget", "inf"], "0 to 1e+06 metres"),
+        (["--margin", "inf"], "0 to 1e+08 metres"),
+        (["--start", "1e308 1e308"], "farther than 1e+08 m"),
+        (["--home", "0 0, 1 1"], "2 places, expected one"),
+        (["--budget", "1", "--start", "0 0", "--home", "4 3"], "the way home takes"),
+    ],
+)
 def test_what_cannot_be_planned_is_one_line(saved, options, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["plan", str(saved), *options]) == 2
@@ -60,10 +74,20 @@ def test_what_cannot_be_planned_is_one_line(saved, options, words, capsys, tmp_p
     assert words in error and error.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
-def test_a_budget_far_beyond_what_the_area_holds_costs_no_more_than_one_that_pays_for_it(saved, tmp_path, capsys):
+def test_a_budget_far_beyond_what_the_area_holds_costs_no_more_than_one_that_pays_for_it(
+    saved, tmp_path, capsys
+):
     """As many lanes as the budget pays for would be a hundred thousand."""
-    region = ["--region", "0 0, 2 0, 2 2, 0 2", "--start", "1 1", "--kind", "lanes", "--output",
-              str(tmp_path / "r.csv")]
+    region = [
+        "--region",
+        "0 0, 2 0, 2 2, 0 2",
+        "--start",
+        "1 1",
+        "--kind",
+        "lanes",
+        "--output",
+        str(tmp_path / "r.csv"),
+    ]
     spent = []
     for budget in ("60", "1e6"):
         began = time.thread_time()

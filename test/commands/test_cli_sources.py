@@ -25,19 +25,42 @@ def drive(rate=20.0, speed=0.4):
     along = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(corners, axis=0), axis=1))])
     times = np.arange(0.0, along[-1] / speed, 1.0 / rate)
     return (START + np.round(times * NS).astype(int)).tolist(), np.stack(
-        [np.interp(times * speed, along, corners[:, k]) for k in (0, 1)], 1)
+        [np.interp(times * speed, along, corners[:, k]) for k in (0, 1)], 1
+    )
 
 
 def magnetic(stamp, value, frame="imu"):
     kind = "sensor_msgs/msg/MagneticField"
-    return "/mag", kind, stamp, make(kind, header=header(stamp, frame),
-                                     magnetic_field={"x": 0.0, "y": 0.0, "z": float(value)})
+    return (
+        "/mag",
+        kind,
+        stamp,
+        make(
+            kind,
+            header=header(stamp, frame),
+            magnetic_field={"x": 0.0, "y": 0.0, "z": float(value)},
+        ),
+    )
 
 
 def odometry(stamp, place):
     kind = "nav_msgs/msg/Odometry"
-    return "/odometry", kind, stamp, make(kind, header=header(stamp, "odom"), child_frame_id="base_link", pose={
-        "pose": {"position": {"x": float(place[0]), "y": float(place[1]), "z": 0.0}, "orientation": {"w": 1.0}}})
+    return (
+        "/odometry",
+        kind,
+        stamp,
+        make(
+            kind,
+            header=header(stamp, "odom"),
+            child_frame_id="base_link",
+            pose={
+                "pose": {
+                    "position": {"x": float(place[0]), "y": float(place[1]), "z": 0.0},
+                    "orientation": {"w": 1.0},
+                }
+            },
+        ),
+    )
 
 
 def run(capfd, *arguments):
@@ -74,19 +97,40 @@ def tf_bag(tmp_path):
     for stamp, (x, y) in zip(stamps, places):
         # the imu is to be at (x, y): in odom's turned axes that is (y + 3, 5 - x), and the lever arm comes off
         add("/tf", stamp, "odom", "base_link", (y + 3.0 - 0.3, 5.0 - x, 0.0))
-    entries += [magnetic(stamp + step // 2, field(*((a + b) / 2))) for stamp, a, b in
-                zip(stamps, places, places[1:])]
+    entries += [
+        magnetic(stamp + step // 2, field(*((a + b) / 2)))
+        for stamp, a, b in zip(stamps, places, places[1:])
+    ]
     return write_bag(tmp_path / "tf", entries), len(stamps) - 1
 
 
 def test_a_bag_with_tf_only(tf_bag, tmp_path, capfd):
     bag, n = tf_bag
-    result, xs, ys, mean = mapped(capfd, bag, tmp_path / "out", "--set", "pose_source=tf", "--set", "mounting=tf")
-    assert result["samples"] == n and result["dropped"] == {} and result["received"]["magnetic_field"] == n
+    result, xs, ys, mean = mapped(
+        capfd, bag, tmp_path / "out", "--set", "pose_source=tf", "--set", "mounting=tf"
+    )
+    assert (
+        result["samples"] == n
+        and result["dropped"] == {}
+        and result["received"]["magnetic_field"] == n
+    )
     assert np.abs(mean - field(xs, ys))[inside(xs, ys)].max() < 0.5e-6
-    code, _, err = run(capfd, "map", bag, "--output", tmp_path / "o", "--set", "pose_source=tf", "--set",
-                       "base_frame=body")
-    assert code == 2 and "does not connect 'map' and 'body'" in err and "'base_link', 'imu', 'map', 'odom'" in err
+    code, _, err = run(
+        capfd,
+        "map",
+        bag,
+        "--output",
+        tmp_path / "o",
+        "--set",
+        "pose_source=tf",
+        "--set",
+        "base_frame=body",
+    )
+    assert (
+        code == 2
+        and "does not connect 'map' and 'body'" in err
+        and "'base_link', 'imu', 'map', 'odom'" in err
+    )
     code, _, err = run(capfd, "map", bag, "--output", tmp_path / "o")
     assert code == 2 and "no messages of type nav_msgs/msg/Odometry" in err
 
@@ -104,14 +148,19 @@ def test_pose_messages(source, tmp_path, capfd):
     entries = [magnetic(s, field(*p)) for s, p in zip(stamps, places)]
     for s, (x, y) in zip(stamps, places):
         pose = {"position": {"x": float(x), "y": float(y), "z": 0.0}, "orientation": {"w": 1.0}}
-        kind, content = ("geometry_msgs/msg/PoseStamped", pose) if source == "pose" else \
-            ("geometry_msgs/msg/PoseWithCovarianceStamped", {"pose": pose})
+        kind, content = (
+            ("geometry_msgs/msg/PoseStamped", pose)
+            if source == "pose"
+            else ("geometry_msgs/msg/PoseWithCovarianceStamped", {"pose": pose})
+        )
         entries.append(("/pose", kind, s, make(kind, header=header(s, "map"), pose=content)))
     bag = write_bag(tmp_path / "bag", entries)
     options = ["--set", f"pose_source={source}", "--pose-topic", "pose"]
     result, xs, ys, mean = mapped(capfd, bag, tmp_path / "out", *options)
-    assert result["samples"] == len(stamps) and result["received"] == {"magnetic_field": len(stamps),
-                                                                       source: len(stamps)}
+    assert result["samples"] == len(stamps) and result["received"] == {
+        "magnetic_field": len(stamps),
+        source: len(stamps),
+    }
     assert np.abs(mean - field(xs, ys))[inside(xs, ys)].max() < 0.5e-6
 
 
@@ -123,36 +172,71 @@ def warmth(x, y):
 def temperature_bag(tmp_path):
     stamps, places = drive()
     kind, entries = "sensor_msgs/msg/Temperature", [odometry(s, p) for s, p in zip(*drive())]
-    entries += [("/thermometer", kind, s, make(kind, header=header(s, "probe"), temperature=float(warmth(*p)),
-                                               variance=0.01)) for s, p in zip(stamps, places)]
+    entries += [
+        (
+            "/thermometer",
+            kind,
+            s,
+            make(kind, header=header(s, "probe"), temperature=float(warmth(*p)), variance=0.01),
+        )
+        for s, p in zip(stamps, places)
+    ]
     return write_bag(tmp_path / "warm", entries)
 
 
 def test_a_map_of_temperature_in_degrees(temperature_bag, tmp_path, capfd):
-    result, xs, ys, mean = mapped(capfd, temperature_bag, tmp_path / "out", "--set", "sensor=temperature", "--test",
-                                  temperature_bag)
+    result, xs, ys, mean = mapped(
+        capfd,
+        temperature_bag,
+        tmp_path / "out",
+        "--set",
+        "sensor=temperature",
+        "--test",
+        temperature_bag,
+    )
     assert np.abs(mean - warmth(xs, ys))[inside(xs, ys)].max() < 0.3
-    assert result["unit"] == "°C" and result["sensor"] == "temperature" and result["settings"]["field_scale"] == 1.0
+    assert (
+        result["unit"] == "°C"
+        and result["sensor"] == "temperature"
+        and result["settings"]["field_scale"] == 1.0
+    )
     assert result["rmse_ut"] < 0.3 and result["hyperparameters"]["heading_stddev"] == 0.0
-    code, _, err = run(capfd, "map", temperature_bag, "--output", tmp_path / "o", "--set", "sensor=temperature")
+    code, _, err = run(
+        capfd, "map", temperature_bag, "--output", tmp_path / "o", "--set", "sensor=temperature"
+    )
     assert code == 0
     write_drive(tmp_path / "drive", lanes(count=1))
-    code, _, err = run(capfd, "map", tmp_path / "drive", "--output", tmp_path / "p", "--resume", tmp_path / "out")
+    code, _, err = run(
+        capfd, "map", tmp_path / "drive", "--output", tmp_path / "p", "--resume", tmp_path / "out"
+    )
     assert code == 2 and "is a map in °C" in err and "--set sensor=temperature" in err
 
 
 def test_the_whole_manual_with_another_sensor_maps_that_sensor(temperature_bag, tmp_path, capfd):
     """A copy of config/mapping.yaml names every parameter of a magnetic field; `sensor` alone was changed in it."""
     manual = (cli.__file__.rsplit("/", 2)[0]) + "/config/mapping.yaml"
-    (tmp_path / "params.yaml").write_text(open(manual).read().replace("sensor: 'magnetic_field'",
-                                                                      "sensor: 'temperature'"))
-    result, xs, ys, mean = mapped(capfd, temperature_bag, tmp_path / "out", "--params", tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_text(
+        open(manual).read().replace("sensor: 'magnetic_field'", "sensor: 'temperature'")
+    )
+    result, xs, ys, mean = mapped(
+        capfd, temperature_bag, tmp_path / "out", "--params", tmp_path / "params.yaml"
+    )
     assert result["unit"] == "°C" and np.abs(mean - warmth(xs, ys))[inside(xs, ys)].max() < 0.3
 
 
 def test_the_summary_names_the_sensors_unit(temperature_bag, tmp_path, capfd):
-    code, out, _ = run(capfd, "map", temperature_bag, "--output", tmp_path / "out", "--set", "sensor=temperature",
-                       "--test", temperature_bag, *FAST)
+    code, out, _ = run(
+        capfd,
+        "map",
+        temperature_bag,
+        "--output",
+        tmp_path / "out",
+        "--set",
+        "sensor=temperature",
+        "--test",
+        temperature_bag,
+        *FAST,
+    )
     assert code == 0 and "RMSE °C" in out and " °C\n" in out and "µT" not in out
 
 
@@ -166,12 +250,19 @@ def test_scalars_with_and_without_a_stamp(stamped, tmp_path, capfd):
         store.register(get_types_from_msg("std_msgs/Header header\nfloat64 value\n", kind))
     entries = [odometry(s, p) for s, p in zip(stamps, places)]
     for s, p in zip(stamps, places):
-        content = {"header": header(s, "nose"), "value": float(warmth(*p))} if stamped else {"data": float(warmth(*p))}
+        content = (
+            {"header": header(s, "nose"), "value": float(warmth(*p))}
+            if stamped
+            else {"data": float(warmth(*p))}
+        )
         entries.append(("/gas", kind, s + 200_000_000 * stamped, make(kind, store, **content)))
     bag = write_bag(tmp_path / "bag", entries, store)
     options = ["--set", "sensor=scalar", "--set", "learn_time_offset=false"]
     result, xs, ys, mean = mapped(capfd, bag, tmp_path / "out", *options, "--field-topic", "gas")
-    assert result["samples"] == len(stamps) and np.abs(mean - warmth(xs, ys))[inside(xs, ys)].max() < 0.3
+    assert (
+        result["samples"] == len(stamps)
+        and np.abs(mean - warmth(xs, ys))[inside(xs, ys)].max() < 0.3
+    )
 
 
 def spin_bag(path, rotations, hard=(10e-6, -5e-6, 8e-6), distort=None):
@@ -179,7 +270,9 @@ def spin_bag(path, rotations, hard=(10e-6, -5e-6, 8e-6), distort=None):
     distort = np.diag([1.08, 0.95, 1.0]) if distort is None else distort
     readings = rotations.inv().apply([20e-6, 0.0, 43e-6]) @ distort.T + hard
     with BagWriter(path) as bag:
-        for i, reading in enumerate(readings + 0.1e-6 * np.random.default_rng(0).standard_normal(readings.shape)):
+        for i, reading in enumerate(
+            readings + 0.1e-6 * np.random.default_rng(0).standard_normal(readings.shape)
+        ):
             bag.magnetic_field(START + i * 20_000_000, reading)
     return path
 
@@ -187,14 +280,21 @@ def spin_bag(path, rotations, hard=(10e-6, -5e-6, 8e-6), distort=None):
 def test_calibrate_writes_parameters_that_map_takes(tmp_path, capfd):
     bag = spin_bag(tmp_path / "spin", Rotation.random(1500, random_state=3))
     code, out, err = run(capfd, "calibrate", bag, "--output", tmp_path / "iron.yaml")
-    assert code == 0 and "hard iron" in out and "not observable" in out and f"--params {tmp_path}/iron.yaml" in out, err
+    assert (
+        code == 0
+        and "hard iron" in out
+        and "not observable" in out
+        and f"--params {tmp_path}/iron.yaml" in out
+    ), err
     values = yaml.safe_load((tmp_path / "iron.yaml").read_text())["/**"]["ros__parameters"]
     found = [values[f"hard_iron_{a}"] for a in "xyz"]
     np.testing.assert_allclose(found, [10e-6, -5e-6, 8e-6], atol=0.15e-6)
     assert all(type(v) is float for v in values.values()) and len(values) == 12
 
     write_drive(tmp_path / "drive", lanes(count=3))
-    result, *_ = mapped(capfd, tmp_path / "drive", tmp_path / "out", "--params", tmp_path / "iron.yaml")
+    result, *_ = mapped(
+        capfd, tmp_path / "drive", tmp_path / "out", "--params", tmp_path / "iron.yaml"
+    )
     assert result["settings"]["hard_iron_x"] == values["hard_iron_x"]
 
 
@@ -203,9 +303,12 @@ def test_calibrate_says_what_a_planar_robot_cannot_know(tmp_path, capfd):
     code, out, err = run(capfd, "calibrate", bag)
     values = yaml.safe_load(out)["/**"]["ros__parameters"]
     assert code == 0 and "planar: the sensor turned about one axis only" in err
-    np.testing.assert_allclose([values["hard_iron_x"], values["hard_iron_y"]], [10e-6, -5e-6], atol=0.2e-6)
-    assert abs(values["hard_iron_z"]) < 1e-6 and values["soft_iron_xx"] / values["soft_iron_yy"] == \
-        pytest.approx(0.95 / 1.08, rel=0.01)
+    np.testing.assert_allclose(
+        [values["hard_iron_x"], values["hard_iron_y"]], [10e-6, -5e-6], atol=0.2e-6
+    )
+    assert abs(values["hard_iron_z"]) < 1e-6 and values["soft_iron_xx"] / values[
+        "soft_iron_yy"
+    ] == pytest.approx(0.95 / 1.08, rel=0.01)
 
 
 def test_calibrate_refuses_a_drive_without_turns(tmp_path, capfd):
@@ -222,13 +325,26 @@ def test_a_number_in_any_message_is_found_and_named(tmp_path, capfd):
     entries = [odometry(stamp, place) for stamp, place in zip(stamps, places)]
     entries += [("/clicks", number, stamp + 1, make(number, data=7)) for stamp in stamps[:-1]]
     bag = write_bag(tmp_path / "counter", entries)
-    for given, wanted in ((), "--set sensor=scalar --field-topic /clicks"), \
-                         (("--set", "sensor=scalar"), "write --field-topic /clicks"), \
-                         (("--set", "sensor=temperature", "--field-topic", "clicks"), "--set sensor=scalar"):
+    for given, wanted in (
+        ((), "--set sensor=scalar --field-topic /clicks"),
+        (("--set", "sensor=scalar"), "write --field-topic /clicks"),
+        (("--set", "sensor=temperature", "--field-topic", "clicks"), "--set sensor=scalar"),
+    ):
         code, _, err = run(capfd, "map", bag, "--output", tmp_path / "o", *given)
         assert code == 2 and err.count("\n") == 1 and wanted in err
-    code, _, err = run(capfd, "map", bag, "--output", tmp_path / "o", "--set", "sensor=scalar", "--field-topic",
-                       entries[0][0])
+    code, _, err = run(
+        capfd,
+        "map",
+        bag,
+        "--output",
+        tmp_path / "o",
+        "--set",
+        "sensor=scalar",
+        "--field-topic",
+        entries[0][0],
+    )
     assert code == 2 and "nav_msgs/msg/Odometry, which has no number called data or value" in err
-    result, *_ = mapped(capfd, bag, tmp_path / "out", "--set", "sensor=scalar", "--field-topic", "/clicks")
+    result, *_ = mapped(
+        capfd, bag, tmp_path / "out", "--set", "sensor=scalar", "--field-topic", "/clicks"
+    )
     assert result["samples"] == len(stamps) - 1

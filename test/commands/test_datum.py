@@ -34,14 +34,24 @@ def earth_of(places, latitude, longitude, heading):
     return np.stack([latitude + np.degrees(up), longitude + np.degrees(side)], 1)
 
 
-@pytest.mark.parametrize("datum", [TRUE, (-33.9, 151.2, -2.5), (0.0, 179.9999, 1.0), (69.6, 18.9, 3.1)])
+@pytest.mark.parametrize(
+    "datum", [TRUE, (-33.9, 151.2, -2.5), (0.0, 179.9999, 1.0), (69.6, 18.9, 3.1)]
+)
 def test_the_datum_comes_back(datum):
-    places = np.array([[0.0, 0.0], [120.0, 5.0], [130.0, 90.0], [-10.0, 80.0]]) + np.array([[500.0, -300.0]])
+    places = np.array([[0.0, 0.0], [120.0, 5.0], [130.0, 90.0], [-10.0, 80.0]]) + np.array(
+        [[500.0, -300.0]]
+    )
     earth = earth_of(places, *datum)
     found, spread, error, *_ = fitted(places, earth)
     assert abs(found.latitude - datum[0]) * 111e3 < 0.02 and spread > 50
-    assert abs(math.remainder(found.longitude - datum[1], 360.0)) * 111e3 < 0.02 and abs(found.longitude) <= 180.0
-    assert math.remainder(found.heading - datum[2], math.tau) == pytest.approx(0.0, abs=2e-5) and error < 1e-4
+    assert (
+        abs(math.remainder(found.longitude - datum[1], 360.0)) * 111e3 < 0.02
+        and abs(found.longitude) <= 180.0
+    )
+    assert (
+        math.remainder(found.heading - datum[2], math.tau) == pytest.approx(0.0, abs=2e-5)
+        and error < 1e-4
+    )
 
 
 def test_how_well_the_heading_is_known():
@@ -59,8 +69,12 @@ def test_how_well_the_heading_is_known():
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     x = torch.stack([torch.arange(0.0, 5.0, 0.1).double(), torch.zeros(50).double()], 1)
-    session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=1.0, max_inducing=60, resolution=0.1))
-    session.ingest(Samples(x, 45e-6 + 1e-6 * torch.sin(x[:, :1]), stamp=torch.arange(50).double() * 0.1))
+    session = MapSession(
+        MapSettings(learn_hyperparameters=False, lengthscale=1.0, max_inducing=60, resolution=0.1)
+    )
+    session.ingest(
+        Samples(x, 45e-6 + 1e-6 * torch.sin(x[:, :1]), stamp=torch.arange(50).double() * 0.1)
+    )
     session.flush()
     session.about = {"frame": "odom", "pose_source": "odometry"}
     return save_checkpoint(tmp_path_factory.mktemp("saved") / "map.gpm", session.state_dict())
@@ -84,47 +98,83 @@ def bag(path, length, frame="odom", status=0):
             ns = 10**18 + k * 10**8
             pose = types["geometry_msgs/msg/Pose"](
                 position=point(x=length * k / 100, y=0.0, z=0.0),
-                orientation=types["geometry_msgs/msg/Quaternion"](x=0.0, y=0.0, z=0.0, w=1.0))
-            message = types[ODOMETRY](header=header(ns, frame), child_frame_id="base",
-                                      pose=types["geometry_msgs/msg/PoseWithCovariance"](pose=pose, covariance=zero),
-                                      twist=types["geometry_msgs/msg/TwistWithCovariance"](
-                                          twist=types["geometry_msgs/msg/Twist"](linear=still, angular=still),
-                                          covariance=zero))
+                orientation=types["geometry_msgs/msg/Quaternion"](x=0.0, y=0.0, z=0.0, w=1.0),
+            )
+            message = types[ODOMETRY](
+                header=header(ns, frame),
+                child_frame_id="base",
+                pose=types["geometry_msgs/msg/PoseWithCovariance"](pose=pose, covariance=zero),
+                twist=types["geometry_msgs/msg/TwistWithCovariance"](
+                    twist=types["geometry_msgs/msg/Twist"](linear=still, angular=still),
+                    covariance=zero,
+                ),
+            )
             writer.write(odometry, ns, STORE.serialize_cdr(message, ODOMETRY))
-            value = types["geometry_msgs/msg/Vector3"](x=0.0, y=0.0, z=45e-6 + 3e-6 * math.sin(0.3 * k))
-            message = types[MAGNETIC_FIELD](header=header(ns, "magnetometer"), magnetic_field=value,
-                                            magnetic_field_covariance=np.zeros(9))
+            value = types["geometry_msgs/msg/Vector3"](
+                x=0.0, y=0.0, z=45e-6 + 3e-6 * math.sin(0.3 * k)
+            )
+            message = types[MAGNETIC_FIELD](
+                header=header(ns, "magnetometer"),
+                magnetic_field=value,
+                magnetic_field_covariance=np.zeros(9),
+            )
             writer.write(field, ns, STORE.serialize_cdr(message, MAGNETIC_FIELD))
             if k % 10 == 3:
                 at = np.array([[length * (k + 0.5) / 100, 0.0]])
                 latitude, longitude = earth_of(at, *TRUE)[0]
                 noise = 2e-6 * (1 if k % 20 == 3 else -1)  # 0.2 m
-                message = types[FIX](header=header(ns + 5 * 10**7, "gps"), latitude=latitude + noise,
-                                     longitude=longitude, altitude=0.0, position_covariance=np.zeros(9),
-                                     position_covariance_type=0, status=types["sensor_msgs/msg/NavSatStatus"](
-                                         status=status, service=1))
+                message = types[FIX](
+                    header=header(ns + 5 * 10**7, "gps"),
+                    latitude=latitude + noise,
+                    longitude=longitude,
+                    altitude=0.0,
+                    position_covariance=np.zeros(9),
+                    position_covariance_type=0,
+                    status=types["sensor_msgs/msg/NavSatStatus"](status=status, service=1),
+                )
                 writer.write(fix, ns + 5 * 10**7, STORE.serialize_cdr(message, FIX))
     return path
 
 
 def export(saved, tmp_path, datum):
-    return cli.main(["export", str(saved), "--output", str(tmp_path / "out"), "--format", "geotiff", "--datum",
-                     str(datum)])
+    return cli.main(
+        [
+            "export",
+            str(saved),
+            "--output",
+            str(tmp_path / "out"),
+            "--format",
+            "geotiff",
+            "--datum",
+            str(datum),
+        ]
+    )
 
 
 def test_a_bag_tells_where_the_map_lies(saved, tmp_path, capfd):
     code = export(saved, tmp_path, bag(tmp_path / "drive", 80.0))
     told = capfd.readouterr()
-    latitude, longitude, heading = map(float, told.out.split("datum ")[1].split(" from")[0].split(","))
+    latitude, longitude, heading = map(
+        float, told.out.split("datum ")[1].split(" from")[0].split(",")
+    )
     assert abs(latitude - TRUE[0]) * 111e3 < 0.3 and abs(longitude - TRUE[1]) * 111e3 < 0.3
-    assert heading == pytest.approx(TRUE[2], abs=0.01) and "10 fixes" in told.out and "heading ±" in told.out
+    assert (
+        heading == pytest.approx(TRUE[2], abs=0.01)
+        and "10 fixes" in told.out
+        and "heading ±" in told.out
+    )
     if code:  # without rasterio there is no file, and that is said
         assert "pip install rasterio" in told.err
 
 
-@pytest.mark.parametrize(("how", "words"), [({"length": 0.3}, "one place knows no direction"),
-                                            ({"length": 80.0, "frame": "map"}, "frame 'odom'"),
-                                            ({"length": 80.0, "status": -1}, "0 fixes")])
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"length": 0.3}, "one place knows no direction"),
+        ({"length": 80.0, "frame": "map"}, "frame 'odom'"),
+        ({"length": 80.0, "status": -1}, "0 fixes"),
+    ],
+)
 def test_a_bag_that_tells_too_little_is_said_so(saved, tmp_path, capfd, how, words):
     assert export(saved, tmp_path, bag(tmp_path / "drive", **how)) == 2
     said = capfd.readouterr().err
@@ -140,8 +190,20 @@ def mapped(tmp_path_factory):
 
 
 def map_it(folder, *more):
-    return cli.main(["map", str(folder / "bag"), "--output", str(folder / "out"), *GIVEN, "--set", "resolution=0.5",
-                     "--set", "learn_hyperparameters=false", *more])
+    return cli.main(
+        [
+            "map",
+            str(folder / "bag"),
+            "--output",
+            str(folder / "out"),
+            *GIVEN,
+            "--set",
+            "resolution=0.5",
+            "--set",
+            "learn_hyperparameters=false",
+            *more,
+        ]
+    )
 
 
 def test_a_map_of_a_bag_with_fixes_carries_its_datum(mapped, tmp_path, capfd):
@@ -149,12 +211,23 @@ def test_a_map_of_a_bag_with_fixes_carries_its_datum(mapped, tmp_path, capfd):
     assert "datum 52.1" in capfd.readouterr().out
     report = json.loads((mapped / "out" / "report.json").read_text())
     assert report["received"]["fix"] == report["map"]["fixes"] == 10
-    wanted = ["export", str(mapped / "out"), "--output", str(tmp_path / "tif"), "--format", "geotiff"]
+    wanted = [
+        "export",
+        str(mapped / "out"),
+        "--output",
+        str(tmp_path / "tif"),
+        "--format",
+        "geotiff",
+    ]
     code = cli.main(wanted)
     told = capfd.readouterr()
-    latitude, longitude, heading = map(float, told.out.split("datum ")[1].split(" from")[0].split(","))
+    latitude, longitude, heading = map(
+        float, told.out.split("datum ")[1].split(" from")[0].split(",")
+    )
     assert abs(latitude - TRUE[0]) * 111e3 < 0.3 and abs(longitude - TRUE[1]) * 111e3 < 0.3
-    assert heading == pytest.approx(TRUE[2], abs=0.01) and (code == 0 or "pip install rasterio" in told.err)
+    assert heading == pytest.approx(TRUE[2], abs=0.01) and (
+        code == 0 or "pip install rasterio" in told.err
+    )
     cli.main([*wanted, "--datum", "none"])
     assert "datum" not in capfd.readouterr().out, "coordinates of the map's frame were asked for"
 
@@ -164,11 +237,33 @@ def test_bags_that_are_mapped_side_by_side_put_their_fixes_together(mapped, tmp_
     twice, told = [str(mapped / "bag"), str(bag(tmp_path / "again", 80.0))], []
     for how in ("--json", "--workers=1"):
         out = tmp_path / how
-        assert cli.main(["map", *twice, "--output", str(out), *GIVEN, "--set", "resolution=0.5", "--suggest", "0", how,
-                         "--set", "learn_hyperparameters=false", "--set", "fix_topic=gps/fix", "--set",
-                         "max_fixes=12"]) == 0
+        assert (
+            cli.main(
+                [
+                    "map",
+                    *twice,
+                    "--output",
+                    str(out),
+                    *GIVEN,
+                    "--set",
+                    "resolution=0.5",
+                    "--suggest",
+                    "0",
+                    how,
+                    "--set",
+                    "learn_hyperparameters=false",
+                    "--set",
+                    "fix_topic=gps/fix",
+                    "--set",
+                    "max_fixes=12",
+                ]
+            )
+            == 0
+        )
         report = json.loads((out / "report.json").read_text())
-        told.append((report["received"]["fix"], report["map"]["fixes"], report["map"]["datum"][:10]))
+        told.append(
+            (report["received"]["fix"], report["map"]["fixes"], report["map"]["datum"][:10])
+        )
         assert len(open_session(out).fixes) <= 12
     assert told[0] == told[1] == (20, 20, "datum 52.1")
 
@@ -176,4 +271,7 @@ def test_bags_that_are_mapped_side_by_side_put_their_fixes_together(mapped, tmp_
 @pytest.mark.parametrize("how", [[], ["--workers", "1"]])
 def test_a_bag_without_fixes_is_mapped_and_that_is_said(mapped, capfd, how):
     assert map_it(mapped, "--set", "fix_topic=other/fix", *how) == 0
-    assert "no fix on other/fix has a pose at its stamp: the map carries no datum" in capfd.readouterr().out
+    assert (
+        "no fix on other/fix has a pose at its stamp: the map carries no datum"
+        in capfd.readouterr().out
+    )

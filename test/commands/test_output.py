@@ -14,18 +14,37 @@ from gp_mapping.errors import UsageError
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("outputs")
     write_drive(folder / "bag", lanes(count=2))
-    assert cli.main(["map", str(folder / "bag"), "--output", str(folder / "map"), "--suggest", "0"]) == 0
+    assert (
+        cli.main(["map", str(folder / "bag"), "--output", str(folder / "map"), "--suggest", "0"])
+        == 0
+    )
     return folder
 
 
-@pytest.mark.parametrize("command", [
-    "map bag", "fit bag", "check bag", "merge map map/map.npz", "export map", "plan map --budget 3 --output FILE.csv",
-    "plot map --output FILE.png", "report map --output FILE.html", "calibrate bag --output FILE.yaml"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "map bag",
+        "fit bag",
+        "check bag",
+        "merge map map/map.npz",
+        "export map",
+        "plan map --budget 3 --output FILE.csv",
+        "plot map --output FILE.png",
+        "report map --output FILE.html",
+        "calibrate bag --output FILE.yaml",
+    ],
+)
 @pytest.mark.parametrize("where", ["a file", "below a file", "forbidden"])
-def test_a_wrong_output_is_one_line_before_the_work(folder, tmp_path, capfd, monkeypatch, command, where):
+def test_a_wrong_output_is_one_line_before_the_work(
+    folder, tmp_path, capfd, monkeypatch, command, where
+):
     (tmp_path / "file").write_text("somebody's")
-    bad = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "deep" / "out",
-           "forbidden": tmp_path / "closed" / "out"}[where]
+    bad = {
+        "a file": tmp_path / "file",
+        "below a file": tmp_path / "file" / "deep" / "out",
+        "forbidden": tmp_path / "closed" / "out",
+    }[where]
     (tmp_path / "closed").mkdir()
     if where == "forbidden":  # who runs tests as root may write nearly everywhere
         bad = Path("/proc/self/out")
@@ -37,12 +56,22 @@ def test_a_wrong_output_is_one_line_before_the_work(folder, tmp_path, capfd, mon
         words += ["--output", str(bad)]
     assert cli.main(words) == 2
     out, err = capfd.readouterr()
-    assert out == "" and len(err.splitlines()) == 1 and ("file" in err or "nothing can be written" in err), err
+    assert (
+        out == ""
+        and len(err.splitlines()) == 1
+        and ("file" in err or "nothing can be written" in err)
+    ), err
     assert (tmp_path / "file").read_text() == "somebody's"
 
 
 def test_what_can_be_made_is_taken(tmp_path):
-    assert folder_to_write(tmp_path / "a" / "b") == tmp_path / "a" / "b" and not (tmp_path / "a").exists()
-    assert file_to_write(tmp_path / "a" / "x.csv").name == "x.csv" and folder_to_write(tmp_path) == tmp_path
+    assert (
+        folder_to_write(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+        and not (tmp_path / "a").exists()
+    )
+    assert (
+        file_to_write(tmp_path / "a" / "x.csv").name == "x.csv"
+        and folder_to_write(tmp_path) == tmp_path
+    )
     with pytest.raises(UsageError, match="is a folder"):
         file_to_write(tmp_path)

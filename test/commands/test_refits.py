@@ -25,8 +25,14 @@ LONG = 1e9  # s for a map: processes pay
 
 def lane(y: float, seed: int, n: int = 60) -> Samples:
     x = torch.stack([torch.linspace(0.0, 3.0, n).double(), torch.full((n,), y).double()], 1)
-    noise = 2e-7 * torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return Samples(x=x, y=4e-5 + 3e-6 * torch.sin(3.0 * x[:, 0] + y) + noise, stamp=0.1 * torch.arange(n).double())
+    noise = 2e-7 * torch.randn(
+        n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    return Samples(
+        x=x,
+        y=4e-5 + 3e-6 * torch.sin(3.0 * x[:, 0] + y) + noise,
+        stamp=0.1 * torch.arange(n).double(),
+    )
 
 
 TRAIN, TEST = [lane(0.3 * k, k) for k in range(3)], [lane(0.45, 9)]
@@ -51,14 +57,21 @@ def started(monkeypatch):
 def test_side_by_side_they_are_the_same_to_the_bit(started):
     ways, begun = dict(list(ways_to_refit(SETTINGS).items())[1:3]), []
     together = refits(TRAIN, TEST, ways, LONG, begun.append)
-    assert [p.returncode for p in started] == [0, 0] and sorted(begun) == sorted(ways) and list(together) == list(ways)
+    assert (
+        [p.returncode for p in started] == [0, 0]
+        and sorted(begun) == sorted(ways)
+        and list(together) == list(ways)
+    )
     alone = refits(TRAIN, TEST, ways, 1e-3, lambda name: None)
     assert together == alone and len(started) == 2 and len(set(alone.values())) > 1
 
 
 def test_what_another_process_cannot_make_is_made_here(started, monkeypatch):
     """A model that this program alone has registered, say: there it fails."""
-    ways = {name: MapSettings(max_inducing=40, noise_stddev=noise) for name, noise in (("a", 1e-7), ("b", 1e-6))}
+    ways = {
+        name: MapSettings(max_inducing=40, noise_stddev=noise)
+        for name, noise in (("a", 1e-7), ("b", 1e-6))
+    }
     monkeypatch.setattr(module.sys, "executable", shutil.which("false"))
     found = refits(TRAIN, TEST, ways, LONG, lambda name: None)
     assert [p.returncode for p in started] == [1, 1]
@@ -104,13 +117,17 @@ def open_files(pid: int) -> list[str]:
     return found
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="parents' deaths are heard of on Linux alone")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="parents' deaths are heard of on Linux alone"
+)
 def test_killed_it_leaves_nobody_behind(tmp_path):
     """Also where the command itself is killed, which nothing of it can hear."""
-    code = ("import sys; sys.path.insert(0, 'test/commands')\n"
-            "import test_refits as t\n"
-            "aside = t.Aside()\n"
-            "aside.rmse_of([t.lane(.01 * k, k, 400) for k in range(300)], t.TEST, t.SETTINGS)\n")
+    code = (
+        "import sys; sys.path.insert(0, 'test/commands')\n"
+        "import test_refits as t\n"
+        "aside = t.Aside()\n"
+        "aside.rmse_of([t.lane(.01 * k, k, 400) for k in range(300)], t.TEST, t.SETTINGS)\n"
+    )
     parent = warm.Popen([sys.executable, "-c", code])
     children = f"/proc/{parent.pid}/task/{parent.pid}/children"
     while not (found := open(children).read().split()):

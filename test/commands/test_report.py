@@ -17,8 +17,14 @@ from gp_mapping.commands.report.picture import nice_length
 
 FAST = ["--set", "max_inducing=40", "--set", "resolution=0.2", *GIVEN]
 VOID = {"meta", "img", "link", "br", "hr", "input"}
-CHILDREN = {"ul": {"li"}, "ol": {"li"}, "table": {"thead", "tbody"}, "thead": {"tr"}, "tbody": {"tr"},
-            "tr": {"th", "td"}}
+CHILDREN = {
+    "ul": {"li"},
+    "ol": {"li"},
+    "table": {"thead", "tbody"},
+    "thead": {"tr"},
+    "tbody": {"tr"},
+    "tr": {"th", "td"},
+}
 
 
 class Page(HTMLParser):
@@ -26,12 +32,21 @@ class Page(HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.open, self.ids, self.links, self.images, self.text, self.heading = [], [], [], [], {"": ""}, ""
+        self.open, self.ids, self.links, self.images, self.text, self.heading = (
+            [],
+            [],
+            [],
+            [],
+            {"": ""},
+            "",
+        )
         assert text.startswith("<!DOCTYPE html>\n")
         self.feed(text)
         self.close()
         assert not self.open, f"not closed: {self.open}"
-        assert len(self.ids) == len(set(self.ids)) and {link[1:] for link in self.links} <= set(self.ids)
+        assert len(self.ids) == len(set(self.ids)) and {link[1:] for link in self.links} <= set(
+            self.ids
+        )
 
     def handle_starttag(self, tag, attributes):
         given = dict(attributes)
@@ -74,10 +89,18 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     write_drive(folder / "hall <1> & more", lanes(count=3))
     write_drive(folder / "again", lanes(0.1, count=2), 3000.0, seed=2)
-    bags = [str(folder / "hall <1> & more"), "--against", str(folder / "again"), "--no-refits", *FAST]
+    bags = [
+        str(folder / "hall <1> & more"),
+        "--against",
+        str(folder / "again"),
+        "--no-refits",
+        *FAST,
+    ]
     assert cli.main(["check", *bags, "--output", str(folder / "check")]) == 0
     assert cli.main(["report", *bags, "-o", str(folder / "bag.html")]) == 0
-    assert cli.main(["map", bags[0], "--output", str(folder / "out"), "--test", bags[2], *FAST]) == 0
+    assert (
+        cli.main(["map", bags[0], "--output", str(folder / "out"), "--test", bags[2], *FAST]) == 0
+    )
     assert cli.main(["report", str(folder / "out"), "-o", str(folder / "saved.html")]) == 0
     return folder
 
@@ -85,14 +108,24 @@ def runs(tmp_path_factory):
 def test_report_of_a_bag_says_what_check_says(runs):
     text = (runs / "bag.html").read_text(encoding="utf-8")
     found, check = Page(text), json.loads((runs / "check" / "report.json").read_text())
-    assert set(found.text) >= {"Map", "How far to trust it", "What to mend first", "Hyper-parameters", "Settings",
-                               "What the map has learned of the robot", "Measurements that were left out",
-                               "Changes of the field"}
+    assert set(found.text) >= {
+        "Map",
+        "How far to trust it",
+        "What to mend first",
+        "Hyper-parameters",
+        "Settings",
+        "What the map has learned of the robot",
+        "Measurements that were left out",
+        "Changes of the field",
+    }
     assert [image[:8] for image in found.images] == [b"\x89PNG\r\n\x1a\n"] * 2
     trust = found.text["How far to trust it"]
     for level, share in check["test"]["coverage_levels"].items():
         assert f"in {level} %" in trust and f"{share:.3f}" in trust
-    assert f"{check['test']['rmse_ut']:.3f}" in trust and f"{check['test']['bands']['<0.1']['rmse_ut']:.3f}" in trust
+    assert (
+        f"{check['test']['rmse_ut']:.3f}" in trust
+        and f"{check['test']['bands']['<0.1']['rmse_ut']:.3f}" in trust
+    )
     for sentence in check["plain"]:
         assert sentence in found.text["What the map has learned of the robot"]
     for advice in check["mend"]:
@@ -104,8 +137,10 @@ def test_report_of_a_bag_says_what_check_says(runs):
 
 
 def test_report_of_a_saved_map_says_what_was_saved(runs):
-    found, kept = (Page((runs / "saved.html").read_text(encoding="utf-8")),
-                   json.loads((runs / "out" / "report.json").read_text()))
+    found, kept = (
+        Page((runs / "saved.html").read_text(encoding="utf-8")),
+        json.loads((runs / "out" / "report.json").read_text()),
+    )
     assert len(found.images) == 1 and "What to mend first" not in found.text
     assert f"{kept['coverage']:.3f}" in found.text["How far to trust it"]
     assert f"{kept['hyperparameters']['lengthscale']:.3g} m" in found.text["Hyper-parameters"]
@@ -124,7 +159,10 @@ def test_a_report_of_another_map_is_not_mixed_in(runs, tmp_path):
 
 
 def test_a_model_without_such_a_memory_is_reported_without_a_calibration(runs, tmp_path, capfd):
-    bag, model = str(runs / "again"), ["--set", "model=curl_free", "--set", "field_component=xyz", *FAST]
+    bag, model = (
+        str(runs / "again"),
+        ["--set", "model=curl_free", "--set", "field_component=xyz", *FAST],
+    )
     assert cli.main(["map", bag, "--output", str(tmp_path / "out"), *model]) == 0
     assert cli.main(["report", str(tmp_path / "out"), "-o", str(tmp_path / "r.html")]) == 0
     found = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
@@ -144,23 +182,50 @@ def test_a_browser_shows_all_of_it(runs):
         sizes = browser.script("return [...document.images].map(i => i.complete && i.naturalWidth)")
         assert len(sizes) == 2 and min(sizes) > 500 and browser.console() == []
         assert browser.script("return document.documentElement.scrollWidth <= window.innerWidth")
-        assert browser.script("return performance.getEntriesByType('resource')"
-                              ".filter(e => !e.name.startsWith('data:')).length") == 0
+        assert (
+            browser.script(
+                "return performance.getEntriesByType('resource')"
+                ".filter(e => !e.name.startsWith('data:')).length"
+            )
+            == 0
+        )
 
 
 def test_names_from_outside_stay_text():
-    facts = {"title": "<script>alert(1)</script>", "version": "0", "model": "m", "sources": ["<b>"], "unit": "µT",
-             "scale": 1e-6, "map": {"samples": 1, "passes": 1, "path_length": 1.0, "hyperparameters": {"<i>": [1, 2]}},
-             "noise_stddev": None, "suggestions": [], "extent": (1.0, 1.0), "stddev_limits": [0.0, 1e-6], "test": None,
-             "mend": ["<u>"], "plain": ["<s>"], "refits": {}, "how": None, "dropped": {"<x>": 2}, "explained": ["<y>"],
-             "changes": [], "changes_in_test": [], "settings": {"<z>": "<w>"},
-             "events": {"gross_errors": 0, "weakened_cells": 0}}
-    text = page(facts, {"map": b""}).replace('data:image/png;base64,"', 'data:image/png;base64,AA=="')
+    facts = {
+        "title": "<script>alert(1)</script>",
+        "version": "0",
+        "model": "m",
+        "sources": ["<b>"],
+        "unit": "µT",
+        "scale": 1e-6,
+        "map": {"samples": 1, "passes": 1, "path_length": 1.0, "hyperparameters": {"<i>": [1, 2]}},
+        "noise_stddev": None,
+        "suggestions": [],
+        "extent": (1.0, 1.0),
+        "stddev_limits": [0.0, 1e-6],
+        "test": None,
+        "mend": ["<u>"],
+        "plain": ["<s>"],
+        "refits": {},
+        "how": None,
+        "dropped": {"<x>": 2},
+        "explained": ["<y>"],
+        "changes": [],
+        "changes_in_test": [],
+        "settings": {"<z>": "<w>"},
+        "events": {"gross_errors": 0, "weakened_cells": 0},
+    }
+    text = page(facts, {"map": b""}).replace(
+        'data:image/png;base64,"', 'data:image/png;base64,AA=="'
+    )
     Page(text)
     assert not re.search(r"<(script|b|i|u|s|x|y|z|w)>", text)
 
 
-@pytest.mark.parametrize("most, length", [(0.07, 0.05), (1.0, 1.0), (1.99, 1.0), (2.3, 2.0), (7.0, 5.0), (1200.0, 1e3)])
+@pytest.mark.parametrize(
+    "most, length", [(0.07, 0.05), (1.0, 1.0), (1.99, 1.0), (2.3, 2.0), (7.0, 5.0), (1200.0, 1e3)]
+)
 def test_scale_bars_have_round_lengths(most, length):
     assert nice_length(most) == pytest.approx(length)
 
@@ -172,4 +237,6 @@ def test_wrong_usage(capfd, runs):
     assert "come too late" in wrong(capfd, "report", out, "--set", "seed=3")
     assert str(runs / "nothing") in wrong(capfd, "report", str(runs / "nothing"))
     (runs / "file").write_text("")
-    assert "is a file, no folder" in wrong(capfd, "report", out, "-o", str(Path(runs, "file", "r.html")))
+    assert "is a file, no folder" in wrong(
+        capfd, "report", out, "-o", str(Path(runs, "file", "r.html"))
+    )

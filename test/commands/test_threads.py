@@ -9,19 +9,29 @@ import pytest
 from gp_mapping.threads import MATRIX_LIBRARIES
 
 # the command line, as a process of its own begins it, and then what numpy has
-CODE = ("import sys, gp_mapping.cli; sys.argv = ['gp-mapping', '--help']\n"
-        "try: gp_mapping.cli.main()\n"
-        "except SystemExit: pass\n"
-        "import numpy; numpy.ones((300, 300)) @ numpy.ones((300, 300))\n"
-        "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('Threads')][0])")
+CODE = (
+    "import sys, gp_mapping.cli; sys.argv = ['gp-mapping', '--help']\n"
+    "try: gp_mapping.cli.main()\n"
+    "except SystemExit: pass\n"
+    "import numpy; numpy.ones((300, 300)) @ numpy.ones((300, 300))\n"
+    "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('Threads')][0])"
+)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="threads are counted by Linux")
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has one thread in any case")
 def test_numpy_has_one_thread_unless_more_are_asked_for():
     def threads(**more) -> int:
-        environment = {k: v for k, v in os.environ.items() if k not in (*MATRIX_LIBRARIES, "OMP_NUM_THREADS")} | more
-        done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, timeout=60)
+        environment = {
+            k: v for k, v in os.environ.items() if k not in (*MATRIX_LIBRARIES, "OMP_NUM_THREADS")
+        } | more
+        done = subprocess.run(
+            [sys.executable, "-c", CODE],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         return int(done.stdout.split()[-1])
 
     assert threads() == 1

@@ -23,7 +23,12 @@ def lattice(width, height, resolution=0.05, origin=(0.0, 0.0), known=None):
     rows, columns = np.nonzero(known)
     x = np.float32(origin[0] + (columns + 0.5) * resolution).astype(float)
     y = np.float32(origin[1] + (rows + 0.5) * resolution).astype(float)
-    return {"x": x, "y": y, "mean": 45e-6 + 1e-6 * columns + 2e-6 * rows, "stddev": 1e-6 + 1e-8 * rows * columns}
+    return {
+        "x": x,
+        "y": y,
+        "mean": 45e-6 + 1e-6 * columns + 2e-6 * rows,
+        "stddev": 1e-6 + 1e-8 * rows * columns,
+    }
 
 
 @pytest.mark.parametrize("origin", [(0.0, 0.0), (-3.2, 900.0), (2000.0, -2000.0)])
@@ -31,11 +36,18 @@ def test_every_cell_comes_back_where_it_was(origin):
     known = np.random.default_rng(0).random((37, 61)) > 0.3
     columns = lattice(61, 37, origin=origin, known=known)
     header, mean, stddev = decode(encode_map(3, columns, (0, 1, 0, 1), "odom"))
-    assert (header["number"], header["frame"], header["cells"], header["every"]) == (3, "odom", known.sum(), 1)
+    assert (header["number"], header["frame"], header["cells"], header["every"]) == (
+        3,
+        "odom",
+        known.sum(),
+        1,
+    )
     assert header["resolution"] == pytest.approx(0.05, rel=2e-3)
     assert np.allclose(header["origin"], origin, atol=0.002 + 1e-7 * abs(np.array(origin)).max())
     assert np.array_equal(~np.isnan(mean), known)
-    assert np.allclose(mean[known], columns["mean"], atol=1e-9) and np.allclose(stddev[known], columns["stddev"], 1e-4)
+    assert np.allclose(mean[known], columns["mean"], atol=1e-9) and np.allclose(
+        stddev[known], columns["stddev"], 1e-4
+    )
 
 
 def test_a_large_map_is_averaged_within_the_bound():
@@ -59,7 +71,9 @@ def test_empty_single_and_flat_maps():
     empty = {name: np.empty(0) for name in ("x", "y", "mean", "stddev")}
     assert decode(encode_map(1, empty, (0, 1, 0, 1)))[1].shape == (0, 0)
     header, mean, stddev = decode(encode_map(1, lattice(1, 1), (0, 1, 0, 1)))
-    assert (header["resolution"], mean.shape) == (0.05, (1, 1)) and mean[0, 0] == pytest.approx(45e-6)
+    assert (header["resolution"], mean.shape) == (0.05, (1, 1)) and mean[0, 0] == pytest.approx(
+        45e-6
+    )
     assert stddev[0, 0] == pytest.approx(1e-6)
     assert cell_size(*(lattice(1, 8, 0.2)[k] for k in "xy")) == pytest.approx(0.2)
 
@@ -80,14 +94,26 @@ class Feed:
         return {"number": 1, "path": [(0.1, 0.2)] * 500, "inducing": []}
 
     def map(self):
-        return SimpleNamespace(number=self.number, frame="odom", columns=lattice(9, 7),
-                               limits=(0.0, 1.0, 0.0, 1.0)) if self.number else None
-
+        return (
+            SimpleNamespace(
+                number=self.number, frame="odom", columns=lattice(9, 7), limits=(0.0, 1.0, 0.0, 1.0)
+            )
+            if self.number
+            else None
+        )
 
     def window(self, low, high):
         self.asked = low, high
-        return SimpleNamespace(number=7, frame="odom", columns=lattice(4, 3, origin=low),
-                               limits=(0.0, 1.0, 0.0, 1.0)) if self.number else None
+        return (
+            SimpleNamespace(
+                number=7,
+                frame="odom",
+                columns=lattice(4, 3, origin=low),
+                limits=(0.0, 1.0, 0.0, 1.0),
+            )
+            if self.number
+            else None
+        )
 
 
 @pytest.fixture
@@ -104,7 +130,11 @@ def served():
         body = answer.read()
         connection.close()
         headers = dict(answer.getheaders())
-        return answer.status, headers, gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
+        return (
+            answer.status,
+            headers,
+            gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body,
+        )
 
     yield feed, ask, server
     server.shutdown()
@@ -114,8 +144,12 @@ def served():
 def test_page_needs_nothing_from_elsewhere(served):
     """A robot's network has no internet: every file of the page comes from here, and the browser is held to it."""
     _, ask, _ = served
-    for path, kind, word in (("/", "text/html", b"<!DOCTYPE html>"), ("/view.js", "text/javascript", b"api/status"),
-                             ("/draw.js", "text/javascript", b"decodeMap"), ("/view.css", "text/css", b"#readout")):
+    for path, kind, word in (
+        ("/", "text/html", b"<!DOCTYPE html>"),
+        ("/view.js", "text/javascript", b"api/status"),
+        ("/draw.js", "text/javascript", b"decodeMap"),
+        ("/view.css", "text/css", b"#readout"),
+    ):
         status, headers, body = ask(path)
         assert status == 200 and headers["Content-Type"].startswith(kind) and word in body
         assert "default-src 'none'" in headers["Content-Security-Policy"] and b"http://" not in body
@@ -129,7 +163,9 @@ def test_answers(served):
     assert len(json.loads(ask("/api/overlay?again")[2])["path"]) == 500
     feed.number = 4
     status, headers, body = ask("/api/map")
-    assert status == 200 and headers["Cache-Control"] == "no-store" and decode(body)[0]["number"] == 4
+    assert (
+        status == 200 and headers["Cache-Control"] == "no-store" and decode(body)[0]["number"] == 4
+    )
     assert ask("/api/map", method="HEAD")[2] == b""
     assert feed.touched == 5
     assert ask("/../../etc/passwd")[0] == 404 and ask("/api/status", method="POST")[0] == 501
@@ -143,13 +179,29 @@ def test_a_part_of_the_map_is_asked_for_by_its_corners(served):
     header, mean, _ = decode(body)
     assert status == 200 and feed.asked == ((-1.0, 2.0), (3.0, 4.5)) and mean.shape == (3, 4)
     assert header["origin"] == pytest.approx([-1.0, 2.0], abs=1e-6)
-    for query in ("", "?low=1,2", "?low=1,2&high=a,b", "?low=3,2&high=1,4", "?low=1,2&high=nan,4", "?low=1&high=2",
-                  "?low=1,2&high=1e9,1e9", "?low=1,2,3&high=4,5,6"):
+    for query in (
+        "",
+        "?low=1,2",
+        "?low=1,2&high=a,b",
+        "?low=3,2&high=1,4",
+        "?low=1,2&high=nan,4",
+        "?low=1&high=2",
+        "?low=1,2&high=1e9,1e9",
+        "?low=1,2,3&high=4,5,6",
+    ):
         assert ask(f"/api/window{query}")[0] == 400, query
 
 
-@pytest.mark.parametrize("host, code", [("127.0.0.1:8765", 200), ("[::1]:8765", 200), ("localhost", 200),
-                                        ("robot.example:8765", 403), ("", 403)])
+@pytest.mark.parametrize(
+    "host, code",
+    [
+        ("127.0.0.1:8765", 200),
+        ("[::1]:8765", 200),
+        ("localhost", 200),
+        ("robot.example:8765", 403),
+        ("", 403),
+    ],
+)
 def test_another_name_for_this_machine_is_refused(served, host, code):
     """A page on the internet can have its name point at 127.0.0.1 and would then read the map."""
     assert served[1]("/api/status", host=host)[0] == code
@@ -246,9 +298,15 @@ def test_a_request_has_its_time_in_all(served, monkeypatch):
         assert 0.4 < time.monotonic() - started < 5.0
 
 
-@pytest.mark.parametrize("arguments, expected", [
-    (["--port", "70000"], "--port 70000"), (["--domain-id", "300"], "--domain-id 300"),
-    (["--namespace", "a b"], "not a name of a ROS node"), (["--node", ""], "not a name of a ROS node")])
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--port", "70000"], "--port 70000"),
+        (["--domain-id", "300"], "--domain-id 300"),
+        (["--namespace", "a b"], "not a name of a ROS node"),
+        (["--node", ""], "not a name of a ROS node"),
+    ],
+)
 def test_wrong_usage(capfd, arguments, expected):
     pytest.importorskip("rclpy", reason="needs rclpy: source ROS 2 or install requirements/ros.txt")
     assert expected in wrong(capfd, "view", *arguments)

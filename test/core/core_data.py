@@ -8,9 +8,16 @@ from gp_mapping import Samples
 
 UT = 1e-6  # tesla
 # ℓ, s, s_p, s_c: the tests' usual hyper-parameters, as settings (SI) and, in microtesla, as THETA
-SETTINGS = {"lengthscale": 0.5, "signal_stddev": 10 * UT, "noise_stddev": 1 * UT, "constant_stddev": 20 * UT,
-            "heading_stddev": 0.0, "kernel": "matern52", "learn_hyperparameters": False,
-            "learn_time_offset": False}
+SETTINGS = {
+    "lengthscale": 0.5,
+    "signal_stddev": 10 * UT,
+    "noise_stddev": 1 * UT,
+    "constant_stddev": 20 * UT,
+    "heading_stddev": 0.0,
+    "kernel": "matern52",
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+}
 THETA = {"name": "matern52", "length": 0.5, "signal": 10.0, "constant": 20.0}
 
 
@@ -36,7 +43,7 @@ def exact_gp(x, y, noise, xs, constant=20.0, **theta):
     gram = covariance(x, x, **theta) + constant**2 + np.diag(noise)
     solved = np.linalg.solve(gram, np.hstack([y, cross]))
     prior = covariance(xs, xs, **theta) + constant**2
-    return cross.T @ solved[:, : y.shape[1]], prior - cross.T @ solved[:, y.shape[1]:]
+    return cross.T @ solved[:, : y.shape[1]], prior - cross.T @ solved[:, y.shape[1] :]
 
 
 def titsias(x, y, noise, z, xs, constant=20.0, **theta):
@@ -44,6 +51,7 @@ def titsias(x, y, noise, z, xs, constant=20.0, **theta):
 
     Σ = K_uu + K_uf Λ⁻¹ K_fu;  mean = K_*u Σ⁻¹ K_uf Λ⁻¹ y;  var = k_** − K_*u K_uu⁻¹ K_u* + K_*u Σ⁻¹ K_u*.
     """
+
     def with_w(points):  # K_u· = [s_c² 1ᵀ ; k(z, ·)]
         return np.vstack([np.full((1, len(points)), constant**2), covariance(z, points, **theta)])
 
@@ -52,7 +60,9 @@ def titsias(x, y, noise, z, xs, constant=20.0, **theta):
     k_uf, k_us = with_w(x), with_w(xs)
     sigma = k_uu + (k_uf / noise) @ k_uf.T
     mean = k_us.T @ np.linalg.solve(sigma, (k_uf / noise) @ y)
-    spent = (k_us * np.linalg.solve(k_uu, k_us)).sum(0) - (k_us * np.linalg.solve(sigma, k_us)).sum(0)
+    spent = (k_us * np.linalg.solve(k_uu, k_us)).sum(0) - (k_us * np.linalg.solve(sigma, k_us)).sum(
+        0
+    )
     return mean, theta["signal"] ** 2 + constant**2 - spent
 
 
@@ -79,7 +89,10 @@ def drive(n: int, seed: int = 0, size: float = 3.0, channels: int = 1):
     phase = rng.uniform(0, 2 * np.pi, 4)
     x = size / 2 * np.stack([1 + np.sin(1.3 * t + phase[0]), 1 + np.sin(1.9 * t + phase[1])], 1)
     x += rng.normal(0, 0.003, x.shape)
-    field = [12 * np.sin(1.7 * x[:, 0] + phase[2] + c) * np.cos(1.3 * x[:, 1] + phase[3]) for c in range(channels)]
+    field = [
+        12 * np.sin(1.7 * x[:, 0] + phase[2] + c) * np.cos(1.3 * x[:, 1] + phase[3])
+        for c in range(channels)
+    ]
     return x, 48.0 + np.stack(field, 1) + rng.normal(0, 1, (n, channels))
 
 
@@ -97,7 +110,7 @@ def samples(x, y, **columns) -> Samples:
 
 def feed(field, batch: Samples, size: int):
     """Stream a batch into a map in pieces; the reports."""
-    return [field.update(batch[i: i + size]) for i in range(0, len(batch), size)]
+    return [field.update(batch[i : i + size]) for i in range(0, len(batch), size)]
 
 
 def in_ut(prediction):
@@ -107,7 +120,9 @@ def in_ut(prediction):
 
 def close(got, expected, tolerance: float, what: str = "") -> None:
     """|got − expected| ≤ tolerance · max |expected|, elementwise, and finite."""
-    got, expected = (v.detach().cpu().numpy() if torch.is_tensor(v) else np.asarray(v) for v in (got, expected))
+    got, expected = (
+        v.detach().cpu().numpy() if torch.is_tensor(v) else np.asarray(v) for v in (got, expected)
+    )
     assert got.shape == expected.shape, f"{what}: shape {got.shape}, expected {expected.shape}"
     scale = np.abs(expected).max() or 1.0
     error = np.abs(got - expected).max() / scale

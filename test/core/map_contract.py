@@ -36,7 +36,9 @@ def same_state(a, b) -> bool:
     left, right = dict(flat(a)), dict(flat(b))
     if left.keys() != right.keys():
         return False
-    return all(torch.equal(v, right[k]) if torch.is_tensor(v) else v == right[k] for k, v in left.items())
+    return all(
+        torch.equal(v, right[k]) if torch.is_tensor(v) else v == right[k] for k, v in left.items()
+    )
 
 
 @functools.cache
@@ -62,8 +64,11 @@ class MapContract:
 
     def test_nothing_can_be_asked_before_the_first_sample(self, model, device):
         field = self.build(model, device)
-        for ask in (lambda: field.predict(PLACES), lambda: field.covariance(PLACES, PLACES),
-                    lambda: field.fantasize(PLACES)):
+        for ask in (
+            lambda: field.predict(PLACES),
+            lambda: field.covariance(PLACES, PLACES),
+            lambda: field.fantasize(PLACES),
+        ):
             with pytest.raises(RuntimeError, match="no sample"):
                 ask()
         field.forget(0.5)
@@ -80,25 +85,49 @@ class MapContract:
             except RuntimeError as error:
                 assert "no sample" in str(error)
             else:
-                assert ask == field.for_planning, "only who plans may be given the map itself, untold"
+                assert ask == field.for_planning, (
+                    "only who plans may be given the map itself, untold"
+                )
         field = self.built(model, device)
         prior, c = field.prior(), field.channels
-        assert field.started and c == len(field.centre) >= 1 and field.noise_variance().shape == (c,)
-        assert prior.mean.shape == prior.variance.shape == (1, c) and prior.noise_variance.shape == (c,)
+        assert (
+            field.started and c == len(field.centre) >= 1 and field.noise_variance().shape == (c,)
+        )
+        assert prior.mean.shape == prior.variance.shape == (
+            1,
+            c,
+        ) and prior.noise_variance.shape == (c,)
         assert torch.equal(prior.mean[0], field.centre)
         assert prior.variance.cpu().numpy() == pytest.approx(PRIOR_VARIANCE * UT**2)
-        assert torch.allclose(field.noise_variance(), field.predict(PLACES).noise_variance, rtol=1e-12, atol=0.0)
+        assert torch.allclose(
+            field.noise_variance(), field.predict(PLACES).noise_variance, rtol=1e-12, atol=0.0
+        )
         for places in (field.inducing_inputs(), field.remembered_places()):
             assert places.shape[1] == 2 and (not len(places) or float(places.min()) > -1.0)
-        assert all(isinstance(k, str) and type(v) in (int, float) for k, v in field.counters().items())
-        assert field.counters()["jitter"] == 0.0 and field.capabilities <= {LEARNS, LIKELIHOODS, VECTOR}
+        assert all(
+            isinstance(k, str) and type(v) in (int, float) for k, v in field.counters().items()
+        )
+        assert field.counters()["jitter"] == 0.0 and field.capabilities <= {
+            LEARNS,
+            LIKELIHOODS,
+            VECTOR,
+        }
         source, count, epoch = field.drawable(0.1)
         assert torch.equal(source.predict(PLACES).mean, field.predict(PLACES).mean)
         assert count >= 120 and epoch == field.epoch
-        assert torch.allclose(field.for_planning().predict(PLACES).variance, field.predict(PLACES).variance, rtol=1e-6,
-                              atol=0.0)
+        assert torch.allclose(
+            field.for_planning().predict(PLACES).variance,
+            field.predict(PLACES).variance,
+            rtol=1e-6,
+            atol=0.0,
+        )
         now, then = field.predict_now(PLACES), field.predict(PLACES)
-        assert float(((now.mean - then.mean).abs() / (then.variance + then.noise_variance).sqrt()).max()) < 0.3
+        assert (
+            float(
+                ((now.mean - then.mean).abs() / (then.variance + then.noise_variance).sqrt()).max()
+            )
+            < 0.3
+        )
         # as likely as 2.5 standard deviations of the prior off
         worst = math.log(math.exp(-(2.5**2) / 2) / (2 * math.pi * PRIOR_VARIANCE) ** 0.5 / UT)
         assert float(field.log_predictive(samples(*drive(20, seed=3))).mean()) > c * worst
@@ -114,9 +143,13 @@ class MapContract:
             assert torch.equal(kept.predict(PLACES).variance, before.variance)
             if state is not None:
                 loaded = field.load_snapshot(state).predict(PLACES)
-                assert torch.equal(loaded.mean, before.mean) and torch.equal(loaded.variance, before.variance)
+                assert torch.equal(loaded.mean, before.mean) and torch.equal(
+                    loaded.variance, before.variance
+                )
 
-    def test_what_has_changed_since_a_moment_is_the_difference_of_two_predictions(self, model, device):
+    def test_what_has_changed_since_a_moment_is_the_difference_of_two_predictions(
+        self, model, device
+    ):
         field = self.built(model, device, 160)
         before, moment = field.predict(PLACES), field.moment()
         assert (moment == field.moment()) is True and field.since(None) is None
@@ -126,9 +159,19 @@ class MapContract:
         if changed is None:
             return
         mean, variance, known = changed(PLACES)
-        assert known.shape == (len(PLACES),) and mean.shape == now.mean.shape and variance.shape == now.variance.shape
-        assert float((now.mean - before.mean - mean)[known].abs().max()) <= 1e-8 * PRIOR_VARIANCE**0.5 * UT
-        assert float((now.variance - before.variance - variance)[known].abs().max()) <= 1e-8 * PRIOR_VARIANCE * UT**2
+        assert (
+            known.shape == (len(PLACES),)
+            and mean.shape == now.mean.shape
+            and variance.shape == now.variance.shape
+        )
+        assert (
+            float((now.mean - before.mean - mean)[known].abs().max())
+            <= 1e-8 * PRIOR_VARIANCE**0.5 * UT
+        )
+        assert (
+            float((now.variance - before.variance - variance)[known].abs().max())
+            <= 1e-8 * PRIOR_VARIANCE * UT**2
+        )
 
     def test_predictions_have_shape_device_and_unit(self, model, device):
         field = self.build(model, device)
@@ -141,7 +184,9 @@ class MapContract:
             assert prediction.noise_variance.shape == (2,)
             assert prediction.mean.dtype == prediction.variance.dtype == torch.float64
             assert prediction.mean.device.type == device
-            assert torch.equal(prediction.measurement_variance, prediction.variance + prediction.noise_variance)
+            assert torch.equal(
+                prediction.measurement_variance, prediction.variance + prediction.noise_variance
+            )
         assert float(prediction.noise_variance[0]) == pytest.approx(SETTINGS["noise_stddev"] ** 2)
 
     def test_learns_the_field(self, model, device):
@@ -169,12 +214,19 @@ class MapContract:
         x, y = drive(50)
         reports = feed(field, samples(x, y), 20)
         assert all(isinstance(r, UpdateReport) for r in reports)
-        assert [r.used for r in reports] == [20, 20, 10] and [r.samples for r in reports] == [20, 40, 50]
+        assert [r.used for r in reports] == [20, 20, 10] and [r.samples for r in reports] == [
+            20,
+            40,
+            50,
+        ]
         assert all(r.jitter == 0.0 and r.inducing > 0 for r in reports)
 
     def test_order_does_not_matter_much_and_channels_are_independent(self, model, device):
         x, y = drive(60, channels=2)
-        both, one = (self.build(model, device, inducing_tolerance=1e-5, inducing_information=0.0) for _ in range(2))
+        both, one = (
+            self.build(model, device, inducing_tolerance=1e-5, inducing_information=0.0)
+            for _ in range(2)
+        )
         both.update(samples(x, y))
         order = np.random.default_rng(3).permutation(60)
         one.update(samples(x[:1], y[:1, 1:]))  # the same first value, so the same centre
@@ -189,8 +241,11 @@ class MapContract:
     def test_a_bad_batch_leaves_the_map_as_it_was(self, model, device):
         field = self.built(model, device)
         before = copy.deepcopy(field.state_dict())
-        for bad in (Samples([[0.0, 0.0, 0.0]], [[1e-6]]), Samples([[0.0, 0.0]], [[1e-6, 1e-6]]),
-                    Samples([[0.0]], [[1e-6]])):
+        for bad in (
+            Samples([[0.0, 0.0, 0.0]], [[1e-6]]),
+            Samples([[0.0, 0.0]], [[1e-6, 1e-6]]),
+            Samples([[0.0]], [[1e-6]]),
+        ):
             with pytest.raises(ValueError, match="the map is"):
                 field.update(bad)
         assert same_state(before, field.state_dict())
@@ -203,19 +258,28 @@ class MapContract:
         assert torch.allclose(joint, joint.mT, rtol=0, atol=1e-10 * PRIOR_VARIANCE)
         assert float(torch.linalg.eigvalsh(joint)[0]) > -1e-9 * PRIOR_VARIANCE
         half = field.covariance(PLACES[:3], PLACES).cpu() / UT**2
-        assert half.shape == (3, 40) and torch.allclose(half, joint[:3], rtol=0, atol=1e-10 * PRIOR_VARIANCE)
+        assert half.shape == (3, 40) and torch.allclose(
+            half, joint[:3], rtol=0, atol=1e-10 * PRIOR_VARIANCE
+        )
 
     def test_covariances_with_places_that_stay_are_the_same(self, model, device):
         field = self.built(model, device)
-        joint, told = field.covariance(PLACES, PLACES[5:12]).cpu(), field.covariance_with(PLACES[5:12])
+        joint, told = (
+            field.covariance(PLACES, PLACES[5:12]).cpu(),
+            field.covariance_with(PLACES[5:12]),
+        )
         kept = field.snapshot().covariance_with(PLACES[5:12])(PLACES)
         for was, now in zip(kept, told(PLACES)):
             assert torch.allclose(was, now, rtol=1e-9, atol=1e-9 * PRIOR_VARIANCE * UT**2)
         for part in (slice(0, 40), slice(3, 4), slice(20, 31)):
             shared, variance = (each.cpu() for each in told(PLACES[part]))
-            assert torch.allclose(shared / UT**2, joint[part] / UT**2, rtol=0, atol=1e-10 * PRIOR_VARIANCE)
+            assert torch.allclose(
+                shared / UT**2, joint[part] / UT**2, rtol=0, atol=1e-10 * PRIOR_VARIANCE
+            )
             mean = field.predict(PLACES[part]).variance.mean(1).cpu()
-            assert torch.allclose(variance / UT**2, mean / UT**2, rtol=1e-9, atol=1e-9 * PRIOR_VARIANCE)
+            assert torch.allclose(
+                variance / UT**2, mean / UT**2, rtol=1e-9, atol=1e-9 * PRIOR_VARIANCE
+            )
 
     def test_fantasy_keeps_the_mean_and_shrinks_the_variance(self, model, device):
         field = self.built(model, device)
@@ -244,18 +308,24 @@ class MapContract:
         # the update also adds inducing inputs, by which alone PIC tells other tiles of it
         places = at if model == "pic" else PLACES
         a, b = field.fantasize(at).predict(places), told.predict(places)
-        assert model in DEGENERATE or torch.allclose(a.variance, b.variance, rtol=1e-3,
-                                                     atol=1e-5 * PRIOR_VARIANCE * UT**2)
+        assert model in DEGENERATE or torch.allclose(
+            a.variance, b.variance, rtol=1e-3, atol=1e-5 * PRIOR_VARIANCE * UT**2
+        )
         assert float((a.mean - b.mean).abs().max()) < 0.05 * UT
 
     def test_forgetting(self, model, device):
-        field = self.built(model, device, inducing_information=0.0)  # noise decides nothing of the basis
+        field = self.built(
+            model, device, inducing_information=0.0
+        )  # noise decides nothing of the basis
         before = field.predict(PLACES)
         field.forget(1.0)
         assert torch.equal(field.predict(PLACES).mean, before.mean)
         field.forget(0.25)
         after = field.predict(PLACES)
-        assert bool((after.variance >= before.variance).all()) and float(after.variance.max()) < PRIOR_VARIANCE * UT**2
+        assert (
+            bool((after.variance >= before.variance).all())
+            and float(after.variance.max()) < PRIOR_VARIANCE * UT**2
+        )
         for bad in (0.0, -1.0, 1.5, math.nan):
             with pytest.raises(ValueError, match="forgetting factor"):
                 field.forget(bad)
@@ -275,7 +345,7 @@ class MapContract:
         resumed = self.build(model, device, **settings)
         for field in (straight, first):
             for i in range(0, 100, 10):
-                field.update(batch[i: i + 10])
+                field.update(batch[i : i + 10])
                 field.refine(math.inf)
         state = copy.deepcopy(first.state_dict())
         kept = copy.deepcopy(state)
@@ -283,7 +353,7 @@ class MapContract:
         assert same_state(resumed.state_dict(), kept)
         for field in (straight, resumed):
             for i in range(100, 200, 10):
-                field.update(batch[i: i + 10])
+                field.update(batch[i : i + 10])
                 field.refine(math.inf)
         assert same_state(straight.state_dict(), resumed.state_dict())
         assert torch.equal(straight.predict(PLACES).mean, resumed.predict(PLACES).mean)
@@ -293,8 +363,9 @@ class MapContract:
     def test_state_is_tensors_and_numbers_only(self, model, device):
         for field in (self.build(model, device), self.built(model, device)):
             for name, leaf in flat(field.state_dict()):
-                assert leaf is None or torch.is_tensor(leaf) or type(leaf) in (int, float, str, bool), (
-                    f"{name} is a {type(leaf).__name__}")
+                assert (
+                    leaf is None or torch.is_tensor(leaf) or type(leaf) in (int, float, str, bool)
+                ), f"{name} is a {type(leaf).__name__}"
 
     def test_a_state_that_does_not_fit_is_refused(self, model, device):
         field = self.built(model, device)
@@ -320,14 +391,19 @@ class MapContract:
             field.predict(PLACES)
         x, y = drive(120)
         feed(field, samples(x, y), 20)
-        assert torch.equal(field.predict(PLACES).mean, self.built(model, device).predict(PLACES).mean)
+        assert torch.equal(
+            field.predict(PLACES).mean, self.built(model, device).predict(PLACES).mean
+        )
 
     def test_merge_is_the_union(self, model, device):
         x, y = drive(160)
         x = x + np.array([[40.3, -17.8]])
         union = self.build(model, device, inducing_tolerance=1e-5, inducing_information=0.0)
         feed(union, samples(x, y), 40)
-        left, right = (self.build(model, device, inducing_tolerance=1e-5, inducing_information=0.0) for _ in range(2))
+        left, right = (
+            self.build(model, device, inducing_tolerance=1e-5, inducing_information=0.0)
+            for _ in range(2)
+        )
         feed(left, samples(x[:80], y[:80]), 40)
         feed(right, samples(x[80:], y[80:]), 40)
         kept = copy.deepcopy(right.state_dict())
@@ -335,8 +411,9 @@ class MapContract:
         places = PLACES + torch.tensor([[40.3, -17.8]])
         got, expected = left.predict(places), union.predict(places)
         assert float((got.mean - expected.mean).abs().max()) < 0.05 * UT
-        assert model in DEGENERATE or torch.allclose(got.variance, expected.variance, rtol=1e-3,
-                                                     atol=1e-5 * PRIOR_VARIANCE * UT**2)
+        assert model in DEGENERATE or torch.allclose(
+            got.variance, expected.variance, rtol=1e-3, atol=1e-5 * PRIOR_VARIANCE * UT**2
+        )
         assert same_state(kept, right.state_dict()), "the other map changed"
 
     def test_merge_with_nothing_and_into_nothing(self, model, device):
@@ -348,8 +425,9 @@ class MapContract:
         empty.merge(field)
         got, expected = empty.predict(PLACES), field.predict(PLACES)
         assert float((got.mean - expected.mean).abs().max()) < 0.05 * UT
-        assert model in DEGENERATE or torch.allclose(got.variance, expected.variance, rtol=1e-3,
-                                                     atol=1e-5 * PRIOR_VARIANCE * UT**2)
+        assert model in DEGENERATE or torch.allclose(
+            got.variance, expected.variance, rtol=1e-3, atol=1e-5 * PRIOR_VARIANCE * UT**2
+        )
 
     def test_merge_refuses_what_cannot_be_added(self, model, device):
         field = self.built(model, device)
@@ -366,7 +444,12 @@ class MapContract:
 
     def test_refine_is_bounded_work(self, model, device):
         field = self.built(model, device, learn_hyperparameters=True)
-        assert set(field.hyperparameters()) >= {"lengthscale", "signal_stddev", "noise_stddev", "constant_stddev"}
+        assert set(field.hyperparameters()) >= {
+            "lengthscale",
+            "signal_stddev",
+            "noise_stddev",
+            "constant_stddev",
+        }
         if LEARNS not in field.capabilities:
             assert field.refine(0.0) is False and field.learning_steps is None
             return
@@ -375,7 +458,9 @@ class MapContract:
         assert field.refine(math.inf) is False and field.refine(math.inf) is False
         assert self.built(model, device).refine(math.inf) is False
         assert 1 <= field.learning_steps <= 40
-        assert field.hyperparameters()["signal_stddev"] != SETTINGS["signal_stddev"], "nothing was learned"
+        assert field.hyperparameters()["signal_stddev"] != SETTINGS["signal_stddev"], (
+            "nothing was learned"
+        )
 
     def test_large_coordinates_lose_nothing(self, model, device):
         x, y = drive(120)

@@ -9,7 +9,9 @@ from gp_mapping import MapSettings
 from gp_mapping.core.registry import model_names
 
 
-@pytest.mark.parametrize("model", [m for m in model_names() if m != "curl_free"])  # three channels: test_curl_free.py
+@pytest.mark.parametrize(
+    "model", [m for m in model_names() if m != "curl_free"]
+)  # three channels: test_curl_free.py
 class TestContract(MapContract):
     pass
 

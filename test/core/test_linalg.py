@@ -34,11 +34,14 @@ def test_a_singular_matrix_gets_the_first_rung_that_helps(dtype):
     factor, jitter = cholesky(a)
     epsilon = torch.finfo(dtype).eps * float(a.diagonal().mean())
     assert 9 * epsilon < jitter < 1e6 * epsilon
-    assert torch.allclose(factor @ factor.mT, a + jitter * torch.eye(20, dtype=dtype), rtol=1e-3,
-                          atol=20 * epsilon)
+    assert torch.allclose(
+        factor @ factor.mT, a + jitter * torch.eye(20, dtype=dtype), rtol=1e-3, atol=20 * epsilon
+    )
     smaller = a + (jitter / 10.0) * torch.eye(20, dtype=dtype)
     rung = round(np.log10(jitter / epsilon))
-    assert rung == 1 or int(torch.linalg.cholesky_ex(smaller)[1]) != 0, "a smaller rung would have done"
+    assert rung == 1 or int(torch.linalg.cholesky_ex(smaller)[1]) != 0, (
+        "a smaller rung would have done"
+    )
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
@@ -61,22 +64,34 @@ def test_solve_lower():
 def check_pivoted(a, tolerance, rank):
     pivots, rows = pivoted_cholesky(a, tolerance, rank)
     scale = float(a.diagonal().max())
-    assert len(set(pivots)) == len(pivots) <= min(rank, len(a)) and rows.shape == (len(pivots), len(a))
+    assert len(set(pivots)) == len(pivots) <= min(rank, len(a)) and rows.shape == (
+        len(pivots),
+        len(a),
+    )
     residual = a - rows.mT @ rows
     assert float(residual.diagonal().min()) > -1e-9 * scale
     if len(pivots) < min(rank, len(a)):
         assert float(residual.diagonal().max()) <= tolerance + 1e-9 * scale
     if pivots:
         lower = rows[:, pivots].mT
-        assert torch.equal(lower, lower.tril()) and float(lower.diagonal().min()) ** 2 > tolerance * (1 - 1e-9)
+        assert torch.equal(lower, lower.tril()) and float(
+            lower.diagonal().min()
+        ) ** 2 > tolerance * (1 - 1e-9)
         assert torch.allclose(lower @ lower.mT, a[pivots][:, pivots], atol=1e-9 * scale)
-        assert all(x >= y - 1e-9 * scale for x, y in zip(lower.diagonal(), lower.diagonal()[1:])), "not greedy"
+        assert all(x >= y - 1e-9 * scale for x, y in zip(lower.diagonal(), lower.diagonal()[1:])), (
+            "not greedy"
+        )
     return pivots, residual
 
 
 @settings(max_examples=60, deadline=None)
-@given(n=st.integers(1, 25), rank=st.integers(1, 25), seed=st.integers(0, 10**6), most=st.integers(0, 30),
-       share=st.sampled_from([1e-8, 1e-3, 0.3, 2.0]))
+@given(
+    n=st.integers(1, 25),
+    rank=st.integers(1, 25),
+    seed=st.integers(0, 10**6),
+    most=st.integers(0, 30),
+    share=st.sampled_from([1e-8, 1e-3, 0.3, 2.0]),
+)
 def test_pivoted_cholesky_on_any_matrix(n, rank, seed, most, share):
     a = random_psd(n, rank, seed)
     check_pivoted(a, share * float(a.diagonal().max()), most)
@@ -91,7 +106,7 @@ def test_pivoted_cholesky_ends_at_the_rank_and_takes_the_largest_first():
 
 def test_repeated_points_are_taken_once():
     x = torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0], dtype=torch.float64)
-    a = torch.exp(-(x[:, None] - x[None]) ** 2)
+    a = torch.exp(-((x[:, None] - x[None]) ** 2))
     pivots, _ = check_pivoted(a, 1e-6, 5)
     assert sorted(x[pivots].tolist()) == [0.0, 1.0]
 

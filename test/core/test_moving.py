@@ -18,7 +18,9 @@ BIASES = {"bias_stddev": 1 * UT}
 
 
 def turn_of(yaw: float):
-    return torch.tensor([[math.cos(yaw), -math.sin(yaw)], [math.sin(yaw), math.cos(yaw)]], dtype=torch.float64)
+    return torch.tensor(
+        [[math.cos(yaw), -math.sin(yaw)], [math.sin(yaw), math.cos(yaw)]], dtype=torch.float64
+    )
 
 
 def drive(n: int = 160, channels: int = 1) -> Samples:
@@ -27,22 +29,32 @@ def drive(n: int = 160, channels: int = 1) -> Samples:
     velocity = torch.from_numpy(rng.normal(0.0, 0.3, x.shape))
     heading = velocity / velocity.norm(dim=1, keepdim=True)
     batch = samples(x, y)
-    return Samples(batch.x, batch.y, velocity=velocity, heading=heading,
-                   pass_number=torch.arange(n).double().div(40).floor())
+    return Samples(
+        batch.x,
+        batch.y,
+        velocity=velocity,
+        heading=heading,
+        pass_number=torch.arange(n).double().div(40).floor(),
+    )
 
 
 def moved(batch: Samples, turn, vector: bool = False) -> Samples:
     y = batch.y.clone()
     if vector:
         y[:, :2] = y[:, :2] @ turn.mT
-    return Samples(batch.x @ turn.mT + SHIFT, y, velocity=batch.velocity @ turn.mT, heading=batch.heading @ turn.mT,
-                   pass_number=batch.pass_number)
+    return Samples(
+        batch.x @ turn.mT + SHIFT,
+        y,
+        velocity=batch.velocity @ turn.mT,
+        heading=batch.heading @ turn.mT,
+        pass_number=batch.pass_number,
+    )
 
 
 def fed(model: str, batch: Samples, **settings):
     field = create_map(model, **(SETTINGS | settings))
     for start in range(0, len(batch), 20):
-        field.update(batch[start: start + 20])
+        field.update(batch[start : start + 20])
     return field
 
 
@@ -61,7 +73,11 @@ def alike(one, other, turn, tolerance: float = 1e-6, vector: bool = False):
 def test_turned_it_is_the_map_of_the_turned_data(model, settings, memory_size):
     turn, batch = turn_of(0.7), drive()
     z = torch.cartesian_prod(*2 * [torch.arange(-0.2, 3.4, 0.35, dtype=torch.float64)])
-    fixed = [{"inducing_inputs": z}, {"inducing_inputs": z @ turn.mT + SHIFT}] if model == "dual_svgp" else [{}, {}]
+    fixed = (
+        [{"inducing_inputs": z}, {"inducing_inputs": z @ turn.mT + SHIFT}]
+        if model == "dual_svgp"
+        else [{}, {}]
+    )
     one = fed(model, batch, memory_size=memory_size, **settings, **fixed[0])
     other = fed(model, moved(batch, turn), memory_size=memory_size, **settings, **fixed[1])
     one.move(turn, SHIFT)
@@ -83,7 +99,9 @@ def test_shifted_it_is_the_map_of_the_shifted_data(model):
 def test_a_vector_turns_with_its_frame():
     turn, batch = turn_of(-2.0), drive(channels=3)
     there = moved(batch, turn, vector=True)
-    centre = batch.y[:20].median(0).values  # of each component by itself, so that it would be another one there
+    centre = (
+        batch.y[:20].median(0).values
+    )  # of each component by itself, so that it would be another one there
     one = fed("dual_svgp", batch, centre=centre.tolist())
     centre[:2] = turn @ centre[:2]
     other = fed("dual_svgp", there, centre=centre.tolist())
@@ -91,9 +109,16 @@ def test_a_vector_turns_with_its_frame():
     alike(one, other, turn)
 
 
-@pytest.mark.parametrize(("model", "settings", "channels"), [
-    ("dual_svgp", {"anisotropy": 2.0}, 1), ("dual_svgp", {}, 2), ("pic", {}, 1), ("wiski", {}, 1),
-    ("curl_free", {}, 3)])
+@pytest.mark.parametrize(
+    ("model", "settings", "channels"),
+    [
+        ("dual_svgp", {"anisotropy": 2.0}, 1),
+        ("dual_svgp", {}, 2),
+        ("pic", {}, 1),
+        ("wiski", {}, 1),
+        ("curl_free", {}, 3),
+    ],
+)
 def test_what_cannot_be_turned_says_so_and_stays(model, settings, channels):
     batch = drive(channels=channels)
     field = fed(model, batch, **settings)

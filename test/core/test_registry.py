@@ -13,35 +13,87 @@ from gp_mapping.core.types import Samples
 def test_the_models_are_the_choices_of_the_setting():
     assert set(model_names()) == set(MapSettings.__dataclass_fields__["model"].metadata["choices"])
     for name in model_names():
-        assert isinstance(create_map(name), FieldMap) and isinstance(build_map(MapSettings(model=name)), FieldMap)
+        assert isinstance(create_map(name), FieldMap) and isinstance(
+            build_map(MapSettings(model=name)), FieldMap
+        )
 
 
 def test_settings_reach_the_map():
-    field = create_map("dual_svgp", lengthscale=0.3, signal_stddev=5e-6, noise_stddev=2e-6, constant_stddev=1e-5,
-                       heading_stddev=4e-7, time_offset=0.1, max_inducing=17, memory_size=23, inducing_tolerance=0.1,
-                       inducing_information=0.0,
-                       seed=5, dtype="float32", kernel="rbf", learn_hyperparameters=False, learn_time_offset=False)
-    expected = {"lengthscale": 0.3, "signal_stddev": 5e-6, "noise_stddev": 2e-6, "constant_stddev": 1e-5,
-                "heading_stddev": 4e-7, "time_offset": 0.1}
+    field = create_map(
+        "dual_svgp",
+        lengthscale=0.3,
+        signal_stddev=5e-6,
+        noise_stddev=2e-6,
+        constant_stddev=1e-5,
+        heading_stddev=4e-7,
+        time_offset=0.1,
+        max_inducing=17,
+        memory_size=23,
+        inducing_tolerance=0.1,
+        inducing_information=0.0,
+        seed=5,
+        dtype="float32",
+        kernel="rbf",
+        learn_hyperparameters=False,
+        learn_time_offset=False,
+    )
+    expected = {
+        "lengthscale": 0.3,
+        "signal_stddev": 5e-6,
+        "noise_stddev": 2e-6,
+        "constant_stddev": 1e-5,
+        "heading_stddev": 4e-7,
+        "time_offset": 0.1,
+    }
     assert {name: field.hyperparameters()[name] for name in expected} == pytest.approx(expected)
-    assert (field.max_inducing, field.memory_size, field.tolerance, field.dtype) == (17, 23, 0.1, torch.float32)
+    assert (field.max_inducing, field.memory_size, field.tolerance, field.dtype) == (
+        17,
+        23,
+        0.1,
+        torch.float32,
+    )
     assert field.theta.kernel_name == "rbf" and field.learner is None
     assert torch.equal(field.generator.get_state(), torch.Generator().manual_seed(5).get_state())
 
 
-@pytest.mark.parametrize("given, expected", [
-    ({}, {"lengthscale": 1.0, "signal_stddev": 1e-5, "noise_stddev": 7e-7, "constant_stddev": 2e-5}),
-    ({"signal_stddev": 4e-6}, {"lengthscale": 1.0, "signal_stddev": 4e-6, "constant_stddev": 8e-6})])
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        (
+            {},
+            {
+                "lengthscale": 1.0,
+                "signal_stddev": 1e-5,
+                "noise_stddev": 7e-7,
+                "constant_stddev": 2e-5,
+            },
+        ),
+        (
+            {"signal_stddev": 4e-6},
+            {"lengthscale": 1.0, "signal_stddev": 4e-6, "constant_stddev": 8e-6},
+        ),
+    ],
+)
 def test_what_is_left_open_is_a_field_of_ten_units_over_a_metre(given, expected):
     """Its mean within twice that; in the display unit of the field."""
     told = create_map("exact", **given).hyperparameters()
     assert {name: told[name] for name in expected} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("model, settings, kind", [
-    ("dual_svgp", {"tiles": True}, "TiledMap"), ("dual_svgp", {}, "DualSVGP"), ("exact", {"tiles": True}, "ExactGP"),
-    ("sor", {"tiles": True}, "TiledMap"), ("sor", {"tiles": True, "inducing_inputs": [[0.0, 0.0]]}, "AnytimeMap"),
-    ("sor", {}, "AnytimeMap"), ("fitc", {}, "AnytimeMap"), ("pitc", {}, "TileMap"), ("pic", {}, "TileMap")])
+@pytest.mark.parametrize(
+    "model, settings, kind",
+    [
+        ("dual_svgp", {"tiles": True}, "TiledMap"),
+        ("dual_svgp", {}, "DualSVGP"),
+        ("exact", {"tiles": True}, "ExactGP"),
+        ("sor", {"tiles": True}, "TiledMap"),
+        ("sor", {"tiles": True, "inducing_inputs": [[0.0, 0.0]]}, "AnytimeMap"),
+        ("sor", {}, "AnytimeMap"),
+        ("fitc", {}, "AnytimeMap"),
+        ("pitc", {}, "TileMap"),
+        ("pic", {}, "TileMap"),
+    ],
+)
 def test_who_is_made_of_tiles(model, settings, kind):
     """A large map where its model may be one of them; PITC and PIC, whose blocks are tiles, by themselves."""
     assert type(create_map(model, **settings)).__name__ == kind
@@ -51,8 +103,18 @@ def test_who_is_made_of_tiles(model, settings, kind):
 @pytest.mark.parametrize("learns", [True, False])
 def test_constants_of_passes_are_learned_where_the_settings_say_so(model, learns):
     """Of passes that differ by twenty times what was said."""
-    field = create_map(model, field_scale=1.0, bias_stddev=0.1, signal_stddev=1.0, noise_stddev=0.1, lengthscale=1.0,
-                       constant_stddev=2.0, learn_bias=learns, learn_time_offset=False, heading_stddev=0.0)
+    field = create_map(
+        model,
+        field_scale=1.0,
+        bias_stddev=0.1,
+        signal_stddev=1.0,
+        noise_stddev=0.1,
+        lengthscale=1.0,
+        constant_stddev=2.0,
+        learn_bias=learns,
+        learn_time_offset=False,
+        heading_stddev=0.0,
+    )
     x = torch.linspace(0.0, 2.0, 60).double()[:, None].expand(-1, 2)
     of = torch.arange(60).double() % 6
     field.update(Samples(x, torch.sin(x[:, :1]) + 2.0 * (of[:, None] % 2), pass_number=of))
@@ -60,20 +122,27 @@ def test_constants_of_passes_are_learned_where_the_settings_say_so(model, learns
     assert (field.hyperparameters()["bias_stddev"] > 0.3) == learns
 
 
-@pytest.mark.parametrize("model, settings, words", [
-    ("wizard", {}, "'wizard' is not one of .*dual_svgp"),
-    ("exact", {"colour": 1}, "unknown setting 'colour'; known are model"),
-    ("exact", {"inducing_inputs": [[0.0, 0.0]]}, "no inducing inputs"),
-    ("exact", {"lengthscale": -1.0}, r"lengthscale: -1.0 m is outside \[0.0, 100000.0\]"),
-    ("exact", {"lengthscale": "long"}, "lengthscale: 'long' is str, expected float, for example 0.0"),
-    ("exact", {"lengthscale": float("nan")}, "not finite"),
-    ("exact", {"max_inducing": 2.5}, "max_inducing: 2.5 is float, expected int"),
-    ("exact", {"max_inducing": True}, "max_inducing: True is bool, expected int"),
-    ("exact", {"cells": 1}, "cells: 1 is int, expected bool"),
-    ("exact", {"kernel": "cubic"}, "'cubic' is not one of 'rbf'"),
-    ("exact", {"dtype": "float16"}, "not one of 'float64'"),
-    ("exact", {"device": "banana"}, "device"),
-])
+@pytest.mark.parametrize(
+    "model, settings, words",
+    [
+        ("wizard", {}, "'wizard' is not one of .*dual_svgp"),
+        ("exact", {"colour": 1}, "unknown setting 'colour'; known are model"),
+        ("exact", {"inducing_inputs": [[0.0, 0.0]]}, "no inducing inputs"),
+        ("exact", {"lengthscale": -1.0}, r"lengthscale: -1.0 m is outside \[0.0, 100000.0\]"),
+        (
+            "exact",
+            {"lengthscale": "long"},
+            "lengthscale: 'long' is str, expected float, for example 0.0",
+        ),
+        ("exact", {"lengthscale": float("nan")}, "not finite"),
+        ("exact", {"max_inducing": 2.5}, "max_inducing: 2.5 is float, expected int"),
+        ("exact", {"max_inducing": True}, "max_inducing: True is bool, expected int"),
+        ("exact", {"cells": 1}, "cells: 1 is int, expected bool"),
+        ("exact", {"kernel": "cubic"}, "'cubic' is not one of 'rbf'"),
+        ("exact", {"dtype": "float16"}, "not one of 'float64'"),
+        ("exact", {"device": "banana"}, "device"),
+    ],
+)
 def test_mistakes_are_answered(model, settings, words):
     with pytest.raises(ValueError, match=words):
         create_map(model, **settings)
@@ -86,7 +155,10 @@ def test_a_device_that_is_not_here_is_refused():
 
 
 def test_whole_numbers_pass_as_floats():
-    assert MapSettings(lengthscale=2).lengthscale == 2.0 and type(MapSettings(lengthscale=2).lengthscale) is float
+    assert (
+        MapSettings(lengthscale=2).lengthscale == 2.0
+        and type(MapSettings(lengthscale=2).lengthscale) is float
+    )
 
 
 def test_every_setting_says_what_it_is():
@@ -98,7 +170,9 @@ def test_every_setting_says_what_it_is():
             assert meta["low"] is not None and meta["high"] is not None, f.name
             assert meta["low"] <= f.default <= meta["high"], f.name
         if type(f.default) is float:
-            assert meta["unit"] or f.name in ("inducing_tolerance", "unknown_ratio"), f"{f.name} has no unit"
+            assert meta["unit"] or f.name in ("inducing_tolerance", "unknown_ratio"), (
+                f"{f.name} has no unit"
+            )
 
 
 def test_settings_are_frozen():

@@ -22,7 +22,9 @@ def built(model: str, n: int = 160, seed: int = 0, **settings):
 
 
 def size(state: dict) -> int:
-    return sum(leaf.numel() * leaf.element_size() for _, leaf in flat(state) if torch.is_tensor(leaf))
+    return sum(
+        leaf.numel() * leaf.element_size() for _, leaf in flat(state) if torch.is_tensor(leaf)
+    )
 
 
 def alike(one, other, tolerance: float) -> None:
@@ -65,7 +67,11 @@ def test_a_slim_state_that_does_not_fit_leaves_the_map_as_it_was():
     field = built("dual_svgp")
     slim, other = field.slimmed(field.state_dict()), built("dual_svgp", seed=2)
     before = other.predict(PLACES)
-    for change in ({"basis": {"z": slim["basis"]["z"][:, :1]}}, {"theta": {"lengthscale": 1.0}}, {"memory": {}}):
+    for change in (
+        {"basis": {"z": slim["basis"]["z"][:, :1]}},
+        {"theta": {"lengthscale": 1.0}},
+        {"memory": {}},
+    ):
         with pytest.raises(ValueError):
             other.load_state_dict(slim | change)
     assert torch.equal(other.predict(PLACES).mean, before.mean)
@@ -109,4 +115,9 @@ def test_the_teams_theta_is_the_product():
     unlearned = agreed([Learned(theta, none.double()), Learned(longer, much.double())])
     assert unlearned.vector()[0] == pytest.approx(float(longer.vector()[0]), abs=1e-3)
     with pytest.raises(ValueError, match="differ in kernel"):
-        agreed([Learned(theta, much), Learned(built("dual_svgp", kernel="matern32").learned().theta, much)])
+        agreed(
+            [
+                Learned(theta, much),
+                Learned(built("dual_svgp", kernel="matern32").learned().theta, much),
+            ]
+        )

@@ -19,9 +19,19 @@ def _samples(seed: int, n: int, channels: int) -> Samples:
     """A stretch of a drive that makes new inducing inputs, and pushes old samples out of a memory of 40."""
     g = torch.Generator().manual_seed(seed)
     x = 1.5 * seed + torch.rand(n, 2, generator=g, dtype=torch.float64) * 3
-    y = 45e-6 + 5e-6 * torch.sin(2 * x[:, :1]) + 1e-6 * torch.randn(n, channels, generator=g, dtype=torch.float64)
-    return Samples(x=x, y=y, velocity=torch.full((n, 2), 0.3), sensor_variance=torch.full((n,), 1e-14),
-                   count=torch.full((n,), 3.0), position_variance=torch.full((n,), 1e-4))
+    y = (
+        45e-6
+        + 5e-6 * torch.sin(2 * x[:, :1])
+        + 1e-6 * torch.randn(n, channels, generator=g, dtype=torch.float64)
+    )
+    return Samples(
+        x=x,
+        y=y,
+        velocity=torch.full((n, 2), 0.3),
+        sensor_variance=torch.full((n,), 1e-14),
+        count=torch.full((n,), 3.0),
+        position_variance=torch.full((n,), 1e-4),
+    )
 
 
 def _map(name: str):
@@ -44,8 +54,15 @@ def _driven(name: str, batches: int = 6):
 
 
 # what a driver, a filter that has diverged or a bad cable may send; each is one column of one sample
-_HOSTILE = {"x": 1e200, "y": 1e300, "velocity": 1e200, "noise_variance": 1e-320, "count": 1e-310,
-            "sensor_variance": 1e308, "position_variance": 1e308}
+_HOSTILE = {
+    "x": 1e200,
+    "y": 1e300,
+    "velocity": 1e200,
+    "noise_variance": 1e-320,
+    "count": 1e-310,
+    "sensor_variance": 1e308,
+    "position_variance": 1e308,
+}
 
 
 @pytest.mark.parametrize("name", model_names())
@@ -75,8 +92,15 @@ def _fails(self):
     raise NumericalError("a pivot is NaN")
 
 
-@pytest.mark.parametrize("settings", ({"likelihood": "student_t"}, {"likelihood": "poisson"},
-                                      {"model": "wiski", "wiski_form": "dense"}), ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    (
+        {"likelihood": "student_t"},
+        {"likelihood": "poisson"},
+        {"model": "wiski", "wiski_form": "dense"},
+    ),
+    ids=str,
+)
 def test_failure_of_another_kind_of_map_is_taken_back(settings, monkeypatch):
     """Sites that change with every batch, and a root that follows every sample."""
     field = create_map(**{"model": "dual_svgp"} | settings, seed=3, **_SMALL)

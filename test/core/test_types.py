@@ -10,11 +10,15 @@ from gp_mapping import Prediction, Samples, UpdateReport
 
 
 def test_arrays_lists_and_tensors_become_float64_tensors():
-    s = Samples([[1, 2], [3, 4]], np.array([5.0, 6.0], dtype=np.float32), noise_variance=2, stamp=[0.0, 1.0])
+    s = Samples(
+        [[1, 2], [3, 4]], np.array([5.0, 6.0], dtype=np.float32), noise_variance=2, stamp=[0.0, 1.0]
+    )
     assert s.x.dtype == s.y.dtype == torch.float64 and s.y.shape == (2, 1)
     assert s.noise_variance.tolist() == [2.0, 2.0] and s.stamp.tolist() == [0.0, 1.0]
     assert s.count is None and s.sensor_variance is None and s.velocity is None and len(s) == 2
-    none = Samples(torch.zeros(0, 3), torch.zeros(0, 2), noise_variance=[], count=[], sensor_variance=[])
+    none = Samples(
+        torch.zeros(0, 3), torch.zeros(0, 2), noise_variance=[], count=[], sensor_variance=[]
+    )
     assert none.x.shape == (0, 3)
 
 
@@ -26,22 +30,25 @@ def test_frozen():
         UpdateReport(1, 1, 1, 1).used = 2
 
 
-@pytest.mark.parametrize("x, y, columns, words", [
-    ([[0.0, 0.0]], [1.0, 2.0], {}, "do not agree"),
-    ([0.0, 0.0], [1.0, 2.0], {}, "do not agree"),
-    ([[0.0, 0.0]], [[[1.0]]], {}, "do not agree"),
-    ([[0.0, 0.0]], [1.0], {"stamp": [0.0, 1.0]}, r"stamp has shape \(2,\), expected \(1,\)"),
-    ([[0.0, 0.0]], [1.0], {"noise_variance": [[1.0]]}, "noise_variance has shape"),
-    ([[0.0, 0.0]], [1.0], {"velocity": [[1.0]]}, "velocity has shape"),
-    ([[0.0, 0.0], [0.0, np.nan]], [1.0, 1.0], {}, "x is not finite at sample 1"),
-    ([[0.0, 0.0]], [np.inf], {}, "y is not finite at sample 0"),
-    ([[0.0, 0.0]], [1.0], {"stamp": np.nan}, "stamp is not finite"),
-    ([[0.0, 0.0]], [1.0], {"velocity": [[np.nan, 0.0]]}, "velocity is not finite"),
-    ([[0.0, 0.0]], [1.0], {"noise_variance": 0.0}, "noise_variance must be positive"),
-    ([[0.0, 0.0]], [1.0], {"noise_variance": -1.0}, "noise_variance must be positive"),
-    ([[0.0, 0.0]], [1.0], {"count": 0}, "count must be positive"),
-    ([[0.0, 0.0]], [1.0], {"sensor_variance": -1e-12}, "sensor_variance must not be negative"),
-])
+@pytest.mark.parametrize(
+    "x, y, columns, words",
+    [
+        ([[0.0, 0.0]], [1.0, 2.0], {}, "do not agree"),
+        ([0.0, 0.0], [1.0, 2.0], {}, "do not agree"),
+        ([[0.0, 0.0]], [[[1.0]]], {}, "do not agree"),
+        ([[0.0, 0.0]], [1.0], {"stamp": [0.0, 1.0]}, r"stamp has shape \(2,\), expected \(1,\)"),
+        ([[0.0, 0.0]], [1.0], {"noise_variance": [[1.0]]}, "noise_variance has shape"),
+        ([[0.0, 0.0]], [1.0], {"velocity": [[1.0]]}, "velocity has shape"),
+        ([[0.0, 0.0], [0.0, np.nan]], [1.0, 1.0], {}, "x is not finite at sample 1"),
+        ([[0.0, 0.0]], [np.inf], {}, "y is not finite at sample 0"),
+        ([[0.0, 0.0]], [1.0], {"stamp": np.nan}, "stamp is not finite"),
+        ([[0.0, 0.0]], [1.0], {"velocity": [[np.nan, 0.0]]}, "velocity is not finite"),
+        ([[0.0, 0.0]], [1.0], {"noise_variance": 0.0}, "noise_variance must be positive"),
+        ([[0.0, 0.0]], [1.0], {"noise_variance": -1.0}, "noise_variance must be positive"),
+        ([[0.0, 0.0]], [1.0], {"count": 0}, "count must be positive"),
+        ([[0.0, 0.0]], [1.0], {"sensor_variance": -1e-12}, "sensor_variance must not be negative"),
+    ],
+)
 def test_what_does_not_fit_is_refused(x, y, columns, words):
     with pytest.raises(ValueError, match=words):
         Samples(x, y, **columns)
@@ -53,14 +60,29 @@ def test_a_known_perfect_sensor_is_allowed():
 
 def test_picking_keeps_the_columns_together():
     n = torch.arange(5.0, dtype=torch.float64)
-    s = Samples(torch.stack([n, -n], 1), n, noise_variance=n + 1, stamp=n, count=n + 1, sensor_variance=n,
-                velocity=torch.stack([n, n], 1))
-    picks = ((slice(1, 3), [1, 2]), (4, [4]), (-1, [4]), (torch.tensor([3, 0]), [3, 0]), (n > 2, [3, 4]))
+    s = Samples(
+        torch.stack([n, -n], 1),
+        n,
+        noise_variance=n + 1,
+        stamp=n,
+        count=n + 1,
+        sensor_variance=n,
+        velocity=torch.stack([n, n], 1),
+    )
+    picks = (
+        (slice(1, 3), [1, 2]),
+        (4, [4]),
+        (-1, [4]),
+        (torch.tensor([3, 0]), [3, 0]),
+        (n > 2, [3, 4]),
+    )
     for index, expected in picks:
         part = s[index]
         expected = torch.tensor(expected, dtype=torch.float64)
         assert torch.equal(part.y[:, 0], expected) and torch.equal(part.stamp, expected)
-        assert torch.equal(part.noise_variance, expected + 1) and torch.equal(part.velocity[:, 0], expected)
+        assert torch.equal(part.noise_variance, expected + 1) and torch.equal(
+            part.velocity[:, 0], expected
+        )
         assert torch.equal(part.x[:, 1], -expected) and torch.equal(part.sensor_variance, expected)
     assert len(s[:0]) == 0
 
@@ -74,6 +96,8 @@ def test_concatenate():
 
 
 def test_prediction_adds_the_noise():
-    p = Prediction(torch.zeros(2, 2), torch.tensor([[4.0, 9.0], [-1e-30, 1.0]]), torch.tensor([1.0, 2.0]))
+    p = Prediction(
+        torch.zeros(2, 2), torch.tensor([[4.0, 9.0], [-1e-30, 1.0]]), torch.tensor([1.0, 2.0])
+    )
     assert p.stddev.tolist() == [[2.0, 3.0], [0.0, 1.0]]
     assert p.measurement_variance.tolist() == [[5.0, 11.0], [1.0, 3.0]]

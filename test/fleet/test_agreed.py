@@ -16,7 +16,9 @@ from gp_mapping.fleet.table import row_of, to_mend
 from gp_mapping.settings.mapping import MapSettings
 
 UT = 1e-6
-SETTINGS = MapSettings(lengthscale=0.8, signal_stddev=8 * UT, noise_stddev=0.5 * UT, constant_stddev=30 * UT)
+SETTINGS = MapSettings(
+    lengthscale=0.8, signal_stddev=8 * UT, noise_stddev=0.5 * UT, constant_stddev=30 * UT
+)
 SIZE = len(start_of(SETTINGS)[0].vector())
 TOLDS = [BagReport(f"bag{i}", middle=([0.4 * i, 2.4 - i], [(50.0 + i) * UT])) for i in range(3)]
 
@@ -25,8 +27,14 @@ def robot(shift=0.0, weight=1.0, **fields):
     """Who has learned log-variances that lie `shift` from the start, and is `weight` times as sure as usual."""
     theta = start_of(SETTINGS)[0]
     root = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(3)).double()
-    return Robot(theta=theta.with_vector(theta.vector() + shift * torch.arange(1.0, SIZE + 1.0).double() / SIZE),
-                 information=weight * (root @ root.mT + torch.eye(SIZE).double()), starts={}, **fields)
+    return Robot(
+        theta=theta.with_vector(
+            theta.vector() + shift * torch.arange(1.0, SIZE + 1.0).double() / SIZE
+        ),
+        information=weight * (root @ root.mT + torch.eye(SIZE).double()),
+        starts={},
+        **fields,
+    )
 
 
 @pytest.mark.parametrize("given", [{}, {"learn_time_offset": False, "time_offset": 0.2}], ids=str)
@@ -40,8 +48,9 @@ def test_theta_is_the_product_of_what_each_bag_knows(given):
     pull = pull + sum(r.information.numpy() @ r.theta.vector().numpy() for r in robots)
     free = np.array(learner.free)
     vector = start_of(settings)[0].vector().numpy()
-    vector[free] = np.linalg.solve(precision[np.ix_(free, free)],
-                                   pull[free] - precision[np.ix_(free, ~free)] @ vector[~free])
+    vector[free] = np.linalg.solve(
+        precision[np.ix_(free, free)], pull[free] - precision[np.ix_(free, ~free)] @ vector[~free]
+    )
     np.testing.assert_allclose(found.theta.vector().numpy(), vector, rtol=1e-9)
     assert found.silent == () and free.sum() >= 3
     np.testing.assert_allclose(found.information, precision - prior)
@@ -53,40 +62,66 @@ def test_a_bag_far_from_the_others_has_no_say_and_is_named():
     reports = [*TOLDS, replace(TOLDS[0], bag="far")]
     found = agree(SETTINGS, reports, [*good, robot(30.0, 1e6)])
     assert found.silent == (3,)
-    np.testing.assert_allclose(found.theta.vector(), agree(SETTINGS, TOLDS, good).theta.vector(), rtol=1e-9)
-    assert agree(SETTINGS, reports[:2], [good[0], robot(30.0, 1e6)]).silent == (), "of two nobody can tell"
+    np.testing.assert_allclose(
+        found.theta.vector(), agree(SETTINGS, TOLDS, good).theta.vector(), rtol=1e-9
+    )
+    assert agree(SETTINGS, reports[:2], [good[0], robot(30.0, 1e6)]).silent == (), (
+        "of two nobody can tell"
+    )
 
 
 def test_starts_that_are_left_open_are_the_medians():
-    robots = [replace(robot(), starts={"lengthscale": s, "signal_stddev": 1.0, "constant_stddev": 1.0})
-              for s in (0.5, 0.7, 9.0)]
+    robots = [
+        replace(robot(), starts={"lengthscale": s, "signal_stddev": 1.0, "constant_stddev": 1.0})
+        for s in (0.5, 0.7, 9.0)
+    ]
     found = agree(replace(SETTINGS, lengthscale=0.0, constant_stddev=0.0), TOLDS, robots)
-    assert found.settings.lengthscale == 0.7 and found.settings.signal_stddev == SETTINGS.signal_stddev
-    assert found.theta.constant_stddev == 3.0 * found.theta.signal_stddev, "the mean's prior is the field's own"
+    assert (
+        found.settings.lengthscale == 0.7 and found.settings.signal_stddev == SETTINGS.signal_stddev
+    )
+    assert found.theta.constant_stddev == 3.0 * found.theta.signal_stddev, (
+        "the mean's prior is the field's own"
+    )
 
 
 # ---- cells of one robot ----------------------------------------------------------------------------------------------
 
+
 def cells(n=40, **more):
     g = torch.Generator().manual_seed(7)
     heading = torch.nn.functional.normalize(torch.randn(n, 2, generator=g).double())
-    return Samples(torch.rand(n, 2, generator=g).double(), torch.rand(n, 1, generator=g).double() * UT,
-                   velocity=0.4 * heading, heading=heading, **more)
+    return Samples(
+        torch.rand(n, 2, generator=g).double(),
+        torch.rand(n, 1, generator=g).double() * UT,
+        velocity=0.4 * heading,
+        heading=heading,
+        **more,
+    )
 
 
 def test_cells_lie_where_the_fleets_one_robot_would_have_measured_them():
-    agreed, own = agree(SETTINGS, TOLDS, [robot()] * 3), {"time_offset": 0.31, "lever_arm_along": 0.2,
-                                                         "lever_arm_across": -0.15}
-    agreed = agreed.at(replace(agreed.theta, time_offset=0.1, lever_arm_along=0.05, lever_arm_across=0.02),
-                       agreed.information)
+    agreed, own = (
+        agree(SETTINGS, TOLDS, [robot()] * 3),
+        {"time_offset": 0.31, "lever_arm_along": 0.2, "lever_arm_across": -0.15},
+    )
+    agreed = agreed.at(
+        replace(agreed.theta, time_offset=0.1, lever_arm_along=0.05, lever_arm_across=0.02),
+        agreed.information,
+    )
     body = torch.tensor([[2.0 * UT], [-3.0 * UT]]).double()
     who = replace(robot(learned=True, body=body), theta=replace(robot().theta, **own))
     given = cells()
     got = prepared(given, 0, who, agreed)
 
     def sensor(x, theta: Theta):
-        return sensor_place(x, given.velocity, given.heading, theta.time_offset, theta.lever_arm_along,
-                            theta.lever_arm_across)
+        return sensor_place(
+            x,
+            given.velocity,
+            given.heading,
+            theta.time_offset,
+            theta.lever_arm_along,
+            theta.lever_arm_across,
+        )
 
     torch.testing.assert_close(sensor(got.x, agreed.theta), sensor(given.x, who.theta))
     turned = 2.0 * UT * given.heading[:, :1] - 3.0 * UT * given.heading[:, 1:]
@@ -103,47 +138,101 @@ def test_an_uncertain_place_is_as_much_noise_as_the_field_differs_by_there():
     kernel = agreed.theta.kernel()
     differ = 2.0 * (kernel.diag(away[:1]) - kernel(away, torch.zeros(1, 2).double())[:, 0]).mean()
     own = (0.3 * UT) ** 2
-    got = prepared(cells(count=torch.full((40,), 8.0).double(), position_variance=torch.full((40,), variance).double(),
-                         sensor_variance=torch.full((40,), own).double()), 0, robot(), agreed)
+    got = prepared(
+        cells(
+            count=torch.full((40,), 8.0).double(),
+            position_variance=torch.full((40,), variance).double(),
+            sensor_variance=torch.full((40,), own).double(),
+        ),
+        0,
+        robot(),
+        agreed,
+    )
     extra = (got.sensor_variance - own) / got.count / SETTINGS.field_scale**2
-    assert float(extra[0]) == pytest.approx(float(differ), rel=0.05) and bool((got.count == 8.0).all())
+    assert float(extra[0]) == pytest.approx(float(differ), rel=0.05) and bool(
+        (got.count == 8.0).all()
+    )
 
 
 def test_passes_of_two_bags_are_never_one():
     agreed = agree(SETTINGS, TOLDS, [robot()] * 3)
     numbers = torch.tensor([0.0, 1.0, 5.0, -1.0]).double()
-    one, other = (prepared(cells(4, pass_number=numbers), i, robot(), agreed).pass_number.tolist() for i in (0, 1))
+    one, other = (
+        prepared(cells(4, pass_number=numbers), i, robot(), agreed).pass_number.tolist()
+        for i in (0, 1)
+    )
     assert not set(one[:3]) & set(other[:3]) and len(set(one[:3])) == len(set(other[:3])) == 3
     assert one[3] < 0 and other[3] < 0, "a cell of no pass is of none"
 
 
 def test_columns_that_some_cells_lack_are_filled_with_what_that_means():
     maker = CellMaker(SETTINGS)
-    maker.made = [cells(2, count=torch.tensor([4.0, 5.0]).double(), pass_number=torch.tensor([0.0, 0.0]).double()),
-                  Samples(torch.ones(3, 2).double(), torch.ones(3, 1).double())]
+    maker.made = [
+        cells(
+            2,
+            count=torch.tensor([4.0, 5.0]).double(),
+            pass_number=torch.tensor([0.0, 0.0]).double(),
+        ),
+        Samples(torch.ones(3, 2).double(), torch.ones(3, 1).double()),
+    ]
     got = maker.all()
-    assert got.count.tolist() == [4.0, 5.0, 1.0, 1.0, 1.0] and got.pass_number.tolist() == [0.0, 0.0, -1.0, -1.0, -1.0]
-    assert got.heading[2:].abs().sum() == 0 and got.sensor_variance is None and CellMaker(SETTINGS).all() is None
+    assert got.count.tolist() == [4.0, 5.0, 1.0, 1.0, 1.0] and got.pass_number.tolist() == [
+        0.0,
+        0.0,
+        -1.0,
+        -1.0,
+        -1.0,
+    ]
+    assert (
+        got.heading[2:].abs().sum() == 0
+        and got.sensor_variance is None
+        and CellMaker(SETTINGS).all() is None
+    )
 
 
 # ---- who is to be mended ---------------------------------------------------------------------------------------------
+
 
 def rows(**changed):
     """Five robots alike but for a little; the last one with something changed."""
     out = []
     for i in range(5):
-        row = row_of(BagReport(f"r{i}", samples=1000, dropped_measurements=10, gross=2), Robot(noise=0.5 * UT), None, UT)
-        row |= {"scatter": 1.0 + 0.01 * i, "bias": 0.01 * i, "bias_stddev": 0.01, "gain": 1.0, "gain_stddev": 0.001}
+        row = row_of(
+            BagReport(f"r{i}", samples=1000, dropped_measurements=10, gross=2),
+            Robot(noise=0.5 * UT),
+            None,
+            UT,
+        )
+        row |= {
+            "scatter": 1.0 + 0.01 * i,
+            "bias": 0.01 * i,
+            "bias_stddev": 0.01,
+            "gain": 1.0,
+            "gain_stddev": 0.001,
+        }
         out.append(row)
     out[-1] |= changed
     return out
 
 
-@pytest.mark.parametrize("changed, figures", [
-    ({}, []), ({"noise": 5.0}, ["noise"]), ({"noise": 0.05}, []), ({"scatter": 4.0}, ["scatter"]),
-    ({"bias": 30.0}, ["bias"]), ({"bias": -30.0}, ["bias"]), ({"bias": 30.0, "gain": 0.5}, ["gain"]),
-    ({"gain": 0.98}, []), ({"gain": 0.5, "gain_stddev": 0.2}, []), ({"dropped": 20.0}, ["dropped"]),
-    ({"dropped": 0.0}, []), ({"faults": ["dead"]}, ["faults"]), ({"gross": 4.0, "noise": 50.0}, ["noise", "gross"])])
+@pytest.mark.parametrize(
+    "changed, figures",
+    [
+        ({}, []),
+        ({"noise": 5.0}, ["noise"]),
+        ({"noise": 0.05}, []),
+        ({"scatter": 4.0}, ["scatter"]),
+        ({"bias": 30.0}, ["bias"]),
+        ({"bias": -30.0}, ["bias"]),
+        ({"bias": 30.0, "gain": 0.5}, ["gain"]),
+        ({"gain": 0.98}, []),
+        ({"gain": 0.5, "gain_stddev": 0.2}, []),
+        ({"dropped": 20.0}, ["dropped"]),
+        ({"dropped": 0.0}, []),
+        ({"faults": ["dead"]}, ["faults"]),
+        ({"gross": 4.0, "noise": 50.0}, ["noise", "gross"]),
+    ],
+)
 def test_who_is_far_from_the_others_is_named_with_what_matters(changed, figures):
     found = to_mend(rows(**changed), "µT")
     assert [one["figure"] for one in found] == figures and all(one["bag"] == "r4" for one in found)
@@ -152,4 +241,6 @@ def test_who_is_far_from_the_others_is_named_with_what_matters(changed, figures)
 def test_shares_are_of_what_came():
     row = rows()[0]
     assert row["dropped"] == pytest.approx(100.0 * 10 / 1010) and row["gross"] == pytest.approx(0.2)
-    assert row["noise"] == pytest.approx(0.5) and row["compared_cells"] == 0 and row["delay"] is None
+    assert (
+        row["noise"] == pytest.approx(0.5) and row["compared_cells"] == 0 and row["delay"] is None
+    )

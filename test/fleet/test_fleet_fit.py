@@ -24,11 +24,17 @@ def test_the_sum_over_bags_is_raised(bags):
     read, engine = read_bags(Here(), bags, given, {}, most=60), Here()
     agreed, heard = agreed_by(read, given.map), []
     found = raised(engine, read, agreed, 10, 0.05, lambda what, value: heard.append(value))
-    assert found.after > found.before and len(heard) == found.iterations and "bound of Titsias" in found.objective
+    assert (
+        found.after > found.before
+        and len(heard) == found.iterations
+        and "bound of Titsias" in found.objective
+    )
 
     total = 0.0
     for made in read.cells:
-        stored = StoredCells.of([cells_of(engine.result(made))], given.map.field_scale, agreed.theta)
+        stored = StoredCells.of(
+            [cells_of(engine.result(made))], given.map.field_scale, agreed.theta
+        )
         bound = CollapsedBound(stored, given.map.max_inducing)
         bound.renew(found.agreed.theta)
         total += bound.value(found.agreed.theta)
@@ -36,19 +42,40 @@ def test_the_sum_over_bags_is_raised(bags):
 
 
 def test_fit_with_workers_prints_what_was_gained(bags, tmp_path, capsys):
-    words = ["fit", *bags[:2], str(tmp_path / "nowhere"), "--workers", "1", "--calibration-cells", "60",
-             "--iterations", "3", "--output", str(tmp_path / "out")]
+    words = [
+        "fit",
+        *bags[:2],
+        str(tmp_path / "nowhere"),
+        "--workers",
+        "1",
+        "--calibration-cells",
+        "60",
+        "--iterations",
+        "3",
+        "--output",
+        str(tmp_path / "out"),
+    ]
     assert cli.main([*words, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     fit = result["fit"]
     assert fit["nats_after"] >= fit["nats_before"] and fit["cells"] == result["map"]["cells"]
     assert fit["after"]["lengthscale"] == pytest.approx(result["hyperparameters"]["lengthscale"])
-    assert list(result["fleet"]["failed"]) == [str(tmp_path / "nowhere")] and (tmp_path / "out" / "map.gpm").is_file()
+    assert (
+        list(result["fleet"]["failed"]) == [str(tmp_path / "nowhere")]
+        and (tmp_path / "out" / "map.gpm").is_file()
+    )
 
 
 def test_report_with_workers_has_the_table(bags, tmp_path):
     page = tmp_path / "fleet.html"
-    assert cli.main(["report", *bags, "--workers", "1", "--calibration-cells", "60", "-o", str(page)]) == 0
+    assert (
+        cli.main(["report", *bags, "--workers", "1", "--calibration-cells", "60", "-o", str(page)])
+        == 0
+    )
     text = page.read_text()
-    assert "The fleet" in text and all(f"robot{i}" in text for i in range(3)) and str(tmp_path.parent) not in text
+    assert (
+        "The fleet" in text
+        and all(f"robot{i}" in text for i in range(3))
+        and str(tmp_path.parent) not in text
+    )
     assert "beside the map of all others" in text

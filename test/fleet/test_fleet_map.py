@@ -26,8 +26,10 @@ from gp_mapping.mapping.atlas import blocks
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 
-needs_dask = pytest.mark.skipif(importlib.util.find_spec("distributed") is None,
-                                reason="distributed is not installed (pip install 'gp_mapping[fleet]')")
+needs_dask = pytest.mark.skipif(
+    importlib.util.find_spec("distributed") is None,
+    reason="distributed is not installed (pip install 'gp_mapping[fleet]')",
+)
 TILED = HELD | {"lengthscale": 0.3, "max_inducing": 60, "map_tile_side": 5.0}
 
 
@@ -58,7 +60,9 @@ def streamed(bag, settings, pool):
     """A bag poured into a session or a CellMaker."""
     given = parameters(**settings)
     intake = Intake(given.intake)
-    for _ in ingest_batches(samples_of(plan_bags([bag], given.intake, {}), intake, "", shown=False), pool, intake.drops):
+    for _ in ingest_batches(
+        samples_of(plan_bags([bag], given.intake, {}), intake, "", shown=False), pool, intake.drops
+    ):
         pass
     ingest_remaining(pool, intake.drops)
     return pool
@@ -82,7 +86,10 @@ def matern52(a, b, length, spread):
 def by_formula(cells, z, centre, x, length):
     """Mean and standard deviation of Titsias' posterior at x, SI → µT, in NumPy, from all cells at once."""
     spread, noise, constant = 8.0, 0.3, 30.0
-    u, v = (np.vstack([matern52(z, p, length, spread), np.zeros((1, len(p)))]) for p in (cells.x.numpy(), x))
+    u, v = (
+        np.vstack([matern52(z, p, length, spread), np.zeros((1, len(p)))])
+        for p in (cells.x.numpy(), x)
+    )
     u[-1], v[-1] = constant**2, constant**2
     prior = np.zeros((len(z) + 1,) * 2)
     prior[:-1, :-1], prior[-1, -1] = matern52(z, z, length, spread), constant**2
@@ -122,7 +129,11 @@ def assert_bit_equal(one, other):
 @pytest.mark.parametrize("robust", [False, True])
 def test_cells_are_those_of_a_session(tmp_path, robust):
     def spoil(i, vector, place):
-        return (vector * 40.0, place) if i in (7, 150) else (vector, place + np.array([30.0 * (i > 250), 0.0, 0.0]))
+        return (
+            (vector * 40.0, place)
+            if i in (7, 150)
+            else (vector, place + np.array([30.0 * (i > 250), 0.0, 0.0]))
+        )
 
     write_drive(tmp_path / "bag", lanes(count=3), spoil=spoil)
     settings = HELD | {"robust": robust, "learn_bias": True, "learn_noise": True}
@@ -149,7 +160,10 @@ def test_every_tile_is_the_formula_of_its_cells_and_a_session_goes_on(bags, tmp_
     keys = [tile.key for tile in made.sums]
     assert len(keys) > 1 and sorted([*tiled.tiles, *tiled.shelf.keys()]) == keys
     for key in keys:
-        tile, which = tiled.present([key]) and tiled.tiles[key].map, tiled.layout.takes(key, cells.x)
+        tile, which = (
+            tiled.present([key]) and tiled.tiles[key].map,
+            tiled.layout.takes(key, cells.x),
+        )
         low, high = tiled.layout.core(key)
         x = torch.from_numpy(np.random.default_rng(1).uniform(low, high, (20, 2)))
         assert tile.samples == int(which.sum())
@@ -193,18 +207,34 @@ def test_blocks_drawn_by_workers_are_those_of_the_session(cluster, tiled):
     for index, grid in its.items():
         assert torch.equal(torch.as_tensor(mine[index].known), torch.as_tensor(grid.known))
         for name in ("mean", "stddev"):
-            assert np.allclose(getattr(mine[index], name), getattr(grid, name), rtol=0, atol=1e-12, equal_nan=True)
+            assert np.allclose(
+                getattr(mine[index], name), getattr(grid, name), rtol=0, atol=1e-12, equal_nan=True
+            )
 
 
 @needs_dask
 def test_a_cluster_that_is_there(bags, cluster, tmp_path, capsys):
-    words = [word for name, value in HELD.items() for word in ("--set", f"{name}={str(value).lower()}")]
+    words = [
+        word for name, value in HELD.items() for word in ("--set", f"{name}={str(value).lower()}")
+    ]
     address, result = cluster.client.scheduler.address, {}
-    for name, how in (("there", ["--scheduler", address, "--blocks"]), ("here", ["--workers", "1"])):
-        assert cli.main(["map", *bags, "--output", str(tmp_path / name), *how, "--json", *words]) == 0
+    for name, how in (
+        ("there", ["--scheduler", address, "--blocks"]),
+        ("here", ["--workers", "1"]),
+    ):
+        assert (
+            cli.main(["map", *bags, "--output", str(tmp_path / name), *how, "--json", *words]) == 0
+        )
         result[name] = json.loads(capsys.readouterr().out)
-    assert result["there"]["map"] == result["here"]["map"] and address in result["there"]["fleet"]["engine"]
-    assert len(list((tmp_path / "there" / "blocks").glob("mean_*.pgm"))) == result["there"]["fleet"]["blocks"] > 0
+    assert (
+        result["there"]["map"] == result["here"]["map"]
+        and address in result["there"]["fleet"]["engine"]
+    )
+    assert (
+        len(list((tmp_path / "there" / "blocks").glob("mean_*.pgm")))
+        == result["there"]["fleet"]["blocks"]
+        > 0
+    )
     assert cluster.client.run(os.getpid), "who uses a cluster does not end it"
 
 
@@ -212,14 +242,19 @@ def test_a_cluster_that_is_there(bags, cluster, tmp_path, capsys):
 def test_workers_keep_the_memory_that_their_matrices_come_and_go_in(cluster):
     """Dask's own threshold gives it back at once, and each matrix is page faults again: an eighth of the time."""
     report = cluster.client.run(lambda: dict(os.environ))
-    assert all("MALLOC_TRIM_THRESHOLD_" not in one and one["OMP_NUM_THREADS"] == "1" for one in report.values())
+    assert all(
+        "MALLOC_TRIM_THRESHOLD_" not in one and one["OMP_NUM_THREADS"] == "1"
+        for one in report.values()
+    )
 
 
 @needs_dask
 def test_a_worker_that_is_killed_changes_nothing(bags, cluster, learned, tmp_path):
     pids = cluster.client.run(os.getpid)
-    first, second = (threading.Timer(after, os.kill, (pid, signal.SIGKILL))
-                     for after, pid in zip((0.2, 1.0), pids.values()))  # busy with a bag, and with another, or its end
+    first, second = (
+        threading.Timer(after, os.kill, (pid, signal.SIGKILL))
+        for after, pid in zip((0.2, 1.0), pids.values())
+    )  # busy with a bag, and with another, or its end
     first.start()
     second.start()
     made = fleet_map(cluster, bags[:3], {}, tmp_path)
@@ -232,13 +267,20 @@ def test_a_worker_that_is_killed_changes_nothing(bags, cluster, learned, tmp_pat
 def test_what_is_kept_of_a_bag_is_what_was_made(bags, tmp_path):
     """A step that is done again reads it: another bag's path then does no harm."""
     made = fleet_map(Here(), bags[:2], {}, tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["0.cells", "0.robot", "1.cells", "1.robot"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "0.cells",
+        "0.robot",
+        "1.cells",
+        "1.robot",
+    ]
     assert_bit_equal(fleet_map(Here(), ["nowhere", "not there"], {}, tmp_path), made)
 
 
 def test_ground_that_takes_more_tiles_than_there_may_be_is_said_before_the_work(bags):
     """Of bags that are at hand nothing is left out unasked."""
-    with pytest.raises(UsageError, match=r"takes \d+ tiles, more than max_tiles \(9\); write --set max_tiles=\d+"):
+    with pytest.raises(
+        UsageError, match=r"takes \d+ tiles, more than max_tiles \(9\); write --set max_tiles=\d+"
+    ):
         fleet_map(Here(), bags, TILED | {"lengthscale": 0.1, "max_tiles": 9})
 
 
@@ -248,19 +290,48 @@ def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):
     good = next(p for p in os.scandir(bags[0]) if p.name.endswith(".mcap"))
     with open(good.path, "rb") as file:
         damaged.write_bytes(file.read()[:20000])
-    write_drive(tmp_path / "dead", lanes(count=3), 5000.0, spoil=lambda i, v, p: (np.array([3e-5, 0.0, 4e-5]), p))
+    write_drive(
+        tmp_path / "dead",
+        lanes(count=3),
+        5000.0,
+        spoil=lambda i, v, p: (np.array([3e-5, 0.0, 4e-5]), p),
+    )
     broken = [str(tmp_path / name) for name in ("no_bag.mcap", "damaged.mcap", "dead", "nowhere")]
-    words = [word for name, value in HELD.items() for word in ("--set", f"{name}={str(value).lower()}")]
+    words = [
+        word for name, value in HELD.items() for word in ("--set", f"{name}={str(value).lower()}")
+    ]
     out = tmp_path / "out"
-    assert cli.main(["map", *bags[:2], *broken, "--output", str(out), "--workers", "1", "--json", *words]) == 0
+    assert (
+        cli.main(
+            ["map", *bags[:2], *broken, "--output", str(out), "--workers", "1", "--json", *words]
+        )
+        == 0
+    )
     report = capsys.readouterr()
     result = json.loads(report.out)
     assert sorted(result["fleet"]["failed"]) == sorted(broken) and result["fleet"]["mapped"] == 2
-    assert all(any(name in line for line in report.err.splitlines() if "left out" in line) for name in broken[:2])
+    assert all(
+        any(name in line for line in report.err.splitlines() if "left out" in line)
+        for name in broken[:2]
+    )
     assert "the sensor is dead" in result["fleet"]["failed"][broken[2]]
     assert sorted(p.name for p in out.iterdir() if p.name.startswith(".")) == []
 
-    assert cli.main(["map", *bags[:2], "--output", str(tmp_path / "alone"), "--workers", "1", "--json", *words]) == 0
+    assert (
+        cli.main(
+            [
+                "map",
+                *bags[:2],
+                "--output",
+                str(tmp_path / "alone"),
+                "--workers",
+                "1",
+                "--json",
+                *words,
+            ]
+        )
+        == 0
+    )
     alone = json.loads(capsys.readouterr().out)
     assert alone["map"] == result["map"] and alone["samples"] == result["samples"]
 
@@ -268,16 +339,24 @@ def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):
     assert "none of 4 bags can be mapped" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words, what", [
-    (["--workers", "2"], "pip install 'gp_mapping[fleet]'"), (["--workers", "0"], "expected 1 or more"),
-    (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], "give one of them"),
-    (["--workers", "1", "--model", "exact"], "model exact"), (["--workers", "1", "--set", "forgetting_time=5.0"],
-                                                             "forgetting_time"),
-    (["--workers", "1", "--resume", "map.gpm"], "--resume")])
+@pytest.mark.parametrize(
+    "words, what",
+    [
+        (["--workers", "2"], "pip install 'gp_mapping[fleet]'"),
+        (["--workers", "0"], "expected 1 or more"),
+        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], "give one of them"),
+        (["--workers", "1", "--model", "exact"], "model exact"),
+        (["--workers", "1", "--set", "forgetting_time=5.0"], "forgetting_time"),
+        (["--workers", "1", "--resume", "map.gpm"], "--resume"),
+    ],
+)
 def test_what_cannot_be_is_said_in_one_line(bags, tmp_path, capsys, monkeypatch, words, what):
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec",
-                        lambda name, *more: None if name == "distributed" else found(name, *more))
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *more: None if name == "distributed" else found(name, *more),
+    )
     assert cli.main(["map", *bags, "--output", str(tmp_path / "out"), *words]) == 2
     report = capsys.readouterr()
     assert what in report.err and len(report.err.splitlines()) == 1 and report.out == ""

@@ -16,20 +16,40 @@ pytest.importorskip("distributed")
 
 def _members(group: int) -> list[int]:
     """Processes of a process group."""
-    found = subprocess.run(["ps", "-eo", "pgid=,pid=,stat="], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        ["ps", "-eo", "pgid=,pid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
     rows = [line.split() for line in found.splitlines()]
     return [int(pid) for pgid, pid, stat in rows if int(pgid) == group and not stat.startswith("Z")]
 
 
-@pytest.mark.parametrize("number, code, said", [(signal.SIGINT, 130, "gp-mapping map: interrupted"),
-                                                (signal.SIGTERM, 143, "")])
+@pytest.mark.parametrize(
+    "number, code, said",
+    [(signal.SIGINT, 130, "gp-mapping map: interrupted"), (signal.SIGTERM, 143, "")],
+)
 def test_an_end_while_workers_start(tmp_path, number, code, said):
     """As a terminal sends it: to the command and all that it has begun."""
     bags, scratch = write_fleet(tmp_path, 2), tmp_path / "scratch"
     scratch.mkdir()
-    words = [sys.executable, "-m", "gp_mapping.cli", "map", *bags, "--workers", "2", "--output", str(tmp_path / "out")]
-    command = warm.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                         start_new_session=True, env=os.environ | {"TMPDIR": str(scratch)})
+    words = [
+        sys.executable,
+        "-m",
+        "gp_mapping.cli",
+        "map",
+        *bags,
+        "--workers",
+        "2",
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    command = warm.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"TMPDIR": str(scratch)},
+    )
     try:
         end = time.monotonic() + 120.0
         while len(_members(command.pid)) < 3:  # the first worker is being started

@@ -37,27 +37,39 @@ def loose(i, vector, place):
     return (vector * 30.0, place) if i % 11 == 5 else (vector, place)
 
 
-FAULTS = {"scale": ("gain", lambda i, v, p: (1.3 * v, p)), "dead_axis": ("gain", lambda i, v, p: (v * [0, 1, 1], p)),
-          "bias": ("bias", lambda i, v, p: (v + np.array([3e-6, 0.0, 0.0]), p)), "noise": ("noise", noisy(1e-6)),
-          "delay": ("delay", late(6)), "gross": ("gross", loose)}
+FAULTS = {
+    "scale": ("gain", lambda i, v, p: (1.3 * v, p)),
+    "dead_axis": ("gain", lambda i, v, p: (v * [0, 1, 1], p)),
+    "bias": ("bias", lambda i, v, p: (v + np.array([3e-6, 0.0, 0.0]), p)),
+    "noise": ("noise", noisy(1e-6)),
+    "delay": ("delay", late(6)),
+    "gross": ("gross", loose),
+}
 
 
 @pytest.fixture(scope="module")
 def bags(tmp_path_factory):
     """Good robots, then one of each fault, all read."""
     folder, paths = tmp_path_factory.mktemp("table"), []
-    spoilt = {f"robot{i}": None for i in range(GOOD)} | {name: spoil for name, (_, spoil) in FAULTS.items()}
+    spoilt = {f"robot{i}": None for i in range(GOOD)} | {
+        name: spoil for name, (_, spoil) in FAULTS.items()
+    }
     for i, (name, spoil) in enumerate(spoilt.items()):
         shift = 0.07 * (i if i < GOOD else 1.5)
-        write_drive(folder / name, lanes(shift, 3, 2.5), 1000.0 * (i + 1), seed=i, noise=0.2e-6, spoil=spoil)
+        write_drive(
+            folder / name, lanes(shift, 3, 2.5), 1000.0 * (i + 1), seed=i, noise=0.2e-6, spoil=spoil
+        )
         paths.append(str(folder / name))
     return read_bags(Here(), paths, parameters(), {}, most=90)
 
 
 def some(bags, which):
     """Some of the bags."""
-    columns = {f.name: [getattr(bags, f.name)[i] for i in which] for f in fields(bags)
-               if isinstance(getattr(bags, f.name), list) and f.name != "warnings"}
+    columns = {
+        f.name: [getattr(bags, f.name)[i] for i in which]
+        for f in fields(bags)
+        if isinstance(getattr(bags, f.name), list) and f.name != "warnings"
+    }
     return replace(bags, **columns)
 
 
@@ -72,7 +84,11 @@ def test_nobody_is_named_in_a_good_fleet(bags):
     found = table(bags, range(GOOD))
     assert found["mend"] == [] and "no robot of these 4 lies far" in text_of(found)[-1]
     for row in found["table"]:
-        assert abs(row["gain"] - 1.0) < 0.02 and abs(row["bias"]) < 0.2 and row["noise"] == pytest.approx(0.22, abs=.1)
+        assert (
+            abs(row["gain"] - 1.0) < 0.02
+            and abs(row["bias"]) < 0.2
+            and row["noise"] == pytest.approx(0.22, abs=0.1)
+        )
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -85,7 +101,11 @@ def test_the_robot_that_is_wrong_is_found(bags, fault):
     row = next(row for row in found["table"] if row["bag"] == bag)
     line = next(line for line in text_of(found) if line.startswith(bag))
     assert "*" in line and len(found["table"]) == GOOD + 1
-    truth = {"scale": ("gain", 1.3, 0.1), "bias": ("bias", 1.8, 0.6), "delay": ("delay", -0.3, 0.08)}
+    truth = {
+        "scale": ("gain", 1.3, 0.1),
+        "bias": ("bias", 1.8, 0.6),
+        "delay": ("delay", -0.3, 0.08),
+    }
     if fault in truth:
         name, value, within = truth[fault]
         usual = found["usual"][name] if name != "gain" else 0.0
@@ -93,8 +113,14 @@ def test_the_robot_that_is_wrong_is_found(bags, fault):
 
 
 def test_check_with_workers_prints_the_table(bags, tmp_path, capsys):
-    words = [*(bags.jobs[i].bag for i in (0, 1, 2, GOOD)), str(tmp_path / "nowhere"), "--workers", "1",
-             "--calibration-cells", "60"]
+    words = [
+        *(bags.jobs[i].bag for i in (0, 1, 2, GOOD)),
+        str(tmp_path / "nowhere"),
+        "--workers",
+        "1",
+        "--calibration-cells",
+        "60",
+    ]
     assert cli.main(["check", *words, "--output", str(tmp_path / "out"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result == json.loads((tmp_path / "out" / "report.json").read_text())

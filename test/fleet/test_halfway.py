@@ -62,7 +62,9 @@ def assert_same(made: BagCells, whole: BagCells):
 
 def outages(i, vector, place):
     """Absurd values, a robot that is carried away, and a frame of other units, in between."""
-    return (vector * 1e6 if 400 < i < 420 else vector), (place + np.array([0.0, 30.0, 0.0]) if i > 500 else place)
+    return (vector * 1e6 if 400 < i < 420 else vector), (
+        place + np.array([0.0, 30.0, 0.0]) if i > 500 else place
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, {"cells": False}, {"robust": False, "bias_time": 5.0}])
@@ -76,11 +78,17 @@ def test_a_reading_that_is_cut_off_gives_the_same_cells(tmp_path, monkeypatch, s
     assert not whole.report.failed and sum(whole.report.dropped.values())
     assert_same(made, whole)
     had = [n for life in lives for n in life]
-    assert len(lives) > 3 and had == sorted(set(had)), "no message is read in a second life that a first one kept"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["0.cells", "robot"], "the way is not kept once it is done"
+    assert len(lives) > 3 and had == sorted(set(had)), (
+        "no message is read in a second life that a first one kept"
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0.cells", "robot"], (
+        "the way is not kept once it is done"
+    )
 
 
-@pytest.mark.parametrize("spoil", [lambda data: data[:len(data) // 2], lambda data: b"", lambda data: b"\x80\x05junk"])
+@pytest.mark.parametrize(
+    "spoil", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"\x80\x05junk"]
+)
 def test_a_state_that_cannot_be_read_costs_time_only(tmp_path, monkeypatch, spoil):
     write_drive(tmp_path / "robot", lanes(count=3))
     job = Job(0, str(tmp_path / "robot"), parameters(), {}, str(tmp_path))

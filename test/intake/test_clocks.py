@@ -12,11 +12,18 @@ from gp_mapping.intake.topics import feed
 from gp_mapping.settings.intake import IntakeSettings
 
 START = 1000.0  # s
-POSES = {"odometry": odometry_message, "pose": pose_message,
-         "tf": lambda t, place: tf_message((t, "map", "base_link", place, (0.0, 0.0, 0.0, 1.0)))}
-WRONG = {"zero": lambda t, rng: 0.0, "since boot": lambda t, rng: t - START,
-         "2038": lambda t, rng: 2.0**31 - 1 + t % 1.0,
-         "before": lambda t, rng: t - 900.0, "always another": lambda t, rng: rng.uniform(0.0, 2e9)}
+POSES = {
+    "odometry": odometry_message,
+    "pose": pose_message,
+    "tf": lambda t, place: tf_message((t, "map", "base_link", place, (0.0, 0.0, 0.0, 1.0))),
+}
+WRONG = {
+    "zero": lambda t, rng: 0.0,
+    "since boot": lambda t, rng: t - START,
+    "2038": lambda t, rng: 2.0**31 - 1 + t % 1.0,
+    "before": lambda t, rng: t - 900.0,
+    "always another": lambda t, rng: rng.uniform(0.0, 2e9),
+}
 
 
 def measurement(t: float):
@@ -27,11 +34,18 @@ def pose(t: float, source: str = "odometry"):
     return POSES[source](t, (0.3 * (t % 100.0), 0.1, 0.0))
 
 
-def drive(seconds: float = 4.0, source: str = "odometry", start: float = START) -> list[tuple[float, str, object]]:
+def drive(
+    seconds: float = 4.0, source: str = "odometry", start: float = START
+) -> list[tuple[float, str, object]]:
     """When each comes, in what role, what: 20 measurements and 10 poses a second."""
-    fields = [(start + k / 20.0, "measurement", measurement(start + k / 20.0)) for k in range(round(20 * seconds))]
+    fields = [
+        (start + k / 20.0, "measurement", measurement(start + k / 20.0))
+        for k in range(round(20 * seconds))
+    ]
     role = "tf" if source == "tf" else "pose"
-    poses = [(start + k / 10.0, role, pose(start + k / 10.0, source)) for k in range(round(10 * seconds))]
+    poses = [
+        (start + k / 10.0, role, pose(start + k / 10.0, source)) for k in range(round(10 * seconds))
+    ]
     return sorted([*fields, *poses], key=lambda one: one[0])
 
 
@@ -42,7 +56,10 @@ def samples(messages, source: str = "odometry", **settings) -> tuple[list, Intak
         feed(intake, role, message, 0)
         out += list(intake.batches())
     out += list(intake.batches(finish=True))
-    assert intake.received["magnetic_field"] == intake.samples + intake.drops.measurements + intake.waiting
+    assert (
+        intake.received["magnetic_field"]
+        == intake.samples + intake.drops.measurements + intake.waiting
+    )
     return out, intake
 
 
@@ -61,12 +78,14 @@ def test_fifty_wrong_stamps_to_each_good_one_change_nothing(wrong, role, first):
         bad = []
         if what == role and (first or k > 8):
             bad = [WRONG[wrong](t + 1e-4 * j, rng) for j in range(50)]
-        messages += [(role, measurement(s) if role == "measurement" else pose(s)) for s in bad] + [(what, message)]
+        messages += [(role, measurement(s) if role == "measurement" else pose(s)) for s in bad] + [
+            (what, message)
+        ]
     expected, alone = samples([(what, message) for _, what, message in good])
     found, intake = samples(messages)
     found, expected, hostile = joined(found), joined(expected), len(messages) - len(good)
     if first:  # what came before anybody could know is not placed
-        assert len(found) >= len(expected) - 1 and torch.equal(found, expected[-len(found):])
+        assert len(found) >= len(expected) - 1 and torch.equal(found, expected[-len(found) :])
     else:
         assert torch.equal(found, expected)
         assert intake.drops.total - alone.drops.total == hostile
@@ -94,11 +113,16 @@ def test_a_witness_that_has_not_begun_is_waited_for(wrong, late):
 def test_a_bag_that_loops_is_followed_though_one_topic_is_late(late):
     """Twice the same stamps, one of the topics five seconds behind: all that can be placed is, in two passes."""
     once = drive(12.0)
-    messages = [(t + 20.0 * loop + 5.0 * (what == late), what, message)
-                for loop in range(2) for t, what, message in once]
+    messages = [
+        (t + 20.0 * loop + 5.0 * (what == late), what, message)
+        for loop in range(2)
+        for t, what, message in once
+    ]
     in_order = sorted(messages, key=lambda one: one[0])
     found, _ = samples([(what, message) for _, what, message in in_order], max_wait=30.0)
-    assert len(joined(found)) == 2 * len(joined(samples([(what, message) for _, what, message in once])[0]))
+    assert len(joined(found)) == 2 * len(
+        joined(samples([(what, message) for _, what, message in once])[0])
+    )
     assert sum(begins for begins, _ in found) == 1
 
 
@@ -106,7 +130,9 @@ def test_wrong_stamps_beside_transforms_change_nothing():
     good, rng, messages = drive(source="tf"), random.Random(1), []
     for k, (t, what, message) in enumerate(good):
         if what == "measurement" and k > 8:
-            messages += [(what, measurement(WRONG["since boot"](t + 1e-4 * j, rng))) for j in range(50)]
+            messages += [
+                (what, measurement(WRONG["since boot"](t + 1e-4 * j, rng))) for j in range(50)
+            ]
         messages.append((what, message))
     expected, _ = samples([(what, message) for _, what, message in good], "tf")
     assert torch.equal(joined(samples(messages, "tf")[0]), joined(expected))
@@ -116,8 +142,13 @@ STREAMS = {
     "a pause": lambda: [*drive(3.0), *drive(3.0, start=START + 300.0)],
     "a loop": lambda: [*drive(3.0), *drive(3.0)],
     "another day": lambda: [*drive(3.0), *drive(3.0, start=START + 86400.0), *drive(3.0)],
-    "a pause of the sensor": lambda: [m for m in drive(90.0) if m[1] == "pose" or not 3.0 < m[0] - START < 80.0],
-    "a pause of the poses": lambda: [m for m in drive(90.0) if m[1] == "measurement" or not 3.0 < m[0] - START < 80.0]}
+    "a pause of the sensor": lambda: [
+        m for m in drive(90.0) if m[1] == "pose" or not 3.0 < m[0] - START < 80.0
+    ],
+    "a pause of the poses": lambda: [
+        m for m in drive(90.0) if m[1] == "measurement" or not 3.0 < m[0] - START < 80.0
+    ],
+}
 
 
 @pytest.mark.parametrize("late", ["measurement", "pose"])
@@ -148,11 +179,16 @@ def test_a_stream_that_nobody_vouches_for_goes_on_after_a_bounded_time():
         most = max(most, intake.waiting)
         list(intake.batches())
     assert most <= 101
-    assert intake.received["magnetic_field"] == intake.samples + intake.drops.measurements + intake.waiting
+    assert (
+        intake.received["magnetic_field"]
+        == intake.samples + intake.drops.measurements + intake.waiting
+    )
 
 
 def test_the_clocks_of_both_streams_may_be_set_at_once():
     """NTP: from 1970 to now, on one computer."""
     early, late = drive(3.0, start=5.0), drive(3.0)
-    found, _ = samples([(what, message) for _, what, message in merge(early, late, key=lambda one: one[0])])
+    found, _ = samples(
+        [(what, message) for _, what, message in merge(early, late, key=lambda one: one[0])]
+    )
     assert len(joined(found)) >= 115

@@ -13,8 +13,12 @@ from gp_mapping.settings.intake import IntakeSettings
 
 def fix(stamp, latitude=52.0, longitude=4.0, status=0):
     time = SimpleNamespace(sec=int(stamp // 1), nanosec=round(stamp % 1 * 1e9))
-    return SimpleNamespace(header=SimpleNamespace(stamp=time, frame_id="gps"), latitude=latitude, longitude=longitude,
-                           status=SimpleNamespace(status=status))
+    return SimpleNamespace(
+        header=SimpleNamespace(stamp=time, frame_id="gps"),
+        latitude=latitude,
+        longitude=longitude,
+        status=SimpleNamespace(status=status),
+    )
 
 
 def intake(**settings):
@@ -23,7 +27,10 @@ def intake(**settings):
 
 def counted(made):
     """(used so far are taken by the test) dropped and waiting."""
-    return sum(n for name, n in made.drops.as_dict().items() if name.startswith("fix_")) + made.fixes.waiting
+    return (
+        sum(n for name, n in made.drops.as_dict().items() if name.startswith("fix_"))
+        + made.fixes.waiting
+    )
 
 
 def test_a_fix_gets_the_place_at_its_own_stamp():
@@ -33,12 +40,24 @@ def test_a_fix_gets_the_place_at_its_own_stamp():
     for k in range(5):
         made.add_pose_message(odometry_message(10.0 + 0.1 * k, (2.0 * k, -k, 0.0)))
     (row,) = made.fixes.take()
-    assert row == pytest.approx((5.0, -2.5, 52.5, 4.5)) and made.received["fix"] == 1 and counted(made) == 0
+    assert (
+        row == pytest.approx((5.0, -2.5, 52.5, 4.5))
+        and made.received["fix"] == 1
+        and counted(made) == 0
+    )
     assert made.fixes.take() == [], "each is handed out once"
 
 
-@pytest.mark.parametrize("wrong", [{"status": -1}, {"latitude": math.nan}, {"latitude": 91.0}, {"longitude": -181.0},
-                                   {"longitude": math.inf}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": -1},
+        {"latitude": math.nan},
+        {"latitude": 91.0},
+        {"longitude": -181.0},
+        {"longitude": math.inf},
+    ],
+)
 def test_what_is_no_place_of_the_earth_is_dropped(wrong):
     made = intake()
     made.add_fix(fix(10.0, **wrong))
@@ -82,8 +101,9 @@ def test_fixes_that_cannot_be_read_are_counted_and_the_first_ones_named():
     for k in range(10):
         made.add_unreadable("fix", f"message {k} is none")
     assert made.received["fix"] == 10 and made.drops.as_dict() == {"fix_unreadable": 10}
-    assert [text for text in made.warnings if "is none" in text] == [f"message {k} is none; it is left out"
-                                                                      for k in range(3)]
+    assert [text for text in made.warnings if "is none" in text] == [
+        f"message {k} is none; it is left out" for k in range(3)
+    ]
 
 
 def test_an_intake_goes_on_in_another_process():
@@ -96,5 +116,9 @@ def test_an_intake_goes_on_in_another_process():
         one.add_pose_message(odometry_message(10.5, (5.0, 0.0, 0.0)))
         (row,) = one.fixes.take()
         assert row == pytest.approx((2.5, 0.0, 52.5, 4.5))
-        assert one.drops.as_dict() == {"fix_invalid": 1} and one.received["fix"] == 2 and counted(one) == 1
+        assert (
+            one.drops.as_dict() == {"fix_invalid": 1}
+            and one.received["fix"] == 2
+            and counted(one) == 1
+        )
     assert other.drops is not made.drops

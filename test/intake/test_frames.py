@@ -4,7 +4,15 @@ import random
 
 import numpy as np
 import pytest
-from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message, tf_message
+from intake_messages import (
+    by_stamp,
+    drain,
+    drive,
+    feed,
+    field_message,
+    odometry_message,
+    tf_message,
+)
 
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.settings.intake import IntakeSettings
@@ -14,14 +22,18 @@ def strays_among(messages, share: float, seed: int, first: int = 1):
     """Messages of both kinds in other frames: `first` of each in front, then a share of the stream."""
     chance, out = random.Random(seed), []
     for i in range(first):
-        out += [odometry_message(0.001 * i, (50.0, 50.0, 0.0), frame="elsewhere"),
-                field_message(0.001 * i, (0.0, 0.0, 90e-6), frame="")]
+        out += [
+            odometry_message(0.001 * i, (50.0, 50.0, 0.0), frame="elsewhere"),
+            field_message(0.001 * i, (0.0, 0.0, 90e-6), frame=""),
+        ]
     for message in messages:
         out.append(message)
         if chance.random() < share:
             seconds = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec + 0.001
-            out += [odometry_message(seconds, (50.0, 50.0, 0.0), frame="elsewhere"),
-                    field_message(seconds, (0.0, 0.0, 90e-6), frame="")]
+            out += [
+                odometry_message(seconds, (50.0, 50.0, 0.0), frame="elsewhere"),
+                field_message(seconds, (0.0, 0.0, 90e-6), frame=""),
+            ]
     return out
 
 
@@ -34,7 +46,7 @@ def test_samples_are_those_of_the_many_alone(first, share):
     messages = strays_among(good, share, seed=first, first=first)
     rows = []
     for i in range(0, len(messages), 7):  # as live, where samples are taken as they come
-        feed(mixed, messages[i: i + 7])
+        feed(mixed, messages[i : i + 7])
         if mixed.take_restart():
             rows = []
         rows += drain(mixed, finish=False)[0].tolist()
@@ -43,7 +55,10 @@ def test_samples_are_those_of_the_many_alone(first, share):
     np.testing.assert_array_equal(np.array(rows), expected)
     strays = sum(m.header.frame_id in ("elsewhere", "") for m in messages)
     assert sum(mixed.received.values()) == len(messages)
-    assert mixed.drops[DropReason.UNEXPECTED_FRAME] + mixed.drops[DropReason.POSE_UNEXPECTED_FRAME] == strays
+    assert (
+        mixed.drops[DropReason.UNEXPECTED_FRAME] + mixed.drops[DropReason.POSE_UNEXPECTED_FRAME]
+        == strays
+    )
     assert mixed.frame == "odom" and mixed.samples == len(expected)
     assert any("most are in 'odom'" in text for text in mixed.warnings) and breaks == []
 
@@ -87,8 +102,13 @@ def test_a_slow_sensor_drives_one_pass_however_its_topics_interleave(period, jit
     stamps = [10.0 + period * (i + jitter * chance.random()) for i in range(30)]
     stamps += [stamps[-1] + 3600.0 + period * i for i in range(20)]
     fields = [field_message(t) for t in stamps]
-    poses = [odometry_message(t - 0.02 + 0.04 * k, (0.1 * t, 0.0, 0.0)) for t in stamps for k in range(2)]
-    together, apart = Intake(IntakeSettings(max_wait=3600.0)), Intake(IntakeSettings(max_wait=3600.0))
+    poses = [
+        odometry_message(t - 0.02 + 0.04 * k, (0.1 * t, 0.0, 0.0)) for t in stamps for k in range(2)
+    ]
+    together, apart = (
+        Intake(IntakeSettings(max_wait=3600.0)),
+        Intake(IntakeSettings(max_wait=3600.0)),
+    )
     feed(together, by_stamp(fields, poses))
     feed(apart, poses + fields)
     rows, breaks = drain(together)
@@ -100,7 +120,11 @@ def test_frames_of_tf_are_bounded_and_those_that_were_there_go_on():
     intake = Intake(IntakeSettings(pose_source="tf"))
     for i in range(3000):
         t = 10.0 + 0.01 * i
-        intake.add_tf(tf_message((t, "map", "base_link", (0.01 * i, 0.0, 0.0)), (t, "base_link", f"joint {i}")))
+        intake.add_tf(
+            tf_message(
+                (t, "map", "base_link", (0.01 * i, 0.0, 0.0)), (t, "base_link", f"joint {i}")
+            )
+        )
         intake.add_measurement(field_message(t))
     intake.add_tf(tf_message((50.0, "base_link", "x" * 1_000_000)))
     assert intake.drops[DropReason.POSE_FRAMES_FULL] == 3000 - 1999 + 1

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from intake_messages import covariance_of, field_message, odometry_message, pose_message, scalar_message, tf_message
+from intake_messages import (
+    covariance_of,
+    field_message,
+    odometry_message,
+    pose_message,
+    scalar_message,
+    tf_message,
+)
 
 from gp_mapping.intake import Intake
 from gp_mapping.intake.stamps import StampGate
@@ -26,18 +33,26 @@ def _place(t: float) -> tuple[float, float, float]:
 
 
 POSES = {
-    "odometry": lambda t: odometry_message(t, _place(t), _yaw(t), covariance=covariance_of(0.01, 0.02)),
+    "odometry": lambda t: odometry_message(
+        t, _place(t), _yaw(t), covariance=covariance_of(0.01, 0.02)
+    ),
     "pose": lambda t: pose_message(t, _place(t), _yaw(t)),
-    "pose_with_covariance": lambda t: pose_message(t, _place(t), _yaw(t), covariance=covariance_of(0.01, 0.02)),
-    "tf": lambda t: tf_message((t, "map", "base_link", _place(t), _yaw(t)))}
+    "pose_with_covariance": lambda t: pose_message(
+        t, _place(t), _yaw(t), covariance=covariance_of(0.01, 0.02)
+    ),
+    "tf": lambda t: tf_message((t, "map", "base_link", _place(t), _yaw(t))),
+}
 SENSORS = {
     "magnetic_field": lambda t: field_message(t, (3e-5 + 1e-7 * t, 1e-6, 4e-5), covariance=WHITE),
     "temperature": lambda t: scalar_message(t, temperature=20.0 + 0.1 * t, variance=0.04),
     "fluid_pressure": lambda t: scalar_message(t, fluid_pressure=101325.0 + t, variance=4.0),
-    "relative_humidity": lambda t: scalar_message(t, relative_humidity=0.4 + 0.01 * t, variance=1e-4),
+    "relative_humidity": lambda t: scalar_message(
+        t, relative_humidity=0.4 + 0.01 * t, variance=1e-4
+    ),
     "illuminance": lambda t: scalar_message(t, illuminance=300.0 + t, variance=1.0),
     "range": lambda t: scalar_message(t, range=2.0 + 0.1 * t, min_range=0.1, max_range=30.0),
-    "scalar": lambda t: scalar_message(t, data=-60.0 + t)}
+    "scalar": lambda t: scalar_message(t, data=-60.0 + t),
+}
 
 NOT_NUMBERS = st.sampled_from([float("nan"), float("inf"), float("-inf")])
 
@@ -45,7 +60,9 @@ NOT_NUMBERS = st.sampled_from([float("nan"), float("inf"), float("-inf")])
 def absurd(least: float):
     """Beyond what such a field may be, up to the largest that there is; or no number."""
     huge = st.floats(min_value=least, max_value=1.7e308)
-    return st.one_of(NOT_NUMBERS, huge, huge.map(lambda v: -v), st.sampled_from([1e154, 1e200, 1.79e308, -1e308]))
+    return st.one_of(
+        NOT_NUMBERS, huge, huge.map(lambda v: -v), st.sampled_from([1e154, 1e200, 1.79e308, -1e308])
+    )
 
 
 def strays():
@@ -60,18 +77,36 @@ def _covariance(rows: int, least: float):
 
 
 # of each message: field -> what makes it hostile
-HOSTILE_POSE = {**{f"position.{a}": absurd(1.1e7) for a in "xyz"}, **{f"orientation.{a}": absurd(1e4) for a in "xyzw"},
-                "stamp": strays()}
+HOSTILE_POSE = {
+    **{f"position.{a}": absurd(1.1e7) for a in "xyz"},
+    **{f"orientation.{a}": absurd(1e4) for a in "xyzw"},
+    "stamp": strays(),
+}
 HOSTILE = {
-    "odometry": HOSTILE_POSE | {"covariance": _covariance(6, 1e9)}, "pose": HOSTILE_POSE,
+    "odometry": HOSTILE_POSE | {"covariance": _covariance(6, 1e9)},
+    "pose": HOSTILE_POSE,
     "pose_with_covariance": HOSTILE_POSE | {"covariance": _covariance(6, 1e9)},
     "tf": {k: v for k, v in HOSTILE_POSE.items() if k != "stamp"},
-    "magnetic_field": {**{f"magnetic_field.{a}": absurd(0.011) for a in "xyz"}, "stamp": strays(),
-                       "magnetic_field_covariance": st.tuples(st.integers(0, 8), absurd(1e-3))},
-    **{name: {name: absurd(1.1e9), "variance": st.one_of(st.just(float("nan")), st.floats(1e20, 1.7e308)),
-              "stamp": strays()} for name in ("temperature", "fluid_pressure", "relative_humidity", "illuminance")},
-    "range": {"range": absurd(31.0), "min_range": absurd(31.0).filter(lambda v: not v < 0), "stamp": strays()},
-    "scalar": {"data": absurd(1.1e15), "stamp": strays()}}
+    "magnetic_field": {
+        **{f"magnetic_field.{a}": absurd(0.011) for a in "xyz"},
+        "stamp": strays(),
+        "magnetic_field_covariance": st.tuples(st.integers(0, 8), absurd(1e-3)),
+    },
+    **{
+        name: {
+            name: absurd(1.1e9),
+            "variance": st.one_of(st.just(float("nan")), st.floats(1e20, 1.7e308)),
+            "stamp": strays(),
+        }
+        for name in ("temperature", "fluid_pressure", "relative_humidity", "illuminance")
+    },
+    "range": {
+        "range": absurd(31.0),
+        "min_range": absurd(31.0).filter(lambda v: not v < 0),
+        "stamp": strays(),
+    },
+    "scalar": {"data": absurd(1.1e15), "stamp": strays()},
+}
 
 
 def _spoil(message, field: str, value) -> None:
@@ -108,7 +143,11 @@ def _samples(intake: Intake, stream) -> list:
 
 def _same(a, b) -> bool:
     def columns(parts):
-        return [(new_pass, {n: None if v is None else v.tolist() for n, v in vars(s).items()}) for new_pass, s in parts]
+        return [
+            (new_pass, {n: None if v is None else v.tolist() for n, v in vars(s).items()})
+            for new_pass, s in parts
+        ]
+
     return columns(a) == columns(b)
 
 
@@ -119,13 +158,22 @@ def _stream(sensor: str, pose: str) -> list:
     return [(role, message) for _, role, message in sorted(timed, key=lambda row: row[0])]
 
 
-@pytest.mark.parametrize("sensor, pose", [*((s, "odometry") for s in SENSORS),
-                                          *(("magnetic_field", p) for p in POSES if p != "odometry")])
+@pytest.mark.parametrize(
+    "sensor, pose",
+    [
+        *((s, "odometry") for s in SENSORS),
+        *(("magnetic_field", p) for p in POSES if p != "odometry"),
+    ],
+)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_hostile_messages_between_good_ones_leave_no_trace(sensor, pose, data):
-    options = IntakeSettings(sensor=sensor, pose_source=pose, sensor_offset_x=0.2,
-                             field_component=data.draw(st.sampled_from(["norm", "x", "xyz"])))
+    options = IntakeSettings(
+        sensor=sensor,
+        pose_source=pose,
+        sensor_offset_x=0.2,
+        field_component=data.draw(st.sampled_from(["norm", "x", "xyz"])),
+    )
     good = _stream(sensor, pose)
     expected = _samples(Intake(options), good)
 
@@ -136,7 +184,9 @@ def test_hostile_messages_between_good_ones_leave_no_trace(sensor, pose, data):
         kind = sensor if role == "measurement" else pose
         field = data.draw(st.sampled_from(sorted(HOSTILE[kind])))
         bad = copy.deepcopy(message)
-        if field != "stamp" and kind != "tf":  # between two good ones, as a driver that hiccups once sends it
+        if (
+            field != "stamp" and kind != "tf"
+        ):  # between two good ones, as a driver that hiccups once sends it
             bad.header.stamp.nanosec += 7_000_000
         _spoil(bad, field, data.draw(HOSTILE[kind][field]))
         # after the last message of its stream there is nothing that could tell a stray stamp from a pause
@@ -147,7 +197,11 @@ def test_hostile_messages_between_good_ones_leave_no_trace(sensor, pose, data):
     intake = Intake(options)
     found = _samples(intake, stream)
     assert _same(found, expected)
-    assert intake.received[sensor] == N + sent == intake.samples + intake.drops.measurements + intake.waiting
+    assert (
+        intake.received[sensor]
+        == N + sent
+        == intake.samples + intake.drops.measurements + intake.waiting
+    )
 
 
 @pytest.mark.parametrize("pose", ["odometry", "pose_with_covariance"])
@@ -181,7 +235,9 @@ def test_a_pose_too_fast_is_dropped_and_a_robot_that_was_carried_is_found_again(
     assert intake.drops.as_dict() == {"pose_too_fast": 1 + 10}
     intake = Intake(IntakeSettings(max_speed=2.0 / seconds))
     for i in range(40):
-        intake.add_odometry(odometry_message(i * seconds, (0.5 * i + (31.0 if i >= 10 else 0.0), 0.0, 0.0)))
+        intake.add_odometry(
+            odometry_message(i * seconds, (0.5 * i + (31.0 if i >= 10 else 0.0), 0.0, 0.0))
+        )
     assert intake.drops.as_dict() == {"pose_too_fast": 20}  # until it could have driven there
 
 
@@ -218,14 +274,21 @@ def test_bursts_of_strays_cost_themselves():
             strays += 3
         taken, lost = _taken(stream)
         assert (taken, lost) == ([i * S // 20 for i in range(100)], strays)
-    assert _taken([0, S // 20, S // 10, 110 * S, 110 * S, 3 * S // 20])[1] == 2  # a repeated stamp confirms nothing
+    assert (
+        _taken([0, S // 20, S // 10, 110 * S, 110 * S, 3 * S // 20])[1] == 2
+    )  # a repeated stamp confirms nothing
 
 
 def test_a_pause_a_loop_and_a_slow_stream_lose_nothing():
     steady = [i * S // 20 for i in range(100)]
-    for stream in (steady + [s + 3600 * S for s in steady], steady + steady, [i * 30 * S for i in range(20)],
-                   steady + [5 * S + i * 40 * S for i in range(1, 10)],
-                   [i * S + (200 * S if i > 9 else 0) for i in range(20)], [100 * S, *steady]):
+    for stream in (
+        steady + [s + 3600 * S for s in steady],
+        steady + steady,
+        [i * 30 * S for i in range(20)],
+        steady + [5 * S + i * 40 * S for i in range(1, 10)],
+        [i * S + (200 * S if i > 9 else 0) for i in range(20)],
+        [100 * S, *steady],
+    ):
         assert _taken(stream) == (stream, 0)
 
 

@@ -118,11 +118,16 @@ def test_coordinates_in_the_millions_keep_their_precision():
 def test_the_lever_arm_turns_with_the_robot():
     half = np.sqrt(0.5)
     intake = Intake(IntakeSettings(sensor_offset_x=0.5, sensor_offset_y=0.1))
-    feed(intake, [odometry_message(0.0, (10.0, 20.0, 0.0), (0.0, 0.0, half, half)), field_message(0.0)])
+    feed(
+        intake,
+        [odometry_message(0.0, (10.0, 20.0, 0.0), (0.0, 0.0, half, half)), field_message(0.0)],
+    )
     np.testing.assert_allclose(intake.take().x, [[10.0 - 0.1, 20.0 + 0.5]], atol=1e-12)
 
 
-@pytest.mark.parametrize("component, expected", [("x", -2e-6), ("y", 1e-6), ("z", 3e-6), ("norm", np.sqrt(14) * 1e-6)])
+@pytest.mark.parametrize(
+    "component, expected", [("x", -2e-6), ("y", 1e-6), ("z", 3e-6), ("norm", np.sqrt(14) * 1e-6)]
+)
 def test_an_axis_is_mapped_in_the_frame_of_the_map(component, expected):
     half = np.sqrt(0.5)  # a quarter turn to the left: the sensor's x is the map's y
     pose = odometry_message(0.0, (0, 0, 0), (0.0, 0.0, half, half))
@@ -132,7 +137,9 @@ def test_an_axis_is_mapped_in_the_frame_of_the_map(component, expected):
     samples = intake.take()
     np.testing.assert_allclose(samples.y, [[expected]], rtol=1e-12)
     if component != "norm":
-        np.testing.assert_allclose(samples.sensor_variance, {"x": 2e-16, "y": 1e-16, "z": 3e-16}[component], rtol=1e-9)
+        np.testing.assert_allclose(
+            samples.sensor_variance, {"x": 2e-16, "y": 1e-16, "z": 3e-16}[component], rtol=1e-9
+        )
 
 
 def test_the_mounting_of_the_sensor_turns_the_field():
@@ -152,8 +159,16 @@ def test_every_reason_has_an_explanation():
         counter.count("lost")
 
 
-@pytest.mark.parametrize("name, value", [("field_component", "w"), ("max_wait", -1.0), ("queue_size", 2.5),
-                                         ("max_pose_gap", float("nan")), ("odometry_frame", 3)])
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("field_component", "w"),
+        ("max_wait", -1.0),
+        ("queue_size", 2.5),
+        ("max_pose_gap", float("nan")),
+        ("odometry_frame", 3),
+    ],
+)
 def test_settings_of_the_wrong_type_or_out_of_range_are_refused(name, value):
     with pytest.raises(ValueError, match=name):
         IntakeSettings(**{name: value})
@@ -163,12 +178,16 @@ def test_every_setting_says_what_it_is():
     assert all(f.metadata["doc"] for f in dataclasses.fields(IntakeSettings))
 
 
-@pytest.mark.parametrize(("wanted", "topics"), [
-    ({}, ["magnetic_field", "odometry"]),
-    ({"pose_source": "pose"}, ["magnetic_field", "pose"]),
-    ({"pose_source": "tf"}, ["magnetic_field", "/tf", "/tf_static"]),
-    ({"mounting": "tf"}, ["magnetic_field", "odometry", "/tf", "/tf_static"]),
-    ({"sensor": "temperature", "fix_topic": "gps/fix"}, ["temperature", "odometry", "gps/fix"])])
+@pytest.mark.parametrize(
+    ("wanted", "topics"),
+    [
+        ({}, ["magnetic_field", "odometry"]),
+        ({"pose_source": "pose"}, ["magnetic_field", "pose"]),
+        ({"pose_source": "tf"}, ["magnetic_field", "/tf", "/tf_static"]),
+        ({"mounting": "tf"}, ["magnetic_field", "odometry", "/tf", "/tf_static"]),
+        ({"sensor": "temperature", "fix_topic": "gps/fix"}, ["temperature", "odometry", "gps/fix"]),
+    ],
+)
 def test_the_topics_are_those_that_the_settings_ask_for(wanted, topics):
     inputs = inputs_of(IntakeSettings(**wanted))
     assert [each.topic for each in inputs] == topics and inputs[0].role == "measurement"

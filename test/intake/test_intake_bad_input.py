@@ -44,14 +44,25 @@ def test_zero_covariance_means_unknown_and_known_covariance_is_passed_on():
     """The first measurement decides whether the column is there, however the stream is cut into batches."""
     covariance = np.diag([1e-14, 4e-14, 9e-14]).ravel()
     poses = [odometry_message(t) for t in (0.0, 0.1, 0.2, 0.3)]
-    known, unknown = field_message(0.1, (3e-5, 0.0, 4e-5), covariance=covariance), field_message(0.2)
+    known, unknown = (
+        field_message(0.1, (3e-5, 0.0, 4e-5), covariance=covariance),
+        field_message(0.2),
+    )
     intake = Intake()
     feed(intake, [*poses, known, unknown])
-    np.testing.assert_allclose(intake.take().sensor_variance, [0.36e-14 + 0.64 * 9e-14, 0.0], rtol=1e-12)
+    np.testing.assert_allclose(
+        intake.take().sensor_variance, [0.36e-14 + 0.64 * 9e-14, 0.0], rtol=1e-12
+    )
     feed(intake, [field_message(0.3, covariance=[-1.0] + [0.0] * 8)])
     np.testing.assert_array_equal(intake.take().sensor_variance, [0.0])
     intake = Intake()
-    feed(intake, [*poses, field_message(0.1, (3e-5, 0.0, 4e-5), covariance=np.diag([0.0, 4e-14, 9e-14]).ravel())])
+    feed(
+        intake,
+        [
+            *poses,
+            field_message(0.1, (3e-5, 0.0, 4e-5), covariance=np.diag([0.0, 4e-14, 9e-14]).ravel()),
+        ],
+    )
     np.testing.assert_allclose(intake.take().sensor_variance, [0.64 * 9e-14], rtol=1e-12)
     intake = Intake()
     feed(intake, [*poses, field_message(0.0)])
@@ -80,11 +91,17 @@ def test_bad_poses_are_counted_and_interpolated_over():
     q.x = q.y = q.z = q.w = 0.0
     poses[20:20] = [poses[19], poses[12]]
     intake = Intake()
-    feed(intake, by_stamp(poses[:20], fields[:50]) + poses[20:22] + by_stamp(poses[22:], fields[50:]))
+    feed(
+        intake, by_stamp(poses[:20], fields[:50]) + poses[20:22] + by_stamp(poses[22:], fields[50:])
+    )
     rows, _ = drain(intake)
     np.testing.assert_allclose(rows[:, 1], 0.2 * np.arange(100) / 50, atol=1e-9)
-    assert intake.drops.as_dict() == {"pose_not_finite": 1, "pose_zero_quaternion": 1, "pose_repeated_stamp": 1,
-                                      "pose_out_of_order": 1}
+    assert intake.drops.as_dict() == {
+        "pose_not_finite": 1,
+        "pose_zero_quaternion": 1,
+        "pose_repeated_stamp": 1,
+        "pose_out_of_order": 1,
+    }
     assert intake.drops.measurements == 0 and intake.drops.total == 4
 
 
@@ -109,8 +126,17 @@ def test_odometry_that_starts_late_costs_only_what_came_before_it():
 
 def test_odometry_that_comes_late_by_less_than_max_wait_costs_nothing():
     fields, poses = drive(seconds=3.0)
-    late = sorted([(m.header.stamp.sec * 10**9 + m.header.stamp.nanosec + (400_000_000 if hasattr(m, "pose") else 0), i)
-                   for i, m in enumerate(fields + poses)])
+    late = sorted(
+        [
+            (
+                m.header.stamp.sec * 10**9
+                + m.header.stamp.nanosec
+                + (400_000_000 if hasattr(m, "pose") else 0),
+                i,
+            )
+            for i, m in enumerate(fields + poses)
+        ]
+    )
     intake = Intake(IntakeSettings(max_wait=0.5))
     feed(intake, [(fields + poses)[i] for _, i in late])
     assert len(drain(intake)[0]) == 150 and intake.drops.total == 0
@@ -151,8 +177,10 @@ def test_one_stamp_from_the_far_future_does_not_stop_the_map(stream):
         poses[100] = odometry_message(1e9)
     intake = Intake()
     rows = []
-    for f, p in zip(range(0, 500, 5), range(0, 200, 2), strict=True):  # in the order of their true times
-        feed(intake, fields[f:f + 5] + poses[p:p + 2])
+    for f, p in zip(
+        range(0, 500, 5), range(0, 200, 2), strict=True
+    ):  # in the order of their true times
+        feed(intake, fields[f : f + 5] + poses[p : p + 2])
         rows += drain(intake, finish=False)[0].tolist()
     rows = np.array(rows)
     assert len(rows) >= 450 and intake.drops.measurements <= 50
@@ -169,7 +197,9 @@ def test_a_frame_that_nobody_expects_is_dropped_with_its_name():
     feed(intake, by_stamp(fields, poses))
     drain(intake)
     assert intake.drops.as_dict() == {"unexpected_frame": 1, "pose_unexpected_frame": 5}
-    assert len(intake.warnings) == 2 and any("'phone'" in w and "'magnetometer'" in w for w in intake.warnings)
+    assert len(intake.warnings) == 2 and any(
+        "'phone'" in w and "'magnetometer'" in w for w in intake.warnings
+    )
     assert any("'map'" in w and "'odom'" in w for w in intake.warnings)
 
 
@@ -198,7 +228,14 @@ def test_nothing_is_lost_without_a_reason():
         stamp = float(generator.choice([generator.uniform(0, 100), generator.uniform(0, 3)]))
         value = generator.choice([1e-5, np.nan, 1.0], p=[0.9, 0.05, 0.05])
         if generator.random() < 0.5:
-            feed(intake, [field_message(stamp, (value, 0, 0), frame=str(generator.choice(["a", "b"], p=[0.9, 0.1])))])
+            feed(
+                intake,
+                [
+                    field_message(
+                        stamp, (value, 0, 0), frame=str(generator.choice(["a", "b"], p=[0.9, 0.1]))
+                    )
+                ],
+            )
         else:
             feed(intake, [odometry_message(stamp, (value, 0, 0))])
         if generator.random() < 0.1:

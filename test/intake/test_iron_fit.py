@@ -63,7 +63,9 @@ def test_a_planar_robot_finds_what_lies_in_its_plane():
     assert found.planar and found.turned == 1.0
     np.testing.assert_allclose(np.abs(found.normal), [0, 0, 1], atol=0.02)
     np.testing.assert_allclose(found.hard[:2], HARD[:2], atol=0.02 * np.linalg.norm(HARD[:2]))
-    assert abs(found.hard[2]) < 1e-6  # left alone: the readings' mean along z is field and offset in one
+    assert (
+        abs(found.hard[2]) < 1e-6
+    )  # left alone: the readings' mean along z is field and offset in one
     np.testing.assert_allclose(found.soft[:2, :2], in_plane(distort), atol=0.01)
     np.testing.assert_allclose(found.soft[2], [0, 0, 1], atol=0.02)
     level = np.linalg.norm(found.correct(read(turning(n=100), 0.0, distort=distort))[:, :2], axis=1)

@@ -32,7 +32,9 @@ def values(intake) -> list[float]:
     return drain(intake)[0][:, 3].tolist()
 
 
-@pytest.mark.parametrize("kind, good, bad", [(CLASSES, 2.0, (7.0, -1.0, 0.5, 3.0)), (COUNTS, 4.0, (-1.0, 2e9))])
+@pytest.mark.parametrize(
+    "kind, good, bad", [(CLASSES, 2.0, (7.0, -1.0, 0.5, 3.0)), (COUNTS, 4.0, (-1.0, 2e9))]
+)
 def test_a_flood_of_wrong_ones_takes_no_room_from_those_that_wait(kind, good, bad):
     """A queue of 20, and between two good ones ten wrong; the poses come when all have come."""
     intake = intake_of(kind, queue_size=20)
@@ -88,7 +90,9 @@ def test_columns_are_judged_as_each_by_itself():
     adaptor = make_adaptor(IntakeSettings(sensor="scalar"), Outcomes(MapSettings(**CLASSES)))
     together = adaptor.read_columns(Columns(y.astype(kind), {}))
     alone = [adaptor.read(scalar_message(None, data=v), 0) for v in y]
-    assert together.refused == {i: one for i, one in enumerate(alone) if isinstance(one, DropReason)}
+    assert together.refused == {
+        i: one for i, one in enumerate(alone) if isinstance(one, DropReason)
+    }
     assert sorted(together.refused) == [1, 2, 4, 5]
     left = np.array([0, 3, 6])
     assert adaptor.values_of_rows(together.at(left), None)[0].tolist() == [0.0, 2.0, 1.0]

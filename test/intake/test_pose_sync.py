@@ -23,7 +23,9 @@ def test_position_is_linear_in_time(w, a, b):
     poses = buffer([EPOCH, EPOCH + SECOND], [(a, b, 0.0), (a + 1.0, b - 2.0, 0.5)], max_gap=SECOND)
     found = poses.bracket(EPOCH + w)
     position, rotation = interpolate([found], [EPOCH + w])
-    expected = np.array([a, b, 0.0]) + w / SECOND * (np.array([a + 1.0, b - 2.0, 0.5]) - [a, b, 0.0])
+    expected = np.array([a, b, 0.0]) + w / SECOND * (
+        np.array([a + 1.0, b - 2.0, 0.5]) - [a, b, 0.0]
+    )
     np.testing.assert_allclose(position[0], expected, rtol=0, atol=1e-9)
     assert rotation is None
 
@@ -44,12 +46,15 @@ def test_a_quaternion_of_any_norm_is_normalised():
     np.testing.assert_allclose(rotation[0].as_euler("xyz"), [0, 0, np.pi / 2], atol=1e-12)
 
 
-@pytest.mark.parametrize("position, quaternion, reason", [
-    ((np.nan, 0, 0), None, DropReason.POSE_NOT_FINITE),
-    ((0, np.inf, 0), (0, 0, 0, 1), DropReason.POSE_NOT_FINITE),
-    ((0, 0, 0), (0, 0, np.nan, 1), DropReason.POSE_NOT_FINITE),
-    ((0, 0, 0), (0, 0, 0, 0), DropReason.POSE_ZERO_QUATERNION),
-])
+@pytest.mark.parametrize(
+    "position, quaternion, reason",
+    [
+        ((np.nan, 0, 0), None, DropReason.POSE_NOT_FINITE),
+        ((0, np.inf, 0), (0, 0, 0, 1), DropReason.POSE_NOT_FINITE),
+        ((0, 0, 0), (0, 0, np.nan, 1), DropReason.POSE_NOT_FINITE),
+        ((0, 0, 0), (0, 0, 0, 0), DropReason.POSE_ZERO_QUATERNION),
+    ],
+)
 def test_bad_poses_are_refused_and_leave_the_buffer_as_it_was(position, quaternion, reason):
     poses = buffer([0], [(1, 2, 3)])
     assert poses.add(SECOND, position, quaternion) is reason
@@ -70,9 +75,13 @@ def test_nothing_is_extrapolated_by_default():
 
 
 def test_extrapolation_goes_straight_on_as_far_as_allowed():
-    poses = buffer([SECOND, 2 * SECOND], [(0, 0, 0), (1, 0, 0)], max_gap=SECOND, max_extrapolation=SECOND // 2)
+    poses = buffer(
+        [SECOND, 2 * SECOND], [(0, 0, 0), (1, 0, 0)], max_gap=SECOND, max_extrapolation=SECOND // 2
+    )
     before, after = SECOND // 2, 2 * SECOND + SECOND // 2
-    position, _ = interpolate([poses.bracket(before), poses.bracket(after, last_chance=True)], [before, after])
+    position, _ = interpolate(
+        [poses.bracket(before), poses.bracket(after, last_chance=True)], [before, after]
+    )
     np.testing.assert_allclose(position[:, 0], [-0.5, 1.5])
     assert poses.bracket(after + 1, last_chance=True) is DropReason.NO_POSE
 

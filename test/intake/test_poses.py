@@ -12,9 +12,11 @@ from gp_mapping.settings.intake import IntakeSettings
 
 YAW = 0.7
 TURNED = (0.0, 0.0, math.sin(YAW / 2), math.cos(YAW / 2))
-MESSAGES = {"odometry": lambda t, *a: odometry_message(t, *a, covariance=covariance_of(0.04, 0.02)),
-            "pose": pose_message,
-            "pose_with_covariance": lambda t, *a: pose_message(t, *a, covariance=covariance_of(0.04, 0.02))}
+MESSAGES = {
+    "odometry": lambda t, *a: odometry_message(t, *a, covariance=covariance_of(0.04, 0.02)),
+    "pose": pose_message,
+    "pose_with_covariance": lambda t, *a: pose_message(t, *a, covariance=covariance_of(0.04, 0.02)),
+}
 
 
 @pytest.mark.parametrize("source", MESSAGES)
@@ -34,11 +36,18 @@ def test_each_source_gives_position_heading_and_what_it_knows_of_its_error(sourc
     assert intake.received == {"magnetic_field": 1, source: 2} and intake.drops.total == 0
 
 
-@pytest.mark.parametrize("covariance, expected", [
-    (covariance_of(0.04, 0.02, 0.01), 0.03), (np.zeros(36), 0.0), (covariance_of(-1.0, 0.0), 0.0),
-    (covariance_of(0.02, 0.0), 0.01), (covariance_of(math.nan, 1.0), math.nan),
-    (covariance_of(1.0, math.inf), math.nan),
-    (covariance_of(0.1, -0.1), math.nan)])
+@pytest.mark.parametrize(
+    "covariance, expected",
+    [
+        (covariance_of(0.04, 0.02, 0.01), 0.03),
+        (np.zeros(36), 0.0),
+        (covariance_of(-1.0, 0.0), 0.0),
+        (covariance_of(0.02, 0.0), 0.01),
+        (covariance_of(math.nan, 1.0), math.nan),
+        (covariance_of(1.0, math.inf), math.nan),
+        (covariance_of(0.1, -0.1), math.nan),
+    ],
+)
 def test_variance_of_a_horizontal_coordinate(covariance, expected):
     np.testing.assert_equal(planar_variance(covariance), expected)
 
@@ -46,7 +55,9 @@ def test_variance_of_a_horizontal_coordinate(covariance, expected):
 def test_it_does_not_depend_on_where_the_axes_lie():
     c, s = math.cos(0.4), math.sin(0.4)
     turned = np.array([[c, -s], [s, c]]) @ np.diag([0.09, 0.01]) @ np.array([[c, s], [-s, c]])
-    assert planar_variance(covariance_of(turned[0, 0], turned[1, 1], turned[0, 1])) == pytest.approx(0.05)
+    assert planar_variance(
+        covariance_of(turned[0, 0], turned[1, 1], turned[0, 1])
+    ) == pytest.approx(0.05)
 
 
 def moving(intake, covariances):
@@ -73,8 +84,10 @@ def test_a_covariance_that_is_none_is_counted_and_its_pose_used():
 
 
 def test_covariances_and_orientations_that_are_placeholders_can_be_left_out():
-    samples = moving(Intake(IntakeSettings(use_pose_covariance=False, use_heading=False)),
-                     [covariance_of(math.nan, 1.0)])
+    samples = moving(
+        Intake(IntakeSettings(use_pose_covariance=False, use_heading=False)),
+        [covariance_of(math.nan, 1.0)],
+    )
     assert samples.position_variance is None and samples.heading is None
 
 
@@ -106,5 +119,8 @@ def test_a_robot_that_points_straight_up_has_no_heading():
 def test_a_pose_in_another_frame_is_dropped():
     intake = Intake(IntakeSettings(pose_source="pose", odometry_frame="map"))
     intake.add_pose_message(pose_message(0.0, frame="odom"))
-    assert intake.drops.as_dict() == {"pose_unexpected_frame": 1} and "'odom', expected 'map'" in intake.warnings[0]
+    assert (
+        intake.drops.as_dict() == {"pose_unexpected_frame": 1}
+        and "'odom', expected 'map'" in intake.warnings[0]
+    )
     assert len(drain(intake)[0]) == 0

@@ -32,53 +32,87 @@ IMU = (0.0, "base_link", "imu", (0.5, 0.0, 0.2), LEFT)
 
 def test_the_pose_of_a_sensor_through_the_whole_chain():
     """odom lies at (10, 20) in the map, turned left; the robot is 3 m ahead in it, the sensor .5 m ahead of that."""
-    out = tree(tf_message((1.0, "map", "odom", (10.0, 20.0, 0.0), LEFT), (1.0, "odom", "base_link", (3.0, 0.0, 0.0))),
-               static=[IMU])
+    out = tree(
+        tf_message(
+            (1.0, "map", "odom", (10.0, 20.0, 0.0), LEFT),
+            (1.0, "odom", "base_link", (3.0, 0.0, 0.0)),
+        ),
+        static=[IMU],
+    )
     found = out.lookup("map", "imu", 10**9)
     np.testing.assert_allclose(found.translation, (10.0, 23.5, 0.2), atol=1e-12)
-    np.testing.assert_allclose(found.rotation, (0.0, 0.0, 1.0, 0.0), atol=1e-12)  # two quarter turns
-    np.testing.assert_allclose(out.lookup("map", "base_link", 10**9).translation, (10.0, 23.0, 0.0), atol=1e-12)
-    np.testing.assert_allclose(out.lookup("base_link", "map", 10**9).translation, (-23.0, 10.0, 0.0), atol=1e-12)
-    np.testing.assert_allclose(out.lookup("imu", "base_link", 5 * 10**9).translation, (0.0, 0.5, -0.2), atol=1e-12)
+    np.testing.assert_allclose(
+        found.rotation, (0.0, 0.0, 1.0, 0.0), atol=1e-12
+    )  # two quarter turns
+    np.testing.assert_allclose(
+        out.lookup("map", "base_link", 10**9).translation, (10.0, 23.0, 0.0), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        out.lookup("base_link", "map", 10**9).translation, (-23.0, 10.0, 0.0), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        out.lookup("imu", "base_link", 5 * 10**9).translation, (0.0, 0.5, -0.2), atol=1e-12
+    )
     assert out.lookup("odom", "odom", 0).translation == (0.0, 0.0, 0.0)
 
 
 def test_each_link_is_interpolated_at_the_stamp_by_itself():
     """The links have stamps of their own: 1, 1.2 s and 1.05, 1.15 s."""
-    out = tree(tf_message((1.0, "map", "odom", (0.0, 0.0, 0.0))), tf_message((1.2, "map", "odom", (2.0, 0.0, 0.0))),
-               tf_message((1.05, "odom", "base_link", (0.0, 1.0, 0.0))),
-               tf_message((1.15, "odom", "base_link", (0.0, 3.0, 0.0), LEFT)))
+    out = tree(
+        tf_message((1.0, "map", "odom", (0.0, 0.0, 0.0))),
+        tf_message((1.2, "map", "odom", (2.0, 0.0, 0.0))),
+        tf_message((1.05, "odom", "base_link", (0.0, 1.0, 0.0))),
+        tf_message((1.15, "odom", "base_link", (0.0, 3.0, 0.0), LEFT)),
+    )
     found = out.lookup("map", "base_link", 1_100_000_000)
     np.testing.assert_allclose(found.translation, (1.0, 2.0, 0.0), atol=1e-9)
-    np.testing.assert_allclose(2 * math.atan2(found.rotation[2], found.rotation[3]), math.pi / 4, atol=1e-9)
+    np.testing.assert_allclose(
+        2 * math.atan2(found.rotation[2], found.rotation[3]), math.pi / 4, atol=1e-9
+    )
     assert out.lookup("map", "base_link", 1_160_000_000).reason is None  # not known yet
-    assert out.lookup("map", "base_link", 1_160_000_000, last_chance=True).reason is DropReason.NO_POSE
-    assert out.lookup("map", "base_link", 1_040_000_000).reason is DropReason.NO_POSE  # before it began
+    assert (
+        out.lookup("map", "base_link", 1_160_000_000, last_chance=True).reason is DropReason.NO_POSE
+    )
+    assert (
+        out.lookup("map", "base_link", 1_040_000_000).reason is DropReason.NO_POSE
+    )  # before it began
 
 
 def test_no_interpolation_across_a_gap_of_one_link():
-    out = tree(robot(1.0), tf_message((1.4, "map", "odom"), (3.0, "odom", "base_link")),
-               tf_message((3.0, "map", "odom")), max_gap=500_000_000)
+    out = tree(
+        robot(1.0),
+        tf_message((1.4, "map", "odom"), (3.0, "odom", "base_link")),
+        tf_message((3.0, "map", "odom")),
+        max_gap=500_000_000,
+    )
     assert out.lookup("map", "base_link", 1_200_000_000).reason is DropReason.POSE_GAP
 
 
 def test_what_is_not_connected_is_said_with_the_frames_that_are():
     out = tree(tf_message((1.0, "odom", "base_link")), static=[IMU])
     found = out.lookup("map", "imu", 10**9)
-    assert found.reason is None and "'map' and 'imu'" in found.text and "'base_link', 'imu', 'odom'" in found.text
+    assert (
+        found.reason is None
+        and "'map' and 'imu'" in found.text
+        and "'base_link', 'imu', 'odom'" in found.text
+    )
     assert out.lookup("map", "imu", 10**9, last_chance=True).reason is DropReason.NO_TRANSFORM
     loop = tree(tf_message((1.0, "a", "b"), (1.0, "b", "a")))
     assert isinstance(loop.lookup("a", "map", 10**9), Missing)  # it ends
 
 
 def test_slashes_of_older_drivers_do_not_matter():
-    assert isinstance(tree(tf_message((1.0, "/map", "/base_link"))).lookup("/map", "base_link", 10**9), Transform)
+    assert isinstance(
+        tree(tf_message((1.0, "/map", "/base_link"))).lookup("/map", "base_link", 10**9), Transform
+    )
 
 
 def test_two_parents_of_one_frame_are_reported():
     out = tree(tf_message((1.0, "map", "base_link")), tf_message((1.1, "odom", "base_link")))
     assert "'base_link' was below 'map' and is now below 'odom'" in out.warnings[0]
-    links = [(t, parent, f"link{i}") for t, parent in ((1.0, "map"), (1.1, "odom")) for i in range(12)]
+    links = [
+        (t, parent, f"link{i}") for t, parent in ((1.0, "map"), (1.1, "odom")) for i in range(12)
+    ]
     many = tree(*map(tf_message, links))
     assert len(many.warnings) == 10
 
@@ -107,7 +141,9 @@ def settle(intake, messages, finish=True):
 def test_samples_lie_where_the_sensor_was_at_their_stamp():
     """1 m/s along odom's x, which is the map's y; the field's y axis in the map is the sensor's x turned twice."""
     intake = Intake(IntakeSettings(**TF, mounting="tf", field_component="x"))
-    intake.add_tf(tf_message((0.0, "base_link", "magnetometer", (0.5, 0.0, 0.2), LEFT)), static=True)
+    intake.add_tf(
+        tf_message((0.0, "base_link", "magnetometer", (0.5, 0.0, 0.2), LEFT)), static=True
+    )
     for i in range(5):
         intake.add_tf(tf_message((i / 10, "map", "odom", (10.0, 20.0, 0.0), LEFT)))
         intake.add_tf(tf_message((i / 10, "odom", "base_link", (i / 10, 0.0, 0.0))))
@@ -124,7 +160,10 @@ def test_the_pose_at_the_stamp_counts_when_the_localiser_jumps():
     messages = []
     for i in range(21):
         t = i / 10
-        messages += [robot(t, (0.0 if t <= 1.0 else 5.0, 0.0, 0.0), (t, 0.0, 0.0)), field_message(t + 0.001)]
+        messages += [
+            robot(t, (0.0 if t <= 1.0 else 5.0, 0.0, 0.0), (t, 0.0, 0.0)),
+            field_message(t + 0.001),
+        ]
     rows, breaks = settle(Intake(IntakeSettings(**TF)), messages)
     expected = rows[:, 0] + np.interp(rows[:, 0], [1.0, 1.1], [0.0, 5.0])
     np.testing.assert_allclose(rows[:, 1], expected, atol=1e-9)
@@ -132,8 +171,14 @@ def test_the_pose_at_the_stamp_counts_when_the_localiser_jumps():
 
 
 def looped():
-    first = [(robot(100 + i / 10, base=(i / 10, 0.0, 0.0)), field_message(100.05 + i / 10)) for i in range(20)]
-    second = [(robot(10 + i / 10, base=(0.0, i / 10, 0.0)), field_message(10.05 + i / 10)) for i in range(20)]
+    first = [
+        (robot(100 + i / 10, base=(i / 10, 0.0, 0.0)), field_message(100.05 + i / 10))
+        for i in range(20)
+    ]
+    second = [
+        (robot(10 + i / 10, base=(0.0, i / 10, 0.0)), field_message(10.05 + i / 10))
+        for i in range(20)
+    ]
     return first, second
 
 
@@ -143,8 +188,11 @@ def test_a_bag_that_loops_whatever_topic_jumps_first(order):
     first, second = looped()
     messages = [m for pair in first for m in pair]
     tf, fields = zip(*second)
-    messages += {"bag": [m for pair in second for m in pair], "tf first": [*tf[:5], *fields, *tf[5:]],
-                 "measurements first": [*fields, *tf]}[order]
+    messages += {
+        "bag": [m for pair in second for m in pair],
+        "tf first": [*tf[:5], *fields, *tf[5:]],
+        "measurements first": [*fields, *tf],
+    }[order]
     intake = Intake(IntakeSettings(**TF))
     rows, breaks = settle(intake, messages)
     np.testing.assert_allclose(rows[:19, 1], np.arange(19) / 10 + 0.05, atol=1e-9)
@@ -153,15 +201,24 @@ def test_a_bag_that_loops_whatever_topic_jumps_first(order):
 
 
 def test_a_link_that_has_not_made_the_jump_yet_belongs_to_the_old_time():
-    out = tree(robot(100.0), robot(100.1), tf_message((10.0, "odom", "base_link")),
-               tf_message((100.2, "map", "odom", (7.0, 0.0, 0.0))), tf_message((10.0, "map", "odom")))
+    out = tree(
+        robot(100.0),
+        robot(100.1),
+        tf_message((10.0, "odom", "base_link")),
+        tf_message((100.2, "map", "odom", (7.0, 0.0, 0.0))),
+        tf_message((10.0, "map", "odom")),
+    )
     assert out.epoch == 1 and isinstance(out.lookup("map", "base_link", 10 * 10**9), Transform)
     assert isinstance(out.lookup("map", "base_link", 100_100_000_000, epoch=0), Transform)
 
 
 @pytest.mark.parametrize("mend", [1e9, 0.05])
 def test_one_wrong_stamp_in_tf_does_not_stop_the_map(mend):
-    messages = [m for i in range(10, 50) for m in (robot(i / 10, base=(i / 10, 0, 0)), field_message(i / 10 + 0.05))]
+    messages = [
+        m
+        for i in range(10, 50)
+        for m in (robot(i / 10, base=(i / 10, 0, 0)), field_message(i / 10 + 0.05))
+    ]
     messages[20] = robot(mend)
     intake = Intake(IntakeSettings(**TF))
     rows, _ = settle(intake, messages)
@@ -170,8 +227,14 @@ def test_one_wrong_stamp_in_tf_does_not_stop_the_map(mend):
 
 def test_missing_tf_is_a_drop_with_a_reason_and_a_warning():
     intake = Intake(IntakeSettings(**TF, max_wait=0.5))
-    rows, _ = settle(intake, [m for i in range(20) for m in (tf_message((i / 10, "odom", "base_link")),
-                                                             field_message(i / 10))])
+    rows, _ = settle(
+        intake,
+        [
+            m
+            for i in range(20)
+            for m in (tf_message((i / 10, "odom", "base_link")), field_message(i / 10))
+        ],
+    )
     assert len(rows) == 0 and intake.drops.as_dict() == {"no_transform": 20}
     assert "does not connect 'map' and 'base_link'" in intake.warnings[-1]
     assert "/tf_static" in intake.drops.explain()[0]
@@ -180,20 +243,42 @@ def test_missing_tf_is_a_drop_with_a_reason_and_a_warning():
 def test_bad_transforms_are_counted_where_they_matter():
     intake = Intake(IntakeSettings(**TF))
     settle(intake, [robot(0.0), robot(0.1), field_message(0.05)], finish=False)
-    settle(intake, [robot(0.1), tf_message((0.2, "odom", "base_link", (np.nan, 0, 0))),
-                    tf_message((0.2, "base_link", "wheel"), (0.2, "base_link", "wheel")),
-                    tf_message((0.2, "odom", "base_link", (0, 0, 0), (0.0,) * 4))])
-    assert intake.drops.as_dict() == {"pose_not_finite": 1, "pose_zero_quaternion": 1, "pose_repeated_stamp": 2}
+    settle(
+        intake,
+        [
+            robot(0.1),
+            tf_message((0.2, "odom", "base_link", (np.nan, 0, 0))),
+            tf_message((0.2, "base_link", "wheel"), (0.2, "base_link", "wheel")),
+            tf_message((0.2, "odom", "base_link", (0, 0, 0), (0.0,) * 4)),
+        ],
+    )
+    assert intake.drops.as_dict() == {
+        "pose_not_finite": 1,
+        "pose_zero_quaternion": 1,
+        "pose_repeated_stamp": 2,
+    }
 
 
 def test_mounting_from_tf_with_poses_from_odometry():
     """The base frame is the one that odometry names."""
     intake = Intake(IntakeSettings(mounting="tf"))
-    settle(intake, [odometry_message(0.0, (1.0, 2.0, 0.0), LEFT, child="body"), field_message(0.0)], finish=False)
-    assert intake.take() is None and intake.waiting == 1 and "'body' and 'magnetometer'" in intake.warnings[0]
+    settle(
+        intake,
+        [odometry_message(0.0, (1.0, 2.0, 0.0), LEFT, child="body"), field_message(0.0)],
+        finish=False,
+    )
+    assert (
+        intake.take() is None
+        and intake.waiting == 1
+        and "'body' and 'magnetometer'" in intake.warnings[0]
+    )
     intake.add_tf(tf_message((0.0, "body", "magnetometer", (0.5, 0.1, 0.0))), static=True)
     np.testing.assert_allclose(intake.take().x, [[1.0 - 0.1, 2.5]], atol=1e-12)
-    assert intake.warnings == [] and intake.received == {"magnetic_field": 1, "odometry": 1, "tf": 1}
+    assert intake.warnings == [] and intake.received == {
+        "magnetic_field": 1,
+        "odometry": 1,
+        "tf": 1,
+    }
 
 
 def test_an_injected_look_up_stands_in_for_the_tree():

@@ -5,7 +5,9 @@ from scipy.spatial.transform import Rotation, Slerp
 
 from gp_mapping.intake.poses.transforms import IDENTITY, Transform, multiply, rotate, slerp, unit
 
-quaternions = st.tuples(*[st.floats(-1, 1)] * 4).filter(lambda q: sum(v * v for v in q) > 1e-2).map(unit)
+quaternions = (
+    st.tuples(*[st.floats(-1, 1)] * 4).filter(lambda q: sum(v * v for v in q) > 1e-2).map(unit)
+)
 vectors = st.tuples(*[st.floats(-1e3, 1e3)] * 3)
 
 
@@ -28,8 +30,11 @@ def test_slerp_agrees_with_scipy(p, q, weight):
 def test_chains_and_inverses(p, a, q, b, point):
     t_ab, t_bc = Transform(a, p), Transform(b, q)
     at_b = np.add(rotate(q, point), b)
-    np.testing.assert_allclose(np.add(rotate((t_ab @ t_bc).rotation, point), (t_ab @ t_bc).translation),
-                               np.add(rotate(p, tuple(at_b)), a), atol=1e-8)
+    np.testing.assert_allclose(
+        np.add(rotate((t_ab @ t_bc).rotation, point), (t_ab @ t_bc).translation),
+        np.add(rotate(p, tuple(at_b)), a),
+        atol=1e-8,
+    )
     back = t_ab.inverse() @ t_ab
     np.testing.assert_allclose(back.translation, IDENTITY.translation, atol=1e-9)
     np.testing.assert_allclose(np.abs(back.rotation[3]), 1.0, atol=1e-9)

@@ -12,11 +12,20 @@ UT = 1e-6
 def field(x: np.ndarray) -> np.ndarray:
     """(N, 1) in tesla: 48 µT and a few smooth hills of about 10."""
     u, v = x[:, 0], x[:, 1]
-    return (48 + 9 * np.sin(1.6 * u) * np.cos(1.2 * v) + 5 * np.cos(2.1 * v + 0.7 * u))[:, None] * UT
+    return (48 + 9 * np.sin(1.6 * u) * np.cos(1.2 * v) + 5 * np.cos(2.1 * v + 0.7 * u))[
+        :, None
+    ] * UT
 
 
-def lawnmower(lanes: int = 4, length: float = 4.0, spacing: float = 0.8, speed: float = 0.2, rate: float = 50.0,
-              origin=(0.0, 0.0), across: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def lawnmower(
+    lanes: int = 4,
+    length: float = 4.0,
+    spacing: float = 0.8,
+    speed: float = 0.2,
+    rate: float = 50.0,
+    origin=(0.0, 0.0),
+    across: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
     """Stamps (N,) and positions (N, 2) of a robot on straight lanes joined by short ones."""
     corners = []
     for i in range(lanes):
@@ -32,7 +41,9 @@ def lawnmower(lanes: int = 4, length: float = 4.0, spacing: float = 0.8, speed: 
     return stamp, x
 
 
-def correlated_noise(n: int, seed: int, sd: float = 1.0, time: float = 0.5, rate: float = 50.0) -> np.ndarray:
+def correlated_noise(
+    n: int, seed: int, sd: float = 1.0, time: float = 0.5, rate: float = 50.0
+) -> np.ndarray:
     """(n, 1) tesla: Ornstein-Uhlenbeck with that sd (µT) and correlation time, and white noise of .16 µT."""
     rng = np.random.default_rng(seed)
     keep, value, out = math.exp(-1.0 / (rate * time)), rng.normal(), np.empty(n)

@@ -32,8 +32,14 @@ def field(x: np.ndarray) -> np.ndarray:
     """(N, 3) tesla, the gradient of −15 x − 44 z + 6 e^z sin x e^{…}: close to a room's."""
     u, v = 1.3 * x[:, 0], 1.3 * x[:, 1]
     k = math.sqrt(2.0)
-    return 1e-6 * np.stack([-15 + 4 * np.cos(u) * np.sin(v), 4 * np.sin(u) * np.cos(v),
-                            -44 + 4 * k * np.sin(u) * np.sin(v)], 1)
+    return 1e-6 * np.stack(
+        [
+            -15 + 4 * np.cos(u) * np.sin(v),
+            4 * np.sin(u) * np.cos(v),
+            -44 + 4 * k * np.sin(u) * np.sin(v),
+        ],
+        1,
+    )
 
 
 def late(seconds: float, lag: float, seed: int = 0) -> Samples:
@@ -76,7 +82,9 @@ def test_the_lag_is_the_regression_of_errors_on_the_yaw_rate():
     rng, lag = np.random.default_rng(0), AttitudeLag()
     mean = np.array([-15.0, 3.0, -44.0]) + rng.normal(0, 4, (900, 3))
     rate = np.where(rng.random(900) < 0.2, rng.uniform(-1.5, 1.5, 900), 0.0)
-    for part in np.split(np.arange(900), 30):  # what is left each time, turned back by what is known so far
+    for part in np.split(
+        np.arange(900), 30
+    ):  # what is left each time, turned back by what is known so far
         recorded = [turned(b, w * LAG) for b, w in zip(mean[part].tolist(), rate[part])]
         back = np.array([turned(b, -w * lag.seconds) for b, w in zip(recorded, rate[part])])
         error = back - mean[part] + rng.normal(0, 1, (len(part), 3))
@@ -88,8 +96,15 @@ def test_the_lag_is_the_regression_of_errors_on_the_yaw_rate():
 
 
 def test_a_map_of_vectors_learns_the_lag_and_turns_them_back():
-    settings = MapSettings(model="curl_free", lengthscale=0.8, learn_hyperparameters=False, learn_time_offset=False,
-                           heading_stddev=0.0, max_inducing=80, memory_size=100)
+    settings = MapSettings(
+        model="curl_free",
+        lengthscale=0.8,
+        learn_hyperparameters=False,
+        learn_time_offset=False,
+        heading_stddev=0.0,
+        max_inducing=80,
+        memory_size=100,
+    )
     session = MapSession(settings)
     session.ingest(late(90.0, LAG))
     session.flush()
@@ -102,17 +117,24 @@ def test_a_map_of_vectors_learns_the_lag_and_turns_them_back():
 
 def test_resuming_in_a_turn_is_exact_and_one_channel_is_not_touched():
     run = late(30.0, LAG)
-    for settings, samples in (({"model": "curl_free", "max_inducing": 60, "memory_size": 100}, run),
-                              ({"axle_distance": AHEAD}, Samples(run.x, run.y.norm(dim=1), stamp=run.stamp))):
-        straight, first = (MapSession(MapSettings(learn_hyperparameters=False, **settings)) for _ in range(2))
+    for settings, samples in (
+        ({"model": "curl_free", "max_inducing": 60, "memory_size": 100}, run),
+        ({"axle_distance": AHEAD}, Samples(run.x, run.y.norm(dim=1), stamp=run.stamp)),
+    ):
+        straight, first = (
+            MapSession(MapSettings(learn_hyperparameters=False, **settings)) for _ in range(2)
+        )
         straight.ingest(samples[:1300])
         first.ingest(samples[:640])
         again = MapSession.from_state_dict(first.state_dict())
         again.ingest(samples[640:1300])
         assert again._track.state_dict() == straight._track.state_dict()
-        assert torch.equal(torch.tensor(again.cells.open["y"][0]),
-                           torch.tensor(straight.cells.open["y"][0]))
+        assert torch.equal(
+            torch.tensor(again.cells.open["y"][0]), torch.tensor(straight.cells.open["y"][0])
+        )
     plain = MapSession(MapSettings())
     scalar = Samples(run.x, run.y.norm(dim=1), stamp=run.stamp)
     assert plain.as_seen(scalar) is scalar
-    assert straight.as_seen(scalar).heading is not None and torch.equal(straight.as_seen(scalar).y, scalar.y)
+    assert straight.as_seen(scalar).heading is not None and torch.equal(
+        straight.as_seen(scalar).y, scalar.y
+    )

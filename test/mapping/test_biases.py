@@ -63,7 +63,9 @@ def test_no_bias_no_loss(plain):
 def test_each_pass_s_bias_is_told_apart_from_the_field(session):
     real, found = torch.tensor(BIASES) * 1e6, pass_biases(session)
     assert [b["pass"] for b in found] == [1, 2, 3]
-    assert [b["stamp"] for b in found] == pytest.approx([float(d.stamp[0]) for d in drives()], abs=0.5)
+    assert [b["stamp"] for b in found] == pytest.approx(
+        [float(d.stamp[0]) for d in drives()], abs=0.5
+    )
     means = torch.tensor([b["mean"] for b in found])
     assert float(((means - means.mean()) - (real - real.mean())).abs().max()) < 0.2
     assert differ(found, 0.3) and "pass 2" in compared(found, "µT")
@@ -87,7 +89,9 @@ def test_a_pass_goes_on_after_a_file_and_the_next_one_is_another(first):
         one.flush()
     assert again.map.hyperparameters() == whole.map.hyperparameters()
     assert [b.number for b in again.map.biases()] == [0.0, 1.0]
-    assert [torch.equal(a.mean, b.mean) for a, b in zip(again.map.biases(), whole.map.biases())] == [True] * 2
+    assert [
+        torch.equal(a.mean, b.mean) for a, b in zip(again.map.biases(), whole.map.biases())
+    ] == [True] * 2
 
 
 def test_a_sensor_that_drifts_gets_a_new_constant_each_bias_time():
@@ -114,7 +118,9 @@ def test_many_passes_keep_to_the_bound():
     for k in range(40):
         field.break_pass()
         x = torch.tensor([[0.1 * (k % 7), 0.2 * i] for i in range(4)], dtype=torch.float64)
-        field.ingest(Samples(x, 4e-5 + 1e-6 * torch.sin(x[:, :1]), stamp=100.0 * k + torch.arange(4.0)))
+        field.ingest(
+            Samples(x, 4e-5 + 1e-6 * torch.sin(x[:, :1]), stamp=100.0 * k + torch.arange(4.0))
+        )
     field.flush()
     assert len(field.map.biases()) == 5 and field.report()["closed_passes"] >= 30
     assert any("max_biases" in text for text in field.warnings)

@@ -38,7 +38,10 @@ def test_cells_are_at_most_so_long_and_so_old(speed, expected):
         assert np.allclose(cell.x, x[part].mean(0), rtol=0, atol=1e-9)
         assert np.allclose(cell.y, y[part].mean(0), rtol=0, atol=1e-9)
         assert abs(float(cell.stamp) - stamp[part].mean()) < 1e-6
-        assert np.linalg.norm(x[part][-1] - x[i]) <= 0.1 * (1 + 1e-5) and stamp[part][-1] - stamp[i] <= 1.0 + 1e-5
+        assert (
+            np.linalg.norm(x[part][-1] - x[i]) <= 0.1 * (1 + 1e-5)
+            and stamp[part][-1] - stamp[i] <= 1.0 + 1e-5
+        )
     middle = count[1:-1]
     if expected == "length":
         assert (middle >= 25).all() and (middle <= 27).all()  # 0.1 m at 4 mm a sample, both ends in
@@ -69,7 +72,9 @@ def test_velocity_of_a_sensor_that_is_slower_than_cells(glitch):
             assert np.allclose(cell.velocity, [[0.8, 0.0]]), i
     averager.lift()
     _, cells = cells_of([[900.0, 0.0]], [[1.0]], [200.0], averager=averager)
-    assert float(cells[-1].velocity.norm()) == 0.0, "in a new pass nothing is known of how it came there"
+    assert float(cells[-1].velocity.norm()) == 0.0, (
+        "in a new pass nothing is known of how it came there"
+    )
 
 
 def test_two_samples_of_one_moment_tell_no_velocity():
@@ -174,7 +179,11 @@ def test_cells_resume():
     _, late = cells_of(x[333:], y[333:], stamp[333:], averager=second, flush=False)
     assert len(cells) == len(early + late)
     for a, b in zip(cells, early + late):
-        assert torch.equal(a.x, b.x) and torch.equal(a.y, b.y) and torch.equal(a.sensor_variance, b.sensor_variance)
+        assert (
+            torch.equal(a.x, b.x)
+            and torch.equal(a.y, b.y)
+            and torch.equal(a.sensor_variance, b.sensor_variance)
+        )
     assert second.state_dict() == straight_through.state_dict() and state == kept
     assert CellAverager(0.1, 1.0).flush() is None
 
@@ -186,7 +195,9 @@ def test_a_small_spike_on_a_slope_is_left_out():
     hit = rng.random(n) < 0.05
     truth = 48 + 60 * 0.0036 * np.arange(n)
     y = truth + rng.normal(0, 0.16, n) + 5.0 * hit * rng.choice([-1, 1], n)
-    cells = [c for i in range(n) if (c := averager.add([0.0036 * i, 0.0], [y[i]], 0.02 * i)) is not None]
+    cells = [
+        c for i in range(n) if (c := averager.add([0.0036 * i, 0.0], [y[i]], 0.02 * i)) is not None
+    ]
     error = np.array([float(c.y) - 48 - 60 * float(c.x[0, 0]) for c in cells])
     assert 0.9 * hit.sum() < averager.gross < 1.2 * hit.sum()
     assert np.sqrt((error**2).mean()) < 0.12 and averager.white_variance < 3 * 0.16**2
@@ -194,16 +205,28 @@ def test_a_small_spike_on_a_slope_is_left_out():
 
 # ---- what a driver states of its own noise ---------------------------------------------------------------------------
 
-def _stating(variance: dict[int, float], position: dict[int, float] | None = None, n: int = 600, usual: float = 1e-2):
+
+def _stating(
+    variance: dict[int, float],
+    position: dict[int, float] | None = None,
+    n: int = 600,
+    usual: float = 1e-2,
+):
     """Cells of a drive whose samples state `usual` but for some, and are placed to .01 m² but for some."""
     averager, (x, y, stamp) = CellAverager(0.1, 1.0), straight(n)
-    out = [averager.add(list(a), list(b), float(t), variance.get(i, usual), None, (position or {}).get(i, 0.01))
-           for i, (a, b, t) in enumerate(zip(x, y, stamp))]
+    out = [
+        averager.add(
+            list(a), list(b), float(t), variance.get(i, usual), None, (position or {}).get(i, 0.01)
+        )
+        for i, (a, b, t) in enumerate(zip(x, y, stamp))
+    ]
     return averager, [cell for cell in [*out, averager.flush()] if cell is not None]
 
 
 @pytest.mark.parametrize("absurd", [1e4, 1e100, 1e-200])
-@pytest.mark.parametrize("where", [range(0, 600, 50), range(3), (299,)], ids=["each cell", "the first", "one"])
+@pytest.mark.parametrize(
+    "where", [range(0, 600, 50), range(3), (299,)], ids=["each cell", "the first", "one"]
+)
 def test_an_absurd_variance_is_not_that_of_its_cell_nor_of_the_sensor(absurd, where):
     """A finite one that no bound refuses: what the others of its cell say counts as before."""
     averager, told = _stating(dict.fromkeys(where, absurd))
@@ -224,7 +247,10 @@ def test_a_pose_that_knows_nothing_does_not_take_its_cell_along():
 def test_a_cell_of_nothing_but_an_absurd_variance_is_not_the_sensors_noise():
     """A slow sensor: each cell is one sample, and says itself that it knows nothing."""
     averager = CellAverager(0.1, 1.0)
-    cells = [averager.add([0.5 * i, 0.0], [48.0], float(i), 1e4 if i % 40 == 0 else 1e-2) for i in range(200)]
+    cells = [
+        averager.add([0.5 * i, 0.0], [48.0], float(i), 1e4 if i % 40 == 0 else 1e-2)
+        for i in range(200)
+    ]
     assert float(cells[41].sensor_variance) == 1e4 and float(cells[42].sensor_variance) == 1e-2
     assert averager.single_variance < 0.05
 
@@ -244,11 +270,11 @@ def test_velocity_of_raw_samples_is_that_of_their_own_lane(rate):
     """Without cells: 25 samples up one lane and down the next, and a glitch of the pose in one of them."""
     there = np.minimum(np.arange(25.0), 24.0 - np.arange(25.0)) / rate
     x = torch.tensor(np.stack([there, 0.0 * there], 1))
-    raw = [Samples(x[i:i + 1], [[1.0]], stamp=[100.0 + i / rate]) for i in range(25)]
+    raw = [Samples(x[i : i + 1], [[1.0]], stamp=[100.0 + i / rate]) for i in range(25)]
     velocity = joined(raw).velocity
     far = 1 if rate == 1.0 else 12
-    assert torch.allclose(velocity[:13 - far, 0], torch.ones(1, dtype=torch.float64))
-    assert torch.allclose(velocity[12 + far:, 0], -torch.ones(1, dtype=torch.float64))
+    assert torch.allclose(velocity[: 13 - far, 0], torch.ones(1, dtype=torch.float64))
+    assert torch.allclose(velocity[12 + far :, 0], -torch.ones(1, dtype=torch.float64))
     if rate == 1.0:
         raw[6] = Samples(x[6:7] + 500.0, [[1.0]], stamp=[106.0])
         assert float(joined(raw).velocity[[0, 3, 5, 7, 9]].norm(dim=1).max()) < 1.1

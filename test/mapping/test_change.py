@@ -7,7 +7,11 @@ import pytest
 
 from gp_mapping.mapping.scoring.change import ChangeDetector
 
-CELL, LANE, LANES = 0.1, 40, 8  # m, cells, lanes half a metre apart: a room of 4 × 4 m in tiles of half a metre
+CELL, LANE, LANES = (
+    0.1,
+    40,
+    8,
+)  # m, cells, lanes half a metre apart: a room of 4 × 4 m in tiles of half a metre
 TEN_HOURS = 108_000  # cells of 0.1 m at 0.3 m/s
 
 
@@ -28,12 +32,17 @@ def slow_noise(n: int, correlation: float, seed: int) -> np.ndarray:
 
 def alarms(detector: ChangeDetector, x, residual, start: float = 0.0) -> list[int]:
     """Cells at which a change is reported; predicted is a variance of 1."""
-    return [i for i, (place, r) in enumerate(zip(x.tolist(), residual.tolist()))
-            if detector.add(place, r, 1.0, 0.0, start + i * CELL) is not None]
+    return [
+        i
+        for i, (place, r) in enumerate(zip(x.tolist(), residual.tolist()))
+        if detector.add(place, r, 1.0, 0.0, start + i * CELL) is not None
+    ]
 
 
-@pytest.mark.parametrize("correlation, variance, misfit", [
-    (0.0, 1.0, 0.0), (0.85, 1.0, 0.0), (0.85, 1.5, 0.0), (0.6, 1.0, 2.0), (0.85, 1.0, 2.0)])
+@pytest.mark.parametrize(
+    "correlation, variance, misfit",
+    [(0.0, 1.0, 0.0), (0.85, 1.0, 0.0), (0.85, 1.5, 0.0), (0.6, 1.0, 2.0), (0.85, 1.0, 2.0)],
+)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_ten_hours_of_a_field_that_never_changes(correlation, variance, misfit, seed):
     """Noise that drifts, a variance that is stated too small, and places where the map is always wrong.
@@ -44,7 +53,10 @@ def test_ten_hours_of_a_field_that_never_changes(correlation, variance, misfit, 
     rng = np.random.default_rng([seed, 1])
     wrong = misfit * rng.standard_normal((LANES, LANES)) * (rng.random((LANES, LANES)) < 0.1)
     tile = np.floor(x / 0.5).astype(int)
-    error = math.sqrt(variance) * slow_noise(TEN_HOURS, correlation, seed) + wrong[tile[:, 0], tile[:, 1]]
+    error = (
+        math.sqrt(variance) * slow_noise(TEN_HOURS, correlation, seed)
+        + wrong[tile[:, 0], tile[:, 1]]
+    )
     assert len(alarms(ChangeDetector(0.5), x, error)) <= 1
 
 

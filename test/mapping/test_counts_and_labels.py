@@ -22,13 +22,23 @@ def _drive(kind: str) -> Samples:
     along = away - 3.0 * lane
     x = np.stack([np.where(lane % 2 == 0, along, 3.0 - along), 0.3 * lane], 1)
     f = np.sin(1.5 * x[:, 0]) * np.cos(1.1 * x[:, 1])
-    y = np.random.default_rng(1).poisson(5.0 * np.exp(f)) if kind == "counts" else np.digitize(f, [-0.3, 0.3])
-    return Samples(x=torch.tensor(x), y=torch.tensor(y, dtype=torch.float64), stamp=torch.arange(N) / RATE)
+    y = (
+        np.random.default_rng(1).poisson(5.0 * np.exp(f))
+        if kind == "counts"
+        else np.digitize(f, [-0.3, 0.3])
+    )
+    return Samples(
+        x=torch.tensor(x), y=torch.tensor(y, dtype=torch.float64), stamp=torch.arange(N) / RATE
+    )
 
 
 def _settings(kind: str, model: str = "dual_svgp") -> MapSettings:
-    likelihood = {"likelihood": "poisson"} if kind == "counts" else {"likelihood": "softmax", "classes": 3}
-    return Parameters.build({"sensor": "scalar", "model": model, "max_inducing": 60, **likelihood}).map
+    likelihood = (
+        {"likelihood": "poisson"} if kind == "counts" else {"likelihood": "softmax", "classes": 3}
+    )
+    return Parameters.build(
+        {"sensor": "scalar", "model": model, "max_inducing": 60, **likelihood}
+    ).map
 
 
 def _spoiled(samples: Samples, values: dict[int, float]) -> Samples:
@@ -46,7 +56,7 @@ def _spoiled(samples: Samples, values: dict[int, float]) -> Samples:
 def _mapped(settings: MapSettings, samples: Samples, cut: int = 50) -> MapSession:
     session = MapSession(settings)
     for part in range(0, len(samples), cut):
-        session.ingest(samples[part: part + cut])
+        session.ingest(samples[part : part + cut])
     session.flush()
     return session
 
@@ -57,11 +67,17 @@ def _counted() -> MapSession:
     return _mapped(_settings("counts"), _drive("counts"))
 
 
-@pytest.mark.parametrize("kind, model", [("counts", "dual_svgp"), ("counts", "solve_gp"), ("labels", "dual_svgp")])
+@pytest.mark.parametrize(
+    "kind, model", [("counts", "dual_svgp"), ("counts", "solve_gp"), ("labels", "dual_svgp")]
+)
 def test_what_can_be_no_outcome_is_refused_by_itself(kind, model):
     """Bit for bit the map of the others, and each refusal counted."""
     settings, samples = _settings(kind, model), _drive(kind)[:80]
-    wrong = {3: -1.0, 60: 1e12, 61: -7.0, 75: 3e9} if kind == "counts" else {3: 7.0, 60: -1.0, 61: 0.5, 75: 1e14}
+    wrong = (
+        {3: -1.0, 60: 1e12, 61: -7.0, 75: 3e9}
+        if kind == "counts"
+        else {3: 7.0, 60: -1.0, 61: 0.5, 75: 1e14}
+    )
     told, alone = _mapped(settings, _spoiled(samples, wrong)), _mapped(settings, samples)
     assert (told.raw_count, told.refused) == (len(samples), len(wrong))
     a, b = told.predict(samples.x), alone.predict(samples.x)
@@ -84,7 +100,9 @@ def test_a_source_is_no_burst():
     """Two hundred times as much as beside it, over a few cells: it is mapped."""
     samples = _drive("counts")
     near = ((samples.x - torch.tensor([1.5, 0.6])).square().sum(1) / 0.05).neg().exp()
-    y = torch.tensor(np.random.default_rng(2).poisson(5.0 + 1000.0 * near.numpy()), dtype=torch.float64)
+    y = torch.tensor(
+        np.random.default_rng(2).poisson(5.0 + 1000.0 * near.numpy()), dtype=torch.float64
+    )
     session = _mapped(_settings("counts"), Samples(x=samples.x, y=y, stamp=samples.stamp))
     assert session.report()["gross_errors"] <= 2 and not session.refused
     assert 400.0 < float(session.map.observable(torch.tensor([[1.5, 0.6]]).double()).mean) < 1600.0
@@ -112,15 +130,25 @@ def test_a_map_that_could_not_be_asked_any_more_is_the_one_before(model, monkeyp
     before, cells = session.map.predict(samples.x).mean, session.cell_count
     step, calls = Poisson.step, iter(range(1000))
 
-    def runs_away(self, y, mean, variance, noise):  # at the last step of each batch: no later one would stumble
+    def runs_away(
+        self, y, mean, variance, noise
+    ):  # at the last step of each batch: no later one would stumble
         alpha, beta, rate = step(self, y, mean, variance, noise)
-        return (alpha, beta, rate) if next(calls) % Poisson.steps < Poisson.steps - 1 else (alpha, beta - 1e9, rate)
+        return (
+            (alpha, beta, rate)
+            if next(calls) % Poisson.steps < Poisson.steps - 1
+            else (alpha, beta - 1e9, rate)
+        )
 
     with monkeypatch.context() as patched:
         patched.setattr(Poisson, "step", runs_away)
         session.ingest(samples[200:206])
         session.flush()
-    assert session.cell_count == cells and session.raw_count + session.refused == 206 and session.refused == 6
+    assert (
+        session.cell_count == cells
+        and session.raw_count + session.refused == 206
+        and session.refused == 6
+    )
     assert torch.equal(session.map.predict(samples.x).mean, before)
     session.ingest(samples[206:])
     session.flush()
@@ -130,7 +158,9 @@ def test_a_map_that_could_not_be_asked_any_more_is_the_one_before(model, monkeyp
 @pytest.mark.parametrize("model", ["dual_svgp", "pitc", "pic"])
 def test_what_was_forgotten_often_stays_a_number(model):
     """Each pause leaves a 1e-12th of what was known, and forty of them less than the smallest number."""
-    session = MapSession(MapSettings(model=model, forgetting_time=1e-6, max_inducing=10, memory_size=50))
+    session = MapSession(
+        MapSettings(model=model, forgetting_time=1e-6, max_inducing=10, memory_size=50)
+    )
     x, stamp = torch.rand((60, 2), dtype=torch.float64), 1.7e9 + 100.0 * torch.arange(60).double()
     session.ingest(Samples(x=x, y=45e-6 + 1e-6 * x[:, :1], stamp=stamp))
     session.flush()

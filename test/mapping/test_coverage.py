@@ -20,8 +20,18 @@ def coverage(session, run) -> float:
 
 def passes(count, start=0):
     """Every other pass across, each with an error of its own; 6 m × 4 m, about 20 minutes a dozen."""
-    return [drive(start + i, start=1000.0 * i, noise=1.2, length=4.0, lanes=4, across=bool(i % 2),
-                  origin=(0.05 * i, -0.03 * i)) for i in range(count)]
+    return [
+        drive(
+            start + i,
+            start=1000.0 * i,
+            noise=1.2,
+            length=4.0,
+            lanes=4,
+            across=bool(i % 2),
+            origin=(0.05 * i, -0.03 * i),
+        )
+        for i in range(count)
+    ]
 
 
 @functools.cache
@@ -48,8 +58,16 @@ def test_coverage_of_held_out_passes():
 def test_white_noise_taken_at_its_word_is_over_confident():
     """What the cells and the predictive noise are for: without them the same data are believed too much."""
     runs = passes(5)
-    naive = MapSession(MapSettings(cells=False, predictive_noise=False, memory_size=200, noise_stddev=0.2e-6,
-                                   learn_hyperparameters=False, lengthscale=1.2))
+    naive = MapSession(
+        MapSettings(
+            cells=False,
+            predictive_noise=False,
+            memory_size=200,
+            noise_stddev=0.2e-6,
+            learn_hyperparameters=False,
+            lengthscale=1.2,
+        )
+    )
     for run in runs[:2]:
         naive.ingest(run)
         naive.break_pass()
@@ -58,7 +76,11 @@ def test_white_noise_taken_at_its_word_is_over_confident():
 
 def test_scores_need_a_metre_of_path():
     """No score against a map that has just seen the place: a run of less than a metre gives none."""
-    session = MapSession(MapSettings(lengthscale=1.0, signal_stddev=10e-6, noise_stddev=0.7e-6, constant_stddev=20e-6))
+    session = MapSession(
+        MapSettings(
+            lengthscale=1.0, signal_stddev=10e-6, noise_stddev=0.7e-6, constant_stddev=20e-6
+        )
+    )
     run = drive(0, lanes=1)
     session.ingest(run[:220])  # 0.9 m
     assert session.report()["scores"] == 0
@@ -66,7 +88,9 @@ def test_scores_need_a_metre_of_path():
     assert session.report()["scores"] > 10
     off = MapSession(MapSettings(predictive_noise=False))
     off.ingest(run)
-    assert off.noise_variance == pytest.approx(float(off.map.predict(torch.zeros(1, 2)).noise_variance[0]))
+    assert off.noise_variance == pytest.approx(
+        float(off.map.predict(torch.zeros(1, 2)).noise_variance[0])
+    )
 
 
 def test_a_standing_robot_does_not_fill_the_scores():
@@ -85,8 +109,18 @@ def test_a_standing_robot_does_not_fill_the_scores():
 @pytest.mark.parametrize("cells", [True, False])
 def test_nothing_changed_and_nothing_is_found_changed(cells):
     """Correlated noise of four passes is no change of the field: a false alarm forgets what was learned."""
-    session = MapSession(MapSettings(cells=cells, memory_size=200, max_inducing=60, lengthscale=1.2, heading_stddev=0.0,
-                                     learn_hyperparameters=False, learn_time_offset=False, noise_stddev=1e-6))
+    session = MapSession(
+        MapSettings(
+            cells=cells,
+            memory_size=200,
+            max_inducing=60,
+            lengthscale=1.2,
+            heading_stddev=0.0,
+            learn_hyperparameters=False,
+            learn_time_offset=False,
+            noise_stddev=1e-6,
+        )
+    )
     for run in passes(4, 20):
         session.ingest(run)
         session.break_pass()

@@ -16,7 +16,10 @@ def drive(seed, stamps=True):
     places, times = [], []
     for i in range(1200):
         standing = 300 < i < 420
-        x = [x[0] + (0.0 if standing else chance.uniform(0.001, 0.012)), x[1] + chance.gauss(0.0, 0.002)]
+        x = [
+            x[0] + (0.0 if standing else chance.uniform(0.001, 0.012)),
+            x[1] + chance.gauss(0.0, 0.002),
+        ]
         t += 0.02 - 3.0 * (i == 800)
         places.append([1e9, 0.0] if i == 500 else [x[0] + 3.0 * (i > 900), x[1]])
         times.append(t)
@@ -35,18 +38,31 @@ def same(a, b):
     return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
 
 
-@pytest.mark.parametrize("seed, stamps, settings", [
-    (0, True, {}), (1, True, {}), (2, False, {}), (3, True, {"cells": False, "max_exact_samples": 5000}),
-    (4, True, {"axle_distance": 0.2})])
+@pytest.mark.parametrize(
+    "seed, stamps, settings",
+    [
+        (0, True, {}),
+        (1, True, {}),
+        (2, False, {}),
+        (3, True, {"cells": False, "max_exact_samples": 5000}),
+        (4, True, {"axle_distance": 0.2}),
+    ],
+)
 def test_a_session_does_not_depend_on_the_cuts(seed, stamps, settings):
     samples, states = drive(seed, stamps), []
-    common = {"learn_hyperparameters": False, "lengthscale": 0.5, "signal_stddev": 1e-5, "noise_stddev": 1e-6,
-              "max_inducing": 40, "memory_size": 80}
+    common = {
+        "learn_hyperparameters": False,
+        "lengthscale": 0.5,
+        "signal_stddev": 1e-5,
+        "noise_stddev": 1e-6,
+        "max_inducing": 40,
+        "memory_size": 80,
+    }
     for cuts in ([1200], [1] * 1200, None):
         session, chance, i = MapSession(MapSettings(**common | settings)), random.Random(seed), 0
         while i < 1200:
             n = cuts.pop() if cuts is not None else chance.choice([1, 2, 7, 40, 300])
-            session.ingest(samples[i:i + n])
+            session.ingest(samples[i : i + n])
             i += n
         states.append(session.state_dict())
         assert session.raw_count + session.refused == 1200 and session.refused >= 3

@@ -11,16 +11,31 @@ from gp_mapping import MapSettings, Samples
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.session import MapSession
 
-GIVEN = {"learn_hyperparameters": False, "learn_noise": False, "learn_time_offset": False, "heading_stddev": 0.0,
-         "lengthscale": 1.0, "signal_stddev": 8 * UT, "noise_stddev": 0.3 * UT, "constant_stddev": 20 * UT}
+GIVEN = {
+    "learn_hyperparameters": False,
+    "learn_noise": False,
+    "learn_time_offset": False,
+    "heading_stddev": 0.0,
+    "lengthscale": 1.0,
+    "signal_stddev": 8 * UT,
+    "noise_stddev": 0.3 * UT,
+    "constant_stddev": 20 * UT,
+}
 
 
 def settings(**more) -> MapSettings:
     return MapSettings(**(GIVEN | more))
 
 
-def lane(start: float, y: float = 0.0, length: float = 4.0, speed: float = 0.5, rate: float = 20.0, field=None,
-         backwards: bool = False) -> Samples:
+def lane(
+    start: float,
+    y: float = 0.0,
+    length: float = 4.0,
+    speed: float = 0.5,
+    rate: float = 20.0,
+    field=None,
+    backwards: bool = False,
+) -> Samples:
     """One straight pass from x = 0 (or back to it), stamps from `start` on; values 45 µT + field(x)."""
     t = np.arange(0.0, length / speed, 1.0 / rate)
     along = length - speed * t if backwards else speed * t
@@ -40,7 +55,9 @@ def test_a_whole_wrong_cell_hardly_moves_a_map_that_knows_the_place(robust):
     before = float(session.predict(place).mean)
     # twenty samples of one place, all of them wrong by the same amount: no sample of the cell is unlike the others
     at = np.tile([[2.0, 0.0]], (20, 1))
-    session.ingest(Samples(at, np.full((20, 1), before + 30 * UT), stamp=1000.0 + 0.02 * np.arange(20)))
+    session.ingest(
+        Samples(at, np.full((20, 1), before + 30 * UT), stamp=1000.0 + 0.02 * np.arange(20))
+    )
     session.break_pass()
     moved = abs(float(session.predict(place).mean) - before)
     if robust:
@@ -69,6 +86,7 @@ def test_a_known_delay_is_taken_out_by_the_velocity_as_it_is(speed):
 @pytest.mark.parametrize("rate", [20.0, 2.0])
 def test_a_delay_is_found_whatever_the_rate_of_the_sensor(rate):
     """Lanes up and down, measured .25 s late: by many samples in each cell, or by one sample in each that is driven."""
+
     def late(backwards):
         return lambda along: 6 * UT * np.sin(1.1 * (along + (0.3 if backwards else -0.3)))
 
@@ -84,8 +102,17 @@ def test_a_delay_is_found_whatever_the_rate_of_the_sensor(rate):
 def test_what_was_said_counts_exp_of_the_time_since(elapsed):
     """One place measured once: its precision β becomes β exp(−Δt/τ), and the variance what that leaves of s²."""
     tau, s, noise = 100.0, 8 * UT, 2.0 * UT
-    session = MapSession(settings(forgetting_time=tau, noise_stddev=noise, constant_stddev=1e-15, cells=False,
-                                  predictive_noise=False, follow_changes=False, lengthscale=0.5))
+    session = MapSession(
+        settings(
+            forgetting_time=tau,
+            noise_stddev=noise,
+            constant_stddev=1e-15,
+            cells=False,
+            predictive_noise=False,
+            follow_changes=False,
+            lengthscale=0.5,
+        )
+    )
     place, far = np.zeros((1, 2)), np.array([[60.0, 0.0]])
     session.ingest(Samples(place, [[45 * UT]], stamp=[0.0]))
     session.flush()
@@ -93,8 +120,9 @@ def test_what_was_said_counts_exp_of_the_time_since(elapsed):
     session.flush()
     weight = math.exp(-elapsed / tau)
     expected = s**2 * (1 - s**2 / (s**2 + noise**2 / weight))
-    assert float(session.map.predict(torch.zeros((1, 2), dtype=torch.float64)).variance) == pytest.approx(
-        expected, rel=1e-6)
+    assert float(
+        session.map.predict(torch.zeros((1, 2), dtype=torch.float64)).variance
+    ) == pytest.approx(expected, rel=1e-6)
 
 
 def scored(spike: float) -> OneStepAhead:
@@ -126,7 +154,9 @@ def changed(y: float) -> int:
         session.ingest(lane(100.0 * i, backwards=i % 2 == 1))
         session.break_pass()
     for i in range(2):
-        session.ingest(lane(1000.0 + 100.0 * i, y=y, field=lambda along: 60 * UT + 6 * UT * np.sin(along)))
+        session.ingest(
+            lane(1000.0 + 100.0 * i, y=y, field=lambda along: 60 * UT + 6 * UT * np.sin(along))
+        )
         session.break_pass()
     return session.report()["changes"]
 

@@ -26,8 +26,10 @@ def test_at_once_as_one_by_one(size):
     """In parts that lie on one square, and that do not."""
     extent = Extent()
     for i in range(0, 200, size):
-        part = WAY[i: i + size]
-        extent.extend(part.tolist(), POINTS[i: i + size], part.min(0).tolist(), part.max(0).tolist())
+        part = WAY[i : i + size]
+        extent.extend(
+            part.tolist(), POINTS[i : i + size], part.min(0).tolist(), part.max(0).tolist()
+        )
     assert numbers(extent) == numbers(counted(WAY, POINTS))
     still = Extent()
     still.extend([[1.0, 2.0], [3.0, 1.0], [2.0, 5.0]], [True, False, True], [1.0, 1.0], [3.0, 5.0])
@@ -36,8 +38,10 @@ def test_at_once_as_one_by_one(size):
 
 def test_an_area_is_what_was_counted_on_its_squares():
     """Three samples on one square, one on its neighbour, where the robot is not any more, and two far away."""
-    extent = counted([[11.0, 1.0], [2.0, 3.0], [4.0, 1.0], [3.0, 2.0], [95.0, 5.0], [96.0, 4.0]],
-                     [True, True, False, True, True, False])
+    extent = counted(
+        [[11.0, 1.0], [2.0, 3.0], [4.0, 1.0], [3.0, 2.0], [95.0, 5.0], [96.0, 4.0]],
+        [True, True, False, True, True, False],
+    )
     near, far = extent.areas(0.1)
     assert near == Area((2.0, 1.0), (11.0, 3.0), 3, 4, near.squares, near.place)
     assert sorted(near.squares) == [(0, 0), (1, 0)]
@@ -50,9 +54,12 @@ def test_two_robots_positions_are_those_of_one_that_was_at_both():
     both = counted(np.concatenate([WAY[:120], WAY[80:]]), POINTS[:120] + POINTS[80:])
     mine.join(other)
     found, whole = numbers(mine), numbers(both)
-    assert {square: its[:6] for square, its in found.items()} == {square: its[:6] for square, its in whole.items()}
-    assert mine.state_dict()["total"] == 240 and torch.equal(mine.state_dict()["squares"][:, :2].sum(0),
-                                                             both.state_dict()["squares"][:, :2].sum(0))
+    assert {square: its[:6] for square, its in found.items()} == {
+        square: its[:6] for square, its in whole.items()
+    }
+    assert mine.state_dict()["total"] == 240 and torch.equal(
+        mine.state_dict()["squares"][:, :2].sum(0), both.state_dict()["squares"][:, :2].sum(0)
+    )
 
 
 def test_ground_is_twenty_points_or_a_tenth_of_all_samples():

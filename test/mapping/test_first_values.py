@@ -17,7 +17,10 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import map_settings_for
 
-SENSORS = {"magnetic": (MapSettings(), 1e-6), "scalar": (map_settings_for("scalar", MapSettings()), 1.0)}
+SENSORS = {
+    "magnetic": (MapSettings(), 1e-6),
+    "scalar": (map_settings_for("scalar", MapSettings()), 1.0),
+}
 
 
 def _lanes(n: int, step: float) -> np.ndarray:
@@ -31,7 +34,9 @@ def _field(x: np.ndarray) -> np.ndarray:
     return 45.0 + 6.0 * np.sin(1.1 * x[:, 0] + 0.3) * np.cos(0.9 * x[:, 1])
 
 
-def _drive(unit: float, wild: dict[int, float], n: int = 200, step: float = 0.25, dt: float = 0.5) -> Samples:
+def _drive(
+    unit: float, wild: dict[int, float], n: int = 200, step: float = 0.25, dt: float = 0.5
+) -> Samples:
     """A slow sensor: each cell is one sample."""
     x = _lanes(n, step)
     y = _field(x) + 0.3 * np.random.default_rng(0).standard_normal(n)
@@ -43,7 +48,7 @@ def _drive(unit: float, wild: dict[int, float], n: int = 200, step: float = 0.25
 def _mapped(settings: MapSettings, samples: Samples, cut: int = 50) -> MapSession:
     session = MapSession(settings)
     for part in range(0, len(samples), cut):
-        session.ingest(samples[part: part + cut])
+        session.ingest(samples[part : part + cut])
     session.flush()
     return session
 
@@ -73,24 +78,50 @@ def _gone_on(sensor: str, count: int, samples: Samples) -> MapSession:
 def _of_the_good(sensor: str, wild: frozenset[int], cells: int) -> MapSession:
     """The map of all but the wild ones, whatever their values."""
     samples, first = _drive(SENSORS[sensor][1], {}, cells), min(wild)
-    return _gone_on(sensor, first, samples[torch.tensor([i for i in range(first, cells) if i not in wild])])
+    return _gone_on(
+        sensor, first, samples[torch.tensor([i for i in range(first, cells) if i not in wild])]
+    )
 
 
-@pytest.mark.parametrize("wild", [{0: 450.0}, {0: 1e6}, {0: 1e12}, {0: -450.0}, {0: 1e15, 1: -1e7, 2: 400.0, 3: 9e9},
-                                  {30: 1e154}, {30: 450.0}, {29: 1e12, 60: -1e9}, {110: 1e308}], ids=str)
+@pytest.mark.parametrize(
+    "wild",
+    [
+        {0: 450.0},
+        {0: 1e6},
+        {0: 1e12},
+        {0: -450.0},
+        {0: 1e15, 1: -1e7, 2: 400.0, 3: 9e9},
+        {30: 1e154},
+        {30: 450.0},
+        {29: 1e12, 60: -1e9},
+        {110: 1e308},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_the_map_is_that_of_the_good_values_alone(sensor, wild):
     """With inducing inputs wherever they change anything: which of them a map does without is not the question here."""
     unit, first = SENSORS[sensor][1], min(wild)
     cells = FEWER if len(wild) == 1 and first < FEWER // 2 else CELLS
     samples = _drive(unit, wild, cells)
-    told, alone = _gone_on(sensor, first, samples[first:]), _of_the_good(sensor, frozenset(wild), cells)
+    told, alone = (
+        _gone_on(sensor, first, samples[first:]),
+        _of_the_good(sensor, frozenset(wild), cells),
+    )
 
     x = torch.tensor(_lanes(cells, 0.25) + 0.07)
     p, q = told.predict(x), alone.predict(x)
     assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 1.0
     assert float(((p.mean - q.mean).abs() / q.stddev).mean()) < 0.2
-    assert float(((p.mean[:, 0] / unit - torch.tensor(_field(x.numpy()))).abs() / (p.stddev[:, 0] / unit)).mean()) < 1.2
+    assert (
+        float(
+            (
+                (p.mean[:, 0] / unit - torch.tensor(_field(x.numpy()))).abs()
+                / (p.stddev[:, 0] / unit)
+            ).mean()
+        )
+        < 1.2
+    )
     report = told.report()
     assert report["gross_errors"] + report["refused_samples"] == len(wild)
     assert told.raw_count + told.refused == len(samples)
@@ -104,7 +135,9 @@ def test_centre_and_origin_are_medians_however_the_stream_is_cut(sensor):
     far[0] = torch.tensor([9e5, -9e5])
     samples = Samples(x=far, y=samples.y, stamp=samples.stamp)
     a, b = _mapped(settings, samples, CELLS), _mapped(settings, samples, 1)
-    assert torch.equal(a.map.centre, b.map.centre) and 39 * unit < float(a.map.centre[0]) < 51 * unit
+    assert (
+        torch.equal(a.map.centre, b.map.centre) and 39 * unit < float(a.map.centre[0]) < 51 * unit
+    )
     x = torch.tensor(_lanes(100, 0.25))
     assert torch.equal(a.predict(x).mean, b.predict(x).mean)
 
@@ -117,20 +150,29 @@ def test_a_source_that_is_really_there_is_mapped():
     assert float(session.predict(samples.x[41:42]).mean) > 500.0
 
 
-@pytest.mark.parametrize("said", [lambda i: 85.0, lambda i: 0.0, lambda i: 1e30, lambda i: 1e10 * (1.0 + i % 3)],
-                         ids=["85", "0", "1e30", "noise"])
+@pytest.mark.parametrize(
+    "said",
+    [lambda i: 85.0, lambda i: 0.0, lambda i: 1e30, lambda i: 1e10 * (1.0 + i % 3)],
+    ids=["85", "0", "1e30", "noise"],
+)
 @pytest.mark.parametrize("many", [5, 12])
 def test_a_sensor_that_has_not_begun_to_measure_is_no_beginning_of_the_field(many, said):
     """More cells than their median leaves out; before, all good ones were then refused, or the map lay between both."""
     settings, unit = SENSORS["scalar"]
     samples = _drive(unit, {i: said(i) for i in range(many)}, 60)
-    told, alone = _mapped(settings, samples), _mapped(settings, _drive(unit, {}, 60)[torch.arange(many, 60)])
+    told, alone = (
+        _mapped(settings, samples),
+        _mapped(settings, _drive(unit, {}, 60)[torch.arange(many, 60)]),
+    )
     x = torch.tensor(_lanes(60, 0.25) + 0.07)[many:]
     p, q = told.predict(x), alone.predict(x)
     assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 1.0
     assert told.report()["gross_errors"] == many and told.refused == 0 and told.raw_count == 60
     assert any("had not begun to measure" in text for text in told.warnings)
-    assert not any("had not begun" in text for text in alone.warnings) and alone.report()["gross_errors"] == 0
+    assert (
+        not any("had not begun" in text for text in alone.warnings)
+        and alone.report()["gross_errors"] == 0
+    )
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -140,7 +182,7 @@ def test_a_map_that_is_more_than_its_first_cells_does_not_begin_again(closed):
     first, samples = FirstValues(settings), _drive(unit, dict.fromkeys(range(12), 85.0), 60)
     if closed:
         first.close()
-    again = [first.begun(samples[i:i + 1]) for i in range(60)]
+    again = [first.begun(samples[i : i + 1]) for i in range(60)]
     assert all(cells is None for cells in again) is closed and bool(first.note) is not closed
 
 
@@ -150,7 +192,9 @@ def test_what_was_refused_before_the_sensor_had_begun_is_used_and_counted_so():
     samples = _drive(unit, dict.fromkeys(range(12), 1e10), 60)
     session, drops = MapSession(settings), DropCounter()
     most = 0
-    for count, one in enumerate(ingest_batches(((False, samples[i:i + 1]) for i in range(60)), session, drops)):
+    for count, one in enumerate(
+        ingest_batches(((False, samples[i : i + 1]) for i in range(60)), session, drops)
+    ):
         most = max(most, drops[DropReason.REFUSED])
         open_cell = session.raw_count + drops.measurements - count
         assert open_cell == len(one), "each is used or dropped, at any time"
@@ -165,9 +209,13 @@ def test_no_field_is_taken_for_a_sensor_that_has_not_begun():
     settings, unit = SENSORS["scalar"]
     samples = _drive(unit, {}, 60)
     slope = torch.linspace(0.0, 1.0, 60, dtype=torch.float64)[:, None]
-    for y in (45.0 + 20.0 * (0.2 - slope).clamp_min(0.0) + 0.01 * samples.y, 400.0 + 3000.0 * torch.exp(-slope * 20.0),
-              4.0 * torch.round(samples.y / 4.0), torch.where(slope < 0.2, 44.0, 48.0),
-              torch.where(slope < 0.2, 50_000.0 + 20.0 * samples.y, samples.y)):
+    for y in (
+        45.0 + 20.0 * (0.2 - slope).clamp_min(0.0) + 0.01 * samples.y,
+        400.0 + 3000.0 * torch.exp(-slope * 20.0),
+        4.0 * torch.round(samples.y / 4.0),
+        torch.where(slope < 0.2, 44.0, 48.0),
+        torch.where(slope < 0.2, 50_000.0 + 20.0 * samples.y, samples.y),
+    ):
         told = _mapped(settings, replace(samples, y=y))
         assert told.report()["gross_errors"] == 0 and told.cell_count == 60, y[:, 0]
 
@@ -207,7 +255,9 @@ def test_without_cells_a_spike_costs_itself_and_not_its_batch(where):
     settings, unit = replace(SENSORS["scalar"][0], cells=False), SENSORS["scalar"][1]
     samples = _drive(unit, dict.fromkeys(where, 1e4 * unit), 600)
     told = _mapped(settings, samples)
-    alone = _mapped(settings, _drive(unit, {}, 600)[torch.tensor([i for i in range(600) if i not in where])])
+    alone = _mapped(
+        settings, _drive(unit, {}, 600)[torch.tensor([i for i in range(600) if i not in where])]
+    )
     assert told.report()["gross_errors"] == len(where) and told.raw_count == 600
     p, q = told.predict(samples.x + 0.07), alone.predict(samples.x + 0.07)
     assert float(((p.mean - q.mean).abs() / (q.variance + q.noise_variance).sqrt()).max()) < 1.0
@@ -217,7 +267,10 @@ def test_without_cells_a_source_is_mapped_where_three_batches_agree():
     settings, unit = replace(SENSORS["scalar"][0], cells=False), SENSORS["scalar"][1]
     samples = _drive(unit, {i: 1e3 * unit + 0.1 * unit * (i % 3) for i in range(300, 400)}, 600)
     told = _mapped(settings, samples)
-    assert told.report()["gross_errors"] == 0 and float(told.predict(samples.x[350:351]).mean) > 500.0 * unit
+    assert (
+        told.report()["gross_errors"] == 0
+        and float(told.predict(samples.x[350:351]).mean) > 500.0 * unit
+    )
 
 
 def test_of_a_sensor_that_rounds_the_next_number_is_no_error():
@@ -252,8 +305,10 @@ def test_resume_within_the_first_values_is_exact(at):
 
 
 def test_spikes_are_not_taken_for_the_noise_of_a_sensor_with_few_samples_in_a_cell():
-    quiet, spiky = (_mapped(MapSettings(), _drive(1e-6, wild, n=600, step=0.05, dt=0.1)).cells.white_variance
-                    for wild in ({}, {1: 1e3, 61: 9e3, 200: -5e3}))
+    quiet, spiky = (
+        _mapped(MapSettings(), _drive(1e-6, wild, n=600, step=0.05, dt=0.1)).cells.white_variance
+        for wild in ({}, {1: 1e3, 61: 9e3, 200: -5e3})
+    )
     assert spiky < 3.0 * quiet
 
 
@@ -269,7 +324,9 @@ def test_only_the_culprit_is_lost(cells, monkeypatch):
     update = type(session.map).update
 
     def refuses(self, batch):
-        if float(batch.x[:, 0].min()) < 3.0 < float(batch.x[:, 0].max()) or bool(((batch.x - 3.0).abs() < 1e-9).any()):
+        if float(batch.x[:, 0].min()) < 3.0 < float(batch.x[:, 0].max()) or bool(
+            ((batch.x - 3.0).abs() < 1e-9).any()
+        ):
             if bool(((batch.x[:, 0] - 3.0).abs() < 1e-9).any()):
                 raise NumericalError("a pivot is NaN")
         return update(self, batch)
@@ -280,7 +337,10 @@ def test_only_the_culprit_is_lost(cells, monkeypatch):
     session.flush()
     culprits = int(((samples.x[:, 0] - 3.0).abs() < 1e-9).sum())
     assert culprits > 3 and session.refused == culprits
-    assert session.raw_count + session.refused == len(samples) and session.cell_count == len(samples) - culprits
+    assert (
+        session.raw_count + session.refused == len(samples)
+        and session.cell_count == len(samples) - culprits
+    )
     assert "pivot" in session.report()["last_refusal"]
 
 
@@ -322,7 +382,9 @@ def test_the_spread_of_the_first_values_is_a_standard_deviation():
         y = rng.normal(50e-6, 2e-6, 32)
         y[3] = 400e-6 if i % 2 else y[3]
         for j, value in enumerate(y):
-            cell = Samples(torch.tensor([[0.1 * j, 0.0]]).double(), torch.tensor([[value]]).double())
+            cell = Samples(
+                torch.tensor([[0.1 * j, 0.0]]).double(), torch.tensor([[value]]).double()
+            )
             first.first(cell) if first.opening else first.admit(cell, settled=False)
         told.append(first.spread)
     assert np.mean(told) == pytest.approx(2e-6, rel=0.15), told

@@ -15,9 +15,21 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
 UT = 1e-6
-GIVEN = {"lengthscale": 0.6, "signal_stddev": 8 * UT, "noise_stddev": 0.3 * UT, "constant_stddev": 24 * UT,
-         "heading_stddev": 0.0, "learn_hyperparameters": False, "learn_time_offset": False, "learn_bias": False,
-         "max_inducing": 60, "memory_size": 300, "map_tile_side": 5.0, "tiles_in_memory": 9, "max_tiles": 9}
+GIVEN = {
+    "lengthscale": 0.6,
+    "signal_stddev": 8 * UT,
+    "noise_stddev": 0.3 * UT,
+    "constant_stddev": 24 * UT,
+    "heading_stddev": 0.0,
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "learn_bias": False,
+    "max_inducing": 60,
+    "memory_size": 300,
+    "map_tile_side": 5.0,
+    "tiles_in_memory": 9,
+    "max_tiles": 9,
+}
 
 
 def road(start, stop, stamp=100.0):
@@ -30,7 +42,9 @@ def road(start, stop, stamp=100.0):
 
 
 def poured(session, drops, samples, size=7):
-    batches = [(start == 0, samples[start: start + size]) for start in range(0, len(samples), size)]
+    batches = [
+        (start == 0, samples[start : start + size]) for start in range(0, len(samples), size)
+    ]
     for _ in ingest_batches(batches, session, drops):
         pass
     ingest_remaining(session, drops)
@@ -43,10 +57,18 @@ def test_received_is_used_and_dropped(cells):
     session = poured(MapSession(MapSettings(**GIVEN, cells=cells)), drops, samples)
     report = session.report()
     assert report["tiles"] == 9 and report["left_out"] > 50
-    assert report["samples"] + drops.measurements == len(samples) and drops.measurements == report["refused_samples"]
+    assert (
+        report["samples"] + drops.measurements == len(samples)
+        and drops.measurements == report["refused_samples"]
+    )
     assert drops.measurements > 200 and "max_tiles" in drops.explain()[0]
-    assert "raise max_tiles" in report["last_refusal"] and any("raise max_tiles" in text for text in session.warnings)
-    assert f"{report['left_out']} cells or measurements on ground beyond its 9 tiles" in left_out_note(report)
+    assert "raise max_tiles" in report["last_refusal"] and any(
+        "raise max_tiles" in text for text in session.warnings
+    )
+    assert (
+        f"{report['left_out']} cells or measurements on ground beyond its 9 tiles"
+        in left_out_note(report)
+    )
 
 
 def test_saved_and_resumed_it_is_as_full_as_before_and_with_more_tiles_it_goes_on():
@@ -74,14 +96,20 @@ def test_a_day_on_ground_that_is_left_out_changes_nothing_of_what_is_known():
     assert session.left_out > 0
     poured(session, DropCounter(), road(30.0, 120.0, 1000.0))
     after = session.predict(x)
-    assert torch.equal(before.mean, after.mean) and session.noise_variance == pytest.approx(noise, rel=1e-9)
+    assert torch.equal(before.mean, after.mean) and session.noise_variance == pytest.approx(
+        noise, rel=1e-9
+    )
     assert torch.allclose(before.variance, after.variance, rtol=1e-6, atol=0.0)
 
 
 def test_an_exact_map_that_is_full_drops_what_it_leaves_out():
     drops, samples = DropCounter(), road(0.0, 8.0)
-    session = poured(MapSession(MapSettings(**GIVEN, model="exact", max_exact_samples=30)), drops, samples)
-    assert session.report()["samples"] + drops.measurements == len(samples) and drops.measurements > 40
+    session = poured(
+        MapSession(MapSettings(**GIVEN, model="exact", max_exact_samples=30)), drops, samples
+    )
+    assert (
+        session.report()["samples"] + drops.measurements == len(samples) and drops.measurements > 40
+    )
     assert "raise max_exact_samples" in left_out_note(session.report())
 
 
@@ -93,16 +121,30 @@ def test_time_goes_on_for_samples_without_stamps():
         part = slice(start, start + 7)
         session.ingest(Samples(samples.x[part], samples.y[part]))
     session.flush()
-    assert session.left_out > 20 and session.newest_stamp == pytest.approx(0.02 * len(samples), abs=0.05)
+    assert session.left_out > 20 and session.newest_stamp == pytest.approx(
+        0.02 * len(samples), abs=0.05
+    )
 
 
 def test_the_command_says_it(tmp_path, capsys):
     write_drive(tmp_path / "bag", np.array([(0.0, 0.0), (60.0, 0.0)]), speed=2.0, rate=40.0)
-    given = [word for name, value in GIVEN.items() for word in ("--set", f"{name}={str(value).lower()}")]
-    wanted = ["map", str(tmp_path / "bag"), "--output", str(tmp_path / "out"), *given, "--set", "resolution=0.5"]
+    given = [
+        word for name, value in GIVEN.items() for word in ("--set", f"{name}={str(value).lower()}")
+    ]
+    wanted = [
+        "map",
+        str(tmp_path / "bag"),
+        "--output",
+        str(tmp_path / "out"),
+        *given,
+        "--set",
+        "resolution=0.5",
+    ]
     assert cli.main(wanted) == 0
     out = capsys.readouterr().out
-    assert "on ground beyond its 9 tiles are left out; raise max_tiles" in out and "[refused]" in out
+    assert (
+        "on ground beyond its 9 tiles are left out; raise max_tiles" in out and "[refused]" in out
+    )
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     received, dropped = report["received"]["magnetic_field"], report["dropped_measurements"]
     assert report["samples"] + dropped == received and report["dropped"]["refused"] > 200

@@ -17,8 +17,16 @@ UT = 1e-6
 @functools.cache
 def reported(max_inducing: int) -> dict:
     """Of 57 m of ways over 12 m² of a rough field."""
-    session = MapSession(MapSettings(lengthscale=0.5, signal_stddev=10 * UT, learn_hyperparameters=False,
-                                     learn_time_offset=False, max_inducing=max_inducing, tiles=False))
+    session = MapSession(
+        MapSettings(
+            lengthscale=0.5,
+            signal_stddev=10 * UT,
+            learn_hyperparameters=False,
+            learn_time_offset=False,
+            max_inducing=max_inducing,
+            tiles=False,
+        )
+    )
     t = torch.arange(0, 40, 0.02, dtype=torch.float64)
     x = torch.stack([2 + 2 * torch.cos(0.7 * t), 1.5 + 1.5 * torch.sin(1.1 * t)], 1)
     y = UT * (45 + 8 * torch.sin(5 * x[:, :1]) * torch.cos(4 * x[:, 1:]))
@@ -48,9 +56,29 @@ def test_so_is_one_that_smooths_what_was_measured_though_its_inputs_lie_close():
 
 
 def test_diagnostics_say_it():
-    status = Status(made=0.0, report=reported(40), received={}, used=40, drops={}, explanations={},
-                    warnings=[], waiting=0, last_stamp=None, queue=0, counts={})
-    areas = Health(5.0).areas(now=0.0, status=status, watches=[], paused=False, notes=[], limits=None, published=0,
-                              stamp_age=None, queue=0)
+    status = Status(
+        made=0.0,
+        report=reported(40),
+        received={},
+        used=40,
+        drops={},
+        explanations={},
+        warnings=[],
+        waiting=0,
+        last_stamp=None,
+        queue=0,
+        counts={},
+    )
+    areas = Health(5.0).areas(
+        now=0.0,
+        status=status,
+        watches=[],
+        paused=False,
+        notes=[],
+        limits=None,
+        published=0,
+        stamp_age=None,
+        queue=0,
+    )
     area = next(a for a in areas if a.name == "map")
     assert area.level == 1 and "raise max_inducing" in area.message

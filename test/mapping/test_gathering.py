@@ -20,12 +20,20 @@ class Kept(Gathering):
     def ingest(self, values, start):
         n = len(values)
         along = start + torch.arange(n).double()
-        self._gather(Samples(torch.stack([along, 0.0 * along], 1), torch.tensor(values).double()[:, None], stamp=along))
+        self._gather(
+            Samples(
+                torch.stack([along, 0.0 * along], 1),
+                torch.tensor(values).double()[:, None],
+                stamp=along,
+            )
+        )
         self.flush()
 
     def stand(self, values):
         """Samples of one place, without stamps; the cell stays open."""
-        self._gather(Samples(torch.zeros(len(values), 2).double(), torch.tensor(values).double()[:, None]))
+        self._gather(
+            Samples(torch.zeros(len(values), 2).double(), torch.tensor(values).double()[:, None])
+        )
 
     def state(self):
         return self._gathered()
@@ -76,7 +84,9 @@ def test_a_pass_goes_on_neither_from_the_place_nor_from_the_heading_of_the_one_b
 def test_of_the_first_cells_a_wild_one_is_left_out():
     kept = Kept()
     kept.ingest([900.0, *(20.0 + 0.1 * (i % 7) for i in range(20))], 0.0)
-    assert len(kept.values) == 20 and max(kept.values) < 30.0 and kept.gross == 1 and not kept.opening
+    assert (
+        len(kept.values) == 20 and max(kept.values) < 30.0 and kept.gross == 1 and not kept.opening
+    )
 
 
 def test_after_a_hundred_cells_whoever_takes_them_judges():

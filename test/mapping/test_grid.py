@@ -11,9 +11,15 @@ COORDINATE = st.floats(-1e6, 1e6)
 
 
 @settings(max_examples=150, deadline=None)
-@given(x=COORDINATE, y=COORDINATE, w=st.floats(0, 500), h=st.floats(0, 500),
-       resolution=st.sampled_from([0.05, 0.1, 0.7]),
-       margin=st.floats(0, 5), most=st.integers(16, 100000))
+@given(
+    x=COORDINATE,
+    y=COORDINATE,
+    w=st.floats(0, 500),
+    h=st.floats(0, 500),
+    resolution=st.sampled_from([0.05, 0.1, 0.7]),
+    margin=st.floats(0, 5),
+    most=st.integers(16, 100000),
+)
 def test_a_window_holds_what_it_is_around_within_its_bound(x, y, w, h, resolution, margin, most):
     low, high = (x, y), (x + w, y + h)
     window = GridWindow.around(low, high, resolution, margin, most)
@@ -41,15 +47,25 @@ def test_a_window_within_a_bound_has_its_margin_on_every_side():
     assert GridWindow.within(*ends, (1.0, 2.0), 0.5, 0.3, 10**6) == GridWindow(1, 3, 6, 6, 0.5)
     for about in (ends[0], ends[1], (2.0, 3.0)):
         window = GridWindow.within(*ends, about, 0.5, 0.3, 9)
-        assert window.width * window.height <= 9 and window.resolution == 0.5 and window.contains(about, about, 0.0)
+        assert (
+            window.width * window.height <= 9
+            and window.resolution == 0.5
+            and window.contains(about, about, 0.0)
+        )
         assert window.left >= 1 and window.bottom >= 3 and window.left + window.width <= 7
 
 
 def test_contains():
     window = GridWindow(0, 0, 10, 20, 0.5)
-    assert window.contains((0.0, 0.0), (5.0, 10.0), 0.0) and window.contains((1.0, 1.0), (4.0, 9.0), 1.0)
-    for low, high in (((-0.1, 0.0), (5.0, 10.0)), ((0.0, -0.1), (5.0, 10.0)), ((0.0, 0.0), (5.1, 10.0)),
-                      ((0.0, 0.0), (5.0, 10.1))):
+    assert window.contains((0.0, 0.0), (5.0, 10.0), 0.0) and window.contains(
+        (1.0, 1.0), (4.0, 9.0), 1.0
+    )
+    for low, high in (
+        ((-0.1, 0.0), (5.0, 10.0)),
+        ((0.0, -0.1), (5.0, 10.0)),
+        ((0.0, 0.0), (5.1, 10.0)),
+        ((0.0, 0.0), (5.0, 10.1)),
+    ):
         assert not window.contains(low, high, 0.0)
 
 
@@ -64,11 +80,25 @@ def test_centres_are_in_the_order_of_the_arrays():
 
 
 def test_layers_of_one_number_of_three_axes_and_of_classes():
-    one, three = torch.zeros(2, 2, dtype=torch.float64), torch.arange(12, dtype=torch.float64).reshape(3, 2, 2)
+    one, three = (
+        torch.zeros(2, 2, dtype=torch.float64),
+        torch.arange(12, dtype=torch.float64).reshape(3, 2, 2),
+    )
     parts = (0.0, 0.0), 0.5, one, one + 1.0, one > 0, 1e-6, 7
     assert list(FieldGrid(*parts).layers) == ["mean", "stddev"]
     axes = FieldGrid(*parts, axes_mean=three, axes_stddev=-three).layers
-    assert list(axes) == ["mean", "stddev", "mean_x", "stddev_x", "mean_y", "stddev_y", "mean_z", "stddev_z"]
+    assert list(axes) == [
+        "mean",
+        "stddev",
+        "mean_x",
+        "stddev_x",
+        "mean_y",
+        "stddev_y",
+        "mean_z",
+        "stddev_z",
+    ]
     assert torch.equal(axes["mean_y"], three[1]) and torch.equal(axes["stddev_z"], -three[2])
     classes = FieldGrid(*parts, axes_mean=three, axes_stddev=three, classes=one).layers
-    assert list(classes)[:4] == ["mean", "stddev", "class", "mean_0"] and torch.equal(classes["class"], one)
+    assert list(classes)[:4] == ["mean", "stddev", "class", "mean_0"] and torch.equal(
+        classes["class"], one
+    )

@@ -24,7 +24,9 @@ def filled(lattice: Lattice, rows=None, columns=None, shift: float = 0.0) -> Lat
     """Evaluated at these points, at all if None: two channels of a smooth field."""
     rows, columns = everywhere(lattice) if rows is None else (rows, columns)
     x = lattice.places(rows, columns)
-    mean = torch.stack([torch.sin(x[:, 0] + shift) * torch.cos(x[:, 1]), x[:, 0] - x[:, 1] + shift], 1)
+    mean = torch.stack(
+        [torch.sin(x[:, 0] + shift) * torch.cos(x[:, 1]), x[:, 0] - x[:, 1] + shift], 1
+    )
     lattice.fill(rows, columns, Prediction(mean, 0.6 + 0.5 * torch.cos(x + shift), torch.zeros(2)))
     return lattice
 
@@ -42,9 +44,14 @@ def away(lattice: Lattice, points: torch.Tensor) -> np.ndarray:
 def test_it_begins_with_the_prior_and_knows_nothing():
     lattice = over()
     assert lattice.stale.all() and not lattice.exact.any() and not lattice.direct
-    assert np.array_equal(lattice.drawn[:, 3, 7], CENTRE) and np.array_equal(lattice.stddev[:, 80, 2], [2.0, 3.0])
+    assert np.array_equal(lattice.drawn[:, 3, 7], CENTRE) and np.array_equal(
+        lattice.stddev[:, 80, 2], [2.0, 3.0]
+    )
     assert lattice.rows[1] - lattice.rows[0] == pytest.approx(0.1)
-    assert lattice.columns[0] < 0.0 < 4.8 < lattice.columns[-1] and lattice.rows[0] < 0.0 < 3.6 < lattice.rows[-1]
+    assert (
+        lattice.columns[0] < 0.0 < 4.8 < lattice.columns[-1]
+        and lattice.rows[0] < 0.0 < 3.6 < lattice.rows[-1]
+    )
 
 
 @pytest.mark.parametrize("resolution, direct", [(0.04, False), (0.07, False), (0.2, True)])
@@ -55,14 +62,20 @@ def test_cells_are_the_spline_through_the_points(resolution, direct):
     assert lattice.direct == direct and not lattice.stale.any()
     for channel in range(2):
         spline = RectBivariateSpline(lattice.rows, lattice.columns, lattice.mean[channel], s=0)
-        assert np.allclose(lattice.drawn[channel], spline(lattice.ys, lattice.xs), rtol=0, atol=1e-9)
+        assert np.allclose(
+            lattice.drawn[channel], spline(lattice.ys, lattice.xs), rtol=0, atol=1e-9
+        )
         x, y = np.meshgrid(lattice.xs, lattice.ys)
         expected = np.sin(x) * np.cos(y) if channel == 0 else x - y
         assert np.abs(lattice.drawn[channel] - expected).max() < 1e-5
-        assert np.abs(lattice.stddev[channel] ** 2 - 0.6 - 0.5 * np.cos((x, y)[channel])).max() < 1e-5
+        assert (
+            np.abs(lattice.stddev[channel] ** 2 - 0.6 - 0.5 * np.cos((x, y)[channel])).max() < 1e-5
+        )
 
 
-@pytest.mark.parametrize("box", [(0, 12, 0, 12), (20, 30, 20, 30), (36, 49, 50, 61), (0, 49, 25, 26), (28, 29, 0, 61)])
+@pytest.mark.parametrize(
+    "box", [(0, 12, 0, 12), (20, 30, 20, 30), (36, 49, 50, 61), (0, 49, 25, 26), (28, 29, 0, 61)]
+)
 def test_a_part_that_is_drawn_alone_is_as_if_all_were(box):
     """Inside the lattice and at each of its ends; what lies far from it is left as it was."""
     lattice = filled(over())
@@ -77,7 +90,10 @@ def test_a_part_that_is_drawn_alone_is_as_if_all_were(box):
         assert np.abs(part - all_of_it).max() < 1e-4 * np.abs(all_of_it - before).max() + 1e-5
     changed = (np.abs(parts[0] - before) > 1e-12).any(0)
     far = np.zeros_like(changed)
-    low, high = lattice.rows[max(box[0] - 17, 0)], lattice.rows[min(box[1] + 17, len(lattice.rows) - 1)]
+    low, high = (
+        lattice.rows[max(box[0] - 17, 0)],
+        lattice.rows[min(box[1] + 17, len(lattice.rows) - 1)],
+    )
     far[(lattice.ys < low) | (lattice.ys > high)] = True
     assert not changed[far].any() and (np.abs(parts[0] - before) > 0.01).any()
 
@@ -90,7 +106,9 @@ def test_stale_is_what_lies_near_new_samples(count):
     points = torch.stack([along, 0.5 + 0.6 * along], 1)
     lattice.mark(points, reach, 7)
     distance = away(lattice, points)
-    assert lattice.stale[distance <= reach].all() and not lattice.stale[distance > 1.19 * reach].any()
+    assert (
+        lattice.stale[distance <= reach].all() and not lattice.stale[distance > 1.19 * reach].any()
+    )
     if count <= 64:
         assert np.array_equal(lattice.stale, distance <= 1.1 * reach)
     assert (lattice.since[lattice.stale] == 7).all() and not lattice.since[~lattice.stale].any()
@@ -110,10 +128,14 @@ def test_boxes_all_and_what_is_followed_are_marked():
     assert lattice.stale[5].all() and not lattice.exact.any() and (lattice.since[5] == 6).all()
     assert np.array_equal(np.delete(lattice.stale, 5, 0), np.delete(stale, 5, 0))
     lattice.mark_all(8)
-    assert lattice.stale.all() and (lattice.since[stale] == 4).all() and (lattice.since[5] == 6).all()
+    assert (
+        lattice.stale.all() and (lattice.since[stale] == 4).all() and (lattice.since[5] == 6).all()
+    )
     assert (lattice.since == 8).sum() == lattice.stale.size - stale.sum() - len(lattice.columns)
     lattice.leave_out(np.array([[1.0, 1.0, 1.5, 2.0], [4.0, 0.5, 4.0, 0.5]]), 0.35)
-    near = ((x > 0.65) & (x < 1.85) & (y > 0.65) & (y < 2.35)) | ((np.abs(x - 4.0) < 0.35) & (np.abs(y - 0.5) < 0.35))
+    near = ((x > 0.65) & (x < 1.85) & (y > 0.65) & (y < 2.35)) | (
+        (np.abs(x - 4.0) < 0.35) & (np.abs(y - 0.5) < 0.35)
+    )
     assert np.array_equal(lattice.stale, near)
 
 
@@ -122,7 +144,10 @@ def test_a_budget_goes_to_what_is_near_the_robot_and_to_what_has_waited():
     rng = np.random.default_rng(0)
     lattice.since[:] = rng.permutation(lattice.since.size).reshape(lattice.since.shape)
     lattice.newest = [1.0, 2.0]
-    size, distance = lattice.stale.size, away(lattice, torch.tensor([[1.0, 2.0]], dtype=torch.float64))
+    size, distance = (
+        lattice.stale.size,
+        away(lattice, torch.tensor([[1.0, 2.0]], dtype=torch.float64)),
+    )
     for budget in (None, size, size + 1):
         assert len(lattice.choose(budget, False)[0]) == size
     rows, columns = lattice.choose(200, False)
@@ -145,10 +170,19 @@ def test_another_window_keeps_the_points_that_it_shares():
     old.stale[:, 3], old.since[:, 4] = True, 5
     new = old.moved_to(GridWindow(20, -10, 130, 95, 0.04))
     x, y = new.places(*everywhere(new)).numpy().T.reshape(2, *new.stale.shape)
-    shared = (x > old.columns[0] - 1e-9) & (x < old.columns[-1] + 1e-9) & (y > old.rows[0] - 1e-9) & (
-        y < old.rows[-1] + 1e-9)
-    assert np.allclose(new.mean[0][shared], (np.sin(x) * np.cos(y))[shared]) and new.stale[~shared].all()
-    assert (new.mean[:, ~shared] == CENTRE[:, None]).all() and (new.variance[:, ~shared] == PRIOR[:, None]).all()
+    shared = (
+        (x > old.columns[0] - 1e-9)
+        & (x < old.columns[-1] + 1e-9)
+        & (y > old.rows[0] - 1e-9)
+        & (y < old.rows[-1] + 1e-9)
+    )
+    assert (
+        np.allclose(new.mean[0][shared], (np.sin(x) * np.cos(y))[shared])
+        and new.stale[~shared].all()
+    )
+    assert (new.mean[:, ~shared] == CENTRE[:, None]).all() and (
+        new.variance[:, ~shared] == PRIOR[:, None]
+    ).all()
     assert not new.stale[shared].any(), "its column 3 lies beyond"
     apart = old.moved_to(GridWindow(900, 900, 10, 10, 0.04))
     assert apart.stale.all() and (apart.mean == CENTRE[:, None, None]).all()
@@ -160,9 +194,13 @@ def test_another_lengthscale_shows_what_was_known_until_it_is_drawn_anew(length)
     old, new = filled(over()), over(length=length, width=150)
     new.take_over(old)
     x, y = new.places(*everywhere(new)).numpy().T.reshape(2, *new.stale.shape)
-    inside = (x >= old.columns[0]) & (x <= old.columns[-1]) & (y >= old.rows[0]) & (y <= old.rows[-1])
+    inside = (
+        (x >= old.columns[0]) & (x <= old.columns[-1]) & (y >= old.rows[0]) & (y <= old.rows[-1])
+    )
     assert new.stale.all() and 0.5 < inside.mean() < 1.0
-    assert np.abs(new.mean[0] - np.sin(x) * np.cos(y))[inside].max() < 0.06  # half a point, .05 m, along each axis
+    assert (
+        np.abs(new.mean[0] - np.sin(x) * np.cos(y))[inside].max() < 0.06
+    )  # half a point, .05 m, along each axis
     assert (new.mean[:, ~inside] == CENTRE[:, None]).all()
     other = Lattice(new.window, length, CENTRE[:1], PRIOR[:1])
     other.take_over(old)

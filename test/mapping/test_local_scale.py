@@ -49,7 +49,9 @@ def test_is_the_formula():
     at = np.array([0.9, 0.2])
     bins = [(x[:2].mean(0), 0.4, 0.2 * 5.0), (x[2], 0.2, 0.2 * 9.0)]
     kernel = [np.exp(-((at - b[0]) ** 2).sum() / 2) for b in bins]
-    expected = (5 + sum(k * b[2] for k, b in zip(kernel, bins))) / (5 + sum(k * b[1] for k, b in zip(kernel, bins)))
+    expected = (5 + sum(k * b[2] for k, b in zip(kernel, bins))) / (
+        5 + sum(k * b[1] for k, b in zip(kernel, bins))
+    )
     assert scale.at(at[None])[0] == pytest.approx(expected, rel=1e-12)
 
 
@@ -64,9 +66,14 @@ def test_a_grid_shows_what_is_asked_for_point_by_point():
     asked = scale.at(np.stack([xs[j], ys[i]], 1))
     assert np.abs(np.sqrt(drawn[i, j] / asked) - 1).max() < 0.03
     assert ScaleOfGrid().at(scale, xs[:1], ys[:1]).shape == (1, 1)
-    xs = 2.7 + 0.005 * np.arange(121)  # asked for at every tenth cell, and a straight line between them
-    np.testing.assert_allclose(ScaleOfGrid().at(scale, xs, ys[150:151])[0],
-                               np.interp(xs, xs[::10], scale.at(np.stack([xs[::10], np.full(13, ys[150])], 1))), 1e-6)
+    xs = 2.7 + 0.005 * np.arange(
+        121
+    )  # asked for at every tenth cell, and a straight line between them
+    np.testing.assert_allclose(
+        ScaleOfGrid().at(scale, xs, ys[150:151])[0],
+        np.interp(xs, xs[::10], scale.at(np.stack([xs[::10], np.full(13, ys[150])], 1))),
+        1e-6,
+    )
 
 
 def test_a_grid_that_is_kept_is_what_one_made_anew_is(monkeypatch):
@@ -76,17 +83,25 @@ def test_a_grid_that_is_kept_is_what_one_made_anew_is(monkeypatch):
     xs, ys = np.arange(-1, 7, 0.05), np.arange(0, 5, 0.05)
     other = LocalScale(0.3)
     other.add(rng.uniform(0, 5, (30, 2)), rng.uniform(0, 9, 30))
-    happen = {60: lambda: scale.join(other), 120: lambda: scale.forget_near([2.0, 2.0], 0.7),
-              180: lambda: scale.load_state_dict(other.state_dict()), 240: lambda: setattr(scale, "everywhere", 1.3)}
+    happen = {
+        60: lambda: scale.join(other),
+        120: lambda: scale.forget_near([2.0, 2.0], 0.7),
+        180: lambda: scale.load_state_dict(other.state_dict()),
+        240: lambda: setattr(scale, "everywhere", 1.3),
+    }
     for step in range(300):
         x = 2.5 + 2.4 * np.array([np.sin(0.05 * step), np.cos(0.081 * step)])
         scale.add([x] * (1 + step % 3), rng.uniform(0, 25, 1 + step % 3))
         happen.get(step, lambda: None)()
         if step % 7 == 0 or step in happen:
-            np.testing.assert_allclose(kept.at(scale, xs, ys), ScaleOfGrid().at(scale, xs, ys), rtol=1e-6)
+            np.testing.assert_allclose(
+                kept.at(scale, xs, ys), ScaleOfGrid().at(scale, xs, ys), rtol=1e-6
+            )
     scale.add(rng.uniform(0, 5, (1000, 2)), rng.uniform(0, 9, 1000))  # more than are told apart
     np.testing.assert_allclose(kept.at(scale, xs, ys), ScaleOfGrid().at(scale, xs, ys), rtol=1e-6)
-    np.testing.assert_allclose(kept.at(scale, xs[3:], ys), ScaleOfGrid().at(scale, xs[3:], ys), rtol=1e-6)
+    np.testing.assert_allclose(
+        kept.at(scale, xs[3:], ys), ScaleOfGrid().at(scale, xs[3:], ys), rtol=1e-6
+    )
 
 
 def test_a_score_is_looked_up_where_it_counts_and_only_once(monkeypatch):
@@ -151,10 +166,15 @@ def test_two_maps_scores_are_those_of_one_that_saw_both():
 
 def test_a_rough_stretch_is_known_on_the_first_metres():
     """Two lanes, smooth on the left and rough on the right, before hyper-parameters have settled."""
-    x = even(torch.tensor([[0.0, 0.0], [8.0, 0.0], [8.0, 0.6], [0.0, 0.6]], dtype=torch.float64), step=0.02)
+    x = even(
+        torch.tensor([[0.0, 0.0], [8.0, 0.0], [8.0, 0.6], [0.0, 0.6]], dtype=torch.float64),
+        step=0.02,
+    )
     smooth, rough = waves(2.0, 3), waves(0.3, 4)
     y = 45.0 + 5.0 * smooth(x) + 5.0 * (x[:, :1] > 4.0) * rough(x)
-    y = y + 0.2 * torch.randn(len(x), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    y = y + 0.2 * torch.randn(
+        len(x), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(5)
+    )
     session = MapSession(MapSettings(field_scale=1.0, heading_stddev=0.0))
     session.ingest(Samples(x, y, stamp=torch.arange(len(x), dtype=torch.float64) / 20.0))
     assert session.map.learning_steps < 60

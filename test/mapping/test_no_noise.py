@@ -33,8 +33,11 @@ def test_a_field_that_never_changes_is_not_said_to():
     for part in torch.arange(len(x)).split(60):
         session.ingest(Samples(x[part], y[part], stamp=stamps[part]))
     session.flush()
-    report, at = session.report(), torch.rand(400, 2, dtype=torch.float64,
-                                              generator=torch.Generator().manual_seed(1)) * torch.tensor([4.0, 2.7])
+    report, at = (
+        session.report(),
+        torch.rand(400, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        * torch.tensor([4.0, 2.7]),
+    )
     assert report["changes"] == 0 and report["gross_errors"] == 0
     told = report["hyperparameters"]
     assert told["noise_stddev"] > 0.9e-5 * told["signal_stddev"]

@@ -56,8 +56,14 @@ def test_the_trace_is_bounded_and_covers_the_whole_way():
     points = path.points()
     assert len(points) <= 20001 and path.length == pytest.approx(0.11 * 59999)
     gaps = points[1:, 0] - points[:-1, 0]
-    assert float(points[0, 0]) == 0.0 and float(points[-1, 0]) > 0.98 * 0.11 * 59999 and float(gaps.max()) < 1.0
-    assert float(gaps.min()) >= path.step * (1 - 1e-9), "as far apart after each second one has gone"
+    assert (
+        float(points[0, 0]) == 0.0
+        and float(points[-1, 0]) > 0.98 * 0.11 * 59999
+        and float(gaps.max()) < 1.0
+    )
+    assert float(gaps.min()) >= path.step * (1 - 1e-9), (
+        "as far apart after each second one has gone"
+    )
 
 
 def test_empty():
@@ -74,7 +80,9 @@ def test_resume():
     for x in way[200:]:
         assert one.add(x) == other.add(x)
     assert one.points().tolist() == other.points().tolist() and one.bounds() == other.bounds()
-    assert np.array_equal(state["points"], Path.points(_loaded(state))), "the state was written into"
+    assert np.array_equal(state["points"], Path.points(_loaded(state))), (
+        "the state was written into"
+    )
 
 
 def _loaded(state):
@@ -133,7 +141,9 @@ def test_two_robots_paths_are_one_trace_with_a_gap():
     assert mine.length == alone[0] + other.length == pytest.approx(7.0, abs=0.02)
     assert mine.bounds() == ([-2.0, 0.0], [3.0, 40.0])
     assert len(mine.points()) == alone[1] + len(other.points())
-    assert np.flatnonzero(mine.starts().numpy()).tolist() == [0, alone[1]], "nobody drove from the one to the other"
+    assert np.flatnonzero(mine.starts().numpy()).tolist() == [0, alone[1]], (
+        "nobody drove from the one to the other"
+    )
     areas = {area.low[1]: area.samples for area in mine.extent.areas(0.01)}
     assert areas == {0.0: 301, 40.0: 401}
     mine.add([9.0, 9.0])

@@ -30,8 +30,12 @@ def test_predictive_noise_is_the_minimum_of_its_cost(seed):
     grid = np.exp(np.linspace(np.log(1e-4 * prior), np.log(1e4 * prior), 4000))  # the stated range
     best = grid[int(np.argmin([cost(s, r**2, v, prior, 20.0) for s in grid]))]
     bounds = np.log(np.clip([best * 0.98, best * 1.02], grid[0], grid[-1]))
-    fit = minimize_scalar(lambda s: cost(np.exp(s), r**2, v, prior, 20.0), bounds=bounds, method="bounded",
-                          options={"xatol": 1e-10})
+    fit = minimize_scalar(
+        lambda s: cost(np.exp(s), r**2, v, prior, 20.0),
+        bounds=bounds,
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
     assert cost(got, r**2, v, prior, 20.0) <= fit.fun + 1e-4 * abs(fit.fun)
     assert got == pytest.approx(np.exp(fit.x), rel=5e-3)
 
@@ -41,7 +45,9 @@ def test_predictive_noise_from_nothing_and_from_much():
     assert noise.variance(2.5) == 2.5 and len(noise) == 0
     rng = np.random.default_rng(0)
     v = rng.uniform(0, 3, 5000)
-    noise.add(torch.from_numpy(rng.normal(0, np.sqrt(v + 1.7)))[:, None], torch.from_numpy(v)[:, None])
+    noise.add(
+        torch.from_numpy(rng.normal(0, np.sqrt(v + 1.7)))[:, None], torch.from_numpy(v)[:, None]
+    )
     assert noise.variance(0.1) == pytest.approx(1.7, rel=0.1)
     few = PredictiveNoise(100)
     few.add(torch.tensor([[30.0]]).double(), torch.zeros(1, 1).double())
@@ -87,14 +93,19 @@ def test_the_noise_of_each_component_is_its_own_and_of_one_the_same_as_before():
     np.testing.assert_allclose(np.sqrt(noise.variances([1.0])), sigma, rtol=0.05)
     one = PredictiveNoise(2500)
     one.add(noise.residual_square[:, :1].sqrt(), noise.latent[:, :1])
-    assert one.variances([0.7]) == [one.variance(0.7)] and PredictiveNoise(9).variances([0.7]) == [0.7]
+    assert one.variances([0.7]) == [one.variance(0.7)] and PredictiveNoise(9).variances([0.7]) == [
+        0.7
+    ]
 
 
 def test_two_windows_joined_are_one_and_keep_the_newest_of_both():
     rng = np.random.default_rng(3)
     parts, whole = [PredictiveNoise(400), PredictiveNoise(400)], PredictiveNoise(400)
     for part, scale in zip(parts, (1.0, 3.0)):
-        part.add(torch.from_numpy(rng.normal(0, scale, (150, 1))), torch.from_numpy(rng.uniform(0, 0.2, (150, 1))))
+        part.add(
+            torch.from_numpy(rng.normal(0, scale, (150, 1))),
+            torch.from_numpy(rng.uniform(0, 0.2, (150, 1))),
+        )
         whole.add(part.residual_square.sqrt(), part.latent)
     alone = [part.variance(1.0) for part in parts]
     parts[0].join(parts[1])

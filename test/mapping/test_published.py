@@ -32,15 +32,27 @@ def samples(kind, n=1200, seed=0):
     lane, at = np.divmod(along, 3.0)
     x = np.stack([np.where(lane % 2 == 0, at, 3.0 - at), 0.4 * lane], 1)
     f = truth(x)
-    y = {"bernoulli": lambda: (f + rng.normal(0, 1, f.shape) > 0) * 1.0,
-         "poisson": lambda: rng.poisson(np.exp(f)) * 1.0,
-         "softmax": lambda: np.argmax(np.hstack([f, -f, 0 * f]) + rng.gumbel(0, 1, (n, 3)), 1)[:, None] * 1.0}[kind]()
+    y = {
+        "bernoulli": lambda: (f + rng.normal(0, 1, f.shape) > 0) * 1.0,
+        "poisson": lambda: rng.poisson(np.exp(f)) * 1.0,
+        "softmax": lambda: (
+            np.argmax(np.hstack([f, -f, 0 * f]) + rng.gumbel(0, 1, (n, 3)), 1)[:, None] * 1.0
+        ),
+    }[kind]()
     return Samples(x, y, stamp=np.arange(n) * 0.04)
 
 
 def mapped(kind, **settings) -> MapSession:
-    given = {"likelihood": kind, "classes": 3, "max_inducing": 60, "lengthscale": 0.8, "count_duration": DURATION,
-             "learn_hyperparameters": False, "learn_time_offset": False, "resolution": 0.1}
+    given = {
+        "likelihood": kind,
+        "classes": 3,
+        "max_inducing": 60,
+        "lengthscale": 0.8,
+        "count_duration": DURATION,
+        "learn_hyperparameters": False,
+        "learn_time_offset": False,
+        "resolution": 0.1,
+    }
     session = MapSession(MapSettings(**given | settings))
     session.ingest(samples(kind))
     session.flush()
@@ -61,9 +73,15 @@ def by_quadrature(kind, mean, variance):
     else:
         a, b, c = (np.exp(f[:, k]) for k in range(3))
         total = a[:, :, None, None] + b[:, None, :, None] + c[:, None, None, :]
-        parts = [a[:, :, None, None] / total, b[:, None, :, None] / total, c[:, None, None, :] / total]
-        first, second = (np.stack([np.einsum("nijk,i,j,k->n", p**power, *[WEIGHTS] * 3) for p in parts], 1)
-                         for power in (1, 2))
+        parts = [
+            a[:, :, None, None] / total,
+            b[:, None, :, None] / total,
+            c[:, None, None, :] / total,
+        ]
+        first, second = (
+            np.stack([np.einsum("nijk,i,j,k->n", p**power, *[WEIGHTS] * 3) for p in parts], 1)
+            for power in (1, 2)
+        )
     return first, np.sqrt(np.maximum(second - first**2, 0.0))
 
 
@@ -71,7 +89,9 @@ def by_quadrature(kind, mean, variance):
 def test_the_grid_and_questions_have_what_f_stands_for(sessions, kind):
     session = sessions[kind]
     grid = session.render()
-    at = torch.from_numpy(np.random.default_rng(1).choice(np.flatnonzero(grid.known.numpy()), 40, replace=False))
+    at = torch.from_numpy(
+        np.random.default_rng(1).choice(np.flatnonzero(grid.known.numpy()), 40, replace=False)
+    )
     x = grid.centres()[at]
     f = session.predict(x)
     mean, stddev = by_quadrature(kind, f.mean.numpy(), f.variance.numpy())
@@ -81,15 +101,23 @@ def test_the_grid_and_questions_have_what_f_stands_for(sessions, kind):
     top = mean.argmax(1) if kind == "softmax" else np.zeros(len(x), int)
     mean, stddev = (np.take_along_axis(v, top[:, None], 1)[:, 0] for v in (mean, stddev))
     scale = mean.max()
-    near = np.abs(grid.mean.reshape(-1)[at].numpy() - mean)  # splined; classes may change places where they are equal
-    assert near.max() < 0.02 * scale and np.abs(grid.stddev.reshape(-1)[at].numpy() - stddev).max() < 0.03 * scale
+    near = np.abs(
+        grid.mean.reshape(-1)[at].numpy() - mean
+    )  # splined; classes may change places where they are equal
+    assert (
+        near.max() < 0.02 * scale
+        and np.abs(grid.stddev.reshape(-1)[at].numpy() - stddev).max() < 0.03 * scale
+    )
     if kind == "softmax":
         assert (grid.classes.reshape(-1)[at].numpy() == top).mean() > 0.9
     answer, names = answer_points(session, np.hstack([x.numpy(), np.zeros((len(x), 1))]))
     np.testing.assert_allclose(answer[:, 3], mean, rtol=2e-3, atol=1e-4)
     np.testing.assert_allclose(answer[:, 4], stddev, rtol=2e-2, atol=1e-3)
     if kind == "softmax":
-        assert names[3:8] == ("mean", "stddev", "class", "mean_0", "stddev_0") and (answer[:, 5] == top).all()
+        assert (
+            names[3:8] == ("mean", "stddev", "class", "mean_0", "stddev_0")
+            and (answer[:, 5] == top).all()
+        )
     else:
         assert len(names) == 5
 
@@ -104,11 +132,19 @@ def test_it_is_about_the_truth_and_within_its_bounds(sessions, kind):
         rate = np.exp(f) / DURATION
         assert grid.mean.min() >= 0.0 and np.sqrt(((mean - rate) ** 2).mean()) < 0.3 * rate.std()
     else:
-        true = ndtr(f) if kind == "bernoulli" else np.exp([f, -f, 0 * f]).max(0) / np.exp([f, -f, 0 * f]).sum(0)
-        assert 0.0 <= grid.mean.min() and grid.mean.max() <= 1.0 and np.abs(mean - true).mean() < 0.1
+        true = (
+            ndtr(f)
+            if kind == "bernoulli"
+            else np.exp([f, -f, 0 * f]).max(0) / np.exp([f, -f, 0 * f]).sum(0)
+        )
+        assert (
+            0.0 <= grid.mean.min() and grid.mean.max() <= 1.0 and np.abs(mean - true).mean() < 0.1
+        )
     if kind == "softmax":
         sure = np.abs(f) > 0.8
-        assert (grid.classes.numpy().ravel()[inside][sure] == np.where(f > 0, 0, 1)[sure]).mean() > 0.95
+        assert (
+            grid.classes.numpy().ravel()[inside][sure] == np.where(f > 0, 0, 1)[sure]
+        ).mean() > 0.95
 
 
 def test_latent_is_f_and_what_is_known_does_not_depend_on_it(sessions):
@@ -121,21 +157,26 @@ def test_latent_is_f_and_what_is_known_does_not_depend_on_it(sessions):
         if kind != "softmax":
             off = (two.mean.reshape(-1)[::50] - other.predict(x).mean[:, 0]).abs()
             assert float(off.max()) < 0.05
-    assert sessions["poisson"].settings.field_unit == "1/s" and sessions["bernoulli"].settings.field_unit == "1"
+    assert (
+        sessions["poisson"].settings.field_unit == "1/s"
+        and sessions["bernoulli"].settings.field_unit == "1"
+    )
 
 
 def test_new_measurements_are_drawn_where_they_change_the_map(sessions):
     session = copy.deepcopy(sessions["bernoulli"])
     before = session.render()
     new = samples("bernoulli", seed=1)[:300]
-    session.ingest(Samples(new.x + torch.tensor([0.0, 0.2]), torch.ones_like(new.y), stamp=new.stamp + 100.0))
+    session.ingest(
+        Samples(new.x + torch.tensor([0.0, 0.2]), torch.ones_like(new.y), stamp=new.stamp + 100.0)
+    )
     session.flush()
     after, fresh = session.render(), MapSession.from_state_dict(session.state_dict()).render()
     assert float((after.mean - before.mean).abs().max()) > 0.1
     offset = [round((a - b) / fresh.resolution) for a, b in zip(fresh.origin, after.origin)]
     h, w = fresh.shape
-    part = after.mean[offset[1]: offset[1] + h, offset[0]: offset[0] + w]
-    both = fresh.known & after.known[offset[1]: offset[1] + h, offset[0]: offset[0] + w]
+    part = after.mean[offset[1] : offset[1] + h, offset[0] : offset[0] + w]
+    both = fresh.known & after.known[offset[1] : offset[1] + h, offset[0] : offset[0] + w]
     assert float((part - fresh.mean)[both].abs().max()) < 0.03
 
 
@@ -146,8 +187,11 @@ def test_exports_say_the_same_and_name_it(sessions, kind, tmp_path):
     with np.load(paths["npz"]) as saved:
         np.testing.assert_array_equal(saved["mean"], grid.mean)
         np.testing.assert_array_equal(saved["stddev"], grid.stddev)
-        assert {"bernoulli": "probability of more than 0.5", "poisson": "rate",
-                "softmax": "probability of the most likely class"}[kind] == str(saved["quantity"])
+        assert {
+            "bernoulli": "probability of more than 0.5",
+            "poisson": "rate",
+            "softmax": "probability of the most likely class",
+        }[kind] == str(saved["quantity"])
         assert ("class" in saved.files) == (kind == "softmax") == ("mean_2" in saved.files)
         assert json.loads(str(saved["report"]))["samples"] == 1200
     assert paths["png"].stat().st_size > 10000
@@ -159,8 +203,14 @@ def test_scores_are_the_likelihood_s_own(sessions, kind):
     scores = PredictionScores(session, samples(kind).x.numpy(), session.settings.field_scale)
     scores.add(test, True)
     result = scores.result()
-    assert result["n"] == 1200 and result["coverage"] is None and result["bands"]["<0.1"]["coverage"] is None
-    assert result["nlpd"] == pytest.approx(-float(session.map.log_predictive(test).mean()), rel=1e-9)
+    assert (
+        result["n"] == 1200
+        and result["coverage"] is None
+        and result["bands"]["<0.1"]["coverage"] is None
+    )
+    assert result["nlpd"] == pytest.approx(
+        -float(session.map.log_predictive(test).mean()), rel=1e-9
+    )
     told = session.published(test.x).mean.numpy()
     y = test.y.numpy() if kind != "softmax" else np.eye(3)[test.y.numpy()[:, 0].astype(int)]
     told = told * DURATION if kind == "poisson" else told

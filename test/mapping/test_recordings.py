@@ -34,7 +34,7 @@ def driven(session, trials, names) -> MapSession:
     """The session after some more passes."""
     for k in names:
         for i in range(0, len(trials[k]), BATCH):
-            session.ingest(trials[k][i: i + BATCH])
+            session.ingest(trials[k][i : i + BATCH])
         session.break_pass()
     return session
 
@@ -77,7 +77,11 @@ def scores(session, test: Samples) -> tuple[float, float, float]:
     error = ((test.y - p.mean) / 1e-6)[:, 0].numpy()
     variance = (p.measurement_variance / 1e-12)[:, 0].numpy()
     nlpd = 0.5 * np.log(2 * math.pi * variance) + 0.5 * error**2 / variance
-    return float(np.sqrt((error**2).mean())), float(nlpd.mean()), float((np.abs(error) < 1.96 * variance**0.5).mean())
+    return (
+        float(np.sqrt((error**2).mean())),
+        float(nlpd.mean()),
+        float((np.abs(error) < 1.96 * variance**0.5).mean()),
+    )
 
 
 def test_protocol_p_learned_online(trials, learned):
@@ -88,12 +92,19 @@ def test_protocol_p_learned_online(trials, learned):
     # errors persist over half a second: the drive's 7332 measurements say as much as 200, and 95 % ± 3 % is 92 to 98 %,
     # and a little more, since the bias of a pass that nobody has seen is in the interval, and this one has hardly any
     assert rmse <= 3.0 and nlpd <= 2.6 and 0.90 <= coverage <= 0.99, (rmse, nlpd, coverage)
-    assert report["jitter"] == 0.0 and report["learning_rejected"] == 0 and report["inducing"] <= 400
+    assert (
+        report["jitter"] == 0.0 and report["learning_rejected"] == 0 and report["inducing"] <= 400
+    )
     assert 0.2 < report["hyperparameters"]["lengthscale"] < 1.5
 
 
-GIVEN = {"learn_hyperparameters": False, "heading_stddev": 0.0, "lengthscale": 0.446,
-         "signal_stddev": 160**0.5 * 1e-6, "noise_stddev": 1.2**0.5 * 1e-6}
+GIVEN = {
+    "learn_hyperparameters": False,
+    "heading_stddev": 0.0,
+    "lengthscale": 0.446,
+    "signal_stddev": 160**0.5 * 1e-6,
+    "noise_stddev": 1.2**0.5 * 1e-6,
+}
 
 
 def test_protocol_p_with_theta_given(trials, given):
@@ -112,8 +123,16 @@ def test_raw_samples_make_a_fair_map_too(trials, given):
 
 def test_leave_one_trial_out(trials, learned):
     # in an order in which most of them begin alike
-    rows = [scores(learned(*names), trials[left]) for left, names in
-            ((5, (1, 2, 3, 4)), (4, (1, 2, 3, 5)), (3, (1, 2, 4, 5)), (2, (4, 5, 3, 1)), (1, (4, 5, 3, 2)))]
+    rows = [
+        scores(learned(*names), trials[left])
+        for left, names in (
+            (5, (1, 2, 3, 4)),
+            (4, (1, 2, 3, 5)),
+            (3, (1, 2, 4, 5)),
+            (2, (4, 5, 3, 1)),
+            (1, (4, 5, 3, 2)),
+        )
+    ]
     rmse, nlpd, coverage = np.mean(rows, axis=0)
     assert rmse <= 3.2 and nlpd <= 2.6 and coverage >= 0.88, rows
 
@@ -124,4 +143,7 @@ def test_the_drawing_of_a_real_map_is_what_predict_says(learned):
     told = session.predict(grid.centres())
     mean = (grid.mean.reshape(-1) - told.mean[:, 0]).abs() / told.measurement_variance[:, 0].sqrt()
     stddev = (grid.stddev.reshape(-1) / told.stddev[:, 0] - 1).abs()
-    assert float(mean.max()) <= 0.02 and float(stddev.max()) <= 0.02, (float(mean.max()), float(stddev.max()))
+    assert float(mean.max()) <= 0.02 and float(stddev.max()) <= 0.02, (
+        float(mean.max()),
+        float(stddev.max()),
+    )

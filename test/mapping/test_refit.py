@@ -47,12 +47,18 @@ def test_cells_are_those_that_the_map_took(streamed):
 
 
 def test_it_is_the_same_map_and_learns_on(streamed):
-    told = streamed.map.hyperparameters() | {"lengthscale": 1.7, "signal_stddev": 7e-6, "time_offset": 0.01}
+    told = streamed.map.hyperparameters() | {
+        "lengthscale": 1.7,
+        "signal_stddev": 7e-6,
+        "time_offset": 0.01,
+    }
     settled = driven(settings_at(streamed.started_settings, told))
     assert settled.map.hyperparameters()["lengthscale"] == 1.7 and not settled.map.learning_steps
     learner = start_of(streamed.started_settings)[1]
     # known so well that nothing is added for what is not known of it
-    learner.settle(learner.theta.with_vector(learner.vector), 1e6 * torch.eye(7, dtype=torch.float64))
+    learner.settle(
+        learner.theta.with_vector(learner.vector), 1e6 * torch.eye(7, dtype=torch.float64)
+    )
 
     session = learning_on(settled, streamed, learner)
     one, other = session.predict(settled.path), settled.predict(settled.path)

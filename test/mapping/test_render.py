@@ -13,21 +13,37 @@ from gp_mapping.mapping.drawing import renderer
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.session import MapSession
 
-FIXED = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.5, "signal_stddev": 10 * UT,
-         "noise_stddev": 0.7 * UT, "constant_stddev": 20 * UT, "heading_stddev": 0.0}
+FIXED = {
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "lengthscale": 0.5,
+    "signal_stddev": 10 * UT,
+    "noise_stddev": 0.7 * UT,
+    "constant_stddev": 20 * UT,
+    "heading_stddev": 0.0,
+}
 
 
 def off(grid, field) -> tuple[float, float]:
     """Mean in predictive sd, and stddev relative, both the largest: grid against field.predict at its cells."""
     told = field.predict(grid.centres())
     mean, stddev = told.mean[:, 0].reshape(grid.shape), told.stddev[:, 0].reshape(grid.shape)
-    return (float(((grid.mean - mean).abs() / (told.variance[:, 0] + told.noise_variance[0]).sqrt().reshape(
-        grid.shape)).max()), float((grid.stddev / stddev - 1).abs().max()))
+    return (
+        float(
+            (
+                (grid.mean - mean).abs()
+                / (told.variance[:, 0] + told.noise_variance[0]).sqrt().reshape(grid.shape)
+            ).max()
+        ),
+        float((grid.stddev / stddev - 1).abs().max()),
+    )
 
 
 def assert_good(grid, field, where=""):
     mean, stddev = off(grid, field)
-    assert mean <= 0.02 and stddev <= 0.02, f"{where}: mean {mean:.4f} predictive sd, stddev {stddev:.4f}"
+    assert mean <= 0.02 and stddev <= 0.02, (
+        f"{where}: mean {mean:.4f} predictive sd, stddev {stddev:.4f}"
+    )
 
 
 @pytest.mark.parametrize("length", [0.15, 0.5, 1.5])
@@ -45,17 +61,21 @@ def test_drawing_what_changed_equals_drawing_all(origin):
 
     Of a map whose inducing inputs stay: where some are let go of, all is drawn again.
     """
-    session = MapSession(MapSettings(**(FIXED | {"inducing_information": 0.0, "inducing_tolerance": 1e-3})))
+    session = MapSession(
+        MapSettings(**(FIXED | {"inducing_information": 0.0, "inducing_tolerance": 1e-3}))
+    )
     parts, drawn_cells = [], []
     for seed, across in ((0, False), (1, True)):
         run = drive(seed, start=1000.0 * seed, origin=origin, across=across, lanes=3)
-        parts += [run[i: i + 400] for i in range(0, len(run), 400)]
+        parts += [run[i : i + 400] for i in range(0, len(run), 400)]
     for i, part in enumerate(parts):
         session.ingest(part)
         if i % 3 == 2:
             assert_good(session.render(), session, f"part {i}")
             drawn_cells.append(session.renderer.points_drawn)
-    assert min(drawn_cells[len(drawn_cells) // 2:]) < 0.6 * max(drawn_cells), "everything was drawn every time"
+    assert min(drawn_cells[len(drawn_cells) // 2 :]) < 0.6 * max(drawn_cells), (
+        "everything was drawn every time"
+    )
     again = session.render()
     assert again.revision == session.revision and torch.equal(again.mean, session.render().mean)
 
@@ -64,11 +84,13 @@ def test_a_corner_that_was_never_visited_follows_the_constant():
     """Far from the path the map is the field's mean, which every sample moves a little."""
     session = MapSession(MapSettings(**(FIXED | {"lengthscale": 0.2})))
     stamps = np.arange(0, 60, 0.02)
-    way = np.stack([np.clip(0.2 * stamps, 0, 6), np.clip(0.2 * stamps - 6, 0, 6)], 1)  # an L: 6 m along, 6 m up
+    way = np.stack(
+        [np.clip(0.2 * stamps, 0, 6), np.clip(0.2 * stamps - 6, 0, 6)], 1
+    )  # an L: 6 m along, 6 m up
     y = (48 + np.where(way[:, 1:] > 0, 25.0, -5.0) + np.sin(3 * way.sum(1, keepdims=True))) * UT
     samples = Samples(way, y, stamp=stamps)
     for i in range(0, len(samples), 150):
-        session.ingest(samples[i: i + 150])
+        session.ingest(samples[i : i + 150])
         assert_good(session.render(), session, f"after {0.2 * stamps[i]:.1f} m")
 
 
@@ -76,7 +98,10 @@ def test_many_samples_between_two_drawings():
     """Nobody looks for ten minutes: what was touched first is redrawn too."""
     settings = MapSettings(**FIXED)
     field, renderer = build_map(settings), Renderer(settings)
-    bounds, corners = ([0.0, 0.0], [20.0, 4.0]), torch.tensor([[0.0, 0.0], [20.0, 4.0]], dtype=torch.float64)
+    bounds, corners = (
+        ([0.0, 0.0], [20.0, 4.0]),
+        torch.tensor([[0.0, 0.0], [20.0, 4.0]], dtype=torch.float64),
+    )
     field.update(Samples(corners, torch.full((2, 1), 48 * UT)))
     renderer.render(field, bounds, UT, 0)
     x = torch.linspace(0, 3, 30, dtype=torch.float64)
@@ -104,7 +129,10 @@ def test_the_grid_grows_with_the_path_and_keeps_its_lattice():
         assert grid.origin[0] <= low[0] + 1e-9 and grid.origin[1] <= low[1] + 1e-9
         assert grid.origin[0] + grid.shape[1] * grid.resolution >= high[0] - 1e-9
         assert grid.origin[1] + grid.shape[0] * grid.resolution >= high[1] - 1e-9
-        assert grid.resolution == 0.05 and grid.stddev.shape == grid.mean.shape == grid.known.shape == grid.shape
+        assert (
+            grid.resolution == 0.05
+            and grid.stddev.shape == grid.mean.shape == grid.known.shape == grid.shape
+        )
     shift = (small.origin[0] - large.origin[0]) / 0.05
     assert abs(shift - round(shift)) < 1e-6 and large.mean.numel() > small.mean.numel()
 
@@ -113,7 +141,9 @@ def test_bounded_by_max_grid_cells():
     session = MapSession(MapSettings(max_grid_cells=900, **FIXED))
     session.ingest(drive())
     grid = session.render()
-    assert grid.mean.numel() <= 900 and grid.resolution == 0.05  # what was asked for; the extent is cut
+    assert (
+        grid.mean.numel() <= 900 and grid.resolution == 0.05
+    )  # what was asked for; the extent is cut
     assert "max_grid_cells" in session.warnings[0]
     assert_good(grid, session)
 
@@ -125,7 +155,9 @@ def test_known_is_where_something_was_learned():
     centres = grid.centres().reshape(*grid.shape, 2)
     away = torch.cdist(centres.reshape(-1, 2), session.path).min(1).values.reshape(grid.shape)
     assert bool(grid.known[away < 0.15].all()) and not bool(grid.known[away > 2.0].any())
-    assert torch.equal(grid.known, grid.stddev <= 0.8 * session.map.hyperparameters()["signal_stddev"])
+    assert torch.equal(
+        grid.known, grid.stddev <= 0.8 * session.map.hyperparameters()["signal_stddev"]
+    )
     assert grid.known.dtype == torch.bool and grid.mean.dtype == grid.stddev.dtype == torch.float64
     assert grid.noise_stddev == pytest.approx(math.sqrt(session.noise_variance))
 
@@ -148,7 +180,7 @@ def test_a_change_of_everything_is_drawn():
     session = MapSession(MapSettings(max_inducing=60, forgetting_time=200.0))
     run = drive()
     for i in range(0, len(run), 500):
-        session.ingest(run[i: i + 500])
+        session.ingest(run[i : i + 500])
         grid = session.render()
         told = session.predict(grid.centres()).stddev[:, 0].reshape(grid.shape)
         apart = (grid.stddev / told - 1).abs().flatten()
@@ -161,11 +193,15 @@ def test_a_change_of_everything_is_drawn():
 
 def followed(budget=None, **settings):
     """Two passes over a room, drawn after each few cells; yields grid, session and how many points were asked for."""
-    session = MapSession(MapSettings(**(FIXED | {"inducing_information": 0.0, "inducing_tolerance": 1e-3} | settings)))
+    session = MapSession(
+        MapSettings(
+            **(FIXED | {"inducing_information": 0.0, "inducing_tolerance": 1e-3} | settings)
+        )
+    )
     for seed, across in ((0, False), (1, True)):
         run = drive(seed, start=1000.0 * seed, across=across, lanes=3)
         for i in range(0, len(run), 200):
-            session.ingest(run[i: i + 200])
+            session.ingest(run[i : i + 200])
             yield session.render(budget), session, session.renderer.points_drawn
 
 
@@ -178,15 +214,27 @@ def test_what_has_changed_is_drawn_everywhere_exactly():
         if k % 8 == 7:
             fresh = Renderer(session.settings)
             fresh.window = session.renderer.window
-            bounds = ([float(v) for v in session.path.amin(0)], [float(v) for v in session.path.amax(0)])
-            again = fresh.render(session.map, bounds, math.sqrt(session.noise_variance), session.revision, None,
-                                 session.local)
+            bounds = (
+                [float(v) for v in session.path.amin(0)],
+                [float(v) for v in session.path.amax(0)],
+            )
+            again = fresh.render(
+                session.map,
+                bounds,
+                math.sqrt(session.noise_variance),
+                session.revision,
+                None,
+                session.local,
+            )
             every = fresh.points_drawn
             predictive = (again.stddev.square() + session.noise_variance).sqrt()
-            worst = max(worst, float(((grid.mean - again.mean).abs() / predictive).max()),
-                        float((grid.stddev / again.stddev - 1.0).abs().max()))
+            worst = max(
+                worst,
+                float(((grid.mean - again.mean).abs() / predictive).max()),
+                float((grid.stddev / again.stddev - 1.0).abs().max()),
+            )
     assert len(session.inducing) > 100 and worst < 1e-6
-    late = asked[len(asked) // 2:]
+    late = asked[len(asked) // 2 :]
     assert sorted(late)[len(late) // 2] < 0.05 * every
 
 
@@ -194,7 +242,7 @@ def test_points_are_not_followed_for_ever(monkeypatch):
     """What increments round off would add up in a map that nothing else makes anew."""
     monkeypatch.setattr(renderer, "_RENEWED", 6)
     asked = [points for _, _, points in followed()]
-    late, every = asked[len(asked) // 2:], max(asked)
+    late, every = asked[len(asked) // 2 :], max(asked)
     renewed = [i for i, points in enumerate(late) if points > 0.9 * every]
     assert len(renewed) >= 2 and set(np.diff(renewed)) <= {6, 7}, asked
     assert sorted(late)[len(late) // 2] < 0.05 * every
@@ -206,7 +254,13 @@ def test_with_a_budget_points_are_followed_too():
     session = steps[-1][1]
     drawn, again = session.render(), Renderer(session.settings)
     again.window = session.renderer.window
-    again = again.render(session.map, ([0.0, 0.0], [1.0, 1.0]), math.sqrt(session.noise_variance), session.revision,
-                         None, session.local)
+    again = again.render(
+        session.map,
+        ([0.0, 0.0], [1.0, 1.0]),
+        math.sqrt(session.noise_variance),
+        session.revision,
+        None,
+        session.local,
+    )
     assert float(((drawn.mean - again.mean).abs() / again.stddev).max()) < 1e-6
     assert float((drawn.stddev / again.stddev - 1.0).abs().max()) < 1e-6

@@ -10,16 +10,29 @@ from gp_mapping import MapSettings, Samples, create_map
 from gp_mapping.mapping.drawing.renderer import Renderer
 
 UT = 1e-6
-SETTINGS = {"lengthscale": 0.6, "signal_stddev": 10 * UT, "noise_stddev": 0.3 * UT, "heading_stddev": 0.0,
-            "learn_hyperparameters": False, "learn_time_offset": False, "max_inducing": 110, "memory_size": 600,
-            "map_tile_side": 5.0}
+SETTINGS = {
+    "lengthscale": 0.6,
+    "signal_stddev": 10 * UT,
+    "noise_stddev": 0.3 * UT,
+    "heading_stddev": 0.0,
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "max_inducing": 110,
+    "memory_size": 600,
+    "map_tile_side": 5.0,
+}
 
 
 @functools.cache
 def survey():
     """12 × 2 m in tiles, which no test changes."""
     xs = torch.arange(0.0, 12.0, 0.1).double()
-    x = torch.cat([torch.stack([xs if i % 2 == 0 else 12.0 - xs, torch.full_like(xs, 0.5 * i)], 1) for i in range(5)])
+    x = torch.cat(
+        [
+            torch.stack([xs if i % 2 == 0 else 12.0 - xs, torch.full_like(xs, 0.5 * i)], 1)
+            for i in range(5)
+        ]
+    )
     y = 45 * UT + 10 * UT * torch.sin(1.7 * x[:, :1]) * torch.cos(1.3 * x[:, 1:])
     field = create_map("dual_svgp", **SETTINGS, centre=[45 * UT], tiles=True)
     for part in torch.arange(len(x)).split(4):

@@ -13,7 +13,10 @@ from gp_mapping import MapSettings, Samples
 from gp_mapping.core.stored import StoredState
 from gp_mapping.mapping.session import MapSession
 
-RUN, SECOND = drive(0, lanes=2, length=3.0), drive(1, start=1000.0, lanes=3, length=3.0, across=True)
+RUN, SECOND = (
+    drive(0, lanes=2, length=3.0),
+    drive(1, start=1000.0, lanes=3, length=3.0, across=True),
+)
 PLACES = torch.from_numpy(np.random.default_rng(0).uniform(-0.5, 4.5, (50, 2)))
 
 
@@ -21,9 +24,13 @@ def leaves(value, name="state"):
     if isinstance(value, StoredState):
         value = value.get()
     if isinstance(value, dict):
-        return list(itertools.chain.from_iterable(leaves(v, f"{name}.{k}") for k, v in value.items()))
+        return list(
+            itertools.chain.from_iterable(leaves(v, f"{name}.{k}") for k, v in value.items())
+        )
     if isinstance(value, (list, tuple)):
-        return list(itertools.chain.from_iterable(leaves(v, f"{name}[{i}]") for i, v in enumerate(value)))
+        return list(
+            itertools.chain.from_iterable(leaves(v, f"{name}[{i}]") for i, v in enumerate(value))
+        )
     return [(name, value)]
 
 
@@ -33,7 +40,11 @@ def difference(a, b) -> list[str]:
     names = left.keys() ^ right.keys()
     for name in left.keys() & right.keys():
         x, y = left[name], right[name]
-        if not (torch.equal(x, y) if torch.is_tensor(x) and torch.is_tensor(y) else x == y and type(x) is type(y)):
+        if not (
+            torch.equal(x, y)
+            if torch.is_tensor(x) and torch.is_tensor(y)
+            else x == y and type(x) is type(y)
+        ):
             names |= {name}
     return sorted(names)
 
@@ -50,15 +61,21 @@ def fed(batches, **settings):
     return session
 
 
-@pytest.mark.parametrize("settings", [{}, {"cells": False, "max_inducing": 30, "memory_size": 100},
-                                      {"model": "exact", "learn_hyperparameters": False},
-                                      {"memory_size": 30, "max_inducing": 40, "forgetting_time": 100.0}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"cells": False, "max_inducing": 30, "memory_size": 100},
+        {"model": "exact", "learn_hyperparameters": False},
+        {"memory_size": 30, "max_inducing": 40, "forgetting_time": 100.0},
+    ],
+)
 def test_the_split_does_not_matter(settings):
     run = RUN[:1000]
     whole = fed([run], **settings)
     rng = np.random.default_rng(0)
     cuts = np.sort(rng.choice(len(run), 40, replace=False))
-    parts = [run[int(a): int(b)] for a, b in itertools.pairwise([0, *cuts, len(run)])]
+    parts = [run[int(a) : int(b)] for a, b in itertools.pairwise([0, *cuts, len(run)])]
     split = fed(parts, **settings)
     # the revision and all else, but for a session that was looked at on the way too
     watched = MapSession(settled(settings))
@@ -74,7 +91,9 @@ def test_the_split_does_not_matter(settings):
         session.flush()
     for other in (split, watched):
         assert torch.equal(whole.predict(PLACES).mean, other.predict(PLACES).mean)
-        assert torch.equal(whole.predict(PLACES).noise_variance, other.predict(PLACES).noise_variance)
+        assert torch.equal(
+            whole.predict(PLACES).noise_variance, other.predict(PLACES).noise_variance
+        )
 
 
 def to_the_end(session, rest):
@@ -91,8 +110,14 @@ def straight_run(settings) -> MapSession:
     return session
 
 
-@pytest.mark.parametrize("settings", [{}, {"cells": False, "max_inducing": 30, "memory_size": 100},
-                                      {"memory_size": 40, "max_inducing": 40, "dtype": "float32"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"cells": False, "max_inducing": 30, "memory_size": 100},
+        {"memory_size": 40, "max_inducing": 40, "dtype": "float32"},
+    ],
+)
 @pytest.mark.parametrize("stop", [3, 1237])
 def test_resume_is_bit_for_bit(settings, stop):
     straight, first = straight_run(tuple(settings.items())), fed([RUN[:stop]], **settings)
@@ -105,21 +130,34 @@ def test_resume_is_bit_for_bit(settings, stop):
     a, b = straight.predict(PLACES), resumed.predict(PLACES)
     assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
     assert torch.equal(a.noise_variance, b.noise_variance)
-    assert torch.equal(resumed.render().mean, fed([], **settings).from_state_dict(straight.state_dict()).render().mean)
+    assert torch.equal(
+        resumed.render().mean,
+        fed([], **settings).from_state_dict(straight.state_dict()).render().mean,
+    )
     assert difference(state, kept) == [], "the state that was loaded from was written into"
 
 
 def test_state_is_tensors_and_plain_values_only():
     for session in (fed([]), fed([RUN[:700]]), fed([RUN[:710]], cells=False)):
         for name, value in leaves(session.state_dict()):
-            assert value is None or torch.is_tensor(value) or type(value) in (int, float, str, bool), name
+            assert (
+                value is None or torch.is_tensor(value) or type(value) in (int, float, str, bool)
+            ), name
 
 
 def test_what_is_not_a_state_is_refused():
     good = fed([RUN[:300]]).state_dict()
-    for bad in ({}, None, {"settings": {}}, good | {"map": {}}, good | {"settings": good["settings"] | {"colour": 1}},
-                {k: v for k, v in good.items() if k != "cells"}, good | {"settings": good["settings"] | {"seed": -1}},
-                good | {"path": {}}, good | {"scores": None}):
+    for bad in (
+        {},
+        None,
+        {"settings": {}},
+        good | {"map": {}},
+        good | {"settings": good["settings"] | {"colour": 1}},
+        {k: v for k, v in good.items() if k != "cells"},
+        good | {"settings": good["settings"] | {"seed": -1}},
+        good | {"path": {}},
+        good | {"scores": None},
+    ):
         with pytest.raises(ValueError):
             MapSession.from_state_dict(bad)
     with pytest.raises(ValueError, match="max_inducing"):
@@ -148,8 +186,11 @@ def test_a_break_closes_the_cell_and_starts_a_pass():
 def test_a_bad_batch_leaves_the_session_as_it_was():
     session = fed([RUN[:1003]])
     before = copy.deepcopy(session.state_dict())
-    bad = [Samples(torch.zeros(60, 3), torch.zeros(60, 1)), Samples(torch.zeros(60, 1), torch.zeros(60, 1)),
-           Samples(RUN.x[:60], torch.zeros(60, 2), stamp=RUN.stamp[:60] + 500)]
+    bad = [
+        Samples(torch.zeros(60, 3), torch.zeros(60, 1)),
+        Samples(torch.zeros(60, 1), torch.zeros(60, 1)),
+        Samples(RUN.x[:60], torch.zeros(60, 2), stamp=RUN.stamp[:60] + 500),
+    ]
     for samples in bad:
         with pytest.raises(ValueError):
             session.ingest(samples)
@@ -185,8 +226,14 @@ def test_nothing_yet():
     assert report["learning_steps"] == fixed.report()["learning_steps"] == 0
     session.flush()
     session.break_pass()
-    assert session.ingest(RUN[:0]) is None and session.ingest(RUN[:2]) is None, "the cell is still open"
-    assert session.path.shape == (1, 2) and session.inducing.shape == (0, 2) and session.memory.shape == (0, 2)
+    assert session.ingest(RUN[:0]) is None and session.ingest(RUN[:2]) is None, (
+        "the cell is still open"
+    )
+    assert (
+        session.path.shape == (1, 2)
+        and session.inducing.shape == (0, 2)
+        and session.memory.shape == (0, 2)
+    )
 
 
 def test_clear():
@@ -194,7 +241,11 @@ def test_clear():
     session.render()
     revision = session.revision
     session.clear()
-    assert session.revision == revision + 1 and session.report()["samples"] == 0 and len(session.path) == 0
+    assert (
+        session.revision == revision + 1
+        and session.report()["samples"] == 0
+        and len(session.path) == 0
+    )
     with pytest.raises(RuntimeError):
         session.predict(PLACES)
     session.ingest(RUN)
@@ -211,7 +262,7 @@ def test_the_revision_counts_changes_and_positions_are_in_the_maps_frame():
     session = MapSession(MapSettings())
     for i in range(0, len(run), 100):
         before = session.revision
-        report = session.ingest(run[i: i + 100])
+        report = session.ingest(run[i : i + 100])
         assert (session.revision > before) == (report is not None)
     low, high = run.x.min(0).values - 1e-6, run.x.max(0).values + 1e-6
     for points in (session.path, session.inducing, session.memory):
@@ -240,20 +291,32 @@ def test_old_news_fades():
 
 def test_the_local_scale_changes_what_is_published_and_not_the_map():
     """Both variances times κ(x), the mean untouched; switched off, the map's own."""
-    given = {"learn_hyperparameters": False, "learn_time_offset": False}  # scores count from the start
+    given = {
+        "learn_hyperparameters": False,
+        "learn_time_offset": False,
+    }  # scores count from the start
     run = drive(0, lanes=3, length=3.0)
     on, off = fed([run], **given), fed([run], local_scale=False, **given)
     x = run.x[::97]
     scale = torch.from_numpy(on.scores.local.at(x))[:, None]
     assert len(on.scores.local) > 5 and float((scale - 1).abs().max()) > 0.1
     a, b = on.predict(x), off.predict(x)
-    assert torch.equal(a.mean, b.mean) and torch.allclose(a.variance, scale * b.variance, rtol=1e-12, atol=0.0)
+    assert torch.equal(a.mean, b.mean) and torch.allclose(
+        a.variance, scale * b.variance, rtol=1e-12, atol=0.0
+    )
     assert torch.allclose(a.noise_variance, scale * b.noise_variance, rtol=1e-12, atol=0.0)
 
 
 def test_a_full_map_goes_on_and_counts_what_it_leaves_out():
-    given = {"lengthscale": 1.0, "signal_stddev": 10e-6, "noise_stddev": 0.7e-6, "constant_stddev": 20e-6}
-    session = fed([RUN[:1500]], model="exact", max_exact_samples=20, learn_hyperparameters=False, **given)
+    given = {
+        "lengthscale": 1.0,
+        "signal_stddev": 10e-6,
+        "noise_stddev": 0.7e-6,
+        "constant_stddev": 20e-6,
+    }
+    session = fed(
+        [RUN[:1500]], model="exact", max_exact_samples=20, learn_hyperparameters=False, **given
+    )
     report = session.report()
     assert report["cells"] == 20 and report["left_out"] > 5
     assert report["samples"] + report["refused_samples"] == 1500 and report["refused_samples"] > 900

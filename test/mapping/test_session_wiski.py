@@ -30,7 +30,11 @@ def test_a_session_learns_draws_and_resumes():
     before = session.predict(test.x[::20]).mean
     assert torch.equal(before, p.mean), "drawing changed the map"
     report = session.report()
-    assert report["memory"] == report["cells"] and report["jitter"] == 0.0 and report["learning_steps"] > 5
+    assert (
+        report["memory"] == report["cells"]
+        and report["jitter"] == 0.0
+        and report["learning_steps"] > 5
+    )
 
 
 def test_neither_cells_nor_live_drawings_wait_for_a_solve():
@@ -41,7 +45,7 @@ def test_neither_cells_nor_live_drawings_wait_for_a_solve():
     session.render(2000)
     solve, session.map.solved = session.map.solved, None  # whoever waits for a solve now fails
     for i in range(300, len(drive), 150):
-        session.ingest(drive[i: i + 150])
+        session.ingest(drive[i : i + 150])
         grid = session.render(2000)
         assert session.renderer.points_drawn <= 2000
     session.flush()
@@ -65,7 +69,9 @@ def test_a_report_counts_what_the_lattice_cannot_hold():
     session = MapSession(MapSettings(**SETTINGS, max_grid_nodes=16384, cells=False))
     x = torch.tensor([[0.0, 0.0], [40.0, 0.0], [9000.0, 0.0]]).double()
     for i in range(3):
-        session.ingest(Samples(x, torch.full((3, 1), 48e-6), stamp=torch.arange(3).double())[i: i + 1])
+        session.ingest(
+            Samples(x, torch.full((3, 1), 48e-6), stamp=torch.arange(3).double())[i : i + 1]
+        )
         session.flush()
         assert (session.report()["coarsened"] > 0) == (i > 0)
     report = session.report()

@@ -17,18 +17,29 @@ def drive(first: int, count: int) -> Samples:
     t = 0.2 * np.arange(first, first + count)
     lane, along = np.divmod(0.5 * t, 8.0)
     row = lane % 60
-    x = np.stack([np.where(lane % 2 == 0, along, 8.0 - along), 0.35 * np.where(row < 30, row, 60 - row)], 1)
+    x = np.stack(
+        [np.where(lane % 2 == 0, along, 8.0 - along), 0.35 * np.where(row < 30, row, 60 - row)], 1
+    )
     y = 45 * UT + 6 * UT * np.sin(2.5 * x[:, 0]) * np.cos(2.1 * x[:, 1])
     return Samples(*map(torch.from_numpy, (x, y)), stamp=torch.from_numpy(t))
 
 
 def at_all_bounds() -> MapSession:
     """M inducing inputs, memory, posteriors of earlier moments, and every table that counts by squares, full."""
-    given = {"lengthscale": 0.35, "signal_stddev": 6 * UT, "noise_stddev": 0.3 * UT, "constant_stddev": 20 * UT}
-    session = MapSession(MapSettings(max_inducing=400, learn_hyperparameters=False, tiles=False, **given))
+    given = {
+        "lengthscale": 0.35,
+        "signal_stddev": 6 * UT,
+        "noise_stddev": 0.3 * UT,
+        "constant_stddev": 20 * UT,
+    }
+    session = MapSession(
+        MapSettings(max_inducing=400, learn_hyperparameters=False, tiles=False, **given)
+    )
     session.ingest(drive(0, 200))
     for first in range(200, 2000, 200):
-        session.map.update(drive(first, 200))  # what the map holds; the session's own tables are filled below
+        session.map.update(
+            drive(first, 200)
+        )  # what the map holds; the session's own tables are filled below
     session.ingest(drive(2000, 200))
     state = session.state_dict()
     side = np.arange(1000, 1142)
@@ -36,7 +47,9 @@ def at_all_bounds() -> MapSession:
 
     def filled(table: torch.Tensor, count: int) -> torch.Tensor:
         more = count - len(table)
-        return torch.cat([table, torch.cat([squares[:more], torch.ones(more, table.shape[1] - 2).double()], 1)])
+        return torch.cat(
+            [table, torch.cat([squares[:more], torch.ones(more, table.shape[1] - 2).double()], 1)]
+        )
 
     scores, path = state["scores"], state["path"]
     scores["local"]["bins"] = filled(scores["local"]["bins"], 20_000)
@@ -55,7 +68,9 @@ def test_at_all_bounds_a_snapshot_takes_less_than_20_ms_of_the_maps_thread():
         snapshot = take_snapshot(session, (0, session.revision, session.raw_count))
         spent.append(time.thread_time() - began)
     # half of them, since what else runs on the machine takes caches and memory away now and then; none takes twice that
-    assert np.median(spent) < 0.020 and np.percentile(spent, 99) < 0.040, np.percentile(spent, [50, 90, 99])
+    assert np.median(spent) < 0.020 and np.percentile(spent, 99) < 0.040, np.percentile(
+        spent, [50, 90, 99]
+    )
 
     # what has been taken stays as it was, whatever the map does afterwards
     again = MapSession.from_state_dict(snapshot.state)
@@ -64,5 +79,9 @@ def test_at_all_bounds_a_snapshot_takes_less_than_20_ms_of_the_maps_thread():
     session.ingest(drive(3000, 200))
     after = MapSession.from_state_dict(snapshot.state).predict(x)
     assert torch.equal(before.mean, after.mean) and torch.equal(before.variance, after.variance)
-    assert all(torch.equal(a["posterior"]["R"], b["posterior"]["R"]) for a, b in
-               zip(snapshot.state["scores"]["snapshots"], again.state_dict()["scores"]["snapshots"]))
+    assert all(
+        torch.equal(a["posterior"]["R"], b["posterior"]["R"])
+        for a, b in zip(
+            snapshot.state["scores"]["snapshots"], again.state_dict()["scores"]["snapshots"]
+        )
+    )

@@ -33,25 +33,32 @@ def lawnmower(side, lane, step):
 
 
 # sensor, mean, spread, noise (its unit), lengthscale, lane, side, step (m)
-KINDS = [("temperature", 21.0, 2.8, 0.15, 12.0, 5.0, 30.0, 1.3), ("scalar", -65.0, 9.0, 2.5, 5.0, 2.5, 20.0, 1.1),
-         ("relative_humidity", 0.45, 0.08, 0.01, 8.0, 4.0, 24.0, 1.0),
-         ("scalar", 3e-9, 2e-9, 1e-10, 2.0, 1.0, 8.0, 0.45),
-         ("fluid_pressure", 101325.0, 5.0, 0.5, 20.0, 8.0, 40.0, 2.0),
-         ("illuminance", 300.0, 100.0, 10.0, 3.0, 2.0, 12.0, 0.5)]
+KINDS = [
+    ("temperature", 21.0, 2.8, 0.15, 12.0, 5.0, 30.0, 1.3),
+    ("scalar", -65.0, 9.0, 2.5, 5.0, 2.5, 20.0, 1.1),
+    ("relative_humidity", 0.45, 0.08, 0.01, 8.0, 4.0, 24.0, 1.0),
+    ("scalar", 3e-9, 2e-9, 1e-10, 2.0, 1.0, 8.0, 0.45),
+    ("fluid_pressure", 101325.0, 5.0, 0.5, 20.0, 8.0, 40.0, 2.0),
+    ("illuminance", 300.0, 100.0, 10.0, 3.0, 2.0, 12.0, 0.5),
+]
 
 
 def driven(mean, spread, noise, length, lane, side, step, seed):
     """A drive, and the field it was driven in."""
     field, x = waves(length, seed), lawnmower(side, lane, step)
-    white = torch.randn(len(x), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    white = torch.randn(
+        len(x), 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
     y = mean + spread * field(x) + noise * white
-    return Samples(x, y, stamp=torch.arange(len(x), dtype=torch.float64)), lambda at: mean + spread * field(at)
+    return Samples(
+        x, y, stamp=torch.arange(len(x), dtype=torch.float64)
+    ), lambda at: mean + spread * field(at)
 
 
 def fed(settings, drive, cut=10**9):
     session = MapSession(settings)
     for i in range(0, len(drive), cut):
-        session.ingest(drive[i: i + cut])
+        session.ingest(drive[i : i + cut])
     session.flush()
     return session
 
@@ -65,10 +72,19 @@ def test_nothing_but_the_sensor(sensor, mean, spread, noise, length, lane, side,
         g = torch.Generator().manual_seed(seed)
         places = side * torch.rand(400, 2, dtype=torch.float64, generator=g)
         fresh = field(places) + noise * torch.randn(400, 1, dtype=torch.float64, generator=g)
-        known = {"lengthscale": length, "signal_stddev": spread, "noise_stddev": noise, "constant_stddev": 3.0 * spread}
+        known = {
+            "lengthscale": length,
+            "signal_stddev": spread,
+            "noise_stddev": noise,
+            "constant_stddev": 3.0 * spread,
+        }
         for settings, rows in (({}, own), (known, right)):
             told = fed(map_settings_for(sensor, MapSettings(**settings)), drive).predict(places)
-            inside = ((fresh - told.mean).abs() <= 1.96 * told.measurement_variance.sqrt()).double().mean()
+            inside = (
+                ((fresh - told.mean).abs() <= 1.96 * told.measurement_variance.sqrt())
+                .double()
+                .mean()
+            )
             rows.append((float((told.mean - field(places)).square().mean()), float(inside)))
     (error, inside), (best, usual) = (torch.tensor(rows).mean(0).tolist() for rows in (own, right))
     assert math.sqrt(error) <= 1.1 * math.sqrt(best), (own, right)
@@ -126,8 +142,10 @@ def test_a_wild_first_value_is_no_centre_and_no_spread(wild):
     y[0] = wild
     spoiled = fed(OPEN, Samples(drive.x, y, stamp=drive.stamp))
     away = (drive.x - drive.x[0]).norm(dim=1) > 6.0  # two lengthscales from where it was told
-    errors = [float((s.predict(drive.x[away]).mean - field(drive.x[away])).square().mean().sqrt())
-              for s in (spoiled, clean())]
+    errors = [
+        float((s.predict(drive.x[away]).mean - field(drive.x[away])).square().mean().sqrt())
+        for s in (spoiled, clean())
+    ]
     assert errors[0] <= 1.2 * errors[1] + 0.05, errors
     assert spoiled.report()["hyperparameters"]["signal_stddev"] < 20.0
 
@@ -144,9 +162,13 @@ def test_guess_follows_units_and_a_dead_sensor_is_no_error():
     x = lawnmower(6.0, 2.0, 0.5)
     y = 40.0 + 5.0 * waves(2.0, 1)(x)
     plain, small = first_guess(x, y), first_guess(x, 1e-9 * y)
-    assert small.lengthscale == pytest.approx(plain.lengthscale) and small.signal == pytest.approx(1e-9 * plain.signal)
+    assert small.lengthscale == pytest.approx(plain.lengthscale) and small.signal == pytest.approx(
+        1e-9 * plain.signal
+    )
     for values in (torch.full_like(y, 3.0), torch.zeros_like(y)):
         dead = first_guess(x, values)
         assert all(math.isfinite(v) and v > 0 for v in dead[:3]), dead
-        assert math.isfinite(float(fed(MapSettings(field_scale=1.0), Samples(x, values)).predict(x).mean.sum()))
+        assert math.isfinite(
+            float(fed(MapSettings(field_scale=1.0), Samples(x, values)).predict(x).mean.sum())
+        )
     assert first_guess(x[:1], y[:1]).signal > 1.0  # one value: wide

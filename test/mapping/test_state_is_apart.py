@@ -24,8 +24,11 @@ def same(a, b) -> bool:
 
 @pytest.mark.parametrize("model", model_names())
 def test_what_goes_on_does_not_reach_a_state_that_was_taken(model):
-    session = MapSession(MapSettings(model=model, max_inducing=20, memory_size=25, forgetting_time=1000.0,
-                                     resolution=0.2))
+    session = MapSession(
+        MapSettings(
+            model=model, max_inducing=20, memory_size=25, forgetting_time=1000.0, resolution=0.2
+        )
+    )
     channels = 3 if model == "curl_free" else 1
     samples = drive(seed=1, lanes=2, length=3.0)
     samples = Samples(samples.x, samples.y.expand(-1, channels).contiguous(), stamp=samples.stamp)

@@ -19,15 +19,20 @@ def spiral(turns=5.0, apart=0.6):
 
 def even(at, step=SPEED / RATE):
     """Points every `step` metres along a polygon."""
-    along = torch.cat([torch.zeros(1, dtype=torch.float64), (at[1:] - at[:-1]).norm(dim=1).cumsum(0)])
+    along = torch.cat(
+        [torch.zeros(1, dtype=torch.float64), (at[1:] - at[:-1]).norm(dim=1).cumsum(0)]
+    )
     wanted = torch.arange(0.0, float(along[-1]), step, dtype=torch.float64)
     leg = (torch.searchsorted(along, wanted, right=True) - 1).clamp(0, len(at) - 2)
     share = ((wanted - along[leg]) / (along[leg + 1] - along[leg]))[:, None]
     return at[leg] + share * (at[leg + 1] - at[leg])
 
 
-SURVEYS = {"lawnmower": even(lawnmower(4.5, 0.5, 0.5)), "spiral": spiral(),
-           "road": even(torch.tensor([[0.0, 0.0], [45.0, 30.0]], dtype=torch.float64))}
+SURVEYS = {
+    "lawnmower": even(lawnmower(4.5, 0.5, 0.5)),
+    "spiral": spiral(),
+    "road": even(torch.tensor([[0.0, 0.0], [45.0, 30.0]], dtype=torch.float64)),
+}
 
 
 @pytest.mark.parametrize("name", SURVEYS)
@@ -42,12 +47,26 @@ def test_a_new_measurement_is_covered_at_every_moment(name):
             part = slice(k * len(x) // 4, (k + 1) * len(x) // 4)
             stamp = torch.arange(len(x), dtype=torch.float64)[part] / RATE
             session.ingest(Samples(x[part], y[part], stamp=stamp))
-            near = x[part][::7] + 0.05 * torch.randn(len(x[part][::7]), 2, dtype=torch.float64, generator=g)
-            fresh = 45.0 + 6.0 * field(near) + NOISE * torch.randn(len(near), 1, dtype=torch.float64, generator=g)
+            near = x[part][::7] + 0.05 * torch.randn(
+                len(x[part][::7]), 2, dtype=torch.float64, generator=g
+            )
+            fresh = (
+                45.0
+                + 6.0 * field(near)
+                + NOISE * torch.randn(len(near), 1, dtype=torch.float64, generator=g)
+            )
             p = session.predict(near)
-            inside.append(float(((fresh - p.mean).abs() <= 1.96 * p.measurement_variance.sqrt()).double().mean()))
+            inside.append(
+                float(
+                    ((fresh - p.mean).abs() <= 1.96 * p.measurement_variance.sqrt()).double().mean()
+                )
+            )
             # the white part of one sample, .3, is in every measurement
-            assert 0.85 * NOISE <= float(p.noise_variance.mean()) ** 0.5 <= 1.4 * NOISE, (name, seed, k)
+            assert 0.85 * NOISE <= float(p.noise_variance.mean()) ** 0.5 <= 1.4 * NOISE, (
+                name,
+                seed,
+                k,
+            )
     # a hundred places a moment: three standard deviations of such a share below .95 are .88, and a little more, for
     # places within a lengthscale err together: of the exact GP that knows the truth the least of four worlds is .887
     assert 0.93 <= sum(inside) / len(inside) <= 0.97 and min(inside) >= 0.86, inside

@@ -39,7 +39,9 @@ def test_a_snapshot_at_all_bounds_is_quick_and_makes_no_garbage_to_look_for():
             spent.append(time.thread_time() - began)
     finally:
         gc.callbacks.remove(watch)
-    assert looked.count(2) <= 2, "Python has looked through all that there is"  # begun and ended: once
+    assert looked.count(2) <= 2, (
+        "Python has looked through all that there is"
+    )  # begun and ended: once
     nested = {(float(i), float(j)): [0.0] * 8 for i in range(150) for j in range(140)}
     began = time.thread_time()
     torch.tensor([[*square, *values] for square, values in nested.items()], dtype=torch.float64)
@@ -49,14 +51,21 @@ def test_a_snapshot_at_all_bounds_is_quick_and_makes_no_garbage_to_look_for():
     for each, state in zip(counted, states):
         again = type(each)(1.0) if not isinstance(each, Extent) else Extent()
         again.load_state_dict(state)
-        assert {name: torch.equal(value, state[name]) if isinstance(value, torch.Tensor) else value == state[name]
-                for name, value in again.state_dict().items()} == dict.fromkeys(state, True)
+        assert {
+            name: torch.equal(value, state[name])
+            if isinstance(value, torch.Tensor)
+            else value == state[name]
+            for name, value in again.state_dict().items()
+        } == dict.fromkeys(state, True)
 
 
 def test_tables_and_the_lists_of_older_files_are_read_alike():
     rows = {(3, -4): [1.0, 2.5], (-1, 0): [0.0, -7.0]}
     table = table_of(rows, 2)
-    assert table.tolist() == [[3.0, -4.0, 1.0, 2.5], [-1.0, 0.0, 0.0, -7.0]] and table.dtype == torch.float64
+    assert (
+        table.tolist() == [[3.0, -4.0, 1.0, 2.5], [-1.0, 0.0, 0.0, -7.0]]
+        and table.dtype == torch.float64
+    )
     assert dict(rows_of(table)) == dict(rows_of([[3, -4, 1, 2.5], [-1, 0, 0, -7]])) == rows
     assert table_of({}, 4).shape == (0, 6) and list(rows_of(table_of({}, 4))) == []
 
@@ -69,7 +78,12 @@ def test_what_is_loaded_takes_the_place_of_all_that_was_there():
     squares.load(table_of({(7, 7): [70.0], (8, 8): [80.0]}, 1))
     for i in range(2):
         squares.put((i, 1), [float(i)])
-    assert dict(rows_of(squares.table())) == {(7, 7): [70.0], (8, 8): [80.0], (0, 1): [0.0], (1, 1): [1.0]}
+    assert dict(rows_of(squares.table())) == {
+        (7, 7): [70.0],
+        (8, 8): [80.0],
+        (0, 1): [0.0],
+        (1, 1): [1.0],
+    }
 
 
 def test_the_oldest_goes_first():

@@ -13,14 +13,23 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning import suggest
 
 PLACES = torch.tensor([[0.3, 0.4], [1.1, 0.9], [2.5, 2.0]], dtype=torch.float64)
-FIXED = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.5, "signal_stddev": 1e-5,
-         "noise_stddev": 7e-7, "constant_stddev": 2e-5, "heading_stddev": 0.0}
+FIXED = {
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "lengthscale": 0.5,
+    "signal_stddev": 1e-5,
+    "noise_stddev": 7e-7,
+    "constant_stddev": 2e-5,
+    "heading_stddev": 0.0,
+}
 
 
 def components(x: np.ndarray) -> np.ndarray:
     """(N, 3) tesla."""
     u, v = x[:, 0], x[:, 1]
-    return np.stack([20 + 5 * np.sin(1.6 * u), 6 * np.cos(1.2 * v), -42 + 4 * np.cos(u + v)], 1) * UT
+    return (
+        np.stack([20 + 5 * np.sin(1.6 * u), 6 * np.cos(1.2 * v), -42 + 4 * np.cos(u + v)], 1) * UT
+    )
 
 
 def drive(channels=slice(None), **options) -> Samples:
@@ -41,7 +50,9 @@ def test_the_norm_by_the_delta_method_is_what_sampling_says():
     mean, spread = np.array([30.0, -20.0, 5.0]), np.array([1.0, 2.0, 0.5])
     drawn = np.linalg.norm(mean + spread * rng.standard_normal((400_000, 3)), axis=1)
     value, stddev = norm(mean[:, None], spread[:, None] ** 2)
-    assert abs(value[0] - drawn.mean()) < 0.05 * drawn.std() and stddev[0] == pytest.approx(drawn.std(), rel=0.01)
+    assert abs(value[0] - drawn.mean()) < 0.05 * drawn.std() and stddev[0] == pytest.approx(
+        drawn.std(), rel=0.01
+    )
 
 
 def test_the_norm_of_one_channel_is_the_channel_and_of_nothing_has_a_stddev():
@@ -49,7 +60,11 @@ def test_the_norm_of_one_channel_is_the_channel_and_of_nothing_has_a_stddev():
     assert value.tolist() == [-3.0, 2.0] and stddev.tolist() == [2.0, 3.0]
     value, stddev = norm(np.zeros((3, 1)), np.array([[1.0], [2.0], [3.0]]))
     assert value[0] == 0.0 and stddev[0] == pytest.approx(np.sqrt(2.0))
-    assert (axis_names(1), axis_names(3), axis_names(4)) == ((), ("x", "y", "z"), ("0", "1", "2", "3"))
+    assert (axis_names(1), axis_names(3), axis_names(4)) == (
+        (),
+        ("x", "y", "z"),
+        ("0", "1", "2", "3"),
+    )
 
 
 @pytest.mark.parametrize("model", ["dual_svgp", "exact"])
@@ -69,7 +84,7 @@ def test_every_component_is_drawn_as_predicted(model):
 def test_drawing_what_changed_equals_drawing_all_of_every_component():
     run, session = drive(), MapSession(MapSettings(**FIXED))
     for i in range(0, len(run), 60):
-        session.ingest(run[i: i + 60])
+        session.ingest(run[i : i + 60])
         grid = session.render(budget=500)
     session.flush()
     while session.renderer.points_stale or grid.revision != session.revision:
@@ -81,7 +96,11 @@ def test_drawing_what_changed_equals_drawing_all_of_every_component():
 
 def test_one_component_alone_is_the_scalar_map_and_no_axes_are_kept():
     grid = session_of(drive(slice(2, 3))).render()
-    assert grid.axes_mean is None and grid.axes_stddev is None and float(grid.mean[grid.known].max()) < 0.0
+    assert (
+        grid.axes_mean is None
+        and grid.axes_stddev is None
+        and float(grid.mean[grid.known].max()) < 0.0
+    )
 
 
 def test_suggestions_and_resume_take_three_components():
@@ -94,8 +113,12 @@ def test_suggestions_and_resume_take_three_components():
 
 def test_the_norm_of_a_curl_free_map_is_drawn_with_the_covariances_of_its_components():
     """As sampled from its posterior; and as `CurlFree.norm` says of every cell."""
-    session = MapSession(MapSettings(**FIXED, model="curl_free", local_scale=False, max_inducing=60, resolution=0.1))
-    session.map.rows.theta = replace(session.map.theta, coherence=0.99)  # sources on one side: components are one field
+    session = MapSession(
+        MapSettings(**FIXED, model="curl_free", local_scale=False, max_inducing=60, resolution=0.1)
+    )
+    session.map.rows.theta = replace(
+        session.map.theta, coherence=0.99
+    )  # sources on one side: components are one field
     session.ingest(drive())
     session.flush()
     grid = session.render()
@@ -117,14 +140,18 @@ def test_the_norm_of_a_curl_free_map_is_drawn_with_the_covariances_of_its_compon
 def test_the_norm_is_drawn_in_parts_as_at_once():
     """With covariances: a budget, a window that grows."""
     run = drive()
-    session = MapSession(MapSettings(**FIXED, model="curl_free", max_inducing=60, resolution=0.1, margin=0.2))
+    session = MapSession(
+        MapSettings(**FIXED, model="curl_free", max_inducing=60, resolution=0.1, margin=0.2)
+    )
     for i in range(0, len(run), 150):
-        session.ingest(run[i: i + 150])
+        session.ingest(run[i : i + 150])
         session.render(budget=300)
     session.flush()
     grid = session.render()
     while session.renderer.points_stale or grid.revision != session.revision:
         grid = session.render()
     spread = session.predict(grid.centres())
-    whole = norm(spread.mean.mT.numpy(), spread.variance.mT.numpy(), excess(spread))[1].reshape(grid.shape)
+    whole = norm(spread.mean.mT.numpy(), spread.variance.mT.numpy(), excess(spread))[1].reshape(
+        grid.shape
+    )
     assert np.abs(grid.stddev.numpy() / whole - 1).max() < 0.05

@@ -15,8 +15,16 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
 # starts are given, since to find them takes the first cells in again and again: that is test_start.py's
-SETTINGS = {"learn_hyperparameters": False, "learn_time_offset": False, "max_inducing": 60, "resolution": 0.1,
-            "lengthscale": 1.0, "signal_stddev": 4e-6, "noise_stddev": 3e-7, "constant_stddev": 1.2e-5}
+SETTINGS = {
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "max_inducing": 60,
+    "resolution": 0.1,
+    "lengthscale": 1.0,
+    "signal_stddev": 4e-6,
+    "noise_stddev": 3e-7,
+    "constant_stddev": 1.2e-5,
+}
 
 
 N = 420  # of a drive: 21 m on lanes of 5
@@ -31,19 +39,21 @@ def _lanes(n: int = N, step: float = 0.05, at=(0.0, 0.0)) -> np.ndarray:
 
 def _samples(x: np.ndarray, start: float = 0.0) -> Samples:
     y = 45e-6 + 4e-6 * np.sin(x[:, 0]) + 1e-7 * np.random.default_rng(0).standard_normal(len(x))
-    return Samples(x=torch.tensor(x), y=torch.tensor(y), stamp=start + torch.arange(len(x)).double() * 0.1)
+    return Samples(
+        x=torch.tensor(x), y=torch.tensor(y), stamp=start + torch.arange(len(x)).double() * 0.1
+    )
 
 
 def _with_glitch(far: float, at: int = 300, length: int = 1) -> np.ndarray:
     x = _lanes()
-    x[at: at + length] += (far, -0.7 * far)
+    x[at : at + length] += (far, -0.7 * far)
     return x
 
 
 def _drawn_on_the_way(session: MapSession, samples: Samples, start: int, stop: int) -> MapSession:
     """A little is drawn after each sixty samples."""
     for part in range(start, stop, 60):
-        session.ingest(samples[part: part + 60])
+        session.ingest(samples[part : part + 60])
         session.render(300)
         assert session.renderer.points_drawn <= 300
     return session
@@ -71,7 +81,9 @@ def test_a_glitch_leaves_resolution_and_extent_as_they_were(far, length):
     want, grid = clean.render(), session.render()
     assert grid.resolution == want.resolution == 0.1
     height, width = want.shape
-    assert abs(grid.shape[0] - height) <= 20 and abs(grid.shape[1] - width) <= 20  # a metre more where it has grown
+    assert (
+        abs(grid.shape[0] - height) <= 20 and abs(grid.shape[1] - width) <= 20
+    )  # a metre more where it has grown
     assert grid.known.sum() > 0.9 * want.known.sum()
 
     said = " ".join(session.warnings)
@@ -79,8 +91,9 @@ def test_a_glitch_leaves_resolution_and_extent_as_they_were(far, length):
     assert session.report()["path_length"] == pytest.approx(clean.report()["path_length"], abs=1.0)
 
 
-@pytest.mark.parametrize("wild", [[0], [1], range(0, N, 5), range(280, 380)],
-                         ids=["first", "second", "fifth", "drift"])
+@pytest.mark.parametrize(
+    "wild", [[0], [1], range(0, N, 5), range(280, 380)], ids=["first", "second", "fifth", "drift"]
+)
 def test_wild_poses_do_not_decide_what_is_wild(wild):
     """However early they come, every fifth of them, or a filter that runs away for a while."""
     chance, x = np.random.default_rng(2), _lanes()
@@ -88,7 +101,7 @@ def test_wild_poses_do_not_decide_what_is_wild(wild):
         x[i] = (70.0 * n, 70.0 * n) if len(wild) == 100 else chance.uniform(-1e5, 1e5, 2)
     session, samples = MapSession(MapSettings(**SETTINGS)), _samples(x)
     for part in range(0, N, 50):
-        session.ingest(samples[part: part + 50])
+        session.ingest(samples[part : part + 50])
         grid = session.render(300)
         assert grid.resolution == 0.1 and max(grid.shape) < 100, f"after {part + 50} samples"
     driven = session.driven.numpy()
@@ -114,7 +127,9 @@ def test_a_robot_that_is_carried_and_stays_is_drawn():
     x = _lanes(400, at=(300.0, 250.0))
     session.ingest(_samples(x[:5], 100.0))
     grid = session.render()
-    assert grid.origin[0] < 0.0 and "not drawn" in " ".join(session.warnings)  # it might be a glitch still
+    assert grid.origin[0] < 0.0 and "not drawn" in " ".join(
+        session.warnings
+    )  # it might be a glitch still
     session.ingest(_samples(x[5:], 101.0))
     grid = session.render()
     assert grid.resolution == 0.1 and grid.origin[0] > 290.0 and grid.known.any()
@@ -125,7 +140,11 @@ def test_two_rooms_that_fit_are_both_drawn():
     session = copy.deepcopy(_clean())
     session.ingest(_samples(_lanes(300, at=(60.0, 0.0)), 100.0))
     grid = session.render()
-    assert grid.origin[0] < 0.0 and grid.origin[0] + 0.1 * grid.shape[1] > 64.0 and not session.warnings
+    assert (
+        grid.origin[0] < 0.0
+        and grid.origin[0] + 0.1 * grid.shape[1] > 64.0
+        and not session.warnings
+    )
 
 
 def test_ground_too_large_for_the_grid_is_cut_and_follows_the_robot():
@@ -133,13 +152,16 @@ def test_ground_too_large_for_the_grid_is_cut_and_follows_the_robot():
     x = np.stack([np.arange(400) * 0.5, np.arange(400) * 0.4], 1)
     origins = []
     for part in range(0, 400, 4):
-        session.ingest(_samples(x[part: part + 4], part * 0.1))
+        session.ingest(_samples(x[part : part + 4], part * 0.1))
         grid = session.render(400)
         assert grid.resolution == 0.1 and grid.shape[0] * grid.shape[1] <= 40_000
         assert session.renderer.points_drawn <= 400
         left, bottom = grid.origin
         newest = x[part + 3]
-        assert left <= newest[0] <= left + 0.1 * grid.shape[1] and bottom <= newest[1] <= bottom + 0.1 * grid.shape[0]
+        assert (
+            left <= newest[0] <= left + 0.1 * grid.shape[1]
+            and bottom <= newest[1] <= bottom + 0.1 * grid.shape[0]
+        )
         origins.append(grid.origin)
     assert 10 < len(set(origins)) < 60  # in steps, not with every drawing
     assert "max_grid_cells" in " ".join(session.warnings)
@@ -207,11 +229,14 @@ def test_a_window_about_the_robot_has_the_resolution_and_the_cost_of_any_other()
 
     drawn = []
     for start in (20.0, 30.0):
-        x = _road(start + 10.0)[round(start / 0.05):]
+        x = _road(start + 10.0)[round(start / 0.05) :]
         sessions[1].ingest(_samples(x, 1000.0 + start))
         grid = sessions[1].render()
         drawn.append(grid.shape[0] * grid.shape[1])
-        assert grid.origin[0] < start + 10.0 - 3.0 and grid.origin[0] + grid.shape[1] * 0.1 > start + 10.0
+        assert (
+            grid.origin[0] < start + 10.0 - 3.0
+            and grid.origin[0] + grid.shape[1] * 0.1 > start + 10.0
+        )
     assert max(drawn) <= 1.2 * min(drawn)
     sessions[1].ingest(_samples(np.array([[5e3, 0.0]]), 2000.0))
     assert sessions[1].render().origin == grid.origin
@@ -249,8 +274,17 @@ def test_where_all_is_drawn_there_is_no_overview():
 
 def test_poses_all_over_the_earth_have_no_overview():
     """A localiser that has gone mad: the map is drawn where the robot was last, and nothing fails."""
-    x = 9e6 * (2.0 * torch.rand((60, 2), dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 1.0)
+    x = 9e6 * (
+        2.0 * torch.rand((60, 2), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        - 1.0
+    )
     session = MapSession(MapSettings(max_inducing=20, resolution=0.2))
-    session.ingest(Samples(x=x, y=45e-6 + 1e-7 * torch.arange(60.0).double()[:, None], stamp=0.1 * torch.arange(60.0)))
+    session.ingest(
+        Samples(
+            x=x,
+            y=45e-6 + 1e-7 * torch.arange(60.0).double()[:, None],
+            stamp=0.1 * torch.arange(60.0),
+        )
+    )
     session.flush()
     assert session.render() is not None and overview(session) is None

@@ -23,12 +23,16 @@ NAMES = tuple(MEMBERS)
 
 
 def fit(name, side=SIDE, most=500, **settings):
-    return AnytimeFit(name, THETA, samples(X, Y), Z, side=side, most=most, scale=UT, centre=[C * UT], **settings)
+    return AnytimeFit(
+        name, THETA, samples(X, Y), Z, side=side, most=most, scale=UT, centre=[C * UT], **settings
+    )
 
 
 def expected(name):
     origin = X[0].round()
-    return anytime(name, X, Y - C, np.ones(len(X)), Z, XS, labels(X - origin, SIDE), labels(XS - origin, SIDE))
+    return anytime(
+        name, X, Y - C, np.ones(len(X)), Z, XS, labels(X - origin, SIDE), labels(XS - origin, SIDE)
+    )
 
 
 def mean_of(model):
@@ -56,7 +60,9 @@ def test_a_step_is_unbiased(name):
     draws = [model.target(list(chosen)) for chosen in product(range(5), repeat=2)]
     for k in range(2):
         close(torch.stack([draw[k] for draw in draws]).mean(0), whole[k], 1e-12)
-    assert float((draws[0][0] - whole[0]).abs().max()) > 0.01 * float(whole[0].abs().max()), "one draw says it all"
+    assert float((draws[0][0] - whole[0]).abs().max()) > 0.01 * float(whole[0].abs().max()), (
+        "one draw says it all"
+    )
 
 
 def test_draws_are_uniform_and_seeded():
@@ -104,7 +110,9 @@ def test_a_run_comes_within_1_percent_of_the_batch_rmse(name):
     x, y = drive(1200, seed=4)
     held, train = np.arange(1200) % 6 == 0, np.arange(1200) % 6 != 0
     side = SIDE if MEMBERS[name].residual == "block" else None
-    model = AnytimeFit(name, THETA, samples(x[train], y[train]), Z, side=side, most=50, draw=4, scale=UT)
+    model = AnytimeFit(
+        name, THETA, samples(x[train], y[train]), Z, side=side, most=50, draw=4, scale=UT
+    )
     places, truth = torch.from_numpy(x[held]), y[held] * UT
 
     def rmse():
@@ -118,13 +126,23 @@ def test_a_run_comes_within_1_percent_of_the_batch_rmse(name):
 
 def test_fits_what_a_map_learned():
     """θ and z of a live map, all samples at once: a map that remembered everything says the same."""
-    settings = {"lengthscale": 0.5, "signal_stddev": 10 * UT, "noise_stddev": UT, "heading_stddev": 0.5 * UT,
-                "learn_hyperparameters": False, "time_offset": 0.05, "inducing_inputs": Z, "tile_samples": 500}
+    settings = {
+        "lengthscale": 0.5,
+        "signal_stddev": 10 * UT,
+        "noise_stddev": UT,
+        "heading_stddev": 0.5 * UT,
+        "learn_hyperparameters": False,
+        "time_offset": 0.05,
+        "inducing_inputs": Z,
+        "tile_samples": 500,
+    }
     velocity = np.gradient(X, axis=0) / 0.1
     batch = samples(X, Y, velocity=velocity)
     field = create_map("pic", centre=[C * UT], **settings)
     field.update(batch)
-    model = AnytimeFit("pic", field.theta, batch, Z, side=field.side, most=500, scale=UT, centre=[C * UT])
+    model = AnytimeFit(
+        "pic", field.theta, batch, Z, side=field.side, most=500, scale=UT, centre=[C * UT]
+    )
     model.batch()
     ask = (torch.from_numpy(XS), torch.full((60, 2), 0.3, dtype=torch.float64))
     close(model.predict(*ask).mean, field.predict(*ask).mean, 1e-9)

@@ -34,28 +34,41 @@ def keys(s: float) -> float:
 def evidence(model, w, y, v, vector) -> torch.Tensor:
     """log N(y | 0, W K_uu Wᵀ + σ² V), densely, in O(n³)."""
     gram = vector[1].exp() * model.kernel().correlation(
-        ((model.nodes[:, None] - model.nodes[None]) / vector[0].exp()).square().sum(-1))
+        ((model.nodes[:, None] - model.nodes[None]) / vector[0].exp()).square().sum(-1)
+    )
     noise = torch.ones(()) if model.fixed_noise else vector[2].exp()
     factor = torch.linalg.cholesky(w @ gram @ w.mT + noise * torch.diag(v))
     white = torch.linalg.solve_triangular(factor, y[:, None], upper=False)
-    return -0.5 * white.square().sum() - factor.diagonal().log().sum() - 0.5 * len(y) * math.log(2 * math.pi)
+    return (
+        -0.5 * white.square().sum()
+        - factor.diagonal().log().sum()
+        - 0.5 * len(y) * math.log(2 * math.pi)
+    )
 
 
 def evidence_by_pairs(model, w, y, v, vector) -> torch.Tensor:
     """The same for many samples: the m × m system from sums over all samples at once, by LU."""
     gram = vector[1].exp() * model.kernel().correlation(
-        ((model.nodes[:, None] - model.nodes[None]) / vector[0].exp()).square().sum(-1))
+        ((model.nodes[:, None] - model.nodes[None]) / vector[0].exp()).square().sum(-1)
+    )
     noise = torch.ones(()) if model.fixed_noise else vector[2].exp()
     a, c = w.mT @ (w / v[:, None]) / noise, w.mT @ (y / v) / noise
     system = torch.eye(len(a), dtype=torch.float64) + a @ gram
     fit = (y * y / v).sum() / noise - c @ gram @ torch.linalg.solve(system, c)
-    return -0.5 * (fit + torch.linalg.slogdet(system)[1] + (noise * v).log().sum() + len(y) * math.log(2 * math.pi))
+    return -0.5 * (
+        fit
+        + torch.linalg.slogdet(system)[1]
+        + (noise * v).log().sum()
+        + len(y) * math.log(2 * math.pi)
+    )
 
 
 def test_cubic_weights_are_keys():
     for f in (0.0, 0.25, 0.6, 0.999):
         expected = [keys(f + 1), keys(f), keys(1 - f), keys(2 - f)]
-        assert np.allclose(cubic_weights(torch.tensor(f, dtype=torch.float64)).numpy(), expected, atol=1e-15)
+        assert np.allclose(
+            cubic_weights(torch.tensor(f, dtype=torch.float64)).numpy(), expected, atol=1e-15
+        )
 
 
 def test_interpolation_reproduces_quadratics_and_refuses_the_outside():
@@ -72,8 +85,16 @@ def test_interpolation_reproduces_quadratics_and_refuses_the_outside():
 @pytest.mark.parametrize(("fixed_noise", "kernel"), [(False, "matern52"), (True, "rbf")])
 def test_equal_to_the_dense_gp_after_thousands_of_updates(fixed_noise, kernel):
     """Value, gradient, mean and variance to 1e-8; the dense GP itself for the first 300 samples."""
-    model = DenseWiski([0, 0], [1, 1], (8, 9), lengthscale=0.3, signal=1.2, noise=0.15, fixed_noise=fixed_noise,
-                       kernel=kernel)
+    model = DenseWiski(
+        [0, 0],
+        [1, 1],
+        (8, 9),
+        lengthscale=0.3,
+        signal=1.2,
+        noise=0.15,
+        fixed_noise=fixed_noise,
+        kernel=kernel,
+    )
     x, y, v = stream(3000)
     v = 0.02 * v if fixed_noise else v
     first = 300
@@ -96,20 +117,27 @@ def test_equal_to_the_dense_gp_after_thousands_of_updates(fixed_noise, kernel):
 
 @pytest.mark.parametrize("residual", [False, True])
 def test_predictions_are_those_of_the_dense_gp(residual):
-    model = DenseWiski([0, 0], [1, 1], (9, 9), lengthscale=0.35, signal=1.1, noise=0.2, residual=residual)
+    model = DenseWiski(
+        [0, 0], [1, 1], (9, 9), lengthscale=0.35, signal=1.1, noise=0.2, residual=residual
+    )
     x, y, v = stream(250, 3)
     for i in range(0, 250, 10):
-        model.condition(x[i: i + 10], y[i: i + 10], v[i: i + 10])
+        model.condition(x[i : i + 10], y[i : i + 10], v[i : i + 10])
     new = torch.from_numpy(RNG.uniform(0, 1, (20, 2)))
     nodes, w, ws = model.nodes.numpy(), model.weights(x).numpy(), model.weights(new).numpy()
-    gram = 1.1**2 * correlation("matern52", np.linalg.norm(nodes[:, None] - nodes[None], axis=-1) / 0.35)
+    gram = 1.1**2 * correlation(
+        "matern52", np.linalg.norm(nodes[:, None] - nodes[None], axis=-1) / 0.35
+    )
     inner = np.linalg.inv(w @ gram @ w.T + 0.04 * np.diag(v.numpy()))
     cross = ws @ gram @ w.T
     mean, variance = cross @ inner @ y.numpy(), np.diag(ws @ gram @ ws.T - cross @ inner @ cross.T)
     if residual:
         variance = variance + 1.1**2 - np.diag(ws @ gram @ ws.T)
     got = model.predict(new)
-    assert np.abs(got[0].numpy() - mean).max() < 1e-8 and np.abs(got[1].numpy() - variance).max() < 1e-8
+    assert (
+        np.abs(got[0].numpy() - mean).max() < 1e-8
+        and np.abs(got[1].numpy() - variance).max() < 1e-8
+    )
 
 
 def test_root_and_pseudo_inverse_root_follow_every_vector():
@@ -136,9 +164,12 @@ def test_the_evidence_is_right_beyond_the_rank():
     x, y, v = stream(150)
     order = x[:, 0].argsort()
     x, y, v = x[order], y[order], v[order]
-    model, whole = (DenseWiski([0, 0], [1, 1], (9, 9), lengthscale=0.3, noise=0.15, rank=rank) for rank in (40, None))
+    model, whole = (
+        DenseWiski([0, 0], [1, 1], (9, 9), lengthscale=0.3, noise=0.15, rank=rank)
+        for rank in (40, None)
+    )
     for i in range(0, 150, 50):
-        model.condition(x[i: i + 50], y[i: i + 50], v[i: i + 50])
+        model.condition(x[i : i + 50], y[i : i + 50], v[i : i + 50])
     whole.condition(x, y, v)
     assert model.root.rank > 40 and model.root.dropped == 0.0
     expected = evidence(model, model.weights(x), y, v, model.vector.detach())
@@ -152,7 +183,7 @@ def test_one_step_per_observation_raises_the_evidence():
     model = DenseWiski([0, 0], [1, 1], (9, 9), lengthscale=1.5, signal=0.3, noise=0.6)
     start = model.vector.detach().clone()
     for i in range(0, 400, 4):
-        model.observe(x[i: i + 4], y[i: i + 4])
+        model.observe(x[i : i + 4], y[i : i + 4])
     assert float(model.log_evidence()) > float(model.log_evidence(start)) + 100
     assert float(model.noise()) ** 0.5 == pytest.approx(0.1, rel=0.5)
 
@@ -179,9 +210,16 @@ def test_a_projection_is_learned_online():
     start = torch.from_numpy(rng.normal(size=(6, 2))) * 0.4
     errors = []
     for rate in (0.0, 0.02):
-        model = DenseWiski([-1, -1], [1, 1], (10, 10), noise=0.3, projection=Projection(start), projection_rate=rate)
+        model = DenseWiski(
+            [-1, -1],
+            [1, 1],
+            (10, 10),
+            noise=0.3,
+            projection=Projection(start),
+            projection_rate=rate,
+        )
         for i in range(0, 400, 8):
-            model.observe(x[i: i + 8], y[i: i + 8] + 0.05 * torch.from_numpy(rng.normal(size=8)))
+            model.observe(x[i : i + 8], y[i : i + 8] + 0.05 * torch.from_numpy(rng.normal(size=8)))
         errors.append(float((model.predict(x[400:])[0] - y[400:]).square().mean().sqrt()))
     assert errors[1] < 0.85 * errors[0]
 
@@ -201,7 +239,7 @@ def test_classes_are_told_apart():
     labels = labels.clamp(max=2)
     model = DirichletWiski(3, [-1, -1], [1, 1], (10, 10), lengthscale=0.5, signal=3.0)
     for i in range(0, 400, 20):
-        model.observe(x[i: i + 20], labels[i: i + 20], learn=False)
+        model.observe(x[i : i + 20], labels[i : i + 20], learn=False)
     p = model.probabilities(x[400:])
     assert torch.allclose(p.sum(1), torch.ones(100).double())
     assert float((p.argmax(1) == labels[400:]).double().mean()) > 0.85

@@ -24,8 +24,14 @@ from gp_mapping.offline.objectives import CollapsedBound, ExactEvidence
 from gp_mapping.offline.stored_cells import StoredCells
 from gp_mapping.settings.mapping import MapSettings
 
-START = {"lengthscale": 1.5, "signal_stddev": 4 * UT, "noise_stddev": 2 * UT, "constant_stddev": 20 * UT,
-         "heading_stddev": 0.0, "time_offset": 0.0}
+START = {
+    "lengthscale": 1.5,
+    "signal_stddev": 4 * UT,
+    "noise_stddev": 2 * UT,
+    "constant_stddev": 20 * UT,
+    "heading_stddev": 0.0,
+    "time_offset": 0.0,
+}
 
 
 def settings(model="dual_svgp", **others):
@@ -36,14 +42,21 @@ def parts(n=240, seed=3):
     """Batches of cells, not all of which have the same columns."""
     x, y = drive(n, seed=seed)
     white = np.full(n // 2, 0.01)
-    return [samples(x[: n // 2], y[: n // 2], sensor_variance=white), samples(x[n // 2:], y[n // 2:])]
+    return [
+        samples(x[: n // 2], y[: n // 2], sensor_variance=white),
+        samples(x[n // 2 :], y[n // 2 :]),
+    ]
 
 
 def dense(theta: Theta, given) -> float:
     """log N(y | 0, K + Σ), without the package's algebra."""
     x, y = (np.concatenate([np.asarray(getattr(p, name)) for p in given]) for name in ("x", "y"))
-    extra = np.concatenate([np.zeros(len(p)) if p.sensor_variance is None else p.sensor_variance.numpy() / UT**2
-                            for p in given])
+    extra = np.concatenate(
+        [
+            np.zeros(len(p)) if p.sensor_variance is None else p.sensor_variance.numpy() / UT**2
+            for p in given
+        ]
+    )
     r = math.sqrt(5) * np.linalg.norm(x[:, None] - x[None], axis=-1) / theta.lengthscale
     gram = theta.signal_stddev**2 * (1 + r + r * r / 3) * np.exp(-r) + theta.constant_stddev**2
     gram += np.diag(theta.noise_stddev**2 + extra)
@@ -84,21 +97,32 @@ def test_the_fit_is_the_maximum(exact):
             ends.append(dense(exact.theta.with_vector(there), parts()) + learner.log_prior(there))
         cells = StoredCells.of(parts(), UT, exact.theta)
         curvature = math.sqrt(float(information(learner, exact.theta, cells)[k, k]))
-        assert abs(ends[0] - ends[1]) / 2e-3 < 0.2 * curvature  # a fifth of a standard deviation away
+        assert (
+            abs(ends[0] - ends[1]) / 2e-3 < 0.2 * curvature
+        )  # a fifth of a standard deviation away
 
 
 @pytest.mark.parametrize("factor", [0.1, 10.0])
 def test_a_far_start_ends_there_too(factor, exact):
-    far = START | {"lengthscale": 1.5 * factor, "signal_stddev": 4 * UT * factor, "noise_stddev": 2 * UT / factor}
+    far = START | {
+        "lengthscale": 1.5 * factor,
+        "signal_stddev": 4 * UT * factor,
+        "noise_stddev": 2 * UT / factor,
+    }
     found = fit_theta(settings(), far, parts())
     assert found.evidence_after > exact.after - 1.0
 
 
 def test_a_good_start_is_not_made_worse(exact):
-    told = START | {"lengthscale": exact.theta.lengthscale, "signal_stddev": exact.theta.signal_stddev * UT,
-                    "noise_stddev": exact.theta.noise_stddev * UT}
+    told = START | {
+        "lengthscale": exact.theta.lengthscale,
+        "signal_stddev": exact.theta.signal_stddev * UT,
+        "noise_stddev": exact.theta.noise_stddev * UT,
+    }
     found = fit_theta(settings(max_inducing=20), told, parts(), most=10)
-    assert found.after >= found.before, "a bound that is of its budget was raised at the cost of what was given"
+    assert found.after >= found.before, (
+        "a bound that is of its budget was raised at the cost of what was given"
+    )
 
 
 def test_blocks_hold_every_cell_once_and_lie_together():
@@ -107,7 +131,9 @@ def test_blocks_hold_every_cell_once_and_lie_together():
     assert sum(map(len, blocks)) == len(cells) == 240 and max(map(len, blocks)) <= 50
     assert torch.equal(torch.cat([b.y for b in blocks]).sort(0).values, cells.y.sort(0).values)
     theta = Theta(0.5, 10.0, 1.0, 20.0)
-    assert ExactEvidence(cells, 50).value(theta) < ExactEvidence(cells).value(theta), "blocks know less"
+    assert ExactEvidence(cells, 50).value(theta) < ExactEvidence(cells).value(theta), (
+        "blocks know less"
+    )
 
 
 def test_the_interpolated_kernel_is_w_k_w():
@@ -130,28 +156,41 @@ def test_an_uncertain_position_adds_the_slope_to_the_noise():
 def test_the_constants_of_passes_are_in_evidence_and_bound():
     """s_b² between cells of one pass, by the dense evidence of the difference that it makes."""
     theta = Theta(0.8, 8.0, 1.0, 20.0, bias_stddev=2.0)
-    given = [replace(part, pass_number=np.full(len(part), float(k))) for k, part in enumerate(parts())]
+    given = [
+        replace(part, pass_number=np.full(len(part), float(k))) for k, part in enumerate(parts())
+    ]
     cells = StoredCells.of(given, UT, theta)
     own = torch.cat([torch.full((len(part),), k) for k, part in enumerate(given)])
-    gram = theta.kernel()(cells.x, cells.x) + 20.0**2 + 4.0 * (own[:, None] == own) + torch.diag(cells.variance(theta))
+    gram = (
+        theta.kernel()(cells.x, cells.x)
+        + 20.0**2
+        + 4.0 * (own[:, None] == own)
+        + torch.diag(cells.variance(theta))
+    )
     wanted = multivariate_normal(np.zeros(len(gram)), gram.numpy()).logpdf(cells.y[:, 0].numpy())
     assert ExactEvidence(cells).value(theta) == pytest.approx(wanted, abs=1e-6)
     for second in (0, 100):
         bound = CollapsedBound(cells, 240 - second, second)
         bound.renew(theta)
         assert wanted - 15.0 * (second > 0) - 1.0 < bound.value(theta) <= wanted + 1e-6
-    assert wanted != pytest.approx(ExactEvidence(cells).value(replace(theta, bias_stddev=0.0)), abs=0.1)
+    assert wanted != pytest.approx(
+        ExactEvidence(cells).value(replace(theta, bias_stddev=0.0)), abs=0.1
+    )
 
 
 def test_a_time_offset_is_found():
     """Lanes to and fro, stamps .3 s late: δ within .03 s of it."""
     rng = np.random.default_rng(1)
-    along = np.concatenate([np.linspace(0, 3, 40) if k % 2 == 0 else np.linspace(3, 0, 40) for k in range(8)])
+    along = np.concatenate(
+        [np.linspace(0, 3, 40) if k % 2 == 0 else np.linspace(3, 0, 40) for k in range(8)]
+    )
     x = np.stack([along, np.repeat(np.arange(8) * 0.3, 40)], 1)
     velocity = np.stack([np.repeat([0.4 * (-1) ** k for k in range(8)], 40), np.zeros(320)], 1)
     at = x - 0.3 * velocity
     y = 48 + 8 * np.sin(2.2 * at[:, 0]) * np.cos(1.5 * at[:, 1]) + 0.3 * rng.normal(size=320)
-    found = fit_theta(settings(learn_time_offset=True), START, [samples(x, y[:, None], velocity=velocity)])
+    found = fit_theta(
+        settings(learn_time_offset=True), START, [samples(x, y[:, None], velocity=velocity)]
+    )
     assert found.theta.time_offset == pytest.approx(0.3, abs=0.03)
 
 
@@ -161,10 +200,22 @@ def test_counts_by_minibatches_on_bound_8():
     x = rng.uniform(0, 4, (300, 2))
     y = rng.poisson(np.exp(1.5 + np.sin(2 * x[:, 0])))
     values = []
-    model = SolveGP(Theta(3.0, 0.3, 1.0, 5.0), max_inducing=60, max_orthogonal=0, tolerance=1e-3, memory_size=0,
-                    likelihood=Poisson())
-    found = train(model, Samples(torch.from_numpy(x), torch.from_numpy(y[:, None]).double()), 30, 0.05, values.append)
-    assert found.after == max(values[-found.epochs:]) > found.before + 20
+    model = SolveGP(
+        Theta(3.0, 0.3, 1.0, 5.0),
+        max_inducing=60,
+        max_orthogonal=0,
+        tolerance=1e-3,
+        memory_size=0,
+        likelihood=Poisson(),
+    )
+    found = train(
+        model,
+        Samples(torch.from_numpy(x), torch.from_numpy(y[:, None]).double()),
+        30,
+        0.05,
+        values.append,
+    )
+    assert found.after == max(values[-found.epochs :]) > found.before + 20
     assert 0.4 < found.theta.lengthscale < 2.5
 
 
@@ -179,19 +230,29 @@ def test_what_cannot_be_fitted_is_said():
 
 def test_a_settled_learner_moves_little(exact):
     """What all cells said weighs more than one neighbourhood of them."""
-    learner, cells = copy.deepcopy(exact.learner), StoredCells.of(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0))
+    learner, cells = (
+        copy.deepcopy(exact.learner),
+        StoredCells.of(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0)),
+    )
     data = cells.learning_data(exact.theta) | {"order": torch.arange(240).double()}
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
         learner.step(data, generator)
     move = learner.vector - exact.theta.vector()
-    assert 0.0 < float(move @ information(learner, exact.theta, cells) @ move) < 1.0, "beyond a standard deviation"
+    assert 0.0 < float(move @ information(learner, exact.theta, cells) @ move) < 1.0, (
+        "beyond a standard deviation"
+    )
 
 
 def test_nothing_free_is_nothing_found():
-    theta, learner = start_of(settings("exact", learn_hyperparameters=False, learn_time_offset=True))
+    theta, learner = start_of(
+        settings("exact", learn_hyperparameters=False, learn_time_offset=True)
+    )
     learner.free = [False] * 7
     cells = StoredCells.of(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0))
     bound = CollapsedBound(cells, 100)
     bound.renew(theta)
-    assert ascend(bound, learner, theta, torch.eye(7).double(), 5, 0.1, lambda value: None).theta == theta
+    assert (
+        ascend(bound, learner, theta, torch.eye(7).double(), 5, 0.1, lambda value: None).theta
+        == theta
+    )

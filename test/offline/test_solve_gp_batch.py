@@ -65,17 +65,25 @@ class Parts:
         return bound(q, Gaussian(), self.white, self.residual, self.y, self.noise)
 
     def nine(self, q):
-        return collapsed_bound(q.mean[self.split:], q.second, self.white, self.residual, self.y, self.noise)
+        return collapsed_bound(
+            q.mean[self.split :], q.second, self.white, self.residual, self.y, self.noise
+        )
 
     def evidence(self):
         gram = covariance(self.numpy_x, self.numpy_x, **THETA) + 400 + np.diag(self.noise.numpy())
-        return sum(multivariate_normal(np.zeros(len(gram)), gram).logpdf(column) for column in self.y.numpy().T)
+        return sum(
+            multivariate_normal(np.zeros(len(gram)), gram).logpdf(column)
+            for column in self.y.numpy().T
+        )
 
     def titsias(self):
         """Titsias (2009), eq. 9, on all inputs, without the core's algebra."""
         q = (self.white.mT @ self.white).numpy()
         gram = q + np.diag(self.noise.numpy())
-        fit = sum(multivariate_normal(np.zeros(len(gram)), gram).logpdf(column) for column in self.y.numpy().T)
+        fit = sum(
+            multivariate_normal(np.zeros(len(gram)), gram).logpdf(column)
+            for column in self.y.numpy().T
+        )
         return fit - 0.5 * self.y.shape[1] * float((self.residual / self.noise).sum())
 
 
@@ -89,7 +97,13 @@ def test_the_bounds_lie_in_their_order(parts):
     alone = Parts(Z)
     q = optimal_blocks(parts.white, parts.split, parts.y, parts.noise)
     odvgp = Blocks(q.mean, q.first, torch.eye(len(O), dtype=torch.float64))
-    order = [alone.titsias(), float(parts.eight(odvgp)), float(parts.eight(q)), parts.titsias(), parts.evidence()]
+    order = [
+        alone.titsias(),
+        float(parts.eight(odvgp)),
+        float(parts.eight(q)),
+        parts.titsias(),
+        parts.evidence(),
+    ]
     assert all(a + 1.0 < b for a, b in pairwise(order)), order
 
 
@@ -141,10 +155,14 @@ def test_minibatches_reach_the_collapsed_optimum_and_the_stream():
     white = stream.basis.whitened(stream.scaling.inner_x(batch.x))
     residual = stream.basis.residual(stream.scaling.inner_x(batch.x), white)
     q, noise = trainer.blocks, batch.noise_variance / UT**2
-    optimum = collapsed_bound(q.mean[len(q.first):], q.second, white, residual, batch.y / UT - 48, noise)
+    optimum = collapsed_bound(
+        q.mean[len(q.first) :], q.second, white, residual, batch.y / UT - 48, noise
+    )
     assert trainer.evidence() == pytest.approx(float(optimum), rel=1e-10)
     trained.update(samples(x + 0.3, y))  # it is a map: it may go on
-    assert trained.samples == 300 and bool((trained.predict(PLACES).variance <= stream.predict(PLACES).variance).all())
+    assert trained.samples == 300 and bool(
+        (trained.predict(PLACES).variance <= stream.predict(PLACES).variance).all()
+    )
 
 
 @pytest.mark.parametrize("orthogonal", [0, 8])
@@ -152,19 +170,29 @@ def test_counts_are_trained_to_the_optimum_of_their_bound(orthogonal):
     rng = np.random.default_rng(2)
     x, _ = drive(200)
     y = rng.poisson(np.exp(1.0 + np.sin(2 * x[:, :1]) * np.cos(1.5 * x[:, 1:]))).astype(float)
-    model = SolveGP(Theta(0.8, 1.0, 1.0, 2.0), max_inducing=12, max_orthogonal=orthogonal, tolerance=1e-4,
-                    likelihood=Poisson())
+    model = SolveGP(
+        Theta(0.8, 1.0, 1.0, 2.0),
+        max_inducing=12,
+        max_orthogonal=orthogonal,
+        tolerance=1e-4,
+        likelihood=Poisson(),
+    )
     trainer, values = BatchTrainer(model, Samples(x, y), minibatch=40, rate=0.7), []
     for _ in range(20):
         trainer.epoch()
         values.append(trainer.evidence())
-    assert values[0] < values[1] < values[2] <= values[-1] + 1e-9 and len(model.basis) == 12 + orthogonal
+    assert (
+        values[0] < values[1] < values[2] <= values[-1] + 1e-9
+        and len(model.basis) == 12 + orthogonal
+    )
 
     def eight(q):
         places = model.scaling.inner_x(torch.from_numpy(x))
         white = model.basis.whitened(places)
         residual = model.basis.residual(places, white)
-        return bound(q, Poisson(), white, residual, torch.from_numpy(y), torch.ones(len(x)).double())
+        return bound(
+            q, Poisson(), white, residual, torch.from_numpy(y), torch.ones(len(x)).double()
+        )
 
     assert max(gradients(trainer.blocks, eight)) < 1e-6
     assert trainer.evidence() == pytest.approx(float(eight(trainer.blocks)), rel=1e-12)
@@ -192,8 +220,10 @@ def test_without_orthogonal_inputs_a_stream_of_counts_is_the_dual_svgp_s():
     x, _ = drive(100)
     y = np.random.default_rng(1).poisson(2.0 + np.sin(2 * x[:, :1])).astype(float)
     theta = Theta(0.8, 1.0, 1.0, 2.0)
-    mine, its = (SolveGP(theta, max_inducing=20, max_orthogonal=0, likelihood=Counts()),
-                 DualSVGP(theta, max_inducing=20, likelihood=Counts()))
+    mine, its = (
+        SolveGP(theta, max_inducing=20, max_orthogonal=0, likelihood=Counts()),
+        DualSVGP(theta, max_inducing=20, likelihood=Counts()),
+    )
     for field in (mine, its):
         feed(field, Samples(x, y), 10)
     close(mine.predict(PLACES).mean, its.predict(PLACES).mean, 1e-12, "mean")
@@ -209,7 +239,9 @@ def test_hyperparameters_follow_the_bound():
     rng = np.random.default_rng(0)
     gram = covariance(x, x, "matern52", 0.6, 10.0) + 1e-9 * np.eye(400)
     y = 48 + np.linalg.cholesky(gram) @ rng.normal(0, 1, (400, 1)) + rng.normal(0, 1.0, (400, 1))
-    model = SolveGP(Theta(0.3, 4.0, 3.0, 20.0), max_inducing=40, max_orthogonal=60, tolerance=1e-3, scale=UT)
+    model = SolveGP(
+        Theta(0.3, 4.0, 3.0, 20.0), max_inducing=40, max_orthogonal=60, tolerance=1e-3, scale=UT
+    )
     trainer = BatchTrainer(model, samples(x, y), minibatch=100, learn=True, learning_rate=0.08)
     trainer.epoch()
     first = trainer.evidence()
@@ -217,7 +249,11 @@ def test_hyperparameters_follow_the_bound():
         trainer.epoch()
     found = model.theta
     assert trainer.evidence() > first + 50
-    assert 0.38 < found.lengthscale < 0.7 and 4.5 < found.signal_stddev < 11 and 0.9 < found.noise_stddev < 1.15, found
+    assert (
+        0.38 < found.lengthscale < 0.7
+        and 4.5 < found.signal_stddev < 11
+        and 0.9 < found.noise_stddev < 1.15
+    ), found
 
 
 def test_a_map_that_has_seen_samples_is_refused():

@@ -19,14 +19,14 @@ def room(seed: int, side: int = 50) -> np.ndarray:
     for _ in range(rng.integers(0, 4)):
         at, door = rng.integers(8, side - 8), rng.integers(2, side - 10)
         wall = np.full(side, 100.0)
-        wall[door: door + rng.integers(5, 10)] = 0
+        wall[door : door + rng.integers(5, 10)] = 0
         if rng.random() < 0.5:
             data[at] = np.maximum(data[at], wall)
         else:
             data[:, at] = np.maximum(data[:, at], wall)
     for _ in range(rng.integers(0, 6)):
         row, column = rng.integers(1, side - 8, 2)
-        data[row: row + rng.integers(2, 8), column: column + rng.integers(2, 8)] = 100
+        data[row : row + rng.integers(2, 8), column : column + rng.integers(2, 8)] = 100
     return data
 
 
@@ -44,5 +44,8 @@ def somewhere(free: FreeSpace, seed: int = 0) -> np.ndarray:
 
 def every_two_centimetres(line) -> np.ndarray:
     """(N, 2) places along a line (K, 2), corners included."""
-    pieces = [np.linspace(a, b, max(2, int(np.ceil(np.hypot(*(b - a)) / 0.02)) + 1)) for a, b in pairwise(line)]
+    pieces = [
+        np.linspace(a, b, max(2, int(np.ceil(np.hypot(*(b - a)) / 0.02)) + 1))
+        for a, b in pairwise(line)
+    ]
     return np.concatenate(pieces) if pieces else np.asarray(line)

@@ -30,7 +30,9 @@ def test_reduction_equals_refitting_with_each_candidate():
     data, x = scene.path().numpy(), places.numpy()
     before = np.diag(scene.posterior(data, x)).sum()
     drop = [before - np.diag(scene.posterior(np.vstack([data, p]), x)).sum() for p in x]
-    np.testing.assert_allclose(integrated_variance_reduction(field, places, places).numpy(), drop, rtol=1e-6)
+    np.testing.assert_allclose(
+        integrated_variance_reduction(field, places, places).numpy(), drop, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -51,8 +53,8 @@ def test_reduction_is_the_drop_of_a_fantasy(model):
     field = scene.measured_map(model, **tight(model))
     places = scene.grid_of(field).centres()
     for index in (0, 37, 119):
-        promised = float(integrated_variance_reduction(field, places[index:index + 1], places))
-        fantasy = field.fantasize(places[index:index + 1])
+        promised = float(integrated_variance_reduction(field, places[index : index + 1], places))
+        fantasy = field.fantasize(places[index : index + 1])
         drop = float(field.predict(places).variance.sum() - fantasy.predict(places).variance.sum())
         assert promised == pytest.approx(drop, rel=1e-6)
 
@@ -62,11 +64,17 @@ def test_weights_noise_and_chunks():
     fine = scene.grid_of(field, 30, 25, 0.1).centres()  # 750 candidates: two chunks
     targets = fine[::7]
     plain = integrated_variance_reduction(field, fine, targets)
-    single = torch.cat([integrated_variance_reduction(field, fine[i:i + 1], targets) for i in (0, 511, 512, 749)])
+    single = torch.cat(
+        [integrated_variance_reduction(field, fine[i : i + 1], targets) for i in (0, 511, 512, 749)]
+    )
     torch.testing.assert_close(plain[[0, 511, 512, 749]], single, rtol=1e-10, atol=0.0)
-    weighted = integrated_variance_reduction(field, fine, targets, torch.full((len(targets),), 0.5).double())
+    weighted = integrated_variance_reduction(
+        field, fine, targets, torch.full((len(targets),), 0.5).double()
+    )
     torch.testing.assert_close(weighted, plain / 2, rtol=1e-10, atol=0.0)
-    assert bool((integrated_variance_reduction(field, fine, targets, noise_variance=4e-12) < plain).all())
+    assert bool(
+        (integrated_variance_reduction(field, fine, targets, noise_variance=4e-12) < plain).all()
+    )
 
 
 def test_errors_say_what_was_expected():

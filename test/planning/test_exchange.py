@@ -27,8 +27,12 @@ def keys_of(stops) -> list[tuple[int, int]]:
 def brings(problem, keys) -> float:
     """What these legs bring, by the sums over the whole route."""
     legs = Glances.of(problem.travel).of_pairs(keys)
-    places, weights, scale = (torch.from_numpy(np.concatenate(part)) for part in zip(*(
-        (leg.places, leg.weights, np.full(len(leg.places), leg.scale)) for leg in legs)))
+    places, weights, scale = (
+        torch.from_numpy(np.concatenate(part))
+        for part in zip(
+            *((leg.places, leg.weights, np.full(len(leg.places), leg.scale)) for leg in legs)
+        )
+    )
     return float(problem.value.gains([Visits(places, weights, scale)])[0].sum())
 
 
@@ -36,33 +40,51 @@ def test_an_exchange_of_legs_is_worth_what_the_whole_routes_say():
     """Legs left out, put in, driven twice, all of them others: to 1e-8 of what the route brings."""
     problem = problem_in(4, 60, 200)
     rng = np.random.default_rng(2)
-    stops = [problem.start, *problem.travel.places[rng.choice(len(problem.travel), 9, replace=False)].tolist()]
+    stops = [
+        problem.start,
+        *problem.travel.places[rng.choice(len(problem.travel), 9, replace=False)].tolist(),
+    ]
     glances, exchange = Glances.of(problem.travel), Exchange(problem.value)
     exchange.begin(keys_of(stops), glances.of_pairs(keys_of(stops)))
     whole = brings(problem, keys_of(stops))
     assert exchange.gain == pytest.approx(whole, rel=1e-8)
-    others = [stops[:-1], stops[:3] + stops[4:], [*stops, stops[2], stops[1]], stops[:2] + stops[:2:-1],
-              [stops[0], stops[5]], [*stops, *stops[:3]],
-              [problem.start, *problem.travel.places[rng.choice(len(problem.travel), 5)].tolist()]]
+    others = [
+        stops[:-1],
+        stops[:3] + stops[4:],
+        [*stops, stops[2], stops[1]],
+        stops[:2] + stops[:2:-1],
+        [stops[0], stops[5]],
+        [*stops, *stops[:3]],
+        [problem.start, *problem.travel.places[rng.choice(len(problem.travel), 5)].tolist()],
+    ]
     for other in others:
         keys = keys_of(other)
         more = exchange.change(keys, dict(zip(keys, glances.of_pairs(keys))))
         assert more == pytest.approx(brings(problem, keys) - whole, abs=1e-8 * whole)
 
     visits = glances.of_pairs(keys_of(stops))
-    path = Visits(*(torch.from_numpy(np.concatenate([getattr(leg, name) for leg in visits]))
-                    for name in ("places", "weights")),
-                  torch.from_numpy(np.concatenate([np.full(len(leg.places), leg.scale) for leg in visits])))
+    path = Visits(
+        *(
+            torch.from_numpy(np.concatenate([getattr(leg, name) for leg in visits]))
+            for name in ("places", "weights")
+        ),
+        torch.from_numpy(np.concatenate([np.full(len(leg.places), leg.scale) for leg in visits])),
+    )
     np.testing.assert_allclose(exchange.left, problem.value.left(path).numpy(), rtol=1e-6)
 
 
 def test_a_way_at_a_glance_is_hardly_longer_than_the_real_one_and_measures_as_much():
     problem = problem_in(4, 60, 200)
     travel: Travel = problem.travel
-    pairs = [tuple(sorted(pair)) for pair in np.random.default_rng(0).choice(travel.places, (150, 2)).tolist()]
+    pairs = [
+        tuple(sorted(pair))
+        for pair in np.random.default_rng(0).choice(travel.places, (150, 2)).tolist()
+    ]
     for (a, b), seen in zip(pairs, Glances.of(travel).of_pairs(pairs)):
         leg = travel.leg(a, b)
-        assert leg.metres * 0.97 <= seen.metres <= 1.06 * leg.metres + 1e-9  # a corner cut by less than a cell at most
+        assert (
+            leg.metres * 0.97 <= seen.metres <= 1.06 * leg.metres + 1e-9
+        )  # a corner cut by less than a cell at most
         if a != b:
             assert len(seen.places) == pytest.approx(len(travel.visits([leg])[0]), abs=1)
             assert len(seen.places) * travel.step / seen.scale == pytest.approx(seen.metres)
@@ -95,8 +117,9 @@ def test_a_metre_costs_what_the_route_takes_of_the_logarithm_of_the_variance_for
     total = problem.value.total
     metre_cost = cost_per_metre(problem, 0.9 * total)
     assert metre_cost == pytest.approx(0.1 * total * np.log(10.0) / 24.0)
-    assert cost_per_metre(replace(problem, budget=Budget(np.inf, 24.0, speed=0.5), _known={}),
-                           0.9 * total) == pytest.approx(2.0 * metre_cost)
+    assert cost_per_metre(
+        replace(problem, budget=Budget(np.inf, 24.0, speed=0.5), _known={}), 0.9 * total
+    ) == pytest.approx(2.0 * metre_cost)
     assert cost_per_metre(problem, 0.0) == cost_per_metre(problem, total) == 0.0
 
 
@@ -110,7 +133,10 @@ def test_a_stop_is_shifted_to_any_node_that_is_not_left_out():
     shifted = {moves.shifted(at) for _ in range(300)}
     assert len(shifted - set(travel.places.tolist())) > 20, "not only to places"
     assert not closed[list(shifted)].any()
-    assert np.hypot(*(travel.nodes[list(shifted)] - travel.nodes[at]).T).max() < 2.0 * travel.spacing + 0.11
+    assert (
+        np.hypot(*(travel.nodes[list(shifted)] - travel.nodes[at]).T).max()
+        < 2.0 * travel.spacing + 0.11
+    )
 
 
 @pytest.mark.parametrize("home", [False, True])
@@ -119,7 +145,9 @@ def test_a_stop_is_put_in_where_the_way_gets_longer_by_least(home):
     problem = problem_in(2, 30, 60)
     nodes = problem.travel.nodes
     if home:
-        problem = replace(problem, budget=Budget(100.0, home=tuple(nodes[problem.start])), _known={})
+        problem = replace(
+            problem, budget=Budget(100.0, home=tuple(nodes[problem.start])), _known={}
+        )
     moves = Moves(replace(problem, horizon=100.0, _known={}))
     order = np.hypot(*(problem.travel.xy - problem.position).T).argsort()
     near, far = problem.travel.places[order[[len(order) // 2, -1]]].tolist()
@@ -127,11 +155,15 @@ def test_a_stop_is_put_in_where_the_way_gets_longer_by_least(home):
     ends = [nodes[[problem.start]]] if home else []
 
     def metres(route) -> float:
-        return np.hypot(*np.diff(np.vstack([problem.position[None], nodes[list(route)], *ends]), axis=0).T).sum()
+        return np.hypot(
+            *np.diff(np.vstack([problem.position[None], nodes[list(route)], *ends]), axis=0).T
+        ).sum()
 
     where = set()
     for found in (moves.propose(stops) for _ in range(300)):
-        at = next((i for i in range(4) if len(found) == 4 and found[:i] + found[i + 1:] == stops), None)
+        at = next(
+            (i for i in range(4) if len(found) == 4 and found[:i] + found[i + 1 :] == stops), None
+        )
         if at is not None:
             where.add(at)
             others = [(*stops[:i], found[at], *stops[i:]) for i in range(4)]
@@ -156,14 +188,28 @@ def test_with_a_budget_a_route_knows_all_of_an_open_room_sooner_and_as_well_in_t
     here = free.centres()[0]
     area = SurveyArea.of(free, here, max_cells=400)
     travel = Travel(area.free, 0.3, 300)
-    field = create_map("exact", lengthscale=0.8, signal_stddev=10e-6, noise_stddev=0.5e-6, constant_stddev=5e-6,
-                       learn_hyperparameters=False)
+    field = create_map(
+        "exact",
+        lengthscale=0.8,
+        signal_stddev=10e-6,
+        noise_stddev=0.5e-6,
+        constant_stddev=5e-6,
+        learn_hyperparameters=False,
+    )
     field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
     budget = Budget(70.0)
-    late = Problem(PathValue.of(field, travel.xy, area.cells, area.areas), travel, here, budget=budget, effort=32)
+    late = Problem(
+        PathValue.of(field, travel.xy, area.cells, area.areas),
+        travel,
+        here,
+        budget=budget,
+        effort=32,
+    )
     soon = replace(late, mix=usual_mix(budget), _known={})
     routes = [plan(problem, "route").nodes for problem in (late, soon)]
-    left, area_under = (1.0 - np.array(replace(late, mix=mix, _known={}).rate(routes)) for mix in (0.0, 1.0))
+    left, area_under = (
+        1.0 - np.array(replace(late, mix=mix, _known={}).rate(routes)) for mix in (0.0, 1.0)
+    )
     assert area_under[1] < 0.85 * area_under[0]
     assert left[1] < 1.1 * left[0]
 
@@ -174,5 +220,7 @@ def test_the_rest_of_a_survey_is_rated_as_all_of_it_was(spent):
     s = np.linspace(0.0, 1.0, 11)
     for mix in (0.0, 0.1, 1.0):
         of_all = 1.0 - mix * (spent + (1.0 - spent) * s)
-        np.testing.assert_allclose(of_all, of_all[0] * (1.0 - mix_of_rest(mix, spent) * s), atol=1e-12)
+        np.testing.assert_allclose(
+            of_all, of_all[0] * (1.0 - mix_of_rest(mix, spent) * s), atol=1e-12
+        )
     assert mix_of_rest(0.1, 1.0) == 0.0

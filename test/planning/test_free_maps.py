@@ -23,7 +23,7 @@ LONGEST = 0.05  # s of the asking thread
 def hall(pillars: int, seed: int = 0) -> np.ndarray:
     rng, data = np.random.default_rng(seed), np.zeros((SIDE, SIDE), np.int8)
     for row, column in rng.integers(0, SIDE, (pillars, 2)):
-        data[row:row + 6, column:column + 6] = 100
+        data[row : row + 6, column : column + 6] = 100
     data[980:1020, 980:1120] = 0  # where the robot is
     return data
 
@@ -46,7 +46,11 @@ def patiently(ask, enough, seconds: float = 60.0) -> tuple[object, float]:
 
 
 def test_the_map_before_answers_while_a_new_one_is_read():
-    maps, first, second = FreeMaps(aside=True), (occupancy(hall(300, s), resolution=CELL) for s in (0, 1)), None
+    maps, first, second = (
+        FreeMaps(aside=True),
+        (occupancy(hall(300, s), resolution=CELL) for s in (0, 1)),
+        None,
+    )
     first, second = first
     assert maps.at(first, 0.2) == (None, "the free-space map is being read"), "not: there is none"
     (free, _), worst = patiently(lambda: maps.at(first, 0.2), lambda found: found[0] is not None)
@@ -57,11 +61,16 @@ def test_the_map_before_answers_while_a_new_one_is_read():
     assert worst < LONGEST and newer.same_as(FreeSpace.from_occupancy_grid(second, radius=0.2))
     again = occupancy(hall(300, 1), resolution=CELL)
     _, worst = patiently(lambda: maps.at(again, 0.2), lambda _: not maps.reading)
-    assert maps.at(again, 0.2)[0] is newer and worst < LONGEST, "published again, unchanged: the same one"
+    assert maps.at(again, 0.2)[0] is newer and worst < LONGEST, (
+        "published again, unchanged: the same one"
+    )
 
 
 def test_what_cannot_be_read_is_said_and_no_other_radius_stands_in():
-    maps, good, bad = FreeMaps(aside=True), *(occupancy(hall(50), resolution=CELL) for _ in range(2))
+    maps, good, bad = (
+        FreeMaps(aside=True),
+        *(occupancy(hall(50), resolution=CELL) for _ in range(2)),
+    )
     bad.info.resolution = float("nan")
     patiently(lambda: maps.at(good, 0.2), lambda found: found[0] is not None)
     assert maps.at(good, 0.3)[0] is None and "being read" in maps.at(good, 0.3)[1]
@@ -75,7 +84,9 @@ def test_small_maps_are_read_at_once():
     small = occupancy(np.zeros((40, 40)))
     for maps in (FreeMaps(aside=True), FreeMaps()):
         assert maps.at(small, 0.1)[0].open.any()
-    assert FreeMaps().at(occupancy(hall(10), resolution=CELL), 0.1)[0] is not None, "aside=False: large ones as well"
+    assert FreeMaps().at(occupancy(hall(10), resolution=CELL), 0.1)[0] is not None, (
+        "aside=False: large ones as well"
+    )
 
 
 @pytest.mark.parametrize("mapped", [True, False], ids=["large map", "no map"])
@@ -85,17 +96,23 @@ def test_a_survey_makes_its_ground_beside_the_maps_thread(mapped):
     t = torch.linspace(0, 1, 200, dtype=torch.float64)
     x = torch.stack([50 + 2 * torch.sin(9 * t), 48.5 + 3 * t], 1)
     session.ingest(Samples(x, 45e-6 + 5e-6 * torch.sin(6 * t), stamp=10 * t))
-    survey = Survey(NodeSettings(plan_budget=12.0, plan_places=120, plan_effort=10), maps=FreeMaps(aside=True))
+    survey = Survey(
+        NodeSettings(plan_budget=12.0, plan_places=120, plan_effort=10), maps=FreeMaps(aside=True)
+    )
     message = occupancy(hall(300), resolution=CELL, frame="odom") if mapped else None
     survey.start()
-    _, worst = patiently(lambda: survey.step(session, (50.0, 50.0), message, "odom", 10.0), lambda _: survey.plan)
+    _, worst = patiently(
+        lambda: survey.step(session, (50.0, 50.0), message, "odom", 10.0), lambda _: survey.plan
+    )
     assert worst < LONGEST, worst
 
     corners = np.array([(49.0, 49.0), (51.5, 49.0), (51.5, 51.0), (49.0, 51.0)])
     before = survey.plan
     assert survey.set_region(corners, "odom", "odom") == ""
-    _, worst = patiently(lambda: survey.step(session, (50.0, 50.0), message, "odom", 10.0),
-                         lambda _: survey.plan is not before)
+    _, worst = patiently(
+        lambda: survey.step(session, (50.0, 50.0), message, "odom", 10.0),
+        lambda _: survey.plan is not before,
+    )
     assert worst < LONGEST and survey.plan, (worst, survey.plan.reason)
     inside = (survey.plan.line > corners.min(0) - 0.1) & (survey.plan.line < corners.max(0) + 0.1)
     assert inside.all()
@@ -104,7 +121,11 @@ def test_a_survey_makes_its_ground_beside_the_maps_thread(mapped):
 def mapped_line(**settings) -> MapSession:
     session = MapSession(MapSettings(max_inducing=60, learn_hyperparameters=False, **settings))
     t = torch.linspace(0, 1, 100, dtype=torch.float64)
-    session.ingest(Samples(torch.stack([1 + 2 * t, 1 + 0 * t], 1), 45e-6 + 5e-6 * torch.sin(6 * t), stamp=10 * t))
+    session.ingest(
+        Samples(
+            torch.stack([1 + 2 * t, 1 + 0 * t], 1), 45e-6 + 5e-6 * torch.sin(6 * t), stamp=10 * t
+        )
+    )
     session.flush()
     return session
 
@@ -114,7 +135,9 @@ def test_in_a_small_room_the_first_question_has_its_answer():
     session = mapped_line(resolution=0.2)
     room = occupancy(np.zeros((80, 80)), frame="odom")
     suggest = Suggester(NodeSettings(suggestion_count=2), FreeMaps(aside=True))
-    assert len(suggest(session, session.render(), (2.0, 1.0), room, "odom")) == 2 and not suggest.news
+    assert (
+        len(suggest(session, session.render(), (2.0, 1.0), room, "odom")) == 2 and not suggest.news
+    )
     nameless = occupancy(np.zeros((80, 80)), frame="")
     assert not len(suggest(session, session.render(), (2.0, 1.0), nameless, "odom"))
     assert "is in frame '' and the field map in 'odom'" in suggest.note
@@ -125,7 +148,9 @@ def test_what_a_suggestion_lacked_is_news_when_it_is_there():
     session = mapped_line(resolution=0.2)
     grid = session.render()
     suggest = Suggester(NodeSettings(suggestion_count=2), FreeMaps(aside=True))
-    assert len(suggest(session, grid, (2.0, 1.0), None, "odom")) == 0 and "looked at" in suggest.note
+    assert (
+        len(suggest(session, grid, (2.0, 1.0), None, "odom")) == 0 and "looked at" in suggest.note
+    )
     end = time.monotonic() + 30.0
     while not suggest.news:
         assert time.monotonic() < end, "made, or not, and nobody is told"
@@ -138,7 +163,11 @@ def test_a_suggestion_on_a_large_map_costs_no_more_than_on_a_small_one(kind):
     """From the arrival of the map to the places in it, and on through another map and a drive."""
     session = MapSession(MapSettings(resolution=0.2, max_inducing=60))
     t = torch.linspace(0, 1, 60, dtype=torch.float64)
-    session.ingest(Samples(torch.stack([50 + 2 * t, 50 + 0 * t], 1), 45e-6 + 5e-6 * torch.sin(6 * t), stamp=10 * t))
+    session.ingest(
+        Samples(
+            torch.stack([50 + 2 * t, 50 + 0 * t], 1), 45e-6 + 5e-6 * torch.sin(6 * t), stamp=10 * t
+        )
+    )
     session.flush()
     grid, settings = session.render(), NodeSettings(suggestion_kind=kind, suggestion_count=2)
 
@@ -154,13 +183,17 @@ def test_a_suggestion_on_a_large_map_costs_no_more_than_on_a_small_one(kind):
         suggest, worsts = Suggester(settings, FreeMaps(aside=True)), []
         for seed, position in ((0, (52.0, 50.0)), (1, (52.0, 50.0)), (1, (51.0, 50.0))):
             message = occupancy(hall(300, seed), resolution=CELL, frame="odom")
-            found, worst = patiently(lambda m=message, p=position: suggest(session, grid, p, m, "odom"), len)
+            found, worst = patiently(
+                lambda m=message, p=position: suggest(session, grid, p, m, "odom"), len
+            )
             worsts.append(worst)
             assert seed or bool(open_now.allows(found.positions).all())
         return worsts
 
     open_now = FreeSpace.from_occupancy_grid(occupancy(hall(300, 0), resolution=CELL), radius=0.2)
     limit, costs = LONGEST + 2.0 * min(small_cost() for _ in range(2)), large_costs()
-    if max(costs) >= limit:  # processor time that a neighbour's caches have cost does not come twice
+    if (
+        max(costs) >= limit
+    ):  # processor time that a neighbour's caches have cost does not come twice
         costs = [min(pair) for pair in zip(costs, large_costs(), strict=True)]
     assert max(costs) < limit, (costs, limit)

@@ -32,7 +32,9 @@ def test_row_zero_is_the_lowest_and_outside_is_never_allowed():
     data[1, 2] = 100
     free = FreeSpace.from_occupancy_grid(occupancy(data, 1.0, (10.0, -5.0)), unknown="free")
     assert free.allows(at((10.5, -4.5), (12.5, -3.5), (12.5, -4.5))).tolist() == [True, False, True]
-    assert not free.allows(at((9.9, -4.5), (13.1, -4.5), (10.5, -5.1), (10.5, -2.9), (1e9, 1e9))).any()
+    assert not free.allows(
+        at((9.9, -4.5), (13.1, -4.5), (10.5, -5.1), (10.5, -2.9), (1e9, 1e9))
+    ).any()
 
 
 @given(st.floats(-3.2, 3.2), st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
@@ -60,7 +62,9 @@ def test_robot_radius_against_brute_force(radius):
     low = np.stack([columns, rows], 1) * resolution
     gap = np.maximum(np.maximum(low[None] - x[:, None], x[:, None] - low[None] - resolution), 0)
     gap = np.hypot(gap[..., 0], gap[..., 1]).min(1)
-    gap = np.minimum(gap, np.minimum(x, np.array([4.0, 3.0]) - x).min(1))  # the outside is unknown, hence blocked
+    gap = np.minimum(
+        gap, np.minimum(x, np.array([4.0, 3.0]) - x).min(1)
+    )  # the outside is unknown, hence blocked
     allowed = free.allows(torch.from_numpy(x)).numpy()
     assert (gap[allowed] >= radius - 1e-9).all()
     assert allowed.any() and allowed[gap > radius + 2 * math.sqrt(2) * resolution].all()
@@ -96,27 +100,44 @@ def _broken(**changes):
     return message
 
 
-@pytest.mark.parametrize(("message", "words"), [
-    (_broken(width=6), "20 values for 6 x 4"),
-    (_broken(resolution=0.0), "positive resolution"),
-    (_broken(resolution=float("nan")), "positive resolution"),
-    (_broken(data=array("b", [101] * 20)), "101"),
-    (_broken(data=array("b", [-2] * 20)), "-2"),
-    (_broken(orientation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=0.0)), "zero or non-finite quaternion"),
-    (_broken(orientation=SimpleNamespace(x=0.7, y=0.0, z=0.0, w=0.7)), "tilted"),
-    (_broken(orientation=SimpleNamespace(x=0.0, y=0.7, z=0.0, w=0.7)), "tilted .quaternion x=0.0000 y=0.7071"),
-    (occupancy(np.zeros((4, 5)), origin=(float("inf"), 0.0)), "expected finite metres"),
-    (occupancy(np.zeros((4, 5)), origin=(0.0, -1e200)), "expected finite metres"),
-    (occupancy(np.zeros((4, 5)), resolution=1e150), "expected finite metres, at most 1e.08"),
-    (occupancy(np.zeros((0, 5))), "at least one cell"),
-])
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (_broken(width=6), "20 values for 6 x 4"),
+        (_broken(resolution=0.0), "positive resolution"),
+        (_broken(resolution=float("nan")), "positive resolution"),
+        (_broken(data=array("b", [101] * 20)), "101"),
+        (_broken(data=array("b", [-2] * 20)), "-2"),
+        (
+            _broken(orientation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=0.0)),
+            "zero or non-finite quaternion",
+        ),
+        (_broken(orientation=SimpleNamespace(x=0.7, y=0.0, z=0.0, w=0.7)), "tilted"),
+        (
+            _broken(orientation=SimpleNamespace(x=0.0, y=0.7, z=0.0, w=0.7)),
+            "tilted .quaternion x=0.0000 y=0.7071",
+        ),
+        (occupancy(np.zeros((4, 5)), origin=(float("inf"), 0.0)), "expected finite metres"),
+        (occupancy(np.zeros((4, 5)), origin=(0.0, -1e200)), "expected finite metres"),
+        (occupancy(np.zeros((4, 5)), resolution=1e150), "expected finite metres, at most 1e.08"),
+        (occupancy(np.zeros((0, 5))), "at least one cell"),
+    ],
+)
 def test_contradicting_messages_are_refused(message, words):
     with pytest.raises(ValueError, match=words):
         FreeSpace.from_occupancy_grid(message)
 
 
-@pytest.mark.parametrize("wrong", [{"radius": -1.0}, {"radius": float("nan")}, {"unknown": "maybe"},
-                                   {"free_threshold": 70}, {"free_threshold": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"radius": -1.0},
+        {"radius": float("nan")},
+        {"unknown": "maybe"},
+        {"free_threshold": 70},
+        {"free_threshold": 0},
+    ],
+)
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match="expected"):
         FreeSpace.from_occupancy_grid(occupancy(np.zeros((2, 2))), **wrong)
@@ -125,11 +146,29 @@ def test_settings_out_of_range_are_refused(wrong):
 def test_components_are_found_once_and_a_robot_in_the_same_one_costs_nothing():
     data = np.zeros((60, 80), np.int8)
     data[:, 40] = 100
-    free = FreeSpace.from_occupancy_grid(SimpleNamespace(
-        header=SimpleNamespace(frame_id="map"), data=data.ravel(), info=SimpleNamespace(
-            width=80, height=60, resolution=0.1, origin=SimpleNamespace(
-                position=SimpleNamespace(x=-1.0, y=2.0), orientation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)))))
+    free = FreeSpace.from_occupancy_grid(
+        SimpleNamespace(
+            header=SimpleNamespace(frame_id="map"),
+            data=data.ravel(),
+            info=SimpleNamespace(
+                width=80,
+                height=60,
+                resolution=0.1,
+                origin=SimpleNamespace(
+                    position=SimpleNamespace(x=-1.0, y=2.0),
+                    orientation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0),
+                ),
+            ),
+        )
+    )
     left, right = free.reachable_from((0.0, 3.0)), free.reachable_from((5.0, 3.0))
     assert free.reachable_from((6.0, 7.0)) is right and left is not right
-    assert left.open.sum() == 60 * 40 and right.open.sum() == 60 * 39 and not (left.open & right.open).any()
-    assert not free.reachable_from((-3.0, 3.0)).open.any() and not free.reachable_from((math.nan, 1.0)).open.any()
+    assert (
+        left.open.sum() == 60 * 40
+        and right.open.sum() == 60 * 39
+        and not (left.open & right.open).any()
+    )
+    assert (
+        not free.reachable_from((-3.0, 3.0)).open.any()
+        and not free.reachable_from((math.nan, 1.0)).open.any()
+    )

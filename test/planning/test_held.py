@@ -19,8 +19,14 @@ def room():
     here = somewhere(free, 3)
     area = SurveyArea.of(free, here, max_cells=300)
     travel = Travel(area.free, 0.27, 200)
-    field = create_map("exact", lengthscale=0.8, signal_stddev=10e-6, noise_stddev=NOISE, constant_stddev=5e-6,
-                       learn_hyperparameters=False)
+    field = create_map(
+        "exact",
+        lengthscale=0.8,
+        signal_stddev=10e-6,
+        noise_stddev=NOISE,
+        constant_stddev=5e-6,
+        learn_hyperparameters=False,
+    )
     measure(field, travel.nodes[[travel.locate(here)]])
     return field, area, travel
 
@@ -31,8 +37,18 @@ def measure(field, x) -> None:
 
 def ask(held: HeldValue, field, area, travel, driven, weights=None) -> PathValue:
     variance = field.predict(torch.from_numpy(travel.xy)).variance[:, 0]
-    return deque(held.steps(field, travel, area.cells, area.areas if weights is None else weights, NOISE**2, driven,
-                            variance), maxlen=1)[0]
+    return deque(
+        held.steps(
+            field,
+            travel,
+            area.cells,
+            area.areas if weights is None else weights,
+            NOISE**2,
+            driven,
+            variance,
+        ),
+        maxlen=1,
+    )[0]
 
 
 def test_a_way_that_was_driven_is_conditioned_on():
@@ -65,7 +81,9 @@ def test_what_else_has_happened_to_the_map_is_seen():
     measure(field, travel.xy[::3])
     value = ask(held, field, area, travel, still)
     assert held.made == 2
-    torch.testing.assert_close(value.C, PathValue.of(field, travel.xy, area.cells, area.areas, NOISE**2).C)
+    torch.testing.assert_close(
+        value.C, PathValue.of(field, travel.xy, area.cells, area.areas, NOISE**2).C
+    )
     field.forget(0.001)
     ask(held, field, area, travel, still)
     assert held.made == 3

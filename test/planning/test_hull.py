@@ -20,7 +20,10 @@ CENTRES = np.stack(np.meshgrid(X, Y), -1)  # (H, W, 2)
 
 def distance_to_hull(places, points):
     """Slow and sure: 0 inside, else the distance to the nearest edge; of points in a line, to what joins its ends."""
-    places, points = places.reshape(-1, 2), np.unique(points, axis=0)  # in order: first and last, ends of a line
+    places, points = (
+        places.reshape(-1, 2),
+        np.unique(points, axis=0),
+    )  # in order: first and last, ends of a line
     flat = np.linalg.matrix_rank(points - points.mean(0), tol=1e-9) < 2
     edges = [(0, len(points) - 1)] if flat else Delaunay(points).convex_hull
     best = np.full(len(places), np.inf)
@@ -33,10 +36,14 @@ def distance_to_hull(places, points):
     return best
 
 
-PATHS = {"lanes": np.array([[0, 0], [4, 0], [4, 1], [0, 1], [0, 2], [4, 2.5]], float),
-         "line": np.stack([np.linspace(0, 3, 50), np.linspace(0, 1.5, 50)], 1), "place": np.array([[2.0, 1.0]] * 9),
-         "two": np.array([[0.0, 0.0], [3.0, 3.0]]), "level": np.stack([np.linspace(0, 3, 50), np.zeros(50)], 1),
-         "cloud": np.random.default_rng(0).normal(2.0, 1.0, (40, 2))}
+PATHS = {
+    "lanes": np.array([[0, 0], [4, 0], [4, 1], [0, 1], [0, 2], [4, 2.5]], float),
+    "line": np.stack([np.linspace(0, 3, 50), np.linspace(0, 1.5, 50)], 1),
+    "place": np.array([[2.0, 1.0]] * 9),
+    "two": np.array([[0.0, 0.0], [3.0, 3.0]]),
+    "level": np.stack([np.linspace(0, 3, 50), np.zeros(50)], 1),
+    "cloud": np.random.default_rng(0).normal(2.0, 1.0, (40, 2)),
+}
 
 
 @pytest.mark.parametrize("beyond", [0.2, 1.0])
@@ -50,7 +57,9 @@ def test_the_grown_hull_is_what_lies_near(name, beyond):
 
 def test_the_far_corner_of_the_world_keeps_its_digits():
     path = PATHS["lanes"] + 1e6
-    assert np.array_equal(within_hull(path, X + 1e6, Y + 1e6, 0.37), within_hull(PATHS["lanes"], X, Y, 0.37))
+    assert np.array_equal(
+        within_hull(path, X + 1e6, Y + 1e6, 0.37), within_hull(PATHS["lanes"], X, Y, 0.37)
+    )
 
 
 def test_a_pose_that_leapt_away_does_not_stretch_the_hull():
@@ -59,8 +68,9 @@ def test_a_pose_that_leapt_away_does_not_stretch_the_hull():
     assert not within_hull([[1100.0, 900.0]], X, Y, 0.0).any()
 
 
-@pytest.mark.parametrize("path, beyond", [([[np.nan, 0.0]], 0.1), ([], 0.1), ([[0.0, 0.0]], 0.0),
-                                          ([[0.0, 0.0]], np.inf)])
+@pytest.mark.parametrize(
+    "path, beyond", [([[np.nan, 0.0]], 0.1), ([], 0.1), ([[0.0, 0.0]], 0.0), ([[0.0, 0.0]], np.inf)]
+)
 def test_what_has_no_hull_is_said(path, beyond):
     with pytest.raises(ValueError, match="expected finite places"):
         grown_hull(path, beyond)
@@ -72,7 +82,9 @@ def driven():
     session = MapSession(MapSettings(resolution=0.1, margin=1.0, max_inducing=80))
     t = torch.linspace(0, 1, 120, dtype=torch.float64)
     x = torch.cat([torch.stack([4 * t, 0 * t], 1), torch.stack([4 + 0 * t, 3 * t], 1)])
-    session.ingest(Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, 0]), stamp=torch.arange(240.0).double() * 0.1))
+    session.ingest(
+        Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, 0]), stamp=torch.arange(240.0).double() * 0.1)
+    )
     session.flush()
     return session, session.render()
 
@@ -86,12 +98,16 @@ def test_live_and_offline_are_one_policy(driven, kind, beyond):
     live = Suggester(settings)
     found = live(session, grid, tuple(session.path[-1].tolist()), None, "odom")
     saved = next_places(session, grid, 5, settings)
-    assert [(s.x, s.y, s.score) for s in found] == [(s.x, s.y, s.score) for s in saved] and len(found) == 5
+    assert [(s.x, s.y, s.score) for s in found] == [(s.x, s.y, s.score) for s in saved] and len(
+        found
+    ) == 5
     assert saved.kind == kind
     away = distance_to_hull(found.positions.numpy(), session.path.numpy())
     assert away.max() <= max(beyond, grid.resolution) + 1e-9
     assert "hull of the path" in live.obstacles and live.note == ""
-    assert distance_to_hull(CENTRES, session.path.numpy()).max() > 1.0, "the judge itself sees places beyond"
+    assert distance_to_hull(CENTRES, session.path.numpy()).max() > 1.0, (
+        "the judge itself sees places beyond"
+    )
 
 
 @pytest.mark.parametrize("kind", ["gain_per_metre", "variance"])
@@ -101,11 +117,15 @@ def test_a_pose_that_leapt_away_sends_no_robot_there(kind):
     x = torch.stack([3 * t, 2 * torch.sin(9 * t).abs()], 1)
     x[100], x[200] = torch.tensor([900.0, -500.0]), torch.tensor([28.0, 1.0])
     session = MapSession(MapSettings(resolution=0.1, max_inducing=80))
-    session.ingest(Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, 0]), stamp=torch.arange(300.0).double() * 0.1))
+    session.ingest(
+        Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, 0]), stamp=torch.arange(300.0).double() * 0.1)
+    )
     session.flush()
     found = next_places(session, session.render(), 5, NodeSettings(suggestion_kind=kind))
     room = np.array([p for p in x.tolist() if p[0] < 4.0])
-    assert len(found) == 5 and distance_to_hull(found.positions.numpy(), room).max() < 0.5, found.positions
+    assert len(found) == 5 and distance_to_hull(found.positions.numpy(), room).max() < 0.5, (
+        found.positions
+    )
 
 
 def test_the_command_line_asks_as_a_node_does_by_default(driven):

@@ -13,7 +13,9 @@ MODELS = ["exact", "dual_svgp"]
 
 
 def setting(model="dual_svgp", weights=None):
-    field = scene.measured_map(model, **({"inducing_tolerance": 1e-5} if model == "dual_svgp" else {}))
+    field = scene.measured_map(
+        model, **({"inducing_tolerance": 1e-5} if model == "dual_svgp" else {})
+    )
     cells = scene.grid_of(field, 18, 15, 0.17).centres()
     places = scene.grid_of(field).centres()
     return field, cells, places, PathValue.of(field, places, cells, weights)
@@ -25,7 +27,7 @@ def successive(field, cells, places, path, weights=None):
     drops = []
     left = float(weights @ field.predict(cells).variance[:, 0])
     for place in path:
-        field = field.fantasize(places[place: place + 1])
+        field = field.fantasize(places[place : place + 1])
         now = float(weights @ field.predict(cells).variance[:, 0])
         drops.append(left - now)
         left = now
@@ -53,21 +55,33 @@ def test_after_is_the_value_of_the_map_that_was_conditioned(model):
     assert float((conditioned.C - fantasy.C).abs().max()) < 1e-8 * scale
     assert float((conditioned.S - fantasy.S).abs().max()) < 1e-8 * float(value.S.abs().max())
     assert conditioned.total == pytest.approx(fantasy.total, rel=1e-9)
-    torch.testing.assert_close(value.left(first), conditioned.at(range(len(value))), rtol=1e-7,
-                               atol=1e-10 * float(value.at(first).max()))
+    torch.testing.assert_close(
+        value.left(first),
+        conditioned.at(range(len(value))),
+        rtol=1e-7,
+        atol=1e-10 * float(value.at(first).max()),
+    )
     torch.testing.assert_close(value.left([]), value.at(range(len(value))))
     together = value.gains([first + second])[0]
-    torch.testing.assert_close(torch.cat([value.gains([first])[0], conditioned.gains([second])[0]]), together,
-                               rtol=1e-8, atol=1e-10 * float(together.sum()))
+    torch.testing.assert_close(
+        torch.cat([value.gains([first])[0], conditioned.gains([second])[0]]),
+        together,
+        rtol=1e-8,
+        atol=1e-10 * float(together.sum()),
+    )
 
 
 def test_batches_of_unequal_lengths_are_each_valued_as_if_alone():
     _, _, _, value = setting()
     generator = torch.Generator().manual_seed(0)
-    paths = [torch.randint(len(value), (n,), generator=generator) for n in (1, 40, 2, 0, 39, 17, 33, 1)]
+    paths = [
+        torch.randint(len(value), (n,), generator=generator) for n in (1, 40, 2, 0, 39, 17, 33, 1)
+    ]
     for alone, batched in zip(paths, value.gains(paths)):
         assert len(batched) == len(alone)
-        torch.testing.assert_close(batched, value.gains([alone])[0], rtol=1e-9, atol=1e-12 * value.total)
+        torch.testing.assert_close(
+            batched, value.gains([alone])[0], rtol=1e-9, atol=1e-12 * value.total
+        )
     torch.testing.assert_close(value.gains([[5]])[0], value.at([5]))
     single = torch.stack([g[0] for g in value.gains([[i] for i in range(len(value))])])
     torch.testing.assert_close(single, value.at(range(len(value))))
@@ -91,7 +105,9 @@ def test_permuting_places_changes_nothing():
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order))
     path = torch.tensor([4, 50, 51, 99])
-    torch.testing.assert_close(other.gains([back[path]])[0], value.gains([path])[0], rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(
+        other.gains([back[path]])[0], value.gains([path])[0], rtol=1e-9, atol=0.0
+    )
 
 
 def test_worth_is_never_negative_and_variance_never_rises():
@@ -100,7 +116,9 @@ def test_worth_is_never_negative_and_variance_never_rises():
     left = value
     for start in range(0, 120, 10):
         after = left.after(range(start, start + 10))
-        assert after.total <= left.total and bool((after.C.diagonal() <= left.C.diagonal() * (1 + 1e-12)).all())
+        assert after.total <= left.total and bool(
+            (after.C.diagonal() <= left.C.diagonal() * (1 + 1e-12)).all()
+        )
         left = after
     assert 0.0 < left.total < 0.2 * value.total
     assert float(left.C.diagonal().min()) >= 0.0
@@ -123,8 +141,12 @@ def test_objectives_look_where_they_should(objective):
     areas = torch.tensor([1.0, 2.0, 3.0]).double()
     scale = torch.tensor([1.0, 4.0, 1.0]).double()
     w = cell_weights(objective, areas, mean, stddev, level=45e-6, scale=scale) / areas
-    expected = {"area": [1, 1, 1], "level_set": [0.01, 0.6827, 0.01], "hotspot": [1.0, 0.5, 0.01],
-                "local_scale": [1, 4, 1]}[objective]
+    expected = {
+        "area": [1, 1, 1],
+        "level_set": [0.01, 0.6827, 0.01],
+        "hotspot": [1.0, 0.5, 0.01],
+        "local_scale": [1, 4, 1],
+    }[objective]
     torch.testing.assert_close(w, torch.tensor(expected).double(), rtol=1e-3, atol=1e-6)
 
 
@@ -145,7 +167,9 @@ def test_slices_ask_a_map_once_for_each_cell_and_place(monkeypatch):
     field, _, places, _ = setting()
     cells = torch.rand((400, 2), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     asked, white = [], Posterior.whitened
-    monkeypatch.setattr(Posterior, "whitened", lambda self, x, *rest: asked.append(len(x)) or white(self, x, *rest))
+    monkeypatch.setattr(
+        Posterior, "whitened", lambda self, x, *rest: asked.append(len(x)) or white(self, x, *rest)
+    )
     whole = PathValue.of(field, places, cells)
     *_, sliced = PathValue.steps(field, places, cells, chunk=10)
     assert sum(asked) <= 2 * (len(cells) + 2 * len(places) + 1), "the noise is asked of one place"

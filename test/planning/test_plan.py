@@ -29,23 +29,43 @@ from gp_mapping.planning.planners.greedy import greedy
 from gp_mapping.planning.planners.lanes import fitted, lane_routes
 from gp_mapping.planning.registry import GROUP, find_planner
 
-KINDS = ("gain_per_metre", "lanes", "route", "variance", "integrated_variance", "ucb", "expected_improvement")
+KINDS = (
+    "gain_per_metre",
+    "lanes",
+    "route",
+    "variance",
+    "integrated_variance",
+    "ucb",
+    "expected_improvement",
+)
 
 
-def problem_in(world: int, side: int = 50, places: int = 150, nodes: int = 8000, **settings) -> Problem:
+def problem_in(
+    world: int, side: int = 50, places: int = 150, nodes: int = 8000, **settings
+) -> Problem:
     """A robot in a random room that has measured where it stands."""
     free = free_room(world, side=side)
     here = somewhere(free, world)
     area = SurveyArea.of(free, here, max_cells=400)
     here = area.free.centres()[np.hypot(*(area.free.centres() - here).T).argmin()]
     travel = Travel(area.free, 0.3, places, nodes)
-    field = create_map("exact", lengthscale=0.8, signal_stddev=10e-6, noise_stddev=0.5e-6, constant_stddev=5e-6,
-                       learn_hyperparameters=False)
+    field = create_map(
+        "exact",
+        lengthscale=0.8,
+        signal_stddev=10e-6,
+        noise_stddev=0.5e-6,
+        constant_stddev=5e-6,
+        learn_hyperparameters=False,
+    )
     field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
     told = field.predict(torch.from_numpy(travel.xy))
     value = PathValue.of(field, travel.xy, area.cells, area.areas)
-    return Problem(value, travel, here, **{"mean": told.mean[:, 0], "stddev": told.stddev[:, 0], "effort": 60}
-                   | settings)
+    return Problem(
+        value,
+        travel,
+        here,
+        **{"mean": told.mean[:, 0], "stddev": told.stddev[:, 0], "effort": 60} | settings,
+    )
 
 
 def check_drivable(problem: Problem, found) -> None:
@@ -130,13 +150,17 @@ def test_looking_for_what_is_near_first_chooses_as_looking_everywhere(seed, monk
 
     near = chosen()
     everywhere = Travel.distances
-    monkeypatch.setattr(Travel, "distances", lambda self, node, within=math.inf: everywhere(self, node))
+    monkeypatch.setattr(
+        Travel, "distances", lambda self, node, within=math.inf: everywhere(self, node)
+    )
     assert near == chosen() and len(near[0]) > 5 and any(near[1])
 
 
 def test_what_fits_is_what_can_be_driven_within_the_limit():
     problem = problem_in(4, budget=Budget(12.0, 70.0), heading=0.3)
-    problem = replace(problem, budget=replace(problem.budget, home=tuple(problem.position)), _known={})
+    problem = replace(
+        problem, budget=replace(problem.budget, home=tuple(problem.position)), _known={}
+    )
     fits = []
     for stops in lane_routes(problem):
         for count in range(len(stops) + 1):
@@ -159,15 +183,24 @@ def test_the_old_route_stays_unless_the_new_one_is_clearly_better():
 
 
 @pytest.mark.parametrize("aside", [0.0, 0.03, -0.03])
-@pytest.mark.parametrize("line", [[(0, 0), (3, 0), (0, 0)], [(0, 0), (2, 0), (2, 0.04), (0, 0.04), (0, 1)],
-                                  [(0, 0), (2, 2), (2, 0), (0, 2)], [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0), (1, 0)]])
+@pytest.mark.parametrize(
+    "line",
+    [
+        [(0, 0), (3, 0), (0, 0)],
+        [(0, 0), (2, 0), (2, 0.04), (0, 0.04), (0, 1)],
+        [(0, 0), (2, 2), (2, 0), (0, 2)],
+        [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0), (1, 0)],
+    ],
+)
 def test_progress_goes_on_into_a_dead_end_and_out_again(line, aside):
     """Each place of the way in lies on the way out, too: what was driven tells which it is."""
     line = np.array(line, dtype=np.float64)
     ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
     found, at, before = Plan("route", line=line, metres=float(ends[-1])), 0.0, line[0]
     for mark in np.arange(0.05, ends[-1], 0.05):
-        place = np.array([np.interp(mark, ends, line[:, i]) for i in (0, 1)]) + np.array([0.0, aside])
+        place = np.array([np.interp(mark, ends, line[:, i]) for i in (0, 1)]) + np.array(
+            [0.0, aside]
+        )
         at = found.progress(place, max(0.0, at - 0.1), 2.0, at + math.dist(place, before))
         before = place
         assert at == pytest.approx(mark, abs=0.16)
@@ -181,12 +214,19 @@ def test_passed_waypoints_are_dropped():
         place = found.after(metres)[0]
         at = found.progress(place, at)
         assert at == pytest.approx(metres, abs=0.05)
-        assert len(found.left(at)) == sum(mark > at + 1e-6 for mark in found.stop_marks[: len(found.nodes)])
+        assert len(found.left(at)) == sum(
+            mark > at + 1e-6 for mark in found.stop_marks[: len(found.nodes)]
+        )
     assert found.left(found.metres) == () and len(found.after(found.metres)) == 1
     here = found.after(5.0)[0]
-    value = problem.value.after(problem.travel.visits([problem.travel.along(
-        np.vstack([found.line[:1], found.after(0.0)[1:]]))])[0])
-    ahead = replace(problem, value=value, position=here, old=found.left(5.0), budget=Budget(7.0), _known={})
+    value = problem.value.after(
+        problem.travel.visits(
+            [problem.travel.along(np.vstack([found.line[:1], found.after(0.0)[1:]]))]
+        )[0]
+    )
+    ahead = replace(
+        problem, value=value, position=here, old=found.left(5.0), budget=Budget(7.0), _known={}
+    )
     rest = plan(ahead, "route")
     passed = found.stops[found.stop_marks < 5.0]
     assert all(np.hypot(*(rest.stops - stop).T).min() > 0.05 for stop in passed)
@@ -199,7 +239,9 @@ def test_closed_places_are_no_goals():
     for kind in ("gain_per_metre", "route", "lanes"):
         found = plan(replace(problem, closed=closed, _known={}), kind)
         assert (np.hypot(*(found.stops - target).T) >= 0.8 - 1e-9).all()
-    everywhere = plan(replace(problem, closed=np.ones(len(closed), dtype=bool), _known={}), "gain_per_metre")
+    everywhere = plan(
+        replace(problem, closed=np.ones(len(closed), dtype=bool), _known={}), "gain_per_metre"
+    )
     assert not everywhere and "nothing is left" in everywhere.reason
 
 
@@ -210,10 +252,20 @@ def test_permuting_places_changes_no_single_choice():
     travel.places, travel.xy = travel.places[order], travel.xy[order]
     travel._places_tree = type(travel._places_tree)(travel.xy)
     index = torch.from_numpy(order)
-    value = replace(problem.value, C=problem.value.C[index][:, index], S=problem.value.S[index][:, index],
-                    noise=problem.value.noise[index])
-    other = replace(problem, value=value, travel=travel, mean=problem.mean[index], stddev=problem.stddev[index],
-                    _known={})
+    value = replace(
+        problem.value,
+        C=problem.value.C[index][:, index],
+        S=problem.value.S[index][:, index],
+        noise=problem.value.noise[index],
+    )
+    other = replace(
+        problem,
+        value=value,
+        travel=travel,
+        mean=problem.mean[index],
+        stddev=problem.stddev[index],
+        _known={},
+    )
     for kind in ("gain_per_metre", "variance", "integrated_variance"):
         np.testing.assert_allclose(plan(other, kind).line, plan(problem, kind).line)
 
@@ -228,8 +280,14 @@ def test_robots_that_share_plans_drive_apart():
         return driven_by_others(problem.value, problem.travel, [p.line for p in plans]).total
 
     def near(plans):
-        return np.mean([(np.hypot(*(a.visits[:, None] - b.visits).transpose(2, 0, 1)).min(1) < 0.4).mean()
-                        for i, a in enumerate(plans) for b in plans[i + 1:]])
+        return np.mean(
+            [
+                (np.hypot(*(a.visits[:, None] - b.visits).transpose(2, 0, 1)).min(1) < 0.4).mean()
+                for i, a in enumerate(plans)
+                for b in plans[i + 1 :]
+            ]
+        )
+
     assert near(together) < 0.6 * near(alone)
     assert left(together) < 0.9 * left(alone)
     with pytest.raises(ValueError, match="the same places"):
@@ -240,7 +298,10 @@ def test_robots_that_share_plans_drive_apart():
 def test_a_straight_line_of_another_robot_counts_as_the_same_with_a_point_in_it():
     problem = problem_in(0, 30, 60)
     a, b = problem.travel.xy[[2, 9]]
-    left = [driven_by_others(problem.value, problem.travel, [line]).total for line in ([a, b], [a, 0.5 * (a + b), b])]
+    left = [
+        driven_by_others(problem.value, problem.travel, [line]).total
+        for line in ([a, b], [a, 0.5 * (a + b), b])
+    ]
     assert left[0] == pytest.approx(left[1]) and left[0] < 0.99 * problem.value.total
     assert driven_by_others(problem.value, problem.travel, [[a]]).total == problem.value.total
 
@@ -265,22 +326,36 @@ def test_horizon_ends_what_no_budget_does():
     assert far.metres > 0.5, "one stop may be farther than a route looks ahead"
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"position": np.array([40.0, 40.0])}, "(40.00, 40.00) m stands where the free space leaves it no room"),
-    ({"budget": Budget(10.0, home=(40.0, 40.0))}, "no way leads from the robot"),
-    ({"budget": Budget(0.1, home=None)}, "nothing is left to measure within the budget"),
-])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"position": np.array([40.0, 40.0])},
+            "(40.00, 40.00) m stands where the free space leaves it no room",
+        ),
+        ({"budget": Budget(10.0, home=(40.0, 40.0))}, "no way leads from the robot"),
+        ({"budget": Budget(0.1, home=None)}, "nothing is left to measure within the budget"),
+    ],
+)
 def test_what_cannot_be_planned_is_said(changes, words):
     found = plan(replace(problem_in(7), **changes, _known={}), "route")
     assert not found and words in found.reason and len(found.line) == 0
-    assert found.poses(0.3)[0].shape == (0, 2) and found.left(0.0) == () and found.progress((0, 0)) == 0.0
+    assert (
+        found.poses(0.3)[0].shape == (0, 2)
+        and found.left(0.0) == ()
+        and found.progress((0, 0)) == 0.0
+    )
 
 
 def test_a_budget_that_does_not_reach_home_is_said_with_its_length():
     problem = problem_in(7)
     far = problem.travel.nodes[problem.travel.distances(problem.start).argmax()]
     found = plan(replace(problem, budget=Budget(1.0, home=tuple(far)), _known={}), "route")
-    assert not found and "the way home takes" in found.reason and "1.0 m and inf s are left" in found.reason
+    assert (
+        not found
+        and "the way home takes" in found.reason
+        and "1.0 m and inf s are left" in found.reason
+    )
 
 
 def test_poses_are_dense_and_head_along_the_line():
@@ -288,15 +363,23 @@ def test_poses_are_dense_and_head_along_the_line():
     x, headings = found.poses(0.25)
     gaps = np.hypot(*np.diff(x, axis=0).T)
     assert gaps.max() <= 0.25 + 1e-9 and gaps.sum() == pytest.approx(found.metres)
-    np.testing.assert_allclose(np.stack([np.cos(headings[:-1]), np.sin(headings[:-1])], 1) * gaps[:, None],
-                               np.diff(x, axis=0), atol=1e-9)
+    np.testing.assert_allclose(
+        np.stack([np.cos(headings[:-1]), np.sin(headings[:-1])], 1) * gaps[:, None],
+        np.diff(x, axis=0),
+        atol=1e-9,
+    )
 
 
 def test_planners_of_others_by_name_and_by_entry_point(tmp_path, monkeypatch):
     assert set(KINDS) <= set(planner_names())
 
     def nearest(problem):
-        yield (int(problem.travel.places[np.hypot(*(problem.travel.xy - problem.position).T).argmax()]),)
+        yield (
+            int(
+                problem.travel.places[np.hypot(*(problem.travel.xy - problem.position).T).argmax()]
+            ),
+        )
+
     register("farthest_test", nearest)
     problem = problem_in(5)
     assert plan(problem, "farthest_test").metres > 1.0
@@ -307,11 +390,15 @@ def test_planners_of_others_by_name_and_by_entry_point(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="'spiral' is not one of .*gain_per_metre"):
         find_planner("spiral")
 
-    (tmp_path / "their_planner.py").write_text("def stay(problem):\n    yield (int(problem.travel.places[3]),)\n")
+    (tmp_path / "their_planner.py").write_text(
+        "def stay(problem):\n    yield (int(problem.travel.places[3]),)\n"
+    )
     info = tmp_path / "theirs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\nstay = their_planner:stay\nbroken = their_planner:absent\n")
+    (info / "entry_points.txt").write_text(
+        f"[{GROUP}]\nstay = their_planner:stay\nbroken = their_planner:absent\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert {"stay", "broken"} <= set(planner_names())
     np.testing.assert_allclose(plan(problem, "stay").stops[0], problem.travel.xy[3])
@@ -334,8 +421,12 @@ def test_how_much_of_a_budget_is_spent():
     """Of what ends it first; of nothing more than all is, at once."""
     metres, seconds = np.array([1.0, 2.0]), np.array([8.0, 16.0])
     with np.errstate(all="raise"):
-        for budget, spent in ((Budget(4.0), [0.25, 0.5]), (Budget(4.0, 100.0), [0.25, 0.5]),
-                              (Budget(4.0, 10.0), [0.8, 1.6]), (Budget(4.0, 0.0), [math.inf] * 2)):
+        for budget, spent in (
+            (Budget(4.0), [0.25, 0.5]),
+            (Budget(4.0, 100.0), [0.25, 0.5]),
+            (Budget(4.0, 10.0), [0.8, 1.6]),
+            (Budget(4.0, 0.0), [math.inf] * 2),
+        ):
             np.testing.assert_allclose(budget.share(metres, seconds), spent)
 
 
@@ -345,8 +436,16 @@ def test_wrong_questions_are_refused(wrong):
         problem_in(5, **wrong)
 
 
-@pytest.mark.parametrize("wrong", [{"metres": -1.0}, {"seconds": math.nan}, {"speed": 0.0}, {"turn_rate": -1.0},
-                                   {"home": (math.nan, 0.0)}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"metres": -1.0},
+        {"seconds": math.nan},
+        {"speed": 0.0},
+        {"turn_rate": -1.0},
+        {"home": (math.nan, 0.0)},
+    ],
+)
 def test_wrong_budgets_are_refused(wrong):
     with pytest.raises(ValueError, match="expected"):
         Budget(**wrong)

@@ -30,18 +30,28 @@ def test_turned_and_moved_it_contains_the_same(angle, dx, dy):
     assert (moved.contains(x @ turn.T + (dx, dy)) == plain.contains(x))[clear].all()
 
 
-@pytest.mark.parametrize(("corners", "words"), [
-    ([], "0 corners"), ([(0, 0), (1, 0)], "2 corners"), ([(0, 0), (1, 0), (0, 0)], "2 corners"),
-    ([(0, 0), (1, 0), (2, 0)], "crosses or touches|encloses? no area"),
-    ([(0, 0), (1, 1), (1, 0), (0, 1)], "side from corner 0 crosses or touches the side from corner 2"),
-    ([(0, 0), (2, 0), (2, 2), (1, 0), (0, 2)], "crosses or touches"),
-    ([(0, 0), (2, 0), (1, 0), (1, 1)], "crosses or touches"),
-    ([(0, 0), (1, 0), (1, 0), (0, 1)], "crosses or touches"),
-    ([(0, 0), (1, float("nan")), (0, 1)], "corner 1 is"), ([(0, 0), (float("inf"), 0), (0, 1)], "finite"),
-    ([(0, 0), (1e200, 0), (0, 1)], "at most 1e.08 from the origin"), ([(0, 0, 1)], "not corners"),
-    ("nonsense", "not corners"),
-    ([(np.cos(a), np.sin(a)) for a in np.linspace(0, 6, 2500)], "expected 3 to 2000"),
-])
+@pytest.mark.parametrize(
+    ("corners", "words"),
+    [
+        ([], "0 corners"),
+        ([(0, 0), (1, 0)], "2 corners"),
+        ([(0, 0), (1, 0), (0, 0)], "2 corners"),
+        ([(0, 0), (1, 0), (2, 0)], "crosses or touches|encloses? no area"),
+        (
+            [(0, 0), (1, 1), (1, 0), (0, 1)],
+            "side from corner 0 crosses or touches the side from corner 2",
+        ),
+        ([(0, 0), (2, 0), (2, 2), (1, 0), (0, 2)], "crosses or touches"),
+        ([(0, 0), (2, 0), (1, 0), (1, 1)], "crosses or touches"),
+        ([(0, 0), (1, 0), (1, 0), (0, 1)], "crosses or touches"),
+        ([(0, 0), (1, float("nan")), (0, 1)], "corner 1 is"),
+        ([(0, 0), (float("inf"), 0), (0, 1)], "finite"),
+        ([(0, 0), (1e200, 0), (0, 1)], "at most 1e.08 from the origin"),
+        ([(0, 0, 1)], "not corners"),
+        ("nonsense", "not corners"),
+        ([(np.cos(a), np.sin(a)) for a in np.linspace(0, 6, 2500)], "expected 3 to 2000"),
+    ],
+)
 def test_what_is_no_polygon_is_refused_in_words(corners, words):
     with pytest.raises(ValueError, match=words) as refused:
         Polygon.of(corners, name="region")

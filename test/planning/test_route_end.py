@@ -24,11 +24,19 @@ def open_room(width: int, depth: int, metres: float, **more) -> Problem:
     here = free.centres()[0]
     area = SurveyArea.of(free, here, max_cells=400)
     travel = Travel(area.free, 0.3, 300)
-    field = create_map("exact", lengthscale=0.8, signal_stddev=10e-6, noise_stddev=0.25e-6, constant_stddev=5e-6,
-                       learn_hyperparameters=False)
+    field = create_map(
+        "exact",
+        lengthscale=0.8,
+        signal_stddev=10e-6,
+        noise_stddev=0.25e-6,
+        constant_stddev=5e-6,
+        learn_hyperparameters=False,
+    )
     field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
     value = PathValue.of(field, travel.xy, area.cells, area.areas)
-    return Problem(value, travel, here, budget=Budget(metres), mix=usual_mix(Budget(metres)), effort=64, **more)
+    return Problem(
+        value, travel, here, budget=Budget(metres), mix=usual_mix(Budget(metres)), effort=64, **more
+    )
 
 
 def left(problem: Problem, routes) -> np.ndarray:
@@ -64,7 +72,9 @@ def test_a_new_plan_leaves_no_more_than_the_old_one_however_much_sooner_it_would
     before, *others = left(problem, [old, *spirals])
     assert before < min(others) < left(problem, of_lanes(problem)).min()
     rating = problem.rate([old])[0]
-    assert max(problem.rate(spirals)) > rating + 0.02 * (1.0 - rating), "by its rating alone a spiral is clearly better"
+    assert max(problem.rate(spirals)) > rating + 0.02 * (1.0 - rating), (
+        "by its rating alone a spiral is clearly better"
+    )
     again = plan(replace(problem, old=old, effort=2, _known={}), "route").nodes
     assert left(problem, [again]) <= before + 1e-12
 
@@ -94,7 +104,10 @@ def test_spirals_are_as_long_as_the_limit(width, depth, metres):
     fitting = [stops for stops in spiral_routes(problem) if problem.feasible(problem.drive(stops))]
     assert len(fitting) >= 5
     assert max(problem.drive(stops).metres for stops in fitting) > 0.98 * metres
-    assert left(problem, fitting).min() < (1.0 if width == depth else 1.15) * left(problem, of_lanes(problem)).min()
+    assert (
+        left(problem, fitting).min()
+        < (1.0 if width == depth else 1.15) * left(problem, of_lanes(problem)).min()
+    )
 
 
 def test_no_spiral_is_proposed_where_the_limit_does_not_pay_for_once_around():
@@ -117,7 +130,9 @@ def test_the_way_out_lies_between_the_turns_of_the_way_in():
 def test_a_narrow_rectangle_is_driven_around_once_and_along_its_middle():
     """No room is left between the turns of the way in: there is no way out."""
     x = in_and_out(3.0, 1.2, 0.5)
-    np.testing.assert_allclose(x, [[0.25, 0.25], [2.75, 0.25], [2.75, 0.95], [0.25, 0.95], [0.6, 0.6], [2.4, 0.6]])
+    np.testing.assert_allclose(
+        x, [[0.25, 0.25], [2.75, 0.25], [2.75, 0.95], [0.25, 0.95], [0.6, 0.6], [2.4, 0.6]]
+    )
 
 
 def test_where_turns_take_time_annealing_finds_what_fits_the_time():
@@ -128,7 +143,10 @@ def test_where_turns_take_time_annealing_finds_what_fits_the_time():
     found = list({stops for routes in annealed(problem, start, 200) for stops in routes})
     drives = [problem.drive(stops) for stops in found]
     assert all(problem.feasible(drive) for drive in drives)
-    assert max(drive.seconds for drive in drives) > 38.0 and max(drive.metres for drive in drives) < 0.8 * 0.3 * 40.0
+    assert (
+        max(drive.seconds for drive in drives) > 38.0
+        and max(drive.metres for drive in drives) < 0.8 * 0.3 * 40.0
+    )
     assert max(problem.rate(found)) > rating + 0.3 * (1.0 - rating)
 
 

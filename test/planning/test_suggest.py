@@ -1,6 +1,5 @@
 """Batches of suggestions: greedy brute force, masks, spacing, thinning, and reasons when there is nothing to say."""
 
-
 import numpy as np
 import planning_scene as scene
 import pytest
@@ -16,18 +15,28 @@ from gp_mapping.planning.suggest import thin
 @pytest.mark.parametrize("kind", ACQUISITIONS)
 @pytest.mark.parametrize("model", ["exact", "dual_svgp"])
 def test_batch_is_the_greedy_brute_force(model, kind):
-    field = scene.measured_map(model, **({"inducing_tolerance": 1e-5,
-                                          "inducing_information": 0.0} if model == "dual_svgp" else {}))
+    field = scene.measured_map(
+        model,
+        **(
+            {"inducing_tolerance": 1e-5, "inducing_information": 0.0}
+            if model == "dual_svgp"
+            else {}
+        ),
+    )
     grid = scene.grid_of(field)
     before = field.predict(grid.centres()).variance
     found = suggest(field, grid, 5, kind)
     chosen, values = scene.greedy(grid.centres().numpy(), 5, kind)
-    scores = np.array([s.score for s in found]) / (1.0 if kind == "variance" else grid.resolution**2)
+    scores = np.array([s.score for s in found]) / (
+        1.0 if kind == "variance" else grid.resolution**2
+    )
     assert found.reason == "" and found.kind == kind
     np.testing.assert_allclose(scores, values, rtol=1e-6 if model == "exact" else 0.02)
     if model == "exact":
         np.testing.assert_array_equal(found.positions.numpy(), grid.centres()[chosen].numpy())
-    assert torch.equal(field.predict(grid.centres()).variance, before), "the map itself must stay as it was"
+    assert torch.equal(field.predict(grid.centres()).variance, before), (
+        "the map itself must stay as it was"
+    )
 
 
 @pytest.mark.parametrize("model", ["exact", "dual_svgp"])
@@ -45,15 +54,21 @@ def test_fantasies_spread_the_batch(model, kind):
 def test_of_labels_the_probability_counts():
     """Where the latent field is least known the probability may be sure: 'variance' is that of the probability."""
     x = torch.cartesian_prod(torch.linspace(0, 2, 9), torch.linspace(0, 2, 9)).double()
-    field = create_map("dual_svgp", likelihood="bernoulli", lengthscale=0.5, learn_hyperparameters=False)
+    field = create_map(
+        "dual_svgp", likelihood="bernoulli", lengthscale=0.5, learn_hyperparameters=False
+    )
     field.update(Samples(x, (x[:, :1] < 0.6).double()))
     grid = scene.grid_of(field)
     centres = grid.centres()
     told = field.observable(centres).variance[:, 0]
     found = suggest(field, grid, 1, "variance", max_candidates=len(centres))[0]
     best = centres[int(told.argmax())].tolist()
-    assert [found.x, found.y] == pytest.approx(best) and found.score == pytest.approx(float(told.max()))
-    assert best != centres[int(field.predict(centres).variance[:, 0].argmax())].tolist(), "nothing is shown"
+    assert [found.x, found.y] == pytest.approx(best) and found.score == pytest.approx(
+        float(told.max())
+    )
+    assert best != centres[int(field.predict(centres).variance[:, 0].argmax())].tolist(), (
+        "nothing is shown"
+    )
 
 
 @pytest.mark.parametrize("kind", ACQUISITIONS)
@@ -116,8 +131,16 @@ def test_thin_keeps_narrow_passages_and_counts_all_cells():
     assert torch.equal(everything, mask.reshape(-1).nonzero()[:, 0]) and bool((one_each == 1).all())
 
 
-@pytest.mark.parametrize("wrong", [{"kind": "entropy"}, {"k": 0}, {"min_distance": -1.0},
-                                   {"min_distance": float("nan")}, {"max_targets": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "entropy"},
+        {"k": 0},
+        {"min_distance": -1.0},
+        {"min_distance": float("nan")},
+        {"max_targets": 0},
+    ],
+)
 def test_errors_say_what_was_expected(wrong):
     field = scene.measured_map("exact")
     with pytest.raises(ValueError, match="expected"):

@@ -29,16 +29,22 @@ def test_wiski_has_no_features_and_is_summed():
     field = scene.measured_map("wiski")
     weights = torch.ones(4, 5).double()
     x = lattice((0.0, 0.0), 0.5, (4, 5))
-    torch.testing.assert_close(variance_reduction_surface(field, (0.0, 0.0), 0.5, weights).reshape(-1),
-                               integrated_variance_reduction(field, x, x))
+    torch.testing.assert_close(
+        variance_reduction_surface(field, (0.0, 0.0), 0.5, weights).reshape(-1),
+        integrated_variance_reduction(field, x, x),
+    )
 
 
 def test_a_stated_noise_and_a_wrong_one():
     field = scene.measured_map("dual_svgp")
     weights = torch.ones(6, 6).double()
     x = lattice((0.0, 0.0), 0.4, (6, 6))
-    torch.testing.assert_close(variance_reduction_surface(field, (0.0, 0.0), 0.4, weights, 4e-12).reshape(-1),
-                               integrated_variance_reduction(field, x, x, noise_variance=4e-12), rtol=1e-8, atol=0.0)
+    torch.testing.assert_close(
+        variance_reduction_surface(field, (0.0, 0.0), 0.4, weights, 4e-12).reshape(-1),
+        integrated_variance_reduction(field, x, x, noise_variance=4e-12),
+        rtol=1e-8,
+        atol=0.0,
+    )
     with pytest.raises(ValueError, match="positive variance"):
         variance_reduction_surface(field, (0.0, 0.0), 0.4, weights, 0.0)
 
@@ -46,7 +52,9 @@ def test_a_stated_noise_and_a_wrong_one():
 def test_sixteen_thousand_cells_in_two_seconds_of_one_core():
     """16 384 candidates over as many cells, with 400 inducing inputs."""
     generator = torch.Generator().manual_seed(0)
-    field = create_map("dual_svgp", lengthscale=0.8, learn_hyperparameters=False, inducing_tolerance=1e-4)
+    field = create_map(
+        "dual_svgp", lengthscale=0.8, learn_hyperparameters=False, inducing_tolerance=1e-4
+    )
     x = 12.8 * torch.rand(900, 2, generator=generator).double()
     field.update(Samples(x, 45e-6 + 8e-6 * torch.sin(2 * x[:, :1])))
     field.predict(x[:1])
@@ -56,7 +64,9 @@ def test_sixteen_thousand_cells_in_two_seconds_of_one_core():
         taken = []
         for _ in range(3):
             start = time.process_time()
-            variance_reduction_surface(field, (0.0, 0.0), 0.1, torch.full((128, 128), 0.01).double())
+            variance_reduction_surface(
+                field, (0.0, 0.0), 0.1, torch.full((128, 128), 0.01).double()
+            )
             taken.append(time.process_time() - start)
     finally:
         torch.set_num_threads(threads)

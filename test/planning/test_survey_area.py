@@ -34,7 +34,10 @@ def test_it_is_the_robots_room_not_the_drawn_window():
 def test_cells_stand_for_the_area_however_few():
     free = free_room(3)
     here = somewhere(free)
-    fine, coarse = SurveyArea.of(free, here, max_cells=10**6), SurveyArea.of(free, here, max_cells=90)
+    fine, coarse = (
+        SurveyArea.of(free, here, max_cells=10**6),
+        SurveyArea.of(free, here, max_cells=90),
+    )
     assert len(coarse.cells) <= 90 < len(fine.cells) == int(fine.free.open.sum())
     assert coarse.size == pytest.approx(fine.size)
     assert bool(free.allows(coarse.cells).all())
@@ -47,12 +50,16 @@ def test_region_and_keep_out_are_kept_by_every_cell():
     rng = np.random.default_rng(0)
     region, hole = square(5.5, -0.5, 2.4), square(6.5, 0.5, 0.6)
     area = SurveyArea.of(free, (6.0, 0.0), region=[region], keep_out=[hole])
-    inside = rng.uniform(-0.05, 0.05, (len(area.free.centres()), 2)) + area.free.centres()  # anywhere in a cell
+    inside = (
+        rng.uniform(-0.05, 0.05, (len(area.free.centres()), 2)) + area.free.centres()
+    )  # anywhere in a cell
     assert region.contains(inside).all() and not hole.contains(inside).any()
     assert (hole.away(inside) > 0.2).all(), "the robot's body stays out"
     both = SurveyArea.of(free, (6.0, 0.0), region=[square(5.5, -0.5, 1.0), square(6.5, -0.5, 1.0)])
     assert float(both.cells[:, 0].max()) > 7.3, "two regions that touch are one"
-    thin = Polygon.of([(5.0, 1.0), (9.0, 1.0), (9.0, 1.01), (5.0, 1.01)])  # a line on the floor, thinner than a cell
+    thin = Polygon.of(
+        [(5.0, 1.0), (9.0, 1.0), (9.0, 1.01), (5.0, 1.01)]
+    )  # a line on the floor, thinner than a cell
     assert float(SurveyArea.of(free, (6.0, 0.0), keep_out=[thin]).cells[:, 1].max()) < 0.8
 
 
@@ -74,21 +81,35 @@ def test_without_a_map_it_is_the_hull_of_the_path_grown():
     assert area.size == pytest.approx(6.0 + 0.5 * 12.0 + np.pi * 0.25, rel=0.03)
     line = SurveyArea.of(None, (0.0, 0.0), path=[[0.0, 0.0], [5.0, 0.0]], grow=1.0)
     assert line.size == pytest.approx(10.0 + np.pi, rel=0.03)
-    assert SurveyArea.of(None, (1.0, 1.0), path=[[1.0, 1.0]], grow=1.0).size == pytest.approx(np.pi, rel=0.05)
+    assert SurveyArea.of(None, (1.0, 1.0), path=[[1.0, 1.0]], grow=1.0).size == pytest.approx(
+        np.pi, rel=0.05
+    )
     region = SurveyArea.of(None, (1.0, 1.0), region=[square(0, 0, 3)])
     assert "the whole region" in region.reason and region.size == pytest.approx(9.0, rel=0.05)
     assert hull_space(np.empty((0, 2)), 1.0) is None
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ({"free": FreeSpace.from_occupancy_grid(occupancy(np.full((20, 20), 100)))}, "leaves no place that the robot may"),
-    ({"position": (0.0, 0.0)}, "(0.00, 0.00) m stands where the free-space map leaves it no room"),
-    ({"region": [square(20.0, 20.0, 1.0)]}, "no free place lies inside the region"),
-    ({"region": [square(7.5, 1.0, 1.0)]}, "stands outside the region, more than 0.5 m"),
-    ({"keep_out": [square(5.0, -1.0, 2.0)]}, "stands inside a keep-out area"),
-    ({"keep_out": [square(0.0, -9.0, 30.0)]}, "no free place lies inside the region, out of the keep-out areas"),
-    ({"free": None, "path": None}, "nothing has been measured yet"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"free": FreeSpace.from_occupancy_grid(occupancy(np.full((20, 20), 100)))},
+            "leaves no place that the robot may",
+        ),
+        (
+            {"position": (0.0, 0.0)},
+            "(0.00, 0.00) m stands where the free-space map leaves it no room",
+        ),
+        ({"region": [square(20.0, 20.0, 1.0)]}, "no free place lies inside the region"),
+        ({"region": [square(7.5, 1.0, 1.0)]}, "stands outside the region, more than 0.5 m"),
+        ({"keep_out": [square(5.0, -1.0, 2.0)]}, "stands inside a keep-out area"),
+        (
+            {"keep_out": [square(0.0, -9.0, 30.0)]},
+            "no free place lies inside the region, out of the keep-out areas",
+        ),
+        ({"free": None, "path": None}, "nothing has been measured yet"),
+    ],
+)
 def test_where_nothing_is_left_it_says_why(arguments, words):
     area = SurveyArea.of(**({"free": two_rooms(), "position": (6.0, 0.0)} | arguments))
     assert not area and len(area.areas) == 0 and words in area.reason

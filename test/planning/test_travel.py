@@ -30,7 +30,9 @@ def test_never_through_a_wall_nor_longer_than_the_grid(seed):
         np.testing.assert_array_equal(leg.line[[0, -1]], travel.nodes[[a, b]])
         straight = math.dist(*travel.nodes[[a, b]])
         assert straight - 1e-9 <= leg.metres <= travel.distances(a)[b] + 1e-9
-        assert leg.metres == pytest.approx(sum(math.dist(p, q) for p, q in zip(leg.line, leg.line[1:])))
+        assert leg.metres == pytest.approx(
+            sum(math.dist(p, q) for p, q in zip(leg.line, leg.line[1:]))
+        )
 
 
 def test_ways_are_nearly_the_shortest_there_are():
@@ -45,8 +47,12 @@ def test_ways_are_nearly_the_shortest_there_are():
     seen = free.sees(x[i], x[j])
     length[i[seen], j[seen]] = np.hypot(*(x[i] - x[j])[seen].T)
     best = dijkstra(np.where(np.isfinite(length), length, 0.0), directed=False, indices=range(15))
-    ratios = [travel.leg(some[a], some[b]).metres / best[a, b] for a in range(15) for b in range(40, 80)
-              if best[a, b] > 0.5]
+    ratios = [
+        travel.leg(some[a], some[b]).metres / best[a, b]
+        for a in range(15)
+        for b in range(40, 80)
+        if best[a, b] > 0.5
+    ]
     assert np.mean(ratios) < 1.01 and np.max(ratios) < 1.06
 
 
@@ -117,7 +123,9 @@ def test_ways_prepared_together_are_those_made_alone():
     ends = [b for _, b in pairs]
     for leg, b in zip(travel.legs_from(here, 7, ends), ends):
         np.testing.assert_allclose(leg.line, other.leg_from(here, 7, b).line)
-    np.testing.assert_array_equal(travel.locate_all(travel.xy + 0.04), [other.locate(x) for x in travel.xy + 0.04])
+    np.testing.assert_array_equal(
+        travel.locate_all(travel.xy + 0.04), [other.locate(x) for x in travel.xy + 0.04]
+    )
 
 
 def test_what_is_near_is_as_far_as_among_all():
@@ -131,7 +139,9 @@ def test_what_is_near_is_as_far_as_among_all():
 def test_a_place_is_located_at_the_nearest_node_in_view():
     data = np.zeros((30, 30))
     data[22, :25] = 100  # a wall, and the next node beyond it is near
-    travel = Travel(FreeSpace.from_occupancy_grid(occupancy(data), 0.0), 0.3, max_nodes=20)  # not in every cell
+    travel = Travel(
+        FreeSpace.from_occupancy_grid(occupancy(data), 0.0), 0.3, max_nodes=20
+    )  # not in every cell
     x = np.random.default_rng(0).uniform((0.1, 2.0), (2.4, 2.2), (200, 2))
     beside = 0
     for at, found in zip(x, travel.locate_all(x)):
@@ -168,7 +178,10 @@ def test_bounds_of_places_and_nodes_hold_and_passages_stay():
     start = coarse.places[0]
     assert coarse.reachable(start).mean() > 0.97, "blocks must not close doors"
     a, b = coarse.places[[0, -1]]
-    assert coarse.leg(a, b).metres < 1.15 * fine.leg(fine.locate(coarse.nodes[a]), fine.locate(coarse.nodes[b])).metres
+    assert (
+        coarse.leg(a, b).metres
+        < 1.15 * fine.leg(fine.locate(coarse.nodes[a]), fine.locate(coarse.nodes[b])).metres
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3, 4, 7])

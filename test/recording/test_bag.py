@@ -25,8 +25,13 @@ FORMATS = ["mcap", "sqlite3"]
 def make_bag(path, storage="mcap", n=200, start=10**18):
     with BagWriter(path, storage) as bag:
         for i in range(n):
-            bag.odometry(start + i * 10**7, (0.01 * i, 2.0, 0.0), (0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0),
-                         pose_covariance=(1, 2, 3, 4, 5, 6))
+            bag.odometry(
+                start + i * 10**7,
+                (0.01 * i, 2.0, 0.0),
+                (0.0, 0.0, 0.0, 1.0),
+                (1.0, 0.0, 0.0),
+                pose_covariance=(1, 2, 3, 4, 5, 6),
+            )
             bag.magnetic_field(start + i * 10**7 + 1, (1e-6 * i, -2e-6, 3e-6))
     return path
 
@@ -46,11 +51,16 @@ def test_what_is_written_comes_back(bag):
     assert [s for _, s, _ in messages] == [10**18 + i // 2 * 10**7 + i % 2 for i in range(400)]
     odometry, field = messages[14][2], messages[15][2]
     assert (odometry.__msgtype__, field.__msgtype__) == (ODOMETRY, MAGNETIC_FIELD)
-    assert (odometry.header.frame_id, odometry.child_frame_id, field.header.frame_id) == \
-        ("odom", "base_link", "magnetometer")
+    assert (odometry.header.frame_id, odometry.child_frame_id, field.header.frame_id) == (
+        "odom",
+        "base_link",
+        "magnetometer",
+    )
     assert odometry.header.stamp.sec * 10**9 + odometry.header.stamp.nanosec == 10**18 + 7 * 10**7
     assert odometry.pose.pose.position.x == 0.07 and odometry.pose.pose.orientation.w == 1.0
-    np.testing.assert_array_equal(np.reshape(odometry.pose.covariance, (6, 6)), np.diag([1, 2, 3, 4, 5, 6]))
+    np.testing.assert_array_equal(
+        np.reshape(odometry.pose.covariance, (6, 6)), np.diag([1, 2, 3, 4, 5, 6])
+    )
     assert field.magnetic_field.x == 1e-6 * 7 and not field.magnetic_field_covariance.any()
 
 
@@ -59,7 +69,10 @@ def test_a_single_file_reads_like_its_folder(bag):
         return [(t, s, m.header.stamp.nanosec) for t, s, m in read_messages(path)]
 
     assert plain(file_in(bag)) == plain(bag) == plain(str(bag))
-    assert bag_topics(file_in(bag)) == {"/magnetic_field": (MAGNETIC_FIELD, 200), "/odometry": (ODOMETRY, 200)}
+    assert bag_topics(file_in(bag)) == {
+        "/magnetic_field": (MAGNETIC_FIELD, 200),
+        "/odometry": (ODOMETRY, 200),
+    }
     assert count_messages([bag, file_in(bag)]) == 800
 
 
@@ -69,9 +82,14 @@ def test_raw_bytes_are_the_stored_ones(bag):
 
 
 def test_bags_follow_each_other_in_the_order_given(tmp_path):
-    late, early = make_bag(tmp_path / "late", n=3, start=2 * 10**18), make_bag(tmp_path / "early", n=3)
+    late, early = (
+        make_bag(tmp_path / "late", n=3, start=2 * 10**18),
+        make_bag(tmp_path / "early", n=3),
+    )
     stamps = [s for _, s, _ in read_messages([late, early], ["/odometry"])]
-    assert stamps == [2 * 10**18 + i * 10**7 for i in range(3)] + [10**18 + i * 10**7 for i in range(3)]
+    assert stamps == [2 * 10**18 + i * 10**7 for i in range(3)] + [
+        10**18 + i * 10**7 for i in range(3)
+    ]
 
 
 def other_bag(path, topics, storage=StoragePlugin.MCAP):
@@ -79,16 +97,25 @@ def other_bag(path, topics, storage=StoragePlugin.MCAP):
     with Writer(path, version=9, storage_plugin=storage) as writer:
         for topic, kind, n in topics:
             connection = writer.add_connection(topic, kind, typestore=STORE)
-            header = STORE.types["std_msgs/msg/Header"](STORE.types["builtin_interfaces/msg/Time"](1, 2), "f")
+            header = STORE.types["std_msgs/msg/Header"](
+                STORE.types["builtin_interfaces/msg/Time"](1, 2), "f"
+            )
             for i in range(n):
-                message = STORE.types[kind](data="x") if kind.endswith("String") else STORE.types[kind](
-                    header, STORE.types["geometry_msgs/msg/Vector3"](1.0, 2.0, 3.0), np.zeros(9))
+                message = (
+                    STORE.types[kind](data="x")
+                    if kind.endswith("String")
+                    else STORE.types[kind](
+                        header, STORE.types["geometry_msgs/msg/Vector3"](1.0, 2.0, 3.0), np.zeros(9)
+                    )
+                )
                 writer.write(connection, 10**18 + i, STORE.serialize_cdr(message, kind))
     return path
 
 
 def test_several_candidates_are_named(tmp_path):
-    path = other_bag(tmp_path / "two", [("/left/mag", MAGNETIC_FIELD, 1), ("/right/mag", MAGNETIC_FIELD, 1)])
+    path = other_bag(
+        tmp_path / "two", [("/left/mag", MAGNETIC_FIELD, 1), ("/right/mag", MAGNETIC_FIELD, 1)]
+    )
     with pytest.raises(BagError, match=r"several topics .*/left/mag, /right/mag.*which one"):
         list(read_messages(path, {MAGNETIC_FIELD: None}))
     assert choose_topics(path, {MAGNETIC_FIELD: "right/mag"}) == {MAGNETIC_FIELD: "/right/mag"}
@@ -104,7 +131,9 @@ def test_a_candidate_without_messages_does_not_count(tmp_path):
 
 def test_missing_topics_are_reported_with_what_is_there(tmp_path):
     path = other_bag(tmp_path / "text", [("/chatter", "std_msgs/msg/String", 3)])
-    with pytest.raises(BagError, match=r"no messages of type sensor_msgs/msg/MagneticField.*/chatter.*3 mess"):
+    with pytest.raises(
+        BagError, match=r"no messages of type sensor_msgs/msg/MagneticField.*/chatter.*3 mess"
+    ):
         list(read_messages(path))
     with pytest.raises(BagError, match=r"no topic /mag.*/chatter"):
         count_messages(path, {MAGNETIC_FIELD: "/mag"})
@@ -118,8 +147,16 @@ def test_an_empty_bag_is_an_error(tmp_path, storage):
         list(read_messages(make_bag(tmp_path / "empty", storage, n=0)))
 
 
-@pytest.mark.parametrize("name, text", [("absent", "no such bag"), ("notes.txt", "expected a rosbag2 folder"),
-                                        ("folder", "no metadata.yaml"), ("zero.mcap", "empty"), ("zero.db3", "empty")])
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("absent", "no such bag"),
+        ("notes.txt", "expected a rosbag2 folder"),
+        ("folder", "no metadata.yaml"),
+        ("zero.mcap", "empty"),
+        ("zero.db3", "empty"),
+    ],
+)
 def test_what_is_not_a_bag(tmp_path, name, text):
     if "." in name:
         (tmp_path / name).touch()
@@ -149,7 +186,9 @@ def test_bytes_in_the_middle_that_are_wrong_are_an_error(bag):
         list(read_messages(bag))
 
 
-@pytest.mark.parametrize("text", ["", "- 1", "rosbag2_bagfile_information: {version: 99}", "a: [", "\x00\x01"])
+@pytest.mark.parametrize(
+    "text", ["", "- 1", "rosbag2_bagfile_information: {version: 99}", "a: [", "\x00\x01"]
+)
 def test_a_damaged_metadata_file_is_an_error(bag, text):
     (bag / "metadata.yaml").write_text(text)
     with pytest.raises(BagError, match="damaged"):
@@ -222,5 +261,9 @@ def test_compressed_bags_read_like_others(tmp_path, storage, mode):
         connection = writer.add_connection("/text", "std_msgs/msg/String", typestore=STORE)
         for i in range(50):
             message = STORE.types["std_msgs/msg/String"](data=f"number {i}")
-            writer.write(connection, 10**18 + i, STORE.serialize_cdr(message, "std_msgs/msg/String"))
-    assert [m.data for _, _, m in read_messages(tmp_path / "bag", ["/text"])] == [f"number {i}" for i in range(50)]
+            writer.write(
+                connection, 10**18 + i, STORE.serialize_cdr(message, "std_msgs/msg/String")
+            )
+    assert [m.data for _, _, m in read_messages(tmp_path / "bag", ["/text"])] == [
+        f"number {i}" for i in range(50)
+    ]

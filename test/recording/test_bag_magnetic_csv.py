@@ -16,8 +16,11 @@ from gp_mapping.recording.magnetic_csv import (
 def write_csv(folder, name="1", n=100, speed=0.2, **changes):
     """A drive to the north-east at a steady speed."""
     t = 5.0 + 0.02 * np.arange(n)
-    tables = {"time": t[:, None], "loc": speed * np.sqrt(0.5) * (t - 5.0)[:, None] * [1.0, 1.0],
-              "mag": np.tile([30.0, 0.0, 40.0], (n, 1))}
+    tables = {
+        "time": t[:, None],
+        "loc": speed * np.sqrt(0.5) * (t - 5.0)[:, None] * [1.0, 1.0],
+        "mag": np.tile([30.0, 0.0, 40.0], (n, 1)),
+    }
     tables.update(changes)
     for part, table in tables.items():
         np.savetxt(folder / f"{name}-{part}.csv", table, delimiter=",", fmt="%.9g")
@@ -35,12 +38,19 @@ def test_a_bag_carries_the_recording(tmp_path):
     assert [m.header.stamp.nanosec for m in fields[:4]] == [0, 20_000_000, 40_000_000, 60_000_000]
     v = fields[7].magnetic_field
     np.testing.assert_allclose([v.x, v.y, v.z], [30e-6, 0, 40e-6], rtol=1e-12)
-    assert (fields[0].header.frame_id, poses[0].header.frame_id, poses[0].child_frame_id) == \
-        ("magnetometer", "odom", "base_link")
+    assert (fields[0].header.frame_id, poses[0].header.frame_id, poses[0].child_frame_id) == (
+        "magnetometer",
+        "odom",
+        "base_link",
+    )
     for pose in poses:
         q = pose.pose.pose.orientation
-        np.testing.assert_allclose([q.x, q.y, q.z, q.w], [0, 0, np.sin(np.pi / 8), np.cos(np.pi / 8)], atol=1e-6)
-        np.testing.assert_allclose([pose.twist.twist.linear.x, pose.twist.twist.angular.z], [0.2, 0.0], atol=1e-6)
+        np.testing.assert_allclose(
+            [q.x, q.y, q.z, q.w], [0, 0, np.sin(np.pi / 8), np.cos(np.pi / 8)], atol=1e-6
+        )
+        np.testing.assert_allclose(
+            [pose.twist.twist.linear.x, pose.twist.twist.angular.z], [0.2, 0.0], atol=1e-6
+        )
         assert np.reshape(pose.pose.covariance, (6, 6)).diagonal().min() > 0
 
 
@@ -70,14 +80,20 @@ def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path):
     assert trial.skipped == 2 and len(trial.time) == 98 and np.isfinite(trial.field).all()
 
 
-@pytest.mark.parametrize("changes, text", [
-    ({"mag": np.zeros((99, 3))}, "100 rows of time, 100 of loc and 99 of mag"),
-    ({"mag": np.zeros((100, 2))}, "2 columns, expected 3"),
-    ({"loc": np.zeros((100, 1))}, "1 columns, expected 2 or 3"),
-    ({"time": np.r_[np.arange(50), np.arange(50)][:, None]}, r"time does not grow at row 51 \(49.0 s, then 0.0 s\)"),
-    ({"time": np.zeros((100, 1))}, "time does not grow at row 2"),
-    ({"mag": np.full((100, 3), np.nan)}, "no row without a NaN"),
-])
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"mag": np.zeros((99, 3))}, "100 rows of time, 100 of loc and 99 of mag"),
+        ({"mag": np.zeros((100, 2))}, "2 columns, expected 3"),
+        ({"loc": np.zeros((100, 1))}, "1 columns, expected 2 or 3"),
+        (
+            {"time": np.r_[np.arange(50), np.arange(50)][:, None]},
+            r"time does not grow at row 51 \(49.0 s, then 0.0 s\)",
+        ),
+        ({"time": np.zeros((100, 1))}, "time does not grow at row 2"),
+        ({"mag": np.full((100, 3), np.nan)}, "no row without a NaN"),
+    ],
+)
 def test_tables_that_do_not_fit(tmp_path, changes, text):
     write_csv(tmp_path, **changes)
     with pytest.raises(RecordingError, match=text):
@@ -116,6 +132,10 @@ def test_the_real_recordings(tmp_path):
     assert len(trial.time) == 7332 and trial.skipped == 0
     write_trials([trial], tmp_path / "bag")
     messages = [m for _, _, m in read_messages(tmp_path / "bag") if m.__msgtype__ == MAGNETIC_FIELD]
-    field = np.array([[m.magnetic_field.x, m.magnetic_field.y, m.magnetic_field.z] for m in messages])
-    np.testing.assert_allclose(field * 1e6, np.loadtxt(folder / "4-mag.csv", delimiter=","), rtol=1e-12)
+    field = np.array(
+        [[m.magnetic_field.x, m.magnetic_field.y, m.magnetic_field.z] for m in messages]
+    )
+    np.testing.assert_allclose(
+        field * 1e6, np.loadtxt(folder / "4-mag.csv", delimiter=","), rtol=1e-12
+    )
     assert 30e-6 < np.linalg.norm(field, axis=1).mean() < 60e-6

@@ -32,7 +32,9 @@ def filled(kind, chance, text):
         elif what[0] == "string":
             values.append(text)
         else:
-            values.append(chance.uniform(-1e3, 1e3) if "float" in what[0] else chance.randrange(256))
+            values.append(
+                chance.uniform(-1e3, 1e3) if "float" in what[0] else chance.randrange(256)
+            )
     return STORE.types[kind](*values)
 
 
@@ -41,17 +43,35 @@ def fields(message, prefix=""):
     out = {}
     for name, _ in STORE.fielddefs[message.__msgtype__][1]:
         value = getattr(message, name)
-        out |= fields(value, f"{prefix}{name}.") if hasattr(value, "__msgtype__") else {prefix + name: value}
+        out |= (
+            fields(value, f"{prefix}{name}.")
+            if hasattr(value, "__msgtype__")
+            else {prefix + name: value}
+        )
     return out
 
 
 @pytest.mark.parametrize("little", [True, False])
-@pytest.mark.parametrize("kind", [MAGNETIC_FIELD, ODOMETRY, "sensor_msgs/msg/Range", "sensor_msgs/msg/Temperature",
-                                  "geometry_msgs/msg/PoseWithCovarianceStamped", "std_msgs/msg/Float64"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        MAGNETIC_FIELD,
+        ODOMETRY,
+        "sensor_msgs/msg/Range",
+        "sensor_msgs/msg/Temperature",
+        "geometry_msgs/msg/PoseWithCovarianceStamped",
+        "std_msgs/msg/Float64",
+    ],
+)
 def test_columns_are_what_each_message_says(kind, little):
-    for length in range(10):  # a frame's length shifts all that follows, by another padding each time
+    for length in range(
+        10
+    ):  # a frame's length shifts all that follows, by another padding each time
         chance, text = random.Random(length), "/ödom_frame"[:length]
-        stored = [bytes(STORE.serialize_cdr(filled(kind, chance, text), kind, little_endian=little)) for _ in range(5)]
+        stored = [
+            bytes(STORE.serialize_cdr(filled(kind, chance, text), kind, little_endian=little))
+            for _ in range(5)
+        ]
         columns = columns_of(stored, kind, STORE)
         for i, data in enumerate(stored):
             for name, value in fields(STORE.deserialize_cdr(data, kind)).items():
@@ -65,10 +85,16 @@ def test_what_has_no_common_layout_is_not_read_together():
 
     good = stored("imu")
     assert columns_of([good, good], MAGNETIC_FIELD, STORE) is not None
-    assert columns_of([good, stored("emu")], MAGNETIC_FIELD, STORE) is None  # as long, another frame
+    assert (
+        columns_of([good, stored("emu")], MAGNETIC_FIELD, STORE) is None
+    )  # as long, another frame
     assert columns_of([good, stored("imu_link")], MAGNETIC_FIELD, STORE) is None
-    assert columns_of([good, b"\x00\x00" + good[2:]], MAGNETIC_FIELD, STORE) is None  # another byte order
-    assert columns_of([b"\x00\x03" + good[2:]] * 2, MAGNETIC_FIELD, STORE) is None  # a parameter list
+    assert (
+        columns_of([good, b"\x00\x00" + good[2:]], MAGNETIC_FIELD, STORE) is None
+    )  # another byte order
+    assert (
+        columns_of([b"\x00\x03" + good[2:]] * 2, MAGNETIC_FIELD, STORE) is None
+    )  # a parameter list
     assert columns_of([good[:-1]] * 2, MAGNETIC_FIELD, STORE) is None  # cut off
     assert columns_of([good + bytes(4)] * 2, MAGNETIC_FIELD, STORE) is None
     assert columns_of([good + bytes(3)] * 2, MAGNETIC_FIELD, STORE) is not None  # padding
@@ -92,23 +118,49 @@ def write_drive(path, seed, n=1200, trouble=0.0005, covariance=False):
         spoiled = trouble and chance.random() < 0.01
         value = chance.choice([nan, 1.0, math.inf]) if spoiled else chance.gauss(3e-5, 1e-6)
         wrong = odd(0, -SECOND // 5, 50 * SECOND, -90 * SECOND)
-        spread = odd((nan,) * 9, (-1.0,) + (0.0,) * 8) or ((1e-14,) * 9 if covariance else (0.0,) * 9)
-        entries.append((stamp + chance.randrange(2 * 10**7), "field", stamp + (wrong or 0) if wrong != 0 else stamp - 1,
-                        (value, 1e-6 * math.sin(0.01 * i), 2e-5), odd("other", "") or "magnetometer", spread))
+        spread = odd((nan,) * 9, (-1.0,) + (0.0,) * 8) or (
+            (1e-14,) * 9 if covariance else (0.0,) * 9
+        )
+        entries.append(
+            (
+                stamp + chance.randrange(2 * 10**7),
+                "field",
+                stamp + (wrong or 0) if wrong != 0 else stamp - 1,
+                (value, 1e-6 * math.sin(0.01 * i), 2e-5),
+                odd("other", "") or "magnetometer",
+                spread,
+            )
+        )
     shift, quiet = 0, 0
     for i in range(n * 3 // 5):
         shift += odd(3 * SECOND, -20 * SECOND) or 0
         quiet = max(quiet - 1, odd(20, 60) or 0)
         stamp, t = START + i * SECOND // 30 + shift, i / 30
         place = (odd(nan, 1e9) or 2.0 * math.cos(0.1 * t), math.sin(0.17 * t), 0.0)
-        turn = odd((0.0,) * 4, (nan,) * 4, (2e3, 0.0, 0.0, 0.0)) or (0.02 * math.sin(t), 0.0, math.sin(t), math.cos(t))
+        turn = odd((0.0,) * 4, (nan,) * 4, (2e3, 0.0, 0.0, 0.0)) or (
+            0.02 * math.sin(t),
+            0.0,
+            math.sin(t),
+            math.cos(t),
+        )
         spread = odd((nan,) * 6, (1e9,) * 6, (2.0,) * 6) or (1e-4, 3e-4, 0.0, 0.0, 0.0, 0.0)
         if not quiet:
-            entries.append((stamp + chance.randrange(4 * 10**7), "pose", stamp + (odd(1 - SECOND // 30, -SECOND) or 0),
-                            place, odd("map") or "odom", spread, turn))
+            entries.append(
+                (
+                    stamp + chance.randrange(4 * 10**7),
+                    "pose",
+                    stamp + (odd(1 - SECOND // 30, -SECOND) or 0),
+                    place,
+                    odd("map") or "odom",
+                    spread,
+                    turn,
+                )
+            )
     with BagWriter(path) as bag:
         last = 0
-        for recorded, kind, stamp, values, frame, spread, *turn in sorted(entries, key=lambda e: e[0]):
+        for recorded, kind, stamp, values, frame, spread, *turn in sorted(
+            entries, key=lambda e: e[0]
+        ):
             last = max(last, recorded)
             if kind == "field":
                 bag.magnetic_field(stamp, values, frame, spread)
@@ -130,12 +182,21 @@ def rows(batches):
         names = ("x", "y", "stamp", "sensor_variance", "position_variance", "heading")
         columns = [getattr(samples, name) for name in names]
         marks = [new_pass] + [False] * (len(samples) - 1)
-        out += zip(marks, *([None] * len(samples) if c is None else map(str, c.tolist()) for c in columns))
+        out += zip(
+            marks, *([None] * len(samples) if c is None else map(str, c.tolist()) for c in columns)
+        )
     return out
 
 
 def outcome(intake):
-    return intake.drops.as_dict(), dict(intake.received), intake.warnings, intake.samples, intake.waiting, intake.about
+    return (
+        intake.drops.as_dict(),
+        dict(intake.received),
+        intake.warnings,
+        intake.samples,
+        intake.waiting,
+        intake.about,
+    )
 
 
 @pytest.fixture
@@ -152,9 +213,16 @@ def stretches(monkeypatch):
     return counted
 
 
-SETTINGS = [{}, {"field_component": "x", "sensor_offset_x": 0.3}, {"max_speed": 5.0, "hard_iron_x": 1e-6},
-            {"queue_size": 30, "max_wait": 0.5}, {"pose_buffer_size": 400}, {"field_component": "xyz"},
-            {"use_heading": False, "use_pose_covariance": False}, {"max_extrapolation": 0.2, "pass_gap": 0.1}]
+SETTINGS = [
+    {},
+    {"field_component": "x", "sensor_offset_x": 0.3},
+    {"max_speed": 5.0, "hard_iron_x": 1e-6},
+    {"queue_size": 30, "max_wait": 0.5},
+    {"pose_buffer_size": 400},
+    {"field_component": "xyz"},
+    {"use_heading": False, "use_pose_covariance": False},
+    {"max_extrapolation": 0.2, "pass_gap": 0.1},
+]
 
 
 @pytest.mark.parametrize("seed", range(len(SETTINGS)))
@@ -162,7 +230,7 @@ def test_together_is_as_one_by_one(tmp_path, stretches, seed):
     """Whatever goes wrong in a drive: the same samples to the bit, the same drops, counts and warnings."""
     settings = IntakeSettings(**SETTINGS[seed])
     bag = write_drive(tmp_path / "bag", seed, covariance=seed % 2 == 1)
-    plan, = plan_bags([bag], settings, NAMES)
+    (plan,) = plan_bags([bag], settings, NAMES)
     alone = Intake(settings)
     expected = one_by_one(bag, alone, plan)
     for together in (17, 250):
@@ -174,27 +242,36 @@ def test_together_is_as_one_by_one(tmp_path, stretches, seed):
 
 def test_an_orderly_drive_is_read_together(tmp_path, stretches):
     bag = write_drive(tmp_path / "bag", 0, trouble=0.0)
-    plan, = plan_bags([bag], IntakeSettings(), NAMES)
+    (plan,) = plan_bags([bag], IntakeSettings(), NAMES)
     list(samples_of([plan], Intake(), "test", 300))
     assert stretches[2:] == [True] * 5  # after the first messages, which decide on frames
 
 
 def test_an_adaptor_of_somebody_else_is_asked_for_each_message(tmp_path, stretches, monkeypatch):
     """Also one that takes over much of ours: what it changes must count."""
+
     class Halved(MagneticField):
         def values(self, readings, turn):
             y, noise = super().values(readings, turn)
             return 0.5 * y, noise
 
-    monkeypatch.setattr("gp_mapping.intake.pairing.make_adaptor", lambda settings, judge: Halved(settings))
+    monkeypatch.setattr(
+        "gp_mapping.intake.pairing.make_adaptor", lambda settings, judge: Halved(settings)
+    )
     bag = write_drive(tmp_path / "bag", 1, n=900, trouble=0.0)
-    plan, = plan_bags([bag], IntakeSettings(), NAMES)
+    (plan,) = plan_bags([bag], IntakeSettings(), NAMES)
     found = rows(samples_of([plan], Intake(), "test", 100))
     assert not any(stretches) and found == one_by_one(bag, Intake(), plan)
 
 
-@pytest.mark.parametrize("sensor, kind", [("range", "sensor_msgs/msg/Range"), ("scalar", "std_msgs/msg/Float64"),
-                                          ("temperature", "sensor_msgs/msg/Temperature")])
+@pytest.mark.parametrize(
+    "sensor, kind",
+    [
+        ("range", "sensor_msgs/msg/Range"),
+        ("scalar", "std_msgs/msg/Float64"),
+        ("temperature", "sensor_msgs/msg/Temperature"),
+    ],
+)
 def test_scalars_as_columns(sensor, kind):
     """Every value, range and variance that a message may say, good or not."""
     settings, chance = IntakeSettings(sensor=sensor), random.Random(3)

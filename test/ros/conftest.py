@@ -29,7 +29,9 @@ def node_of():
         magnetic = not {"sensor", "likelihood", "field_unit"} & parameters.keys()
         given = QUICK | (STARTS if magnetic else {}) | parameters
         overrides = [Parameter(key, value=value) for key, value in given.items()]
-        node = MappingNode(find_message=find, context=context, parameter_overrides=overrides, namespace=namespace)
+        node = MappingNode(
+            find_message=find, context=context, parameter_overrides=overrides, namespace=namespace
+        )
         made.append((node, SingleThreadedExecutor(context=context)))
         made[-1][1].add_node(node)
         node.executor_ = made[-1][1]

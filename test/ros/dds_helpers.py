@@ -20,13 +20,21 @@ from benchmark import warm
 os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # for this process, too
 
 ROOT = Path(__file__).resolve().parents[2]
-DEEP = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=20000, reliability=ReliabilityPolicy.RELIABLE)
+DEEP = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST, depth=20000, reliability=ReliabilityPolicy.RELIABLE
+)
 
 
 def environment(domain: int, log_dir) -> dict[str, str]:
     """For a child: its own DDS domain on this host, field checks on."""
-    return {**os.environ, "ROS_DOMAIN_ID": str(domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
-            "ROS_LOG_DIR": str(log_dir), "ROS_PYTHON_CHECK_FIELDS": "1", "OMP_NUM_THREADS": "1"}
+    return {
+        **os.environ,
+        "ROS_DOMAIN_ID": str(domain),
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        "ROS_LOG_DIR": str(log_dir),
+        "ROS_PYTHON_CHECK_FIELDS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 class Process:
@@ -36,9 +44,16 @@ class Process:
     """
 
     def __init__(self, module: str, *arguments: str, domain: int, log_dir, start=warm.Popen):
-        self._out = open(Path(log_dir) / f"{module}.{time.monotonic_ns()}.txt", "w+", encoding="utf-8")
-        self.popen = start([sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=self._out,
-                           stderr=subprocess.STDOUT, env=environment(domain, log_dir))
+        self._out = open(
+            Path(log_dir) / f"{module}.{time.monotonic_ns()}.txt", "w+", encoding="utf-8"
+        )
+        self.popen = start(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            stdout=self._out,
+            stderr=subprocess.STDOUT,
+            env=environment(domain, log_dir),
+        )
 
     def __enter__(self):
         return self
@@ -63,7 +78,9 @@ class Process:
 
 def ros_run(module: str, *parameters: str, domain: int, log_dir, remap=()) -> Process:
     """A node started from source with `-p name:=value` for each parameter."""
-    arguments = [word for p in parameters for word in ("-p", p)] + [word for r in remap for word in ("-r", r)]
+    arguments = [word for p in parameters for word in ("-p", p)] + [
+        word for r in remap for word in ("-r", r)
+    ]
     return Process(module, "--ros-args", *arguments, domain=domain, log_dir=log_dir)
 
 

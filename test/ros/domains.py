@@ -4,7 +4,14 @@ import os
 import zlib
 
 _FIRST, _EACH = 21, 24  # domains 21 to 92, 24 of each of three processes
-_SLOTS = {"simulator": 0, "player": 1, "demo": 2, "explore": 3, "autosave": 6, "resilience": 7}  # explore takes three
+_SLOTS = {
+    "simulator": 0,
+    "player": 1,
+    "demo": 2,
+    "explore": 3,
+    "autosave": 6,
+    "resilience": 7,
+}  # explore takes three
 
 
 def domain_of(name: str) -> int:

@@ -12,11 +12,13 @@ from lifecycle_msgs.srv import ChangeState, GetState
 
 __all__ = ["LifecycleManager"]
 
-LEADS_TO = {Transition.TRANSITION_CONFIGURE: State.PRIMARY_STATE_INACTIVE,
-            Transition.TRANSITION_ACTIVATE: State.PRIMARY_STATE_ACTIVE,
-            Transition.TRANSITION_DEACTIVATE: State.PRIMARY_STATE_INACTIVE,
-            Transition.TRANSITION_CLEANUP: State.PRIMARY_STATE_UNCONFIGURED,
-            Transition.TRANSITION_UNCONFIGURED_SHUTDOWN: State.PRIMARY_STATE_FINALIZED}
+LEADS_TO = {
+    Transition.TRANSITION_CONFIGURE: State.PRIMARY_STATE_INACTIVE,
+    Transition.TRANSITION_ACTIVATE: State.PRIMARY_STATE_ACTIVE,
+    Transition.TRANSITION_DEACTIVATE: State.PRIMARY_STATE_INACTIVE,
+    Transition.TRANSITION_CLEANUP: State.PRIMARY_STATE_UNCONFIGURED,
+    Transition.TRANSITION_UNCONFIGURED_SHUTDOWN: State.PRIMARY_STATE_FINALIZED,
+}
 
 
 class LifecycleManager:
@@ -27,7 +29,9 @@ class LifecycleManager:
 
     def state(self, name: str) -> int:
         """The node's primary state."""
-        return self._peer.call(GetState, f"{name}/get_state", GetState.Request(), again=2.0).current_state.id
+        return self._peer.call(
+            GetState, f"{name}/get_state", GetState.Request(), again=2.0
+        ).current_state.id
 
     def _change(self, name: str, transition: int) -> bool:
         request = ChangeState.Request(transition=Transition(id=transition))
@@ -39,8 +43,9 @@ class LifecycleManager:
 
     def startup(self) -> bool:
         """Configure all, then activate all."""
-        return self._change_all(Transition.TRANSITION_CONFIGURE, self._names) and \
-            self._change_all(Transition.TRANSITION_ACTIVATE, self._names)
+        return self._change_all(Transition.TRANSITION_CONFIGURE, self._names) and self._change_all(
+            Transition.TRANSITION_ACTIVATE, self._names
+        )
 
     def pause(self) -> bool:
         """Deactivate."""
@@ -52,9 +57,12 @@ class LifecycleManager:
 
     def reset(self) -> bool:
         """Deactivate and clean up what is up."""
-        return self._change_all(Transition.TRANSITION_DEACTIVATE, self._names[::-1]) and \
-            self._change_all(Transition.TRANSITION_CLEANUP, self._names[::-1])
+        return self._change_all(
+            Transition.TRANSITION_DEACTIVATE, self._names[::-1]
+        ) and self._change_all(Transition.TRANSITION_CLEANUP, self._names[::-1])
 
     def shutdown(self) -> bool:
         """Down from wherever it is: deactivate, clean up, finalize."""
-        return self.reset() and self._change_all(Transition.TRANSITION_UNCONFIGURED_SHUTDOWN, self._names[::-1])
+        return self.reset() and self._change_all(
+            Transition.TRANSITION_UNCONFIGURED_SHUTDOWN, self._names[::-1]
+        )

@@ -73,15 +73,23 @@ class NodeProcess:
     start: what starts it; subprocess.Popen where its very start and end are the question.
     """
 
-    def __init__(self, folder: Path, module: str = "gp_mapping.ros.mapping_node", arguments=(), start=warm.Popen,
-                 **parameters):
+    def __init__(
+        self,
+        folder: Path,
+        module: str = "gp_mapping.ros.mapping_node",
+        arguments=(),
+        start=warm.Popen,
+        **parameters,
+    ):
         self.log_path = folder / f"{module.rsplit('.', 1)[-1]}.log"
         command = [sys.executable, "-m", module, "--ros-args"]
         if parameters:
             parameters.setdefault("autosave_period", 0.0)  # no files but those that a test asks for
             command += ["--params-file", str(parameter_file(folder, **parameters))]
         with self.log_path.open("w") as log:
-            self.process = start([*command, *arguments], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            self.process = start(
+                [*command, *arguments], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT
+            )
 
     @property
     def log(self) -> str:
@@ -112,8 +120,12 @@ class Peer:
         self.node = Node(name, context=self.context, namespace=namespace)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
-        self.field_publisher = self.node.create_publisher(MagneticField, "magnetic_field", sensor_data(1000, True))
-        self.odometry_publisher = self.node.create_publisher(Odometry, "odometry", sensor_data(1000, True))
+        self.field_publisher = self.node.create_publisher(
+            MagneticField, "magnetic_field", sensor_data(1000, True)
+        )
+        self.odometry_publisher = self.node.create_publisher(
+            Odometry, "odometry", sensor_data(1000, True)
+        )
         self.clients: dict[str, object] = {}
         self.got: dict[str, list] = {}
         self.values: dict[str, str] = {}
@@ -123,7 +135,9 @@ class Peer:
 
     def _on_diagnostics(self, array: DiagnosticArray) -> None:
         for status in array.status:
-            if status.name.endswith(("mapping: input", "mapping: map", "mapping: timing", "mapping: team")):
+            if status.name.endswith(
+                ("mapping: input", "mapping: map", "mapping: timing", "mapping: team")
+            ):
                 self.statuses += 1
                 self.messages.append(status.message)
                 self.values.update({v.key: v.value for v in status.values})
@@ -143,17 +157,32 @@ class Peer:
         """Spin until condition() holds; fails with `what` and the last diagnostics."""
         end = time.monotonic() + timeout
         while not condition():
-            assert time.monotonic() < end, f"{what or 'nothing'} after {timeout} s; {self.messages[-3:]} {self.values}"
+            assert time.monotonic() < end, (
+                f"{what or 'nothing'} after {timeout} s; {self.messages[-3:]} {self.values}"
+            )
             self.executor.spin_once(timeout_sec=0.05)
 
     def wait_for_node(self) -> None:
         """Until the mapper hears both inputs."""
-        self.until(lambda: self.field_publisher.get_subscription_count() and
-                   self.odometry_publisher.get_subscription_count(), what="mapping_node did not subscribe")
+        self.until(
+            lambda: (
+                self.field_publisher.get_subscription_count()
+                and self.odometry_publisher.get_subscription_count()
+            ),
+            what="mapping_node did not subscribe",
+        )
         self.spin(0.3)  # the other direction of discovery
 
-    def drive(self, start: float, seconds: float, rate: int = 50, speed: float = 1.0, epoch: int = 1_700_000_000 * NS,
-              before=None, place=place_at) -> None:
+    def drive(
+        self,
+        start: float,
+        seconds: float,
+        rate: int = 50,
+        speed: float = 1.0,
+        epoch: int = 1_700_000_000 * NS,
+        before=None,
+        place=place_at,
+    ) -> None:
         """Publish odometry and field at `rate` Hz of robot time from start on; `speed` times as fast as the wall.
 
         before: called with each stamp (ns) first.  place: where the robot is after t seconds.
@@ -187,8 +216,11 @@ class Peer:
 
     def _asks_the_node_of(self, service: str):
         """A client of what every node answers; None while the node is not seen."""
-        nodes = [name.removesuffix("describe_parameters") for name, _ in self.node.get_service_names_and_types()
-                 if name.endswith("/describe_parameters")]
+        nodes = [
+            name.removesuffix("describe_parameters")
+            for name, _ in self.node.get_service_names_and_types()
+            if name.endswith("/describe_parameters")
+        ]
         mine = max((node for node in nodes if service.startswith(node)), key=len, default=None)
         return mine and self.node.create_client(DescribeParameters, f"{mine}describe_parameters")
 
@@ -214,7 +246,9 @@ class Peer:
         futures, asked, every = [client.call_async(request)], time.monotonic(), again or timeout
         end = asked + timeout
         while not any(f.done() for f in futures):
-            assert time.monotonic() < end, f"service {name} did not answer in {timeout} s; {self.messages[-3:]}"
+            assert time.monotonic() < end, (
+                f"service {name} did not answer in {timeout} s; {self.messages[-3:]}"
+            )
             self.executor.spin_once(timeout_sec=0.1)
             if time.monotonic() - asked > every:
                 asked = time.monotonic()
@@ -246,7 +280,9 @@ def spin(node, peer, seconds: float):
     """Serve a node of this process (fixture node_of) and its peer."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        node.executor_.spin_once(timeout_sec=min(0.01, seconds))  # each look costs a millisecond of the processor
+        node.executor_.spin_once(
+            timeout_sec=min(0.01, seconds)
+        )  # each look costs a millisecond of the processor
         peer.executor.spin_once(timeout_sec=0.0)
 
 
@@ -282,7 +318,9 @@ def fill(node, seconds: float, start: float = 0.0, rate: int = 50) -> None:
 
 def settle(node, peer):
     """Until the node's worker has nothing to do and has said so."""
-    since = math.inf  # when it was first seen to have nothing more; a status of later is made when that is done
+    since = (
+        math.inf
+    )  # when it was first seen to have nothing more; a status of later is made when that is done
 
     def said():
         nonlocal since
@@ -298,7 +336,9 @@ class Stream:
     Stamps go on from start s; sent counts the measurements.
     """
 
-    def __init__(self, peer: Peer, rate: int = 400, start: float = 0.0, epoch: int = 1_700_000_000 * NS):
+    def __init__(
+        self, peer: Peer, rate: int = 400, start: float = 0.0, epoch: int = 1_700_000_000 * NS
+    ):
         self._peer, self._rate, self._start, self._epoch = peer, rate, start, epoch
         self.sent, self._ended = 0, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

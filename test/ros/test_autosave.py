@@ -15,8 +15,14 @@ from test_live_equals_offline import differences
 from gp_mapping.store.checkpoint import load_checkpoint
 from gp_mapping.store.resume import MapFiles, strangers
 
-QUICK = {"max_inducing": 60, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
-         "reliable_inputs": True, **STARTS}
+QUICK = {
+    "max_inducing": 60,
+    "resolution": 0.1,
+    "learn_hyperparameters": False,
+    "lengthscale": 0.6,
+    "reliable_inputs": True,
+    **STARTS,
+}
 PERIOD = 2.0
 
 
@@ -41,11 +47,17 @@ def test_killed_while_driving_it_loses_a_period_at_most_and_goes_on(tmp_path):
     (tmp_path / f".autosave.gpm.{dead.pid}-7.partial").write_bytes(b"half of it")
     (tmp_path / f".map.gpm.{os.getpid()}.partial").write_bytes(b"somebody is at it")
     kept = load_checkpoint(tmp_path / "autosave.gpm")["raw_count"]
-    assert arrived - kept <= 50 * PERIOD and sent - kept <= 50 * (PERIOD + 1.0), (sent, arrived, kept)
+    assert arrived - kept <= 50 * PERIOD and sent - kept <= 50 * (PERIOD + 1.0), (
+        sent,
+        arrived,
+        kept,
+    )
     assert not (tmp_path / "map.gpm").exists()
 
     with NodeProcess(tmp_path, **options) as node, Peer() as peer:
-        peer.until(lambda: peer.number("samples") == kept, what="it does not go on from its autosave")
+        peer.until(
+            lambda: peer.number("samples") == kept, what="it does not go on from its autosave"
+        )
         assert "removed 1 files" in node.log and f"autosave.gpm: {kept} measurements" in node.log
         peer.wait_for_node()
         peer.drive(100.0, 1.0, speed=2.0)
@@ -53,7 +65,9 @@ def test_killed_while_driving_it_loses_a_period_at_most_and_goes_on(tmp_path):
         assert node.stop() == 0
     left = sorted(path.name for path in tmp_path.glob("*.gpm"))
     assert left == ["autosave.gpm"]
-    assert [path.name for path in tmp_path.glob(".*.partial")] == [f".map.gpm.{os.getpid()}.partial"]
+    assert [path.name for path in tmp_path.glob(".*.partial")] == [
+        f".map.gpm.{os.getpid()}.partial"
+    ]
 
 
 def test_a_map_goes_on_exactly_from_an_autosave(tmp_path, node_of):
@@ -68,7 +82,9 @@ def test_a_map_goes_on_exactly_from_an_autosave(tmp_path, node_of):
     count = node.saver.autosaves
     spin_until(node, peer, lambda: time.monotonic() % 1.0 < 0.1)
     assert node.saver.autosaves == count, "written again although nothing has changed"
-    states = [each.worker.call(lambda session: session.state_dict()).result(10) for each in (whole, node)]
+    states = [
+        each.worker.call(lambda session: session.state_dict()).result(10) for each in (whole, node)
+    ]
     assert differences(*states) == []
     assert differences(states[0], load_checkpoint(tmp_path / "b" / "autosave.gpm")) == []
 
@@ -97,7 +113,9 @@ def test_the_newest_intact_file_is_resumed_whatever_the_clock_says(tmp_path, nod
     said = capfd.readouterr().err
     assert re.search(r"not resumed: \S+autosave.gpm: cut off or damaged", said)
     assert re.search(r"resumed \S+map.gpm: 101 measurements", said)
-    assert (tmp_path / "autosave.gpm.refused").read_bytes() == data[: len(data) // 2], "somebody may mend it"
+    assert (tmp_path / "autosave.gpm.refused").read_bytes() == data[: len(data) // 2], (
+        "somebody may mend it"
+    )
     resumed.cleanup()
 
     files.autosave.write_bytes(data)
@@ -106,7 +124,9 @@ def test_the_newest_intact_file_is_resumed_whatever_the_clock_says(tmp_path, nod
     assert "it is kept as" in capfd.readouterr().err
 
 
-def test_a_map_that_does_not_fit_outlives_the_run_that_could_not_go_on_with_it(tmp_path, node_of, capfd):
+def test_a_map_that_does_not_fit_outlives_the_run_that_could_not_go_on_with_it(
+    tmp_path, node_of, capfd
+):
     """A parameter that was changed by mistake, respawn and save_on_exit must not cost yesterday's map."""
     node, peer = node_of(save_directory=str(tmp_path), autosave_period=0.0)
     fill(node, 1.0)
@@ -115,8 +135,12 @@ def test_a_map_that_does_not_fit_outlives_the_run_that_could_not_go_on_with_it(t
     node.cleanup()
     data, kept = (tmp_path / "map.gpm").read_bytes(), tmp_path / "map.gpm.refused"
 
-    for _ in range(2):  # the second run goes on from what the first has saved, and keeps what is kept
-        other, peer = node_of(save_directory=str(tmp_path), autosave_period=0.0, resume=True, model="sor")
+    for _ in range(
+        2
+    ):  # the second run goes on from what the first has saved, and keeps what is kept
+        other, peer = node_of(
+            save_directory=str(tmp_path), autosave_period=0.0, resume=True, model="sor"
+        )
         fill(other, 1.0)
         settle(other, peer)
         assert ask(other, peer, Trigger, "/mapping/save").success
@@ -131,7 +155,9 @@ def test_an_autosave_that_fails_is_said_until_it_succeeds(tmp_path, node_of):
     node, peer = node_of(save_directory=str(tmp_path / "maps"), autosave_period=0.2)
     fill(node, 1.0)
     settle(node, peer)
-    spin_until(node, peer, lambda: any("could not be saved by itself" in text for text in peer.messages))
+    spin_until(
+        node, peer, lambda: any("could not be saved by itself" in text for text in peer.messages)
+    )
     (tmp_path / "maps").unlink()
     spin_until(node, peer, lambda: (tmp_path / "maps" / "autosave.gpm").exists())
     peer.messages.clear()
@@ -141,7 +167,9 @@ def test_an_autosave_that_fails_is_said_until_it_succeeds(tmp_path, node_of):
 
 def test_updates_do_not_wait_for_an_autosave(tmp_path, node_of):
     """The map's thread gives its state away in less than 20 ms, whatever the disk does."""
-    node, peer = node_of(save_directory=str(tmp_path), autosave_period=0.1, max_inducing=400, resolution=0.05)
+    node, peer = node_of(
+        save_directory=str(tmp_path), autosave_period=0.1, max_inducing=400, resolution=0.05
+    )
     for part in range(6):
         fill(node, 10.0, start=10.02 * part)
         settle(node, peer)
@@ -153,29 +181,41 @@ def test_updates_do_not_wait_for_an_autosave(tmp_path, node_of):
 
 def test_saved_in_the_order_of_nav2_and_said_where_not(tmp_path, node_of, capfd):
     for name, save in (("kept", True), ("lost", False)):
-        node, peer = node_of(save_directory=str(tmp_path / name), save_on_exit=save, autosave_period=0.0)
+        node, peer = node_of(
+            save_directory=str(tmp_path / name), save_on_exit=save, autosave_period=0.0
+        )
         fill(node, 2.0)
         settle(node, peer)
         node.deactivate()
         node.cleanup()
         node.shutdown()
         assert node.finish() == 0
-    assert load_checkpoint(tmp_path / "kept" / "map.gpm")["raw_count"] == 101 and not (tmp_path / "lost").exists()
+    assert (
+        load_checkpoint(tmp_path / "kept" / "map.gpm")["raw_count"] == 101
+        and not (tmp_path / "lost").exists()
+    )
     said = capfd.readouterr().err
     assert said.count("saved checkpoint") == 1
     assert said.count("a map that was not saved is dropped: 101 measurements") == 1
 
 
-def test_a_folder_that_cannot_be_written_costs_the_exit_code_not_the_map(tmp_path, node_of, capfd, monkeypatch):
+def test_a_folder_that_cannot_be_written_costs_the_exit_code_not_the_map(
+    tmp_path, node_of, capfd, monkeypatch
+):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "maps").write_text("a file where a folder should be")
-    node, peer = node_of(save_directory=str(tmp_path / "maps"), save_on_exit=True, autosave_period=0.0)
+    node, peer = node_of(
+        save_directory=str(tmp_path / "maps"), save_on_exit=True, autosave_period=0.0
+    )
     fill(node, 2.0)
     settle(node, peer)
     assert node.finish() == 1
     said = capfd.readouterr().err
     folder = re.search(r"the map was saved into (\S+) instead", said)[1]
-    assert folder.startswith(str(tmp_path)) and load_checkpoint(f"{folder}/map.gpm")["raw_count"] == 101
+    assert (
+        folder.startswith(str(tmp_path))
+        and load_checkpoint(f"{folder}/map.gpm")["raw_count"] == 101
+    )
     assert "Traceback" not in said
 
 

@@ -48,7 +48,9 @@ def gp_mapping(*arguments, log_dir, **how):
 
 def demo(tmp_path, *arguments, **how):
     folder = str(tmp_path / "demo")
-    return gp_mapping("demo", "--output", folder, "--domain-id", str(DOMAIN), *arguments, log_dir=tmp_path, **how)
+    return gp_mapping(
+        "demo", "--output", folder, "--domain-id", str(DOMAIN), *arguments, log_dir=tmp_path, **how
+    )
 
 
 def nodes_of(tmp_path, log="") -> list[int]:
@@ -81,8 +83,15 @@ def test_the_robot_plans_its_own_way_and_is_home_within_its_budget(tmp_path):
     assert 0.7 * FAST_BUDGET < survey["driven"] <= FAST_BUDGET == survey["budget"]
     assert survey["bumps"] == 0 and survey["from_home"] <= 0.5
     # as good as lanes of that length that know all walls beforehand, on the way and at the end; a single drive varies
-    assert survey["area"] < 1.2 * survey["lanes_area"] and survey["error"] < 1.3 * survey["lanes_error"]
-    assert "the best lanes of that length" in text and not nodes_of(tmp_path) and "Traceback" not in text
+    assert (
+        survey["area"] < 1.2 * survey["lanes_area"]
+        and survey["error"] < 1.3 * survey["lanes_error"]
+    )
+    assert (
+        "the best lanes of that length" in text
+        and not nodes_of(tmp_path)
+        and "Traceback" not in text
+    )
 
     # the way is as it was planned: round the walls of the room, never through them
     path = open_session(folder / "map.gpm").path.numpy()
@@ -97,27 +106,38 @@ def test_the_map_of_lanes_is_right_and_everything_is_written(tmp_path):
         assert process.wait(120.0) == 0, process.output
         text, folder = process.output, tmp_path / "demo"
         assert not nodes_of(tmp_path)
-    sent, received, dropped, used = map(int, re.search(
-        r"(\d+) sent, (\d+) received, (\d+) dropped, (\d+) in the map", text).groups())
+    sent, received, dropped, used = map(
+        int,
+        re.search(r"(\d+) sent, (\d+) received, (\d+) dropped, (\d+) in the map", text).groups(),
+    )
     assert sent == received == used > 6000 and dropped == 0
     numbers = json.loads((folder / "demo.json").read_text())
     assert numbers["used"] == used and 0.0 < numbers["share"] < 20.0 and numbers["memory"] > 50.0
     for name in ("demo.png", "demo.json", "map.npz", "map.png", "mapper.log", "simulator.log"):
         assert (folder / name).stat().st_size > 0 and str(folder / name) in text
     assert (folder / "demo.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert "Traceback" not in text + (folder / "mapper.log").read_text() + (folder / "simulator.log").read_text()
+    assert (
+        "Traceback"
+        not in text + (folder / "mapper.log").read_text() + (folder / "simulator.log").read_text()
+    )
 
     # what came over DDS and what the mapper wrote are the same map: the same error against the same truth
     with np.load(folder / "map.npz") as saved:
         mean, stddev, known = (np.asarray(saved[name]) for name in ("mean", "stddev", "known"))
         xy = np.stack(np.meshgrid(saved["x"], saved["y"]), axis=-1).reshape(-1, 2)
         path = saved["path"]
-    simulation = Simulation(SimulationSettings(spacing=0.5, crossing_spacing=0.0, seed=1), WorldSettings(seed=1))
+    simulation = Simulation(
+        SimulationSettings(spacing=0.5, crossing_spacing=0.0, seed=1), WorldSettings(seed=1)
+    )
     driven = np.array([(e.x, e.y) for e in simulation if isinstance(e, OdometryReading)])
-    assert near_path(driven, path, 0.1).all() and near_path(path, driven, 0.1).all()  # all of the route is in the map
+    assert (
+        near_path(driven, path, 0.1).all() and near_path(path, driven, 0.1).all()
+    )  # all of the route is in the map
     near = near_path(xy, path, NEAR) & known.ravel()
     score = score_map(mean.ravel()[near], stddev.ravel()[near], simulation.world.norm(xy[near]))
-    assert float(re.search(r"RMSE +([\d.]+) µT within", text)[1]) == pytest.approx(1e6 * score.rmse, abs=0.03)
+    assert float(re.search(r"RMSE +([\d.]+) µT within", text)[1]) == pytest.approx(
+        1e6 * score.rmse, abs=0.03
+    )
     assert score.rmse < 0.5 * score.field_stddev
 
 
@@ -128,7 +148,10 @@ def test_a_process_that_dies_ends_it_with_1_and_its_last_lines(tmp_path):
         (mapper,) = nodes_of(tmp_path, "mapper")
         os.kill(mapper, signal.SIGKILL)
         assert process.wait(30.0) == 1
-        assert "the mapper ended early with code -9" in process.output and "mapping with model" in process.output
+        assert (
+            "the mapper ended early with code -9" in process.output
+            and "mapping with model" in process.output
+        )
         assert not nodes_of(tmp_path)
 
 
@@ -136,7 +159,9 @@ def test_a_process_that_dies_ends_it_with_1_and_its_last_lines(tmp_path):
 def test_however_it_is_stopped_no_process_is_left(tmp_path, number, code):
     """Started as a user does: what the system does with orphans is the question."""
     with demo(tmp_path, start=subprocess.Popen) as process:
-        wait_for(lambda: len(nodes_of(tmp_path)) >= 2)  # the third, which drives lanes to compare, comes at once
+        wait_for(
+            lambda: len(nodes_of(tmp_path)) >= 2
+        )  # the third, which drives lanes to compare, comes at once
         time.sleep(0.5)
         process.popen.send_signal(number)
         assert process.wait(30.0) == code, process.output
@@ -146,7 +171,9 @@ def test_however_it_is_stopped_no_process_is_left(tmp_path, number, code):
 
 def test_time_out_ends_it_with_1(tmp_path):
     with demo(tmp_path, "--timeout", "3") as process:
-        wait_for(lambda: len(nodes_of(tmp_path)) >= 2)  # the third, which drives lanes to compare, comes at once
+        wait_for(
+            lambda: len(nodes_of(tmp_path)) >= 2
+        )  # the third, which drives lanes to compare, comes at once
         assert process.wait(30.0) == 1
         assert "time is up" in process.output and not nodes_of(tmp_path)
 
@@ -154,27 +181,38 @@ def test_time_out_ends_it_with_1(tmp_path):
 def test_a_model_brings_its_file_and_params_come_on_top(tmp_path):
     """What the mapper is started with; that each model maps is tested in test_model_live.py."""
     mine = tmp_path / "mine.yaml"
-    mine.write_text("/**:\n  ros__parameters:\n    max_exact_samples: 1234\n    publish_rate: 3.0\n")
+    mine.write_text(
+        "/**:\n  ros__parameters:\n    max_exact_samples: 1234\n    publish_rate: 3.0\n"
+    )
     parser = argparse.ArgumentParser()
     add_arguments("demo", parser)
-    values = demo_command._mapper_parameters(parser.parse_args(["--model", "exact", "--params", str(mine)]))
+    values = demo_command._mapper_parameters(
+        parser.parse_args(["--model", "exact", "--params", str(mine)])
+    )
     assert (values["model"], values["cell_length"]) == ("exact", 0.2)
-    assert (values["max_exact_samples"], values["publish_rate"], values["input_queue_depth"]) == (1234, 3.0, 20000)
+    assert (values["max_exact_samples"], values["publish_rate"], values["input_queue_depth"]) == (
+        1234,
+        3.0,
+        20000,
+    )
     mine.write_text("/**:\n  ros__parameters:\n    sensor: temperature\n")
     with pytest.raises(UsageError, match="the demo's world is a magnetic field"):
         demo_command._mapper_parameters(parser.parse_args(["--params", str(mine)]))
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["--speed", "0"], "--speed 0.0: expected"),
-    (["--seed", "-1"], "--seed -1: expected"),
-    (["--duration", "1"], "--duration 1.0: expected"),
-    (["--domain-id", "300"], "--domain-id 300: expected"),
-    (["--set", "magnetometer.lag=1"], "expected NAME:=VALUE"),
-    (["--output", "/dev/null/demo"], "--output /dev/null/demo"),
-    (["--model", "gp"], "no parameter file for a model 'gp'; expected one of curl_free, dtc"),
-    (["--params", "/nowhere.yaml"], "/nowhere.yaml: no such parameter file"),
-])
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--speed", "0"], "--speed 0.0: expected"),
+        (["--seed", "-1"], "--seed -1: expected"),
+        (["--duration", "1"], "--duration 1.0: expected"),
+        (["--domain-id", "300"], "--domain-id 300: expected"),
+        (["--set", "magnetometer.lag=1"], "expected NAME:=VALUE"),
+        (["--output", "/dev/null/demo"], "--output /dev/null/demo"),
+        (["--model", "gp"], "no parameter file for a model 'gp'; expected one of curl_free, dtc"),
+        (["--params", "/nowhere.yaml"], "/nowhere.yaml: no such parameter file"),
+    ],
+)
 def test_wrong_usage_is_one_line(capsys, arguments, words):
     assert main(["demo", *arguments]) == 2
     error = capsys.readouterr().err
@@ -184,14 +222,20 @@ def test_wrong_usage_is_one_line(capsys, arguments, words):
 GOOD = DemoResult(MapScore(1000, 2e-6, 0.0, 0.93, 10e-6, 1e-6), 100, 100, 100, {"not_finite": 0})
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"score": MapScore(1000, 4e-6, 0.0, 0.93, 10e-6, 1e-6)}, "RMSE 4.00 µT is more than 35%"),
-    ({"score": MapScore(1000, float("nan"), 0.0, 0.93, 10e-6, 1e-6)}, "RMSE nan"),
-    ({"score": MapScore(1000, 2e-6, 0.0, 0.5, 10e-6, 1e-6)}, "holds 50.0% of the truth"),
-    ({"sent": 101}, "101 measurements were sent and 100 received"),
-    ({"used": 98, "dropped": {"not_finite": 2, "no_pose": 0}}, "98 are in the map (2 not_finite)"),
-    ({"used": 99}, "no reason given"),
-])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"score": MapScore(1000, 4e-6, 0.0, 0.93, 10e-6, 1e-6)}, "RMSE 4.00 µT is more than 35%"),
+        ({"score": MapScore(1000, float("nan"), 0.0, 0.93, 10e-6, 1e-6)}, "RMSE nan"),
+        ({"score": MapScore(1000, 2e-6, 0.0, 0.5, 10e-6, 1e-6)}, "holds 50.0% of the truth"),
+        ({"sent": 101}, "101 measurements were sent and 100 received"),
+        (
+            {"used": 98, "dropped": {"not_finite": 2, "no_pose": 0}},
+            "98 are in the map (2 not_finite)",
+        ),
+        ({"used": 99}, "no reason given"),
+    ],
+)
 def test_the_verdict_names_what_is_wrong(change, words):
     assert verdict(GOOD, FULL) == []
     wrong = verdict(DemoResult(**{**vars(GOOD), **change}), FULL)
@@ -201,20 +245,30 @@ def test_the_verdict_names_what_is_wrong(change, words):
 SURVEYED = SurveyResult("done", "the budget is spent", 40.0, 39.0, 0.1, 0, 12)
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"phase": "running", "reason": ""}, "the survey did not end: it is running"), ({"driven": 40.5}, "40.5 m were"),
-    ({"from_home": 1.0}, "1.0 m from home"), ({"from_home": float("nan")}, "from home"), ({"bumps": 2}, "wall 2 times"),
-])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"phase": "running", "reason": ""}, "the survey did not end: it is running"),
+        ({"driven": 40.5}, "40.5 m were"),
+        ({"from_home": 1.0}, "1.0 m from home"),
+        ({"from_home": float("nan")}, "from home"),
+        ({"bumps": 2}, "wall 2 times"),
+    ],
+)
 def test_the_verdict_names_what_is_wrong_with_the_way(change, words):
     good = DemoResult(**{**vars(GOOD), "survey": SURVEYED})
     assert verdict(good, FULL) == []
-    wrong = verdict(DemoResult(**{**vars(GOOD), "survey": SurveyResult(**{**vars(SURVEYED), **change})}), FULL)
+    wrong = verdict(
+        DemoResult(**{**vars(GOOD), "survey": SurveyResult(**{**vars(SURVEYED), **change})}), FULL
+    )
     assert len(wrong) == 1 and words in wrong[0]
 
 
 def test_what_a_way_is_worth_adds_up_and_its_error_is_a_share_of_the_field():
     area = room(WorldSettings())
-    assert 20.0 < area.size < 25.0 and not area.free.allows(torch.tensor([[2.95, 1.0]]).double()).any()
+    assert (
+        20.0 < area.size < 25.0 and not area.free.allows(torch.tensor([[2.95, 1.0]]).double()).any()
+    )
     path = np.array([[0.6, 0.6], [2.4, 0.6], [2.4, 2.0], [0.6, 2.0]])
     learned = {"lengthscale": 0.7, "signal_stddev": 1e-5, "noise_stddev": 5e-7}
     marks, taken = worth(path, area, learned)
@@ -222,11 +276,17 @@ def test_what_a_way_is_worth_adds_up_and_its_error_is_a_share_of_the_field():
     assert worth(path[:2], area, learned)[1][-1] < taken[-1]
     truth = np.linspace(0.0, 1.0, len(area.cells))
     curve = Curve.of([(2.0, truth, 0.1 + 0.0 * truth)], area, truth)
-    assert curve.rmse.tolist() == [1.0, 0.0] and curve.at(1.0) == 0.5 and curve.area(2.0) == pytest.approx(0.5)
+    assert (
+        curve.rmse.tolist() == [1.0, 0.0]
+        and curve.at(1.0) == 0.5
+        and curve.area(2.0) == pytest.approx(0.5)
+    )
 
 
 def test_a_wrong_map_ends_it_with_1_and_the_reasons(tmp_path, capsys):
-    assert report(GOOD, [], tmp_path, 1.0) == 0 and "100 sent, 100 received" in capsys.readouterr().out
+    assert (
+        report(GOOD, [], tmp_path, 1.0) == 0 and "100 sent, 100 received" in capsys.readouterr().out
+    )
     wrong = verdict(DemoResult(**{**vars(GOOD), "used": 99}), FULL)
     assert report(GOOD, wrong, tmp_path, 1.0) == 1
     assert f"the map is wrong: {wrong[0]}" in capsys.readouterr().err
@@ -255,13 +315,29 @@ def test_the_picture_can_be_drawn_without_path_and_suggestions(tmp_path):
     columns = cloud_columns(field_cloud(_grid(), Header()))
     cells = {**columns, "truth": world.norm(np.column_stack([columns["x"], columns["y"]]))}
     nothing = np.empty((0, 2))
-    file = draw_comparison(tmp_path / "p.png", cells=cells, room=(6.0, 5.0), path=nothing, inducing=nothing,
-                           suggestions=nothing, title="t")
+    file = draw_comparison(
+        tmp_path / "p.png",
+        cells=cells,
+        room=(6.0, 5.0),
+        path=nothing,
+        inducing=nothing,
+        suggestions=nothing,
+        title="t",
+    )
     assert file.stat().st_size > 10000
     curve = Curve(np.array([0.0, 3.0]), np.array([1.0, 0.5]), np.array([1.0, 0.6]))
-    more = draw_comparison(tmp_path / "q.png", cells=cells, room=(6.0, 5.0), path=np.array([[0.0, 0.0], [1.0, 0.0]]),
-                           inducing=nothing, suggestions=nothing, title="t", walls=[[2.0, 0.0, 2.1, 1.0]],
-                           curves=(curve, None), worth=(np.array([0.0, 1.0]), np.array([0.0, 0.2])))
+    more = draw_comparison(
+        tmp_path / "q.png",
+        cells=cells,
+        room=(6.0, 5.0),
+        path=np.array([[0.0, 0.0], [1.0, 0.0]]),
+        inducing=nothing,
+        suggestions=nothing,
+        title="t",
+        walls=[[2.0, 0.0, 2.1, 1.0]],
+        curves=(curve, None),
+        worth=(np.array([0.0, 1.0]), np.array([0.0, 0.2])),
+    )
     assert more.stat().st_size > file.stat().st_size
 
 
@@ -269,9 +345,21 @@ def test_play_plays_into_running_nodes_and_passes_exit_codes_on(tmp_path):
     with BagWriter(tmp_path / "bag", "mcap") as bag:
         for k in range(100):
             bag.magnetic_field(10**9 + k * 10**7, (1e-5, 0.0, k * 1e-7))
-    with Listener(DOMAIN, {"compass": (MagneticField, DEEP)}) as here, gp_mapping(
-            "play", str(tmp_path / "bag"), "--rate", "2", "--wait", "20", "--no-clock", "--remap",
-            "/magnetic_field:=/compass", log_dir=tmp_path) as process:
+    with (
+        Listener(DOMAIN, {"compass": (MagneticField, DEEP)}) as here,
+        gp_mapping(
+            "play",
+            str(tmp_path / "bag"),
+            "--rate",
+            "2",
+            "--wait",
+            "20",
+            "--no-clock",
+            "--remap",
+            "/magnetic_field:=/compass",
+            log_dir=tmp_path,
+        ) as process,
+    ):
         assert here.spin_through(process) == 0, process.output
         assert [m.magnetic_field.z for m in here.got["compass"]] == [k * 1e-7 for k in range(100)]
     with gp_mapping("play", str(tmp_path / "none"), log_dir=tmp_path) as process:

@@ -11,14 +11,38 @@ from gp_mapping.runtime.worker_results import Status
 
 
 def test_as_a_diagnostic_array_every_value_is_text():
-    status = Status(report={"samples": 10, "hyperparameters": {"lengthscale": 0.5}}, received={}, used=10, drops={},
-                    explanations={}, warnings=[], waiting=0, last_stamp=None, queue=0, counts={}, timings={},
-                    made=100.0)
-    areas = Health(2.0).areas(now=100.0, status=status, watches=[], paused=False, notes=[], published=0, queue=0,
-                              limits=Limits(1e-6, 2e-6, 0.0, 1e-6), stamp_age=None)
+    status = Status(
+        report={"samples": 10, "hyperparameters": {"lengthscale": 0.5}},
+        received={},
+        used=10,
+        drops={},
+        explanations={},
+        warnings=[],
+        waiting=0,
+        last_stamp=None,
+        queue=0,
+        counts={},
+        timings={},
+        made=100.0,
+    )
+    areas = Health(2.0).areas(
+        now=100.0,
+        status=status,
+        watches=[],
+        paused=False,
+        notes=[],
+        published=0,
+        queue=0,
+        limits=Limits(1e-6, 2e-6, 0.0, 1e-6),
+        stamp_age=None,
+    )
     array = to_array(areas, "/robot/mapping", Header().stamp)
     serialize_message(array)
-    assert [s.name for s in array.status] == ["robot/mapping: input", "robot/mapping: map", "robot/mapping: timing"]
+    assert [s.name for s in array.status] == [
+        "robot/mapping: input",
+        "robot/mapping: map",
+        "robot/mapping: timing",
+    ]
     values = {v.key: v.value for s in array.status for v in s.values}
     assert values["hyperparameters.lengthscale"] == "0.5" and values["mean_high (SI)"] == "2e-06"
     assert array.status[0].level == DiagnosticStatus.OK and float(values["memory (MB)"]) > 10

@@ -48,7 +48,9 @@ def test_full_and_read_only(small_disk, node_of):
         fill(node, 1.0, start=5.0 if fault == "full" else 7.0)
         settle(node, peer)
         answer = save()
-        assert not answer.success and said in answer.message and "Traceback" not in answer.message, answer
+        assert (
+            not answer.success and said in answer.message and "Traceback" not in answer.message
+        ), answer
         spin_until(node, peer, lambda said=said: said in node.saver.problem)
         spin_until(node, peer, lambda said=said: any(said in text for text in peer.messages))
         assert (folder / "map.gpm").read_bytes() == saved, "what was saved before is as it was"

@@ -15,7 +15,10 @@ def lanes(session, count, start):
 
 
 def test_the_share_falls_as_drawings_catch_up():
-    session, lag = MapSession(MapSettings(resolution=0.1, max_inducing=100, learn_hyperparameters=False)), DrawingLag()
+    session, lag = (
+        MapSession(MapSettings(resolution=0.1, max_inducing=100, learn_hyperparameters=False)),
+        DrawingLag(),
+    )
     lanes(session, 240, 0.0)
     grid = session.render(None)
     lag.look(session, grid, 0.0)

@@ -26,15 +26,40 @@ from gp_mapping.sim.walls import parse_walls
 DOMAIN = domain_of("explore")
 WALLS = "1.9 0 2.0 1.7, 0.9 2.3 1.5 2.6"
 BUDGET = 7.0
-SIMULATOR = ("commanded:=true", "waypoints:='0.6 0.6, 1 0.6'", f"walls:='{WALLS}'", "world.width:=4.0",
-             "world.depth:=3.2", "sim.duration:=240.0", "reliable:=true", "wait_for_subscribers:=60.0",
-             "robot.max_speed:=0.6", "robot.max_turn_rate:=2.5")
-MAPPER = ("reliable_inputs:=true", "publish_rate:=1.0", "suggestion_rate:=1.0", "plan_speed:=0.4",
-          "plan_turn_rate:=1.8", f"plan_budget:={BUDGET}", "plan_home:=start", "plan_places:=100", "plan_effort:=32",
-          "max_inducing:=150", "robot_radius:=0.2", "autosave_period:=0.0")
-TOPICS = {"/mapping/plan": (Path, LATCHED), "/odometry": (Odometry, DEEP), "/diagnostics": (DiagnosticArray, DEEP),
-          "/mapping/suggestion": (PoseStamped, LATCHED), "/mapping/plan_markers": (MarkerArray, LATCHED),
-          "/mapping/gain": (OccupancyGrid, LATCHED)}
+SIMULATOR = (
+    "commanded:=true",
+    "waypoints:='0.6 0.6, 1 0.6'",
+    f"walls:='{WALLS}'",
+    "world.width:=4.0",
+    "world.depth:=3.2",
+    "sim.duration:=240.0",
+    "reliable:=true",
+    "wait_for_subscribers:=60.0",
+    "robot.max_speed:=0.6",
+    "robot.max_turn_rate:=2.5",
+)
+MAPPER = (
+    "reliable_inputs:=true",
+    "publish_rate:=1.0",
+    "suggestion_rate:=1.0",
+    "plan_speed:=0.4",
+    "plan_turn_rate:=1.8",
+    f"plan_budget:={BUDGET}",
+    "plan_home:=start",
+    "plan_places:=100",
+    "plan_effort:=32",
+    "max_inducing:=150",
+    "robot_radius:=0.2",
+    "autosave_period:=0.0",
+)
+TOPICS = {
+    "/mapping/plan": (Path, LATCHED),
+    "/odometry": (Odometry, DEEP),
+    "/diagnostics": (DiagnosticArray, DEEP),
+    "/mapping/suggestion": (PoseStamped, LATCHED),
+    "/mapping/plan_markers": (MarkerArray, LATCHED),
+    "/mapping/gain": (OccupancyGrid, LATCHED),
+}
 
 
 def line_of(path: Path) -> np.ndarray:
@@ -51,11 +76,22 @@ def survey(listener: Listener) -> dict:
 
 def test_the_robot_drives_its_plan_among_walls_and_ends_at_home_within_the_budget(tmp_path):
     run = {"domain": DOMAIN, "log_dir": tmp_path}
-    with Listener(DOMAIN, TOPICS) as listener, \
-            ros_run("gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run) as mapper, \
-            ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, **run) as simulator, \
-            ros_run("gp_mapping.ros.explorer_node", "drive:=cmd_vel", "speed:=0.4", "turn_rate:=1.8",
-                    "acceleration:=0.7", "stale_after:=3.0", **run) as explorer:
+    with (
+        Listener(DOMAIN, TOPICS) as listener,
+        ros_run(
+            "gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run
+        ) as mapper,
+        ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, **run) as simulator,
+        ros_run(
+            "gp_mapping.ros.explorer_node",
+            "drive:=cmd_vel",
+            "speed:=0.4",
+            "turn_rate:=1.8",
+            "acceleration:=0.7",
+            "stale_after:=3.0",
+            **run,
+        ) as explorer,
+    ):
         ended = listener.spin_until(lambda: explorer.popen.poll() is not None, 240.0)
         said = explorer.output + mapper.output
         assert ended and explorer.popen.returncode == 0, said
@@ -66,8 +102,12 @@ def test_the_robot_drives_its_plan_among_walls_and_ends_at_home_within_the_budge
         listener.spin_through(mapper, 60.0)
         assert "Traceback" not in mapper.output + explorer.output
 
-    track = np.array([(m.pose.pose.position.x, m.pose.pose.position.y) for m in listener.got["/odometry"]])
-    free = FreeSpace.from_occupancy_grid(floor_plan(4.0, 3.2, "odom", walls=parse_walls(WALLS)), 0.1)
+    track = np.array(
+        [(m.pose.pose.position.x, m.pose.pose.position.y) for m in listener.got["/odometry"]]
+    )
+    free = FreeSpace.from_occupancy_grid(
+        floor_plan(4.0, 3.2, "odom", walls=parse_walls(WALLS)), 0.1
+    )
     assert bool(free.allows(torch.from_numpy(track)).all()), "a wall was driven through"
     driven = np.hypot(*np.diff(track, axis=0).T).sum()
     assert 4.0 < driven < 1.05 * BUDGET
@@ -75,7 +115,9 @@ def test_the_robot_drives_its_plan_among_walls_and_ends_at_home_within_the_budge
 
     plans = [line_of(path) for path in listener.got["/mapping/plan"]]
     assert len(plans[-1]) == 0 and sum(len(plan) > 1 for plan in plans) >= 2
-    wide = FreeSpace.from_occupancy_grid(floor_plan(4.0, 3.2, "odom", walls=parse_walls(WALLS)), 0.2)
+    wide = FreeSpace.from_occupancy_grid(
+        floor_plan(4.0, 3.2, "odom", walls=parse_walls(WALLS)), 0.2
+    )
     for plan in plans:
         assert wide.sees(plan[1:-1], plan[2:]).all() if len(plan) > 2 else True
     assert np.ptp(track[:, 0]) > 1.8, "it went around the wall"
@@ -85,16 +127,24 @@ def test_the_robot_drives_its_plan_among_walls_and_ends_at_home_within_the_budge
     values = np.array(gain.data).reshape(gain.info.height, gain.info.width)
     assert values.max() == 98 and (values == -1).any()
     goals = listener.got["/mapping/suggestion"]
-    assert goals and all(abs(np.hypot(g.pose.orientation.z, g.pose.orientation.w) - 1) < 1e-6 for g in goals)
+    assert goals and all(
+        abs(np.hypot(g.pose.orientation.z, g.pose.orientation.w) - 1) < 1e-6 for g in goals
+    )
 
 
 @pytest.fixture
 def mapped(tmp_path):
     """A mapper that has seen a standing robot in the room."""
     run = {"domain": DOMAIN + 1, "log_dir": tmp_path}
-    with Listener(DOMAIN + 1, TOPICS) as listener, \
-            ros_run("gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run) as mapper, \
-            ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, "sim.duration:=11.5", **run) as simulator:
+    with (
+        Listener(DOMAIN + 1, TOPICS) as listener,
+        ros_run(
+            "gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run
+        ) as mapper,
+        ros_run(
+            "gp_mapping.ros.simulator_node", *SIMULATOR, "sim.duration:=11.5", **run
+        ) as simulator,
+    ):
         assert listener.spin_through(simulator, 90.0) == 0, simulator.output
         yield listener, mapper
         mapper.interrupt()
@@ -121,10 +171,16 @@ def test_plans_on_demand_and_wrong_questions(mapped):
     found = call(listener, GetPlan, "/mapping/make_plan", GetPlan.Request(goal=pose(3.2, 0.8)))
     line = line_of(found.plan)
     assert found.plan.header.frame_id == "odom"
-    assert len(line) > 5 and math.dist(line[-1], (3.2, 0.8)) < 0.15 and math.dist(line[0], (0.6, 0.6)) < 0.1
+    assert (
+        len(line) > 5
+        and math.dist(line[-1], (3.2, 0.8)) < 0.15
+        and math.dist(line[0], (0.6, 0.6)) < 0.1
+    )
     gaps = np.hypot(*np.diff(line, axis=0).T)
     assert gaps.max() <= 0.25 + 1e-6 and gaps.sum() <= BUDGET + 1e-6
-    refused = call(listener, GetPlan, "/mapping/make_plan", GetPlan.Request(goal=pose(3.2, 0.8, "earth")))
+    refused = call(
+        listener, GetPlan, "/mapping/make_plan", GetPlan.Request(goal=pose(3.2, 0.8, "earth"))
+    )
     assert not refused.plan.poses
     outside = call(listener, GetPlan, "/mapping/make_plan", GetPlan.Request(start=pose(30.0, 0.8)))
     assert not outside.plan.poses
@@ -133,12 +189,16 @@ def test_plans_on_demand_and_wrong_questions(mapped):
     assert listener.spin_until(lambda: region.get_subscription_count() == 1)
     crossed = PolygonStamped()
     crossed.header.frame_id = "odom"
-    crossed.polygon.points = [Point32(x=x, y=y) for x, y in ((0.0, 0.0), (2.0, 2.0), (2.0, 0.0), (0.0, 2.0))]
+    crossed.polygon.points = [
+        Point32(x=x, y=y) for x, y in ((0.0, 0.0), (2.0, 2.0), (2.0, 0.0), (0.0, 2.0))
+    ]
     region.publish(crossed)
     assert listener.spin_until(lambda: "crosses or touches" in mapper.output)
     small = PolygonStamped()
     small.header.frame_id = "odom"
-    small.polygon.points = [Point32(x=x, y=y) for x, y in ((0.2, 0.2), (1.5, 0.2), (1.5, 1.5), (0.2, 1.5))]
+    small.polygon.points = [
+        Point32(x=x, y=y) for x, y in ((0.2, 0.2), (1.5, 0.2), (1.5, 1.5), (0.2, 1.5))
+    ]
     region.publish(small)
     listener.spin_until(lambda: False, 1.0)
     inside = line_of(call(listener, GetPlan, "/mapping/make_plan", GetPlan.Request()).plan)
@@ -148,44 +208,76 @@ def test_plans_on_demand_and_wrong_questions(mapped):
 
 
 def explore(tmp_path, *arguments):
-    return Process("gp_mapping.cli", "explore", "--output", str(tmp_path / "out"), "--domain-id", str(DOMAIN + 2),
-                   *arguments, domain=DOMAIN + 2, log_dir=tmp_path)
+    return Process(
+        "gp_mapping.cli",
+        "explore",
+        "--output",
+        str(tmp_path / "out"),
+        "--domain-id",
+        str(DOMAIN + 2),
+        *arguments,
+        domain=DOMAIN + 2,
+        log_dir=tmp_path,
+    )
 
 
 def test_the_command_surveys_a_region_and_saves_the_map(tmp_path):
     params = tmp_path / "small.yaml"
-    params.write_text("/**:\n  ros__parameters:\n    plan_places: 80\n    plan_effort: 16\n    max_inducing: 100\n")
-    with explore(tmp_path, "--simulate", "--budget", "2.5", "--params", str(params),
-                 "--region", "0.1 0.1, 2.5 0.1, 2.5 2.2, 0.1 2.2") as process:
+    params.write_text(
+        "/**:\n  ros__parameters:\n    plan_places: 80\n    plan_effort: 16\n    max_inducing: 100\n"
+    )
+    with explore(
+        tmp_path,
+        "--simulate",
+        "--budget",
+        "2.5",
+        "--params",
+        str(params),
+        "--region",
+        "0.1 0.1, 2.5 0.1, 2.5 2.2, 0.1 2.2",
+    ) as process:
         assert process.wait(150.0) == 0, process.output
         said, map_file = process.output, tmp_path / "out" / "map.gpm"
-    assert str(map_file) in said and "done: " in said and "budget" in said and "Traceback" not in said
+    assert (
+        str(map_file) in said and "done: " in said and "budget" in said and "Traceback" not in said
+    )
     path = open_session(map_file).path.numpy()
-    assert (path > 0.1).all() and path[:, 0].max() < 2.5 and path[:, 1].max() < 2.2, "it left the region"
-    assert 1.0 < np.hypot(*np.diff(path, axis=0).T).sum() < 2.7 and math.dist(path[-1], (0.6, 0.6)) < 0.4
+    assert (path > 0.1).all() and path[:, 0].max() < 2.5 and path[:, 1].max() < 2.2, (
+        "it left the region"
+    )
+    assert (
+        1.0 < np.hypot(*np.diff(path, axis=0).T).sum() < 2.7
+        and math.dist(path[-1], (0.6, 0.6)) < 0.4
+    )
 
 
 def test_a_command_that_cannot_explore_says_why(tmp_path):
     """Nobody drives and nothing is measured: no plan, code 1; a node that dies is named."""
     with explore(tmp_path, "--patience", "4") as process:
         assert process.wait(60.0) == 1
-        assert "gp-mapping explore: no plan for 4 s" in process.output and "Traceback" not in process.output
+        assert (
+            "gp-mapping explore: no plan for 4 s" in process.output
+            and "Traceback" not in process.output
+        )
     with explore(tmp_path, "--drive", "nav2") as process:
         code = process.wait(60.0)
         assert code == 1 and "the explorer ended early with code 2" in process.output
         assert "needs nav2_msgs" in process.output
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["--budget", "-1"], "--budget -1.0: expected 0 or more"),
-    (["--home", "there"], "--home: 'there' is not a place"),
-    (["--region", "0 0, 1 1"], "--region"),
-    (["--region", "0 0, 2 2, 2 0, 0 2"], "crosses or touches"),
-    (["--kind", "nobody"], "--kind nobody: expected one of"),
-    (["--remap", "odometry=/odom"], "--remap odometry=/odom: expected FROM:=TO"),
-    (["--simulate", "--drive", "nav2"], "driven by cmd_vel"),
-    (["--output", "/dev/null/x"], "--output /dev/null/x"),
-])
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--budget", "-1"], "--budget -1.0: expected 0 or more"),
+        (["--home", "there"], "--home: 'there' is not a place"),
+        (["--region", "0 0, 1 1"], "--region"),
+        (["--region", "0 0, 2 2, 2 0, 0 2"], "crosses or touches"),
+        (["--kind", "nobody"], "--kind nobody: expected one of"),
+        (["--remap", "odometry=/odom"], "--remap odometry=/odom: expected FROM:=TO"),
+        (["--simulate", "--drive", "nav2"], "driven by cmd_vel"),
+        (["--output", "/dev/null/x"], "--output /dev/null/x"),
+    ],
+)
 def test_wrong_usage_of_explore_is_one_line(capsys, arguments, words):
     assert main(["explore", *arguments]) == 2
     error = capsys.readouterr().err

@@ -16,14 +16,29 @@ from std_msgs.msg import Float64
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     folder = install(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    )
     return folder
 
 
 def test_a_model_and_a_kernel_of_ones_own_run_in_the_node(installed):
-    with NodeProcess(installed, model="own", kernel="rational_quadratic", learn_hyperparameters=False,
-                     publish_rate=5.0, resolution=0.1, reliable_inputs=True) as node, Peer() as peer:
-        means, shares = peer.listen(OccupancyGrid, "/mapping/mean"), peer.listen(Float64, "/known/share")
+    with (
+        NodeProcess(
+            installed,
+            model="own",
+            kernel="rational_quadratic",
+            learn_hyperparameters=False,
+            publish_rate=5.0,
+            resolution=0.1,
+            reliable_inputs=True,
+        ) as node,
+        Peer() as peer,
+    ):
+        means, shares = (
+            peer.listen(OccupancyGrid, "/mapping/mean"),
+            peer.listen(Float64, "/known/share"),
+        )
         with NodeProcess(installed, module="known"):
             peer.wait_for_node()
             peer.drive(0.0, 12.0)

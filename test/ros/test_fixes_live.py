@@ -12,7 +12,10 @@ from gp_mapping import cli
 from gp_mapping.ros.wire.qos import sensor_data
 
 TRUE = (52.1, 4.5, 0.7)  # latitude, longitude, heading of the map's frame
-EAST, NORTH = 111319.49, 111132.95  # m in a degree at the equator, and of latitude at 45 degrees; ± .3 % is enough here
+EAST, NORTH = (
+    111319.49,
+    111132.95,
+)  # m in a degree at the equator, and of latitude at 45 degrees; ± .3 % is enough here
 
 
 def fix_at(stamp_ns, x, y, status=0):
@@ -50,29 +53,40 @@ def assert_true(found):
 
 def test_a_saved_map_carries_its_datum_to_the_geotiff_and_a_resumed_one_goes_on(tmp_path, capfd):
     folder = tmp_path / "map"
-    given = QUICK | STARTS | {"reliable_inputs": True, "save_directory": str(folder), "max_fixes": 30}
+    given = (
+        QUICK | STARTS | {"reliable_inputs": True, "save_directory": str(folder), "max_fixes": 30}
+    )
     with NodeProcess(tmp_path, **given, fix_topic="gps/fix") as node, Peer() as peer:
         receiver = peer.node.create_publisher(NavSatFix, "/gps/fix", sensor_data(1000, True))
         peer.wait_for_node()
-        peer.until(receiver.get_subscription_count, what="mapping_node did not subscribe to the fixes")
+        peer.until(
+            receiver.get_subscription_count, what="mapping_node did not subscribe to the fixes"
+        )
         sent = drive(peer, receiver, 0.0, 10.0)
         peer.settle()
         invalid = peer.number("fixes dropped: fix_invalid")
         assert peer.number("gps/fix received") == sent and invalid == sent // 10
-        assert peer.number("fixes") + invalid + peer.number("fixes dropped: fix_no_pose") >= sent - 1, "one may wait"
+        assert (
+            peer.number("fixes") + invalid + peer.number("fixes dropped: fix_no_pose") >= sent - 1
+        ), "one may wait"
         assert_true(datum_of(peer.values["datum"]))
         assert "(max_fixes)" in peer.values["datum"], "more than 30 came"
         assert peer.number("dropped: fix_invalid") == 0, "no measurement is lost with a fix"
         assert peer.call(Trigger, "/mapping/save", Trigger.Request()).success
         assert node.stop() == 0 and "Traceback" not in node.log, node.log
 
-    code = cli.main(["export", str(folder), "--output", str(tmp_path / "out"), "--format", "geotiff"])
+    code = cli.main(
+        ["export", str(folder), "--output", str(tmp_path / "out"), "--format", "geotiff"]
+    )
     told = capfd.readouterr()
     assert_true(datum_of(told.out))
-    if importlib.util.find_spec("rasterio") is None:  # without it there is no file, and that is said
+    if (
+        importlib.util.find_spec("rasterio") is None
+    ):  # without it there is no file, and that is said
         assert code == 2 and "pip install rasterio" in told.err
     else:
         import rasterio
+
         with rasterio.open(tmp_path / "out" / "map.tif") as file:
             assert "52.1" in file.crs.to_wkt() and code == 0
 
@@ -83,12 +97,17 @@ def test_a_saved_map_carries_its_datum_to_the_geotiff_and_a_resumed_one_goes_on(
         assert before > 30
         assert_true(datum_of(peer.values["datum"]))
         receiver = peer.node.create_publisher(NavSatFix, "/gps/fix", sensor_data(1000, True))
-        peer.until(receiver.get_subscription_count, what="mapping_node did not subscribe to the fixes")
+        peer.until(
+            receiver.get_subscription_count, what="mapping_node did not subscribe to the fixes"
+        )
         drive(peer, receiver, 20.0, 2.0)
         peer.until(lambda: peer.number("fixes") > before + 10, what="no more fixes")
         assert_true(datum_of(peer.values["datum"]))
         assert peer.call(Trigger, "/mapping/clear", Trigger.Request()).success
-        peer.until(lambda: peer.number("fixes") == 0, what="the fixes of a map that was cleared are still there")
+        peer.until(
+            lambda: peer.number("fixes") == 0,
+            what="the fixes of a map that was cleared are still there",
+        )
         assert node.stop() == 0 and "Traceback" not in node.log, node.log
 
 

@@ -37,7 +37,11 @@ def free_space(**changes) -> OccupancyGrid:
 
 def same(a: OccupancyGrid, b: OccupancyGrid) -> bool:
     """By what they say; NaN is NaN."""
-    return repr(a.info) == repr(b.info) and a.header.frame_id == b.header.frame_id and len(a.data) == len(b.data)
+    return (
+        repr(a.info) == repr(b.info)
+        and a.header.frame_id == b.header.frame_id
+        and len(a.data) == len(b.data)
+    )
 
 
 def test_losses_on_the_way_are_told_from_the_stamps(node_of):
@@ -53,8 +57,14 @@ def test_losses_on_the_way_are_told_from_the_stamps(node_of):
             sent += 1
         spin(node, peer, 0.005)
     settle(node, peer)
-    spin_until(node, peer, lambda: 20 <= peer.number("magnetic_field lost before the node (about)") <= 30)
-    spin_until(node, peer, lambda: any("messages lost before they reached the node" in text for text in peer.messages))
+    spin_until(
+        node, peer, lambda: 20 <= peer.number("magnetic_field lost before the node (about)") <= 30
+    )
+    spin_until(
+        node,
+        peer,
+        lambda: any("messages lost before they reached the node" in text for text in peer.messages),
+    )
 
     def unaccounted() -> float:
         dropped = sum(peer.number(key) for key in peer.values if key.startswith("dropped: "))
@@ -81,9 +91,17 @@ def test_names_of_ten_megabytes_cost_a_hundred_characters(node_of):
     spin_until(node, peer, lambda: node.worker.free is not None)
     fill(node, 1.0, start=8.0)  # places are chosen anew for a map that has changed
 
-    wanted = {"dropped: unexpected_frame": 3, "poses dropped: pose_unexpected_frame": 3, "refused: query_frame": 1}
-    spin_until(node, peer, lambda: all(peer.number(name) >= count for name, count in wanted.items()))
-    spin_until(node, peer, lambda: any("the free-space map is in frame" in text for text in peer.messages))
+    wanted = {
+        "dropped: unexpected_frame": 3,
+        "poses dropped: pose_unexpected_frame": 3,
+        "refused: query_frame": 1,
+    }
+    spin_until(
+        node, peer, lambda: all(peer.number(name) >= count for name, count in wanted.items())
+    )
+    spin_until(
+        node, peer, lambda: any("the free-space map is in frame" in text for text in peer.messages)
+    )
     peer.messages.clear()
     spin_until(node, peer, lambda: len(peer.messages) >= 6)
     assert max(map(len, peer.messages)) < WORDS and sum(map(len, peer.values.values())) < WORDS
@@ -94,12 +112,20 @@ def test_names_of_ten_megabytes_cost_a_hundred_characters(node_of):
 
 @pytest.fixture(scope="module")
 def unusable() -> list[OccupancyGrid]:
-    return [free_space(data=array("b", bytes(3599))), free_space(info__width=0, info__height=0, data=array("b")),
-            free_space(info__resolution=float("nan")), free_space(info__resolution=0.0),
-            free_space(info__resolution=-1.0), free_space(info__resolution=2.0**100),
-            free_space(info__origin__orientation__w=0.0), free_space(info__origin__position__x=float("inf")),
-            free_space(info__origin__position__y=1e200), free_space(data=array("b", [-128] * 3600)),
-            free_space(info__width=2**31, info__height=2**31), free_space(header__frame_id="elsewhere")]
+    return [
+        free_space(data=array("b", bytes(3599))),
+        free_space(info__width=0, info__height=0, data=array("b")),
+        free_space(info__resolution=float("nan")),
+        free_space(info__resolution=0.0),
+        free_space(info__resolution=-1.0),
+        free_space(info__resolution=2.0**100),
+        free_space(info__origin__orientation__w=0.0),
+        free_space(info__origin__position__x=float("inf")),
+        free_space(info__origin__position__y=1e200),
+        free_space(data=array("b", [-128] * 3600)),
+        free_space(info__width=2**31, info__height=2**31),
+        free_space(header__frame_id="elsewhere"),
+    ]
 
 
 def test_an_unusable_free_space_map_means_no_suggestion_and_a_sentence(node_of, unusable):
@@ -120,8 +146,16 @@ def test_an_unusable_free_space_map_means_no_suggestion_and_a_sentence(node_of, 
     start = 10.0
     for i, bad in enumerate(unusable):
         maps.publish(free_space())
-        spin_until(node, peer, lambda: node.worker.free is not None and node.worker.free.header.frame_id == "odom"
-                   and len(node.worker.free.data) == 3600 and node.worker.free.info.resolution > 0.05)
+        spin_until(
+            node,
+            peer,
+            lambda: (
+                node.worker.free is not None
+                and node.worker.free.header.frame_id == "odom"
+                and len(node.worker.free.data) == 3600
+                and node.worker.free.info.resolution > 0.05
+            ),
+        )
         ask_again()
         spin_until(node, peer, lambda: suggested and len(suggested[-1].poses) > 0)
         maps.publish(bad)
@@ -131,4 +165,6 @@ def test_an_unusable_free_space_map_means_no_suggestion_and_a_sentence(node_of, 
         end = time.monotonic() + 0.2
         spin_until(node, peer, lambda end=end: time.monotonic() > end)
         assert len(suggested[-1].poses) == 0, f"unusable map {i}"
-    spin_until(node, peer, lambda: any("nothing is suggested meanwhile" in text for text in peer.messages))
+    spin_until(
+        node, peer, lambda: any("nothing is suggested meanwhile" in text for text in peer.messages)
+    )

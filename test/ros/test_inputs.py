@@ -53,23 +53,37 @@ def test_temperature_with_pose_stamped_makes_a_map_in_degrees(tmp_path):
     with NodeProcess(tmp_path, **parameters) as node, Peer() as peer:
         sensor = peer.node.create_publisher(Temperature, "temperature", sensor_data(1000, True))
         pose = peer.node.create_publisher(PoseStamped, "pose", sensor_data(1000, True))
-        cloud, markers = peer.listen(PointCloud2, "/mapping/field"), peer.listen(MarkerArray, "/mapping/markers")
-        peer.until(lambda: sensor.get_subscription_count() and pose.get_subscription_count(), what="not subscribed")
+        cloud, markers = (
+            peer.listen(PointCloud2, "/mapping/field"),
+            peer.listen(MarkerArray, "/mapping/markers"),
+        )
+        peer.until(
+            lambda: sensor.get_subscription_count() and pose.get_subscription_count(),
+            what="not subscribed",
+        )
         peer.spin(0.3)
         for i in range(301):
             stamp, (x, y) = EPOCH + round(i / 50 * NS), place_at(i / 50)
             where = stamped(PoseStamped(), stamp, "world")
-            where.pose.position.x, where.pose.position.y, where.pose.orientation.w = float(x), float(y), 1.0
+            where.pose.position.x, where.pose.position.y, where.pose.orientation.w = (
+                float(x),
+                float(y),
+                1.0,
+            )
             pose.publish(where)
             sensor.publish(stamped(Temperature(temperature=degrees_at(x, y)), stamp, "thermometer"))
             peer.spin(0.005)
         peer.settle()
         assert peer.number("temperature received") == peer.number("pose received") == 301
-        assert peer.number("samples") >= 300 and not [key for key in peer.values if key.startswith("dropped")]
+        assert peer.number("samples") >= 300 and not [
+            key for key in peer.values if key.startswith("dropped")
+        ]
         points = cloud_array(cloud[-1])
         assert cloud[-1].header.frame_id == "world"
         error = points[:, 4] - np.array([degrees_at(x, y) for x, y in points[:, :2]])
-        assert (np.abs(error) < 3.0 * points[:, 5]).mean() > 0.95 and np.sqrt(np.median(error**2)) < 0.5
+        assert (np.abs(error) < 3.0 * points[:, 5]).mean() > 0.95 and np.sqrt(
+            np.median(error**2)
+        ) < 0.5
         assert "°C" in next(m for m in markers[-1].markers if m.ns == "legend").text
         shown = parameter_of(peer, "field_unit"), parameter_of(peer, "signal_stddev")
         assert shown == ("°C", 0.0)
@@ -80,7 +94,9 @@ def parameter_of(peer, name):
     """What `ros2 param get` shows."""
     from rcl_interfaces.srv import GetParameters
 
-    value = peer.call(GetParameters, "/mapping/get_parameters", GetParameters.Request(names=[name])).values[0]
+    value = peer.call(
+        GetParameters, "/mapping/get_parameters", GetParameters.Request(names=[name])
+    ).values[0]
     return value.string_value if value.type == 4 else value.double_value
 
 
@@ -88,7 +104,13 @@ def parameter_of(peer, name):
 def test_an_unstamped_scalar_of_either_type_counts_from_when_it_came(node_of, kind):
     node, peer = node_of(sensor="scalar", reliable_inputs=True)
     scalar = peer.node.create_publisher(kind, "scalar", sensor_data(1000, True))
-    spin_until(node, peer, lambda: scalar.get_subscription_count() and peer.odometry_publisher.get_subscription_count())
+    spin_until(
+        node,
+        peer,
+        lambda: (
+            scalar.get_subscription_count() and peer.odometry_publisher.get_subscription_count()
+        ),
+    )
     begin = time.monotonic()
     for _ in range(130):
         x, y = place_at(time.monotonic() - begin)
@@ -96,10 +118,14 @@ def test_an_unstamped_scalar_of_either_type_counts_from_when_it_came(node_of, ki
         scalar.publish(kind(data=math.sin(x)))
         spin(node, peer, 0.01)
     settle(node, peer)
-    report = node.worker.call(lambda session: (session.report(), session.settings.field_unit)).result(10)
+    report = node.worker.call(
+        lambda session: (session.report(), session.settings.field_unit)
+    ).result(10)
     assert report[0]["samples"] >= 100 and report[1] == "units"
     assert node.worker.status.timings["latency"]["p50_ms"] < 500
-    assert set(node.worker.status.drops) <= {"no_pose"} and sum(node.worker.status.drops.values()) <= 2
+    assert (
+        set(node.worker.status.drops) <= {"no_pose"} and sum(node.worker.status.drops.values()) <= 2
+    )
 
 
 def test_a_topic_of_another_type_is_named_and_a_reliable_wish_that_nobody_meets(node_of):
@@ -114,7 +140,11 @@ def test_a_topic_of_another_type_is_named_and_a_reliable_wish_that_nobody_meets(
         node.inputs.check_types()
         return " ".join(node.inputs.problems)
 
-    spin_until(node, peer, lambda: "geometry_msgs/msg/PoseStamped, expected nav_msgs/msg/Odometry" in problems())
+    spin_until(
+        node,
+        peer,
+        lambda: "geometry_msgs/msg/PoseStamped, expected nav_msgs/msg/Odometry" in problems(),
+    )
     spin_until(node, peer, lambda: "QoS mismatch: a publisher of /magnetic_field" in problems())
     assert "reliable_inputs: false" in problems()
 
@@ -138,17 +168,25 @@ def test_poses_from_tf_give_the_map_that_odometry_gives(node_of):
     node, peer = node_of(find=with_tf, pose_source="tf", mounting="tf")
     ports = {port.role: port for port in node.inputs.ports}
     quality = {role: port.subscription.qos_profile.durability for role, port in ports.items()}
-    assert quality["tf_static"] == DurabilityPolicy.TRANSIENT_LOCAL and quality["tf"] == DurabilityPolicy.VOLATILE
+    assert (
+        quality["tf_static"] == DurabilityPolicy.TRANSIENT_LOCAL
+        and quality["tf"] == DurabilityPolicy.VOLATILE
+    )
     assert (ports["tf"].topic, ports["tf_static"].topic) == ("/tf", "/tf_static")
     assert ports["tf"].watch.steady and not ports["tf_static"].watch.steady
     node._on_input(ports["measurement"], magnetic_field(EPOCH, 45e-6))
-    wait_until(lambda: any("'map'" in text for text in node.worker.status.warnings))  # TF does not connect them
+    wait_until(
+        lambda: any("'map'" in text for text in node.worker.status.warnings)
+    )  # TF does not connect them
     node._on_input(ports["tf_static"], transforms((0, "base_link", "magnetometer", 0.0, 0.1)))
     expected, _ = node_of(namespace="/other")
     other = {port.role: port for port in expected.inputs.ports}
     for i in range(1, 201):
         stamp, (x, y) = EPOCH + i * NS // 50, place_at(i / 50)
-        node._on_input(ports["tf"], transforms((stamp, "map", "odom", 1.0, 0.0), (stamp, "odom", "base_link", x, y)))
+        node._on_input(
+            ports["tf"],
+            transforms((stamp, "map", "odom", 1.0, 0.0), (stamp, "odom", "base_link", x, y)),
+        )
         expected._on_input(other["pose"], odometry(stamp, x + 1.0, y + 0.1))
         for each, port in ((node, ports["measurement"]), (expected, other["measurement"])):
             each._on_input(port, magnetic_field(stamp, field_at(x, y)))
@@ -157,7 +195,9 @@ def test_poses_from_tf_give_the_map_that_odometry_gives(node_of):
         assert each.worker.stop(timeout=30)
         status = each.worker.status
         assert status.report["samples"] >= 199
-        maps.append(each.worker.call(lambda session: session.predict([[1.2, 0.15], [1.7, 0.4]])).result())
+        maps.append(
+            each.worker.call(lambda session: session.predict([[1.2, 0.15], [1.7, 0.4]])).result()
+        )
     assert node.frame == "map" and expected.frame == "odom"
     assert node.worker.status.received == {"magnetic_field": 201, "tf": 201}
     np.testing.assert_allclose(maps[0].mean, maps[1].mean, rtol=0, atol=2e-8)
@@ -170,7 +210,7 @@ def test_inputs_that_bring_something_are_looked_at_again_after_a_moment(node_of,
     monkeypatch.setattr(mapping_node, "spin", lambda node, over, moment: given.append(moment))
     monkeypatch.setattr(node, "finish", lambda: None)
     mapping_node._live(node, None)  # as main does, but for the spinning
-    moment, = given
+    (moment,) = given
     spin_until(node, peer, lambda: peer.odometry_publisher.get_subscription_count())
     spin(node, peer, 0.3)
     moment()
@@ -197,13 +237,17 @@ def test_nothing_overflows_while_the_executor_lets_a_moment_pass(node_of):
         node.inputs.moment()
         time.sleep(0.002)
         for k in range(5):
-            peer.odometry_publisher.publish(odometry(EPOCH + (5 * i + k) * NS // 500, *place_at(i / 100)))
+            peer.odometry_publisher.publish(
+                odometry(EPOCH + (5 * i + k) * NS // 500, *place_at(i / 100))
+            )
         before = pose.watch.count
         while pose.watch.count < before + 5:
             node.executor_.spin_once(timeout_sec=0.5)
         pauses.append(node.inputs.moment())
     assert pose.watch.count == 500 and pose.watch.lost == 0
-    assert 0.0 < min(pauses) and sum(pauses) / 100 < 0.01, "2.5 messages come in half of the time that 5 have taken"
+    assert 0.0 < min(pauses) and sum(pauses) / 100 < 0.01, (
+        "2.5 messages come in half of the time that 5 have taken"
+    )
 
 
 def test_a_message_without_a_stamp_is_of_when_the_middleware_had_it(node_of, monkeypatch):
@@ -223,23 +267,44 @@ def test_a_message_without_a_stamp_is_of_when_the_middleware_had_it(node_of, mon
     assert np.all(late >= -1e6) and np.median(late) < 0.015 * NS, late
 
 
-@pytest.mark.parametrize("parameters, words", [
-    ({"pose_source": "tf"}, ("pose_source: 'tf' needs tf2_msgs/msg/TFMessage", "tf2-msgs")),
-    ({"mounting": "tf"}, ("mounting: 'tf' needs tf2_msgs/msg/TFMessage",)),
-    ({"sensor": "temperature"}, ("sensor: 'temperature' needs sensor_msgs/msg/Temperature",)),
-])
+@pytest.mark.parametrize(
+    "parameters, words",
+    [
+        ({"pose_source": "tf"}, ("pose_source: 'tf' needs tf2_msgs/msg/TFMessage", "tf2-msgs")),
+        ({"mounting": "tf"}, ("mounting: 'tf' needs tf2_msgs/msg/TFMessage",)),
+        ({"sensor": "temperature"}, ("sensor: 'temperature' needs sensor_msgs/msg/Temperature",)),
+    ],
+)
 def test_absent_message_packages_are_said_at_configure(node_of, parameters, words):
     with pytest.raises(ParameterError) as error:
-        node_of(find=lambda kind: None if kind.startswith(("tf2_msgs", "sensor_msgs/msg/Temp")) else with_tf(kind),
-                **parameters)
+        node_of(
+            find=lambda kind: (
+                None if kind.startswith(("tf2_msgs", "sensor_msgs/msg/Temp")) else with_tf(kind)
+            ),
+            **parameters,
+        )
     assert all(word in str(error.value) for word in words)
 
 
-@pytest.mark.skipif(message_class("tf2_msgs/msg/TFMessage") is not None, reason="tf2_msgs is installed")
+@pytest.mark.skipif(
+    message_class("tf2_msgs/msg/TFMessage") is not None, reason="tf2_msgs is installed"
+)
 def test_without_tf2_msgs_the_process_ends_with_the_reason(tmp_path):
     path = parameter_file(tmp_path, pose_source="tf")
-    done = warm.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
-                           str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = warm.run(
+        [
+            sys.executable,
+            "-m",
+            "gp_mapping.ros.mapping_node",
+            "--ros-args",
+            "--params-file",
+            str(path),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 2 and "tf2_msgs is not installed here; install it" in done.stderr
     assert "Traceback" not in done.stderr
 

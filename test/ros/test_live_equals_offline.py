@@ -27,13 +27,17 @@ def bag(tmp_path_factory):
         t = i / 50 + (5.0 if i > 700 else 0.0)
         stamp, (x, y) = 1_700_000_000 * NS + round(t * NS), place_at(i / 50)
         value = float("nan") if i == 100 else field_at(x, y) + chance.gauss(0, 0.3e-6)
-        entries.append((stamp + chance.randrange(30_000_000), "field", stamp + 3_000_000 * (i != 200), value))
+        entries.append(
+            (stamp + chance.randrange(30_000_000), "field", stamp + 3_000_000 * (i != 200), value)
+        )
         if not 400 <= i < 450:
             entries.append((stamp + chance.randrange(30_000_000), "pose", stamp, (x, y, 0.0)))
     with BagWriter(path) as writer:
         last = {"field": 0, "pose": 0}
         for _, kind, stamp, content in sorted(entries, key=lambda e: e[0]):
-            stamp = max(stamp, last[kind])  # each topic in its own order, now and then a stamp twice
+            stamp = max(
+                stamp, last[kind]
+            )  # each topic in its own order, now and then a stamp twice
             last[kind] = stamp
             if kind == "field":
                 writer.magnetic_field(stamp, (0.3 * content, -0.2 * content, 0.9 * content))
@@ -62,23 +66,74 @@ def differences(a, b, where="state"):
     return [] if same else [where]
 
 
-@pytest.mark.parametrize("rate, mounting", [(20.0, {}), (3.0, {
-    "field_component": "x", "sensor_offset_x": 0.31, "sensor_offset_y": -0.12, "sensor_yaw": 0.4, "sensor_roll": 0.2})])
+@pytest.mark.parametrize(
+    "rate, mounting",
+    [
+        (20.0, {}),
+        (
+            3.0,
+            {
+                "field_component": "x",
+                "sensor_offset_x": 0.31,
+                "sensor_offset_y": -0.12,
+                "sensor_yaw": 0.4,
+                "sensor_roll": 0.2,
+            },
+        ),
+    ],
+)
 def test_playing_a_bag_gives_the_map_of_the_command_line(tmp_path, bag, rate, mounting):
     """Fast and slow: messages come in batches of other sizes, and each sample is turned as in any other batch."""
     offline, live, parameters = tmp_path / "offline", tmp_path / "live", PARAMETERS | mounting
-    done = warm.run([sys.executable, "-m", "gp_mapping.cli", "map", str(bag), "--output", str(offline),
-                           "--params", str(parameter_file(tmp_path, **parameters)), "--json"], cwd=ROOT,
-                          capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = warm.run(
+        [
+            sys.executable,
+            "-m",
+            "gp_mapping.cli",
+            "map",
+            str(bag),
+            "--output",
+            str(offline),
+            "--params",
+            str(parameter_file(tmp_path, **parameters)),
+            "--json",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr
-    with NodeProcess(tmp_path, **parameters, reliable_inputs=True, input_queue_depth=20000, use_sim_time=True,
-                     save_on_exit=True, save_directory=str(live)) as node, Peer() as peer:
-        arguments = ("-p", f"path:={bag}", "-p", f"rate:={rate}", "-p", "wait_for_subscribers:=20.0")
+    with (
+        NodeProcess(
+            tmp_path,
+            **parameters,
+            reliable_inputs=True,
+            input_queue_depth=20000,
+            use_sim_time=True,
+            save_on_exit=True,
+            save_directory=str(live),
+        ) as node,
+        Peer() as peer,
+    ):
+        arguments = (
+            "-p",
+            f"path:={bag}",
+            "-p",
+            f"rate:={rate}",
+            "-p",
+            "wait_for_subscribers:=20.0",
+        )
         with NodeProcess(tmp_path, "gp_mapping.ros.bag_player_node", arguments) as player:
             peer.until(lambda: player.process.poll() is not None, 60, "the player did not end")
             assert player.process.returncode == 0, player.log
         peer.settle()
-        drops = {key.removeprefix("dropped: "): int(n) for key, n in peer.values.items() if key.startswith("dropped")}
+        drops = {
+            key.removeprefix("dropped: "): int(n)
+            for key, n in peer.values.items()
+            if key.startswith("dropped")
+        }
         assert node.stop() == 0, node.log
     states = [load_checkpoint(folder / "map.gpm") for folder in (offline, live)]
     assert states[0]["raw_count"] > 850 and states[0]["passes"] >= 2

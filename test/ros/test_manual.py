@@ -19,7 +19,8 @@ KINDS = (MapSettings, IntakeSettings, NodeSettings)
 
 def test_file_is_what_the_settings_say():
     assert FILE.read_text(encoding="utf-8") == manual(), (
-        "run: python -m gp_mapping.settings.manual > config/mapping.yaml")
+        "run: python -m gp_mapping.settings.manual > config/mapping.yaml"
+    )
 
 
 def test_every_parameter_is_there_once_with_its_default_and_type():
@@ -35,12 +36,20 @@ def test_ros_reads_the_same_values():
     """rcl has a YAML parser of its own, with other ideas of what is a number."""
     context = Context()
     rclpy.init(args=["--ros-args", "--params-file", str(FILE)], context=context)
-    node = Node("mapping", namespace="robot", context=context, automatically_declare_parameters_from_overrides=True)
+    node = Node(
+        "mapping",
+        namespace="robot",
+        context=context,
+        automatically_declare_parameters_from_overrides=True,
+    )
     try:
         parsed = node.get_parameters_by_prefix("")
         for kind in KINDS:
             for f in fields(kind):
-                assert (type(parsed[f.name].value), parsed[f.name].value) == (type(f.default), f.default), f.name
+                assert (type(parsed[f.name].value), parsed[f.name].value) == (
+                    type(f.default),
+                    f.default,
+                ), f.name
     finally:
         node.destroy_node()
         rclpy.try_shutdown(context=context)

@@ -33,7 +33,9 @@ def test_a_map_in_another_frame_is_refused_or_taken(node_of, saved):
     fill_in(node, "another_world")
     settle(node, peer)
     answer = ask(node, peer, Trigger, "/mapping/load")
-    assert not answer.success and "in frame 'odom', and poses are in 'another_world'" in answer.message
+    assert (
+        not answer.success and "in frame 'odom', and poses are in 'another_world'" in answer.message
+    )
     assert node.worker.key[2] == 51
     node.cleanup()
 
@@ -51,17 +53,25 @@ def test_a_frame_that_a_parameter_names_is_compared_at_the_start(node_of, saved)
     node.configure()  # what does not fit is named and left out
     assert node.worker.key[2] == 0
     node.cleanup()
-    node.set_parameters([Parameter("resume", value=False),
-                         Parameter("load_checkpoint", value=str(saved / "map.gpm"))])
+    node.set_parameters(
+        [
+            Parameter("resume", value=False),
+            Parameter("load_checkpoint", value=str(saved / "map.gpm")),
+        ]
+    )
     with pytest.raises(ValueError, match="allow_frame_change"):
         node.configure()
 
 
-def test_a_loaded_map_waits_for_poses_in_its_frame_and_an_odometry_frame_is_warned_of(node_of, saved, capfd):
+def test_a_loaded_map_waits_for_poses_in_its_frame_and_an_odometry_frame_is_warned_of(
+    node_of, saved, capfd
+):
     node, peer = node_of(save_directory=str(saved), resume=True)
     assert node.frame == "odom"  # it can be shown before the first pose
     assert "goes on in frame 'odom' of an odometry" in capfd.readouterr().err
-    spin_until(node, peer, lambda: any("of an odometry, whose origin" in text for text in peer.messages))
+    spin_until(
+        node, peer, lambda: any("of an odometry, whose origin" in text for text in peer.messages)
+    )
     fill_in(node, "another_world")
     settle(node, peer)
     assert node.worker.key[2] == 101 and node.worker.status.drops["pose_unexpected_frame"] == 51

@@ -30,14 +30,25 @@ from visualization_msgs.msg import MarkerArray
 from benchmark import warm
 from gp_mapping.ros.wire.qos import LATCHED
 
-QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
-         "reliable_inputs": True, **STARTS}
+QUICK = {
+    "max_inducing": 80,
+    "resolution": 0.1,
+    "learn_hyperparameters": False,
+    "lengthscale": 0.6,
+    "reliable_inputs": True,
+    **STARTS,
+}
 
 
 def test_live_map_and_late_joiner(tmp_path):
     with NodeProcess(tmp_path, **QUICK) as node, Peer() as peer:
-        mean, stddev = (peer.listen(OccupancyGrid, f"/mapping/{name}") for name in ("mean", "stddev"))
-        cloud, limits = peer.listen(PointCloud2, "/mapping/field"), peer.listen(Float64MultiArray, "/mapping/limits")
+        mean, stddev = (
+            peer.listen(OccupancyGrid, f"/mapping/{name}") for name in ("mean", "stddev")
+        )
+        cloud, limits = (
+            peer.listen(PointCloud2, "/mapping/field"),
+            peer.listen(Float64MultiArray, "/mapping/limits"),
+        )
         markers = peer.listen(MarkerArray, "/mapping/markers")
         peer.wait_for_node()
         peer.drive(0.0, 6.0)
@@ -46,7 +57,10 @@ def test_live_map_and_late_joiner(tmp_path):
         # nothing lost, nothing dropped; the last measurement may wait for a pose after it
         assert peer.number("magnetic_field received") == peer.number("odometry received") == 301
         assert peer.number("samples") >= 300
-        assert not [key for key in peer.values if key.startswith("dropped")] and "ERROR" not in node.log
+        assert (
+            not [key for key in peer.values if key.startswith("dropped")]
+            and "ERROR" not in node.log
+        )
         assert 20 <= len(mean) <= 75 and len(mean) == len(stddev) == len(cloud) == len(limits)
         assert 3 <= len(markers) <= 9
         _check_against_cloud(mean[-1], stddev[-1], cloud[-1], limits[-1].data)
@@ -61,17 +75,30 @@ def test_live_map_and_late_joiner(tmp_path):
         assert grid_array(later[-1]).max() >= 1 and len(late) >= count
         count = len(later)
         assert node.stop() == 0, node.log
-        peer.until(lambda: len(later) > count, 20, "the last map, with the cell that was open, was not published")
+        peer.until(
+            lambda: len(later) > count,
+            20,
+            "the last map, with the cell that was open, was not published",
+        )
 
 
 def test_the_map_of_a_robot_that_stands_is_completed_and_then_rests(node_of):
     """Each drawing evaluates 100 points; what is left is drawn with the next ones though nothing comes in any more."""
-    node, peer = node_of(draw_budget=100, reliable_inputs=True, lengthscale=1.0, signal_stddev=1e-5, noise_stddev=7e-7,
-                         max_inducing=40)
+    node, peer = node_of(
+        draw_budget=100,
+        reliable_inputs=True,
+        lengthscale=1.0,
+        signal_stddev=1e-5,
+        noise_stddev=7e-7,
+        max_inducing=40,
+    )
     clouds = peer.listen(PointCloud2, "/mapping/field")
     both = peer.field_publisher, peer.odometry_publisher
     spin_until(node, peer, lambda: all(p.get_subscription_count() for p in both))
-    for start in (0.0, 2.0):  # the first drawing is of all there is; then comes more than 100 points can show
+    for start in (
+        0.0,
+        2.0,
+    ):  # the first drawing is of all there is; then comes more than 100 points can show
         for i in range(100):
             t = start + i / 50
             stamp, (x, y) = 1_700_000_000 * NS + round(t * NS), place_at(t)
@@ -79,7 +106,11 @@ def test_the_map_of_a_robot_that_stands_is_completed_and_then_rests(node_of):
             peer.field_publisher.publish(magnetic_field(stamp, field_at(x, y)))
         before = len(clouds)
         spin_until(node, peer, lambda before=before: len(clouds) > before)
-    spin_until(node, peer, lambda: not node.worker.queued and node.worker.status.received["odometry"] == 200)
+    spin_until(
+        node,
+        peer,
+        lambda: not node.worker.queued and node.worker.status.received["odometry"] == 200,
+    )
 
     def drawn():  # what was put off until no message waits goes on for a while, and changes the map
         revision = node.worker.revision
@@ -87,6 +118,7 @@ def test_the_map_of_a_robot_that_stands_is_completed_and_then_rests(node_of):
             return False
         spin(node, peer, 0.5)
         return node.worker.results.revision == node.worker.revision == revision
+
     spin_until(node, peer, drawn)
     revision = node.worker.revision
     assert len(clouds) - before >= 3, "the budget was never too small: this shows nothing"
@@ -112,10 +144,16 @@ def _check_against_cloud(mean, stddev, cloud, limits):
     rows = np.floor((points[:, 1] - info.origin.position.y) / info.resolution).astype(int)
     cells = grid_array(mean)
     assert (cells >= 0).sum() == len(points) > 100 and cells.min() == -1
-    np.testing.assert_allclose(low + (cells[rows, columns] - 1) / 97 * (high - low), points[:, 4],
-                               atol=(high - low) / 194 * 1.01)
-    np.testing.assert_allclose((grid_array(stddev)[rows, columns] - 1) / 97 * stddev_high, points[:, 5],
-                               atol=stddev_high / 194 * 1.01)
+    np.testing.assert_allclose(
+        low + (cells[rows, columns] - 1) / 97 * (high - low),
+        points[:, 4],
+        atol=(high - low) / 194 * 1.01,
+    )
+    np.testing.assert_allclose(
+        (grid_array(stddev)[rows, columns] - 1) / 97 * stddev_high,
+        points[:, 5],
+        atol=stddev_high / 194 * 1.01,
+    )
     error = points[:, 4] - np.array([field_at(x, y) for x, y in points[:, :2]])
     assert (np.abs(error) < 3.0 * points[:, 5]).mean() > 0.97
     near = points[:, 5] < np.quantile(points[:, 5], 0.1)
@@ -136,7 +174,9 @@ def test_bad_input_is_counted_by_reason_and_the_map_is_as_before(tmp_path):
             peer.field_publisher.publish(magnetic_field(t + after_ms * 1_000_000, value, frame))
 
         def pose(after_ms, **options):
-            peer.odometry_publisher.publish(odometry(t + after_ms * 1_000_000, options.pop("x", 0.0), 0.0, **options))
+            peer.odometry_publisher.publish(
+                odometry(t + after_ms * 1_000_000, options.pop("x", 0.0), 0.0, **options)
+            )
 
         field(20, float("nan"))
         field(20, float("inf"))
@@ -150,12 +190,26 @@ def test_bad_input_is_counted_by_reason_and_the_map_is_as_before(tmp_path):
         pose(0)
         pose(-500)
         peer.settle()
-        expected = {"not_finite": 2, "out_of_range": 1, "unexpected_frame": 1, "out_of_order": 1, "repeated_stamp": 1}
-        of_poses = {"pose_zero_quaternion": 1, "pose_not_finite": 1, "pose_unexpected_frame": 1,
-                    "pose_repeated_stamp": 1, "pose_out_of_order": 1}
+        expected = {
+            "not_finite": 2,
+            "out_of_range": 1,
+            "unexpected_frame": 1,
+            "out_of_order": 1,
+            "repeated_stamp": 1,
+        }
+        of_poses = {
+            "pose_zero_quaternion": 1,
+            "pose_not_finite": 1,
+            "pose_unexpected_frame": 1,
+            "pose_repeated_stamp": 1,
+            "pose_out_of_order": 1,
+        }
         for heading, counts in (("dropped: ", expected), ("poses dropped: ", of_poses)):
-            assert {key.removeprefix(heading): int(value) for key, value in peer.values.items()
-                    if key.startswith(heading)} == counts
+            assert {
+                key.removeprefix(heading): int(value)
+                for key, value in peer.values.items()
+                if key.startswith(heading)
+            } == counts
         assert peer.number("measurements used") == peer.number("samples")
         assert {key: peer.values[key] for key in before} == before
         said = " ".join(peer.messages)
@@ -164,7 +218,10 @@ def test_bad_input_is_counted_by_reason_and_the_map_is_as_before(tmp_path):
             field(20 * (i + 1))
         peer.settle()
         assert peer.number("dropped: no_pose") > 0 and peer.values["samples"] == before["samples"]
-        peer.until(lambda: any("no odometry for" in text for text in peer.messages), what="silence was not reported")
+        peer.until(
+            lambda: any("no odometry for" in text for text in peer.messages),
+            what="silence was not reported",
+        )
         assert "Traceback" not in node.log
         assert node.stop() == 0
 
@@ -181,25 +238,62 @@ def test_time_jump_back_keeps_the_map_and_goes_on(tmp_path):
 
 
 def test_wrong_parameters_end_the_start_with_reasons(tmp_path):
-    path = parameter_file(tmp_path, resolution="fine", publish_rate=-1.0, suggestion_kind="best", resolutoin=1.0)
-    done = warm.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
-                           str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    path = parameter_file(
+        tmp_path, resolution="fine", publish_rate=-1.0, suggestion_kind="best", resolutoin=1.0
+    )
+    done = warm.run(
+        [
+            sys.executable,
+            "-m",
+            "gp_mapping.ros.mapping_node",
+            "--ros-args",
+            "--params-file",
+            str(path),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 2
     assert "resolution: 'fine' is str, expected float" in done.stderr
-    assert "publish_rate: -1.0 Hz is outside" in done.stderr and "'best' is not one of" in done.stderr
+    assert (
+        "publish_rate: -1.0 Hz is outside" in done.stderr and "'best' is not one of" in done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("text, said", [("/**:\n  ros__parameters:\n    resolution: [1, 2.0]\n", "line_num 3"),
-                                        ("/**:\n  ros__parameters:\n    device: nonsense\n", "nonsense"),
-                                        (None, "params.yaml")])
-def test_files_and_devices_that_do_not_exist_end_the_start_without_a_traceback(tmp_path, text, said):
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("/**:\n  ros__parameters:\n    resolution: [1, 2.0]\n", "line_num 3"),
+        ("/**:\n  ros__parameters:\n    device: nonsense\n", "nonsense"),
+        (None, "params.yaml"),
+    ],
+)
+def test_files_and_devices_that_do_not_exist_end_the_start_without_a_traceback(
+    tmp_path, text, said
+):
     path = tmp_path / "params.yaml"
     if text is not None:
         path.write_text(text)
-    done = warm.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
-                           str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+    done = warm.run(
+        [
+            sys.executable,
+            "-m",
+            "gp_mapping.ros.mapping_node",
+            "--ros-args",
+            "--params-file",
+            str(path),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, (
+        done.stderr
+    )
 
 
 def test_a_checkpoint_that_cannot_be_used_ends_the_start(tmp_path):
@@ -207,9 +301,23 @@ def test_a_checkpoint_that_cannot_be_used_ends_the_start(tmp_path):
     broken.write_bytes(b"not a checkpoint")
     for name in (str(broken), str(tmp_path / "missing.gpm")):
         path = parameter_file(tmp_path, load_checkpoint=name)
-        done = warm.run([sys.executable, "-m", "gp_mapping.ros.mapping_node", "--ros-args", "--params-file",
-                               str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 2 and name in done.stderr and "Traceback" not in done.stderr, done.stderr
+        done = warm.run(
+            [
+                sys.executable,
+                "-m",
+                "gp_mapping.ros.mapping_node",
+                "--ros-args",
+                "--params-file",
+                str(path),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 2 and name in done.stderr and "Traceback" not in done.stderr, (
+            done.stderr
+        )
 
 
 def test_sigint_saves_and_the_next_node_goes_on_from_it(tmp_path):
@@ -218,20 +326,29 @@ def test_sigint_saves_and_the_next_node_goes_on_from_it(tmp_path):
     from gp_mapping.store.checkpoint import load_checkpoint
 
     folder = tmp_path / "saved"
-    with NodeProcess(tmp_path, start=subprocess.Popen, **QUICK, save_on_exit=True,
-                     save_directory=str(folder)) as node, Peer() as peer:
+    with (
+        NodeProcess(
+            tmp_path, start=subprocess.Popen, **QUICK, save_on_exit=True, save_directory=str(folder)
+        ) as node,
+        Peer() as peer,
+    ):
         peer.wait_for_node()
         peer.drive(0.0, 3.0, speed=4.0)
         peer.spin(0.3)
         assert node.stop(signal.SIGINT) == 0, node.log
     session = MapSession.from_state_dict(load_checkpoint(folder / "map.gpm"))
     assert session.report()["samples"] == 151  # the end of the stream takes in the last one, too
-    with NodeProcess(tmp_path, load_checkpoint=str(folder / "map.gpm"), silence_warning=0.1) as node, Peer() as peer:
+    with (
+        NodeProcess(tmp_path, load_checkpoint=str(folder / "map.gpm"), silence_warning=0.1) as node,
+        Peer() as peer,
+    ):
         mean = peer.listen(OccupancyGrid, "/mapping/mean")
         peer.until(lambda: mean, what="the loaded map, whose frame is known, was not published")
         assert mean[-1].header.frame_id == "odom"
-        peer.until(lambda: any("of an odometry, whose origin" in text for text in peer.messages),
-                   what="no word about the frame")
+        peer.until(
+            lambda: any("of an odometry, whose origin" in text for text in peer.messages),
+            what="no word about the frame",
+        )
         peer.wait_for_node()
         peer.drive(0.0, 0.1)
         peer.settle()

@@ -14,8 +14,14 @@ from std_srvs.srv import SetBool, Trigger
 from gp_mapping.planning.hull import grown_hull, inside_convex
 from gp_mapping.ros.wire.qos import LATCHED
 
-QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6,
-         "reliable_inputs": True, **STARTS}
+QUICK = {
+    "max_inducing": 80,
+    "resolution": 0.1,
+    "learn_hyperparameters": False,
+    "lengthscale": 0.6,
+    "reliable_inputs": True,
+    **STARTS,
+}
 
 
 def test_services_pause_save_clear(tmp_path):
@@ -25,13 +31,28 @@ def test_services_pause_save_clear(tmp_path):
         peer.wait_for_node()
         peer.drive(0.0, 2.0, speed=2.0)
         answer = peer.call(Trigger, "/mapping/save", Trigger.Request())
-        assert answer.success and str(folder / "map.gpm") in answer.message and (folder / "map.gpm").is_file()
+        assert (
+            answer.success
+            and str(folder / "map.gpm") in answer.message
+            and (folder / "map.gpm").is_file()
+        )
         assert peer.call(SetBool, "/mapping/pause", SetBool.Request(data=True)).success
         peer.settle()
         samples = peer.number("samples")
-        peer.call(SetParameters, "/mapping/set_parameters", SetParameters.Request(parameters=[ParameterMessage(
-            name="map_name", value=ParameterValue(type=ParameterType.PARAMETER_STRING,
-                                                  string_value="map.gpm/below_a_file"))]))
+        peer.call(
+            SetParameters,
+            "/mapping/set_parameters",
+            SetParameters.Request(
+                parameters=[
+                    ParameterMessage(
+                        name="map_name",
+                        value=ParameterValue(
+                            type=ParameterType.PARAMETER_STRING, string_value="map.gpm/below_a_file"
+                        ),
+                    )
+                ]
+            ),
+        )
         refused = peer.call(Trigger, "/mapping/save", Trigger.Request())
         assert not refused.success and "below_a_file" in refused.message
         peer.drive(2.02, 1.0, speed=4.0)
@@ -52,9 +73,12 @@ def test_services_pause_save_clear(tmp_path):
         peer.until(lambda: grid_array(mean[-1]).max() > 0, what="no map after clear")
         peer.settle()
         dropped = sum(float(n) for key, n in peer.values.items() if key.startswith("dropped: "))
-        assert peer.number("samples") < peer.number("measurements used"), "those before ~/clear were used, too"
-        assert peer.number("magnetic_field received") == \
-            peer.number("measurements used") + dropped + peer.number("waiting for a pose"), "to the message"
+        assert peer.number("samples") < peer.number("measurements used"), (
+            "those before ~/clear were used, too"
+        )
+        assert peer.number("magnetic_field received") == peer.number(
+            "measurements used"
+        ) + dropped + peer.number("waiting for a pose"), "to the message"
         assert node.stop() == 0 and "Traceback" not in node.log, node.log
 
 
@@ -72,18 +96,36 @@ def _free_space(frame: str, y_above: float) -> OccupancyGrid:
 
 
 def test_suggestions_are_masked_by_the_free_space_map(tmp_path):
-    with NodeProcess(tmp_path, **QUICK, suggestion_rate=5.0, suggestion_count=3, robot_radius=0.05,
-                     suggestion_distance=0.3) as node, Peer() as peer:
+    with (
+        NodeProcess(
+            tmp_path,
+            **QUICK,
+            suggestion_rate=5.0,
+            suggestion_count=3,
+            robot_radius=0.05,
+            suggestion_distance=0.3,
+        ) as node,
+        Peer() as peer,
+    ):
         free = peer.node.create_publisher(OccupancyGrid, "map", LATCHED)
-        many, one = peer.listen(PoseArray, "/mapping/suggestions"), peer.listen(PoseStamped, "/mapping/suggestion")
+        many, one = (
+            peer.listen(PoseArray, "/mapping/suggestions"),
+            peer.listen(PoseStamped, "/mapping/suggestion"),
+        )
         peer.wait_for_node()
         peer.drive(0.0, 9.0, speed=4.0)
         peer.until(lambda: many and len(many[-1].poses) == 3, what="no suggestions")
         unmasked = min(p.position.y for message in many for p in message.poses)
         driven = grown_hull([place_at(t) for t in np.linspace(0.0, 9.0, 500)], 0.15)
-        assert all(inside_convex(driven, np.array([p.position.x]), np.array([p.position.y])).all()
-                   for message in many for p in message.poses), "beyond the hull of the path, without a free-space map"
-        peer.until(lambda: "hull of the path" in peer.values.get("obstacles", ""), what="obstacles are not mentioned")
+        assert all(
+            inside_convex(driven, np.array([p.position.x]), np.array([p.position.y])).all()
+            for message in many
+            for p in message.poses
+        ), "beyond the hull of the path, without a free-space map"
+        peer.until(
+            lambda: "hull of the path" in peer.values.get("obstacles", ""),
+            what="obstacles are not mentioned",
+        )
         free.publish(_free_space("odom", 0.2))
         peer.spin(0.3)
         many.clear()
@@ -91,20 +133,31 @@ def test_suggestions_are_masked_by_the_free_space_map(tmp_path):
         peer.drive(9.02, 1.0, speed=2.0)
         peer.until(lambda: len(many) >= 2, what="no suggestions with the mask")
         assert all(p.position.y > 0.2 for p in many[-1].poses) and unmasked < 0.2
-        peer.until(lambda: one and one[-1].pose.position == many[-1].poses[0].position, what="not the first of them")
+        peer.until(
+            lambda: one and one[-1].pose.position == many[-1].poses[0].position,
+            what="not the first of them",
+        )
         assert one[-1].header.frame_id == "odom"
         free.publish(_free_space("map", 0.2))
         peer.spin(0.3)
         peer.drive(10.04, 1.0, speed=2.0)
-        peer.until(lambda: any("not used" in text for text in peer.messages), what="the frame went unnoticed")
+        peer.until(
+            lambda: any("not used" in text for text in peer.messages),
+            what="the frame went unnoticed",
+        )
         many.clear()
         peer.drive(11.06, 1.0, speed=2.0)
         peer.until(lambda: many, what="no empty suggestions")
-        assert not any(message.poses for message in many), "places were suggested that nobody compared with the map"
+        assert not any(message.poses for message in many), (
+            "places were suggested that nobody compared with the map"
+        )
         broken = _free_space("odom", 0.2)
         broken.data = broken.data[:-7]
         free.publish(broken)
-        peer.until(lambda: any("cannot be read" in text for text in peer.messages), what="the wrong map went unnoticed")
+        peer.until(
+            lambda: any("cannot be read" in text for text in peer.messages),
+            what="the wrong map went unnoticed",
+        )
         many.clear()
         free.publish(_free_space("odom", 0.2))  # nothing is measured any more
         peer.until(lambda: many and many[-1].poses, what="a good map after a wrong one is not used")
@@ -113,14 +166,30 @@ def test_suggestions_are_masked_by_the_free_space_map(tmp_path):
 
 def test_namespace_remapping_and_live_parameters(tmp_path):
     arguments = ("-r", "__ns:=/robot", "-r", "magnetic_field:=/imu/mag")
-    with NodeProcess(tmp_path, arguments=arguments, **QUICK, resolutoin=0.1) as node, Peer(namespace="/robot") as peer:
-        peer.until(lambda: peer.node.count_subscribers("/imu/mag") and peer.odometry_publisher.get_subscription_count(),
-                   what="no such names")
+    with (
+        NodeProcess(tmp_path, arguments=arguments, **QUICK, resolutoin=0.1) as node,
+        Peer(namespace="/robot") as peer,
+    ):
+        peer.until(
+            lambda: (
+                peer.node.count_subscribers("/imu/mag")
+                and peer.odometry_publisher.get_subscription_count()
+            ),
+            what="no such names",
+        )
         assert "'resolutoin' is not known" in node.log
 
         def set_double(name, value):
-            request = SetParameters.Request(parameters=[ParameterMessage(
-                name=name, value=ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=value))])
+            request = SetParameters.Request(
+                parameters=[
+                    ParameterMessage(
+                        name=name,
+                        value=ParameterValue(
+                            type=ParameterType.PARAMETER_DOUBLE, double_value=value
+                        ),
+                    )
+                ]
+            )
             return peer.call(SetParameters, "/robot/mapping/set_parameters", request).results[0]
 
         assert set_double("publish_rate", 2.0).successful
@@ -138,7 +207,10 @@ def test_simulated_time_stands_still_and_diagnostics_say_so(tmp_path):
         mean = peer.listen(OccupancyGrid, "/mapping/mean")
         clock = peer.node.create_publisher(Clock, "/clock", 10)
         peer.wait_for_node()
-        peer.until(lambda: any("no /clock has come yet" in text for text in peer.messages), what="no word about /clock")
+        peer.until(
+            lambda: any("no /clock has come yet" in text for text in peer.messages),
+            what="no word about /clock",
+        )
 
         def tick(stamp):
             message = Clock()

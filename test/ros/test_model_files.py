@@ -26,19 +26,33 @@ def test_every_model_has_a_file():
 def test_a_file_has_what_differs_and_says_why(name):
     path = FOLDER / f"{name}.yaml"
     text, values = path.read_text(encoding="utf-8"), read_parameter_file(path)
-    assert values["model"] == name and text.startswith(f"# model {name}") and list(yaml.safe_load(text)) == ["/**"]
+    assert (
+        values["model"] == name
+        and text.startswith(f"# model {name}")
+        and list(yaml.safe_load(text)) == ["/**"]
+    )
     Parameters.build(values)
-    defaults = {f.name: f.default for kind in (MapSettings, IntakeSettings, NodeSettings) for f in fields(kind)}
+    defaults = {
+        f.name: f.default
+        for kind in (MapSettings, IntakeSettings, NodeSettings)
+        for f in fields(kind)
+    }
     named = set(values) - {"model"}
-    same = [key for key in named if values[key] == defaults[key] and not key.startswith(("max_", "tile_", "grid_"))]
+    same = [
+        key
+        for key in named
+        if values[key] == defaults[key] and not key.startswith(("max_", "tile_", "grid_"))
+    ]
     assert not same, f"{path.name}: {same} is the default anyway"
     assert text.count("#") > len(named), f"{path.name} does not say why"
 
 
 def test_a_model_that_cannot_map_what_comes_says_so(node_of):
-    for values, words in (({"model": "curl_free"}, "write field_component: xyz"),
-                          ({"model": "wiski", "likelihood": "poisson"}, "write dual_svgp or solve_gp"),
-                          ({"likelihood": "bernoulli", "field_component": "xyz"}, "write norm, x, y or z")):
+    for values, words in (
+        ({"model": "curl_free"}, "write field_component: xyz"),
+        ({"model": "wiski", "likelihood": "poisson"}, "write dual_svgp or solve_gp"),
+        ({"likelihood": "bernoulli", "field_component": "xyz"}, "write norm, x, y or z"),
+    ):
         node, _ = node_of(**values, started=False)
         with pytest.raises(ParameterError, match=words):
             node.configure()

@@ -24,7 +24,9 @@ from rclpy.executors import MultiThreadedExecutor
 from gp_mapping.ros.wire.qos import LATCHED
 
 actions = pytest.importorskip("nav2_msgs.action", reason="nav2_msgs is not installed")
-FIRST, LATE, PENDING = (215 + (os.getpid() + i) % 15 for i in range(3))  # a server of an earlier test may linger
+FIRST, LATE, PENDING = (
+    215 + (os.getpid() + i) % 15 for i in range(3)
+)  # a server of an earlier test may linger
 
 
 def path(*corners) -> Path:
@@ -32,7 +34,11 @@ def path(*corners) -> Path:
     out.header.frame_id = "map"
     for x, y in corners:
         pose = PoseStamped(header=out.header)
-        pose.pose.position.x, pose.pose.position.y, pose.pose.orientation.w = float(x), float(y), 1.0
+        pose.pose.position.x, pose.pose.position.y, pose.pose.orientation.w = (
+            float(x),
+            float(y),
+            1.0,
+        )
         out.poses.append(pose)
     return out
 
@@ -43,12 +49,20 @@ class Navigator:
     asked: goals that came.  hesitates: s until one is accepted.  reach, give_up: what ends the one that is driven.
     """
 
-    def __init__(self, node, kind=actions.NavigateThroughPoses, name="navigate_through_poses", hesitates=0.0):
+    def __init__(
+        self, node, kind=actions.NavigateThroughPoses, name="navigate_through_poses", hesitates=0.0
+    ):
         self.goals, self.ended, self.asked, self._kind, self._hesitates = [], [], 0, kind, hesitates
         self.reach, self.give_up = threading.Event(), threading.Event()
-        self._server = ActionServer(node, kind, f"/{name}", self._drive, goal_callback=self._take,
-                                    cancel_callback=lambda _: CancelResponse.ACCEPT,
-                                    callback_group=ReentrantCallbackGroup())
+        self._server = ActionServer(
+            node,
+            kind,
+            f"/{name}",
+            self._drive,
+            goal_callback=self._take,
+            cancel_callback=lambda _: CancelResponse.ACCEPT,
+            callback_group=ReentrantCallbackGroup(),
+        )
 
     def _take(self, _):
         self.asked += 1
@@ -57,10 +71,16 @@ class Navigator:
 
     def _drive(self, handle):
         poses = handle.request.poses if hasattr(handle.request, "poses") else [handle.request.pose]
-        self.goals.append([(p.pose.position.x, p.pose.position.y) for p in getattr(poses, "goals", poses)])
+        self.goals.append(
+            [(p.pose.position.x, p.pose.position.y) for p in getattr(poses, "goals", poses)]
+        )
         mine = len(self.goals)
-        while not (handle.is_cancel_requested or len(self.goals) > mine or self.reach.is_set()
-                   or self.give_up.is_set()):
+        while not (
+            handle.is_cancel_requested
+            or len(self.goals) > mine
+            or self.reach.is_set()
+            or self.give_up.is_set()
+        ):
             time.sleep(0.02)
         result = self._kind.Result()
         if handle.is_cancel_requested:
@@ -92,19 +112,32 @@ class Scene:
         odometry.header.frame_id, odometry.pose.pose.orientation.w = "map", 1.0
         self.located = True  # whether poses come
         node.create_timer(0.1, lambda: self._poses.publish(odometry) if self.located else None)
-        state = DiagnosticArray(status=[DiagnosticStatus(name="mapping: survey",
-                                                         values=[KeyValue(key="phase", value="running")])])
+        state = DiagnosticArray(
+            status=[
+                DiagnosticStatus(
+                    name="mapping: survey", values=[KeyValue(key="phase", value="running")]
+                )
+            ]
+        )
         node.create_timer(0.5, lambda: states.publish(state))
 
     def heard(self) -> None:
         """Wait for the explorer."""
-        assert self.here.spin_until(lambda: self.plans.get_subscription_count()
-                                    and self._poses.get_subscription_count(), 60.0)
+        assert self.here.spin_until(
+            lambda: self.plans.get_subscription_count() and self._poses.get_subscription_count(),
+            60.0,
+        )
 
 
 def explorer_on(domain, tmp_path):
-    return ros_run("gp_mapping.ros.explorer_node", "drive:=nav2", "start_survey:=false", "stale_after:=2.0",
-                   domain=domain, log_dir=tmp_path)
+    return ros_run(
+        "gp_mapping.ros.explorer_node",
+        "drive:=nav2",
+        "start_survey:=false",
+        "stale_after:=2.0",
+        domain=domain,
+        log_dir=tmp_path,
+    )
 
 
 def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_reported(tmp_path):
@@ -117,13 +150,17 @@ def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_repo
             corners = [(0.25 * i, 0.0) for i in range(11)]
             plans.publish(path(*corners))
             assert here.spin_until(lambda: navigator.goals, 30.0), explorer.output
-            assert navigator.goals[-1] == [corners[4], corners[8], corners[10]], "some of the poses, and its end"
+            assert navigator.goals[-1] == [corners[4], corners[8], corners[10]], (
+                "some of the poses, and its end"
+            )
 
             plans.publish(path((0, 0), (0, 1), (0, 2)))  # a newer plan takes the place of the older
             assert here.spin_until(lambda: len(navigator.goals) == 2, 30.0), explorer.output
             assert navigator.goals[-1] == [(0.0, 2.0)]
 
-            scene.located = False  # no pose any more: the goal is taken back, and given again when poses come
+            scene.located = (
+                False  # no pose any more: the goal is taken back, and given again when poses come
+            )
             assert here.spin_until(lambda: len(navigator.ended) == 2, 30.0), explorer.output
             assert navigator.ended == ["replaced", "canceled"] and "no pose" in explorer.output
             scene.located = True
@@ -140,23 +177,31 @@ def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_repo
             assert here.spin_through(explorer, 30.0) == 0
 
 
-def test_where_nav2_takes_one_pose_at_a_time_every_stop_gets_its_turn_also_if_nav2_comes_late(tmp_path):
+def test_where_nav2_takes_one_pose_at_a_time_every_stop_gets_its_turn_also_if_nav2_comes_late(
+    tmp_path,
+):
     with Listener(LATE, {"/mapping/unreachable": (PoseStamped, DEEP)}) as here:
         scene = Scene(here)
         with explorer_on(LATE, tmp_path) as explorer:
             scene.heard()
             corners = [(0.25 * i, 0.0) for i in range(15)]
             scene.plans.publish(path(*corners))
-            assert here.spin_until(lambda: "the plan waits" in explorer.output, 30.0), explorer.output
+            assert here.spin_until(lambda: "the plan waits" in explorer.output, 30.0), (
+                explorer.output
+            )
 
             navigator = Navigator(here.node, actions.NavigateToPose, "navigate_to_pose")
             stops = [corners[4], corners[8], corners[12], corners[14]]
             for count in range(1, len(stops) + 1):
-                assert here.spin_until(lambda n=count: len(navigator.goals) == n, 30.0), (navigator.goals,
-                                                                                        explorer.output)
+                assert here.spin_until(lambda n=count: len(navigator.goals) == n, 30.0), (
+                    navigator.goals,
+                    explorer.output,
+                )
                 navigator.reach.set()
             assert here.spin_until(lambda: len(navigator.ended) == 4, 10.0)
-            assert navigator.goals == [[stop] for stop in stops] and navigator.ended == ["reached"] * 4
+            assert (
+                navigator.goals == [[stop] for stop in stops] and navigator.ended == ["reached"] * 4
+            )
             assert not here.got["/mapping/unreachable"]
             explorer.interrupt()
             assert here.spin_through(explorer, 30.0) == 0
@@ -175,4 +220,7 @@ def test_a_goal_that_is_accepted_after_the_robot_was_to_stop_is_taken_back(tmp_p
                 scene.located = False
             else:
                 explorer.interrupt()
-            assert here.spin_until(lambda: navigator.ended == ["canceled"], 30.0), (navigator.ended, explorer.output)
+            assert here.spin_until(lambda: navigator.ended == ["canceled"], 30.0), (
+                navigator.ended,
+                explorer.output,
+            )

@@ -34,7 +34,9 @@ def test_occupancy_grid_goes_back_to_si():
     known = grid.known.numpy()
     assert cells[known].min() >= 1 and cells[known].max() <= 98
     back = limits.mean_low + (cells - 1) / 97 * (limits.mean_high - limits.mean_low)
-    np.testing.assert_allclose(back[known], grid.mean.numpy()[known], atol=(limits.mean_high - limits.mean_low) / 194)
+    np.testing.assert_allclose(
+        back[known], grid.mean.numpy()[known], atol=(limits.mean_high - limits.mean_low) / 194
+    )
 
 
 def test_occupancy_grid_geometry_is_row_zero_at_the_smallest_y():
@@ -57,13 +59,17 @@ def test_cloud_has_the_known_cells_only_at_their_centres():
 
 def test_nothing_known_gives_no_limits_and_an_empty_cloud():
     grid = grid_of()
-    blank = FieldGrid(grid.origin, grid.resolution, grid.mean, grid.stddev, grid.known & False, 1e-6, 8)
+    blank = FieldGrid(
+        grid.origin, grid.resolution, grid.mean, grid.stddev, grid.known & False, 1e-6, 8
+    )
     assert outbound.field_limits(blank) is None
     assert outbound.field_cloud(blank, HEADER).width == 0
     assert set(outbound.occupancy_grid(blank, blank.mean, 0.0, 1.0, HEADER).data) == {-1}
 
 
-@pytest.mark.parametrize("low, high", [(38.2e-6, 57.9e-6), (-3.0, 4.0), (5e-5, 5e-5), (0.0, 0.0), (1e6, 1e6 + 1e-3)])
+@pytest.mark.parametrize(
+    "low, high", [(38.2e-6, 57.9e-6), (-3.0, 4.0), (5e-5, 5e-5), (0.0, 0.0), (1e6, 1e6 + 1e-3)]
+)
 def test_nice_limits_contain_the_range_and_waste_little(low, high):
     a, b = outbound.nice_limits(low, high)
     assert a < b and a <= low + 1e-9 * (b - a) and b >= high - 1e-9 * (b - a)
@@ -90,20 +96,38 @@ def test_poses_look_the_way_one_arrives():
     assert message.poses[0].orientation.z == pytest.approx(0.0)
     assert message.poses[1].orientation.z == pytest.approx(np.sin(np.pi / 4))
     goal = outbound.pose_stamped([(1.0, 0.0), (1.0, 2.0)], None, HEADER)
-    assert (goal.pose.position.x, goal.pose.orientation.w, goal.header.frame_id) == (1.0, 1.0, "odom")
+    assert (goal.pose.position.x, goal.pose.orientation.w, goal.header.frame_id) == (
+        1.0,
+        1.0,
+        "odom",
+    )
 
 
 def test_limits_message_names_its_numbers():
     message = outbound.limits_message(outbound.Limits(1.0, 2.0, 0.0, 3.0))
-    assert [d.label for d in message.layout.dim] == ["mean_low", "mean_high", "stddev_low", "stddev_high"]
+    assert [d.label for d in message.layout.dim] == [
+        "mean_low",
+        "mean_high",
+        "stddev_low",
+        "stddev_high",
+    ]
     assert list(message.data) == [1.0, 2.0, 0.0, 3.0]
 
 
 def test_markers_are_stable_bounded_and_legible():
     many = torch.rand(9000, 2, dtype=torch.float64)
-    message = markers.map_markers(inducing=many[:3], memory=many, path=many[:1], path_starts=torch.ones(1) > 0,
-                                  suggestions=(), grid=grid_of(), limits=outbound.Limits(38e-6, 58e-6, 0.0, 5e-6),
-                                  unit="uT", scale=1e-6, header=HEADER)
+    message = markers.map_markers(
+        inducing=many[:3],
+        memory=many,
+        path=many[:1],
+        path_starts=torch.ones(1) > 0,
+        suggestions=(),
+        grid=grid_of(),
+        limits=outbound.Limits(38e-6, 58e-6, 0.0, 5e-6),
+        unit="uT",
+        scale=1e-6,
+        header=HEADER,
+    )
     by_name = {m.ns: m for m in message.markers}
     assert tuple(by_name) == markers.NAMESPACES and {m.id for m in message.markers} == {0}
     assert len(by_name["inducing"].points) == 3
@@ -116,11 +140,23 @@ def test_markers_are_stable_bounded_and_legible():
 
 @pytest.mark.parametrize("points", [5, 1999, 5000, 20000])
 def test_the_path_has_no_line_where_a_pass_begins(points):
-    path = torch.stack([torch.arange(points, dtype=torch.float64), torch.zeros(points, dtype=torch.float64)], 1)
+    path = torch.stack(
+        [torch.arange(points, dtype=torch.float64), torch.zeros(points, dtype=torch.float64)], 1
+    )
     starts = torch.zeros(points) > 0
     starts[[0, points // 2]] = True
-    message = markers.map_markers(inducing=(), memory=(), path=path, path_starts=starts, suggestions=(), grid=None,
-                                  limits=None, unit="uT", scale=1e-6, header=HEADER)
+    message = markers.map_markers(
+        inducing=(),
+        memory=(),
+        path=path,
+        path_starts=starts,
+        suggestions=(),
+        grid=None,
+        limits=None,
+        unit="uT",
+        scale=1e-6,
+        header=HEADER,
+    )
     line = {m.ns: m for m in message.markers}["path"]
     ends = torch.tensor([p.x for p in line.points]).reshape(-1, 2)
     assert line.type == Marker.LINE_LIST and len(line.points) <= 4000
@@ -141,5 +177,7 @@ def test_a_cloud_in_used_memory_is_the_same_as_in_fresh_memory():
             points = np.frombuffer(bytes(used.data), "<f4").reshape(-1, 6)
             at = known.numpy().nonzero()
             np.testing.assert_allclose(points[:, 0], 1.5 + 0.05 * (at[1] + 0.5), rtol=1e-6)
-            np.testing.assert_allclose(points[:, 1], -2.0 + 0.05 * (at[0] + 0.5), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(
+                points[:, 1], -2.0 + 0.05 * (at[0] + 0.5), rtol=1e-5, atol=1e-6
+            )
             np.testing.assert_array_equal(points[:, 4], np.float32(values.numpy()[at]))

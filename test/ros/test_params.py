@@ -24,8 +24,14 @@ def make_node():
 
     def make(**values):
         overrides = [Parameter(name, value=value) for name, value in values.items()]
-        nodes.append(Node("mapping", context=context, parameter_overrides=overrides,
-                          automatically_declare_parameters_from_overrides=True))
+        nodes.append(
+            Node(
+                "mapping",
+                context=context,
+                parameter_overrides=overrides,
+                automatically_declare_parameters_from_overrides=True,
+            )
+        )
         return nodes[-1]
 
     yield make
@@ -44,8 +50,12 @@ def test_every_setting_is_a_parameter_with_meaning_range_and_type(make_node):
             assert node.get_parameter(f.name).value == f.default
             descriptor = node.describe_parameter(f.name)
             assert descriptor.description.startswith(f.metadata["doc"])
-            assert bool(descriptor.floating_point_range or descriptor.integer_range) == (f.metadata["low"] is not None)
-            assert ("clean up" in descriptor.additional_constraints) == (f.name not in LIVE_PARAMETERS)
+            assert bool(descriptor.floating_point_range or descriptor.integer_range) == (
+                f.metadata["low"] is not None
+            )
+            assert ("clean up" in descriptor.additional_constraints) == (
+                f.name not in LIVE_PARAMETERS
+            )
     assert node.describe_parameter("resolution").floating_point_range[0].from_value == 1e-3
     assert "dual_svgp" in node.describe_parameter("model").additional_constraints
     assert "[m]" in node.describe_parameter("resolution").description
@@ -61,8 +71,15 @@ def test_values_arrive_and_a_whole_number_serves_as_a_double(make_node):
 
 
 def test_all_wrong_values_are_explained_at_once(make_node):
-    parameters = params.NodeParameters(make_node(resolution="fine", max_inducing=-3, suggestion_kind="best",
-                                                 max_field=1e12, map_name="../elsewhere"))
+    parameters = params.NodeParameters(
+        make_node(
+            resolution="fine",
+            max_inducing=-3,
+            suggestion_kind="best",
+            max_field=1e12,
+            map_name="../elsewhere",
+        )
+    )
     with pytest.raises(params.ParameterError) as caught:
         parameters.configure()
     lines = str(caught.value).splitlines()
@@ -90,15 +107,24 @@ def test_a_wrong_value_is_set_right_and_configured_again(make_node):
     assert node.set_parameters([Parameter("margin", value=2)])[0].successful
     settings = parameters.configure()[MapSettings]
     assert (settings.resolution, settings.margin, settings.field_unit) == (0.2, 2.0, "°C")
-    assert parameters.given == {"resolution", "margin", "sensor"} and node.get_parameter("field_unit").value == "°C"
+    assert (
+        parameters.given == {"resolution", "margin", "sensor"}
+        and node.get_parameter("field_unit").value == "°C"
+    )
     assert not node.set_parameters([Parameter("resolution", value=0.3)])[0].successful
     parameters.reopen()
-    assert node.get_parameter("field_unit").value == "uT"  # what nobody has set goes with the sensor
+    assert (
+        node.get_parameter("field_unit").value == "uT"
+    )  # what nobody has set goes with the sensor
     changes = [Parameter("resolution", value=0.3), Parameter("sensor", value="magnetic_field")]
     assert all(done.successful for done in node.set_parameters(changes))
     node.set_parameters([Parameter("margin", Parameter.Type.NOT_SET)])  # ros2 param delete
     settings = parameters.configure()[MapSettings]
-    assert (settings.resolution, settings.margin, settings.field_unit) == (0.3, MapSettings().margin, "uT")
+    assert (settings.resolution, settings.margin, settings.field_unit) == (
+        0.3,
+        MapSettings().margin,
+        "uT",
+    )
 
 
 def test_unknown_names_are_reported_with_the_nearest(make_node):
@@ -117,8 +143,15 @@ def test_live_changes_are_checked_and_the_rest_needs_a_clean_up(make_node):
     assert not result.successful and "'best' is not one of" in result.reason and after is settings
     reason = node.set_parameters([Parameter("resolution", value=0.1)])[0].reason
     assert "resolution belongs to the map" in reason and "configure again" in reason
-    for name, value in (("publish_rate", -1.0), ("publish_rate", "fast"), ("map_name", "/etc"), ("map_name", "a/../b"),
-                        ("map_name", ".."), ("map_name", ".hidden"), ("save_directory", "/")):
+    for name, value in (
+        ("publish_rate", -1.0),
+        ("publish_rate", "fast"),
+        ("map_name", "/etc"),
+        ("map_name", "a/../b"),
+        ("map_name", ".."),
+        ("map_name", ".hidden"),
+        ("save_directory", "/"),
+    ):
         assert not node.set_parameters([Parameter(name, value=value)])[0].successful, (name, value)
     assert not before and parameters.live == settings
     assert node.set_parameters([Parameter("map_name", value="hall/ground_floor.2")])[0].successful
@@ -130,7 +163,10 @@ def test_a_file_that_reaches_nobody_is_noticed(tmp_path):
     path.write_text("mapper:\n  ros__parameters:\n    resolution: 0.1\n")
     arguments = ["node", "--ros-args", "--params-file", str(path)]
     assert "'/**:'" in params.unmatched_files(arguments, "/robot/mapping")[0]
-    assert "cannot be read" in params.unmatched_files([*arguments[:3], str(tmp_path / "none")], "/mapping")[0]
+    assert (
+        "cannot be read"
+        in params.unmatched_files([*arguments[:3], str(tmp_path / "none")], "/mapping")[0]
+    )
 
 
 def test_a_named_map_frame_is_required_of_the_odometry():
@@ -144,16 +180,28 @@ def test_a_named_map_frame_is_required_of_the_odometry():
 
 def test_a_file_is_warned_of_only_where_none_of_its_sections_is_this_node(tmp_path):
     """Empty sections, wildcards, a launch's own second file: each file by itself."""
+
     def warned(content: str, node: str = "/robot/mapping") -> bool:
         path = tmp_path / "file.yaml"
         path.write_text(content)
         return bool(params.unmatched_files(["--ros-args", "--params-file", str(path)], node))
 
-    for fits in ("/**: {ros__parameters: {}}", "/**/mapping: {ros__parameters: {a: 1}}", "{}", "",
-                 "/robot/mapping: {ros__parameters: {}}", "robot: {mapping: {ros__parameters: {}}}",
-                 "/*/mapping: {ros__parameters: {a: 1}}", "other: {ros__parameters: {}}\n/**: {ros__parameters: {}}"):
+    for fits in (
+        "/**: {ros__parameters: {}}",
+        "/**/mapping: {ros__parameters: {a: 1}}",
+        "{}",
+        "",
+        "/robot/mapping: {ros__parameters: {}}",
+        "robot: {mapping: {ros__parameters: {}}}",
+        "/*/mapping: {ros__parameters: {a: 1}}",
+        "other: {ros__parameters: {}}\n/**: {ros__parameters: {}}",
+    ):
         assert not warned(fits), fits
-    for misses in ("mapper: {ros__parameters: {a: 1}}", "/mapping: {ros__parameters: {a: 1}}",
-                   "/*: {ros__parameters: {a: 1}}", "/robot/*/mapping: {ros__parameters: {}}"):
+    for misses in (
+        "mapper: {ros__parameters: {a: 1}}",
+        "/mapping: {ros__parameters: {a: 1}}",
+        "/*: {ros__parameters: {a: 1}}",
+        "/robot/*/mapping: {ros__parameters: {}}",
+    ):
         assert warned(misses), misses
     assert not warned("mapping: {ros__parameters: {}}", "/mapping")

@@ -46,7 +46,11 @@ def test_between_looks_it_lets_pass_what_it_is_told_and_no_more():
     rclpy.init()
     node, looks, calls = Node("spinner"), [], []
     try:
-        node.create_timer(0.001, lambda: calls.append(time.monotonic()), clock=Clock(clock_type=ClockType.STEADY_TIME))
+        node.create_timer(
+            0.001,
+            lambda: calls.append(time.monotonic()),
+            clock=Clock(clock_type=ClockType.STEADY_TIME),
+        )
         for moment in (lambda: 0.004, lambda: 0.0):
             began = time.monotonic()
             looks.append(0)
@@ -54,6 +58,7 @@ def test_between_looks_it_lets_pass_what_it_is_told_and_no_more():
             def over(began=began):
                 looks[-1] += 1
                 return time.monotonic() - began > 0.5
+
             spin(node, over, moment)
     finally:
         node.destroy_node()

@@ -22,11 +22,24 @@ def question(points, number=0, frame="odom", kind="<f4", fields=None, **changes)
     """points (N, 3) as x y z of that type; number: its stamp in seconds."""
     values = np.asarray(points).astype(kind)
     code = PointField.FLOAT64 if values.dtype.itemsize == 8 else PointField.FLOAT32
-    out = PointCloud2(header=Header(frame_id=frame), height=1, width=len(values), point_step=values.strides[0],
-                      row_step=values.nbytes, is_bigendian=kind[0] == ">", data=array("B", values.tobytes()))
+    out = PointCloud2(
+        header=Header(frame_id=frame),
+        height=1,
+        width=len(values),
+        point_step=values.strides[0],
+        row_step=values.nbytes,
+        is_bigendian=kind[0] == ">",
+        data=array("B", values.tobytes()),
+    )
     out.header.stamp.sec = number
-    out.fields = fields if fields is not None else [
-        PointField(name=name, offset=i * values.dtype.itemsize, datatype=code, count=1) for i, name in enumerate("xyz")]
+    out.fields = (
+        fields
+        if fields is not None
+        else [
+            PointField(name=name, offset=i * values.dtype.itemsize, datatype=code, count=1)
+            for i, name in enumerate("xyz")
+        ]
+    )
     for name, value in changes.items():
         setattr(out, name, value)
     return out
@@ -40,26 +53,69 @@ def test_positions_of_every_layout(kind):
 
 
 def test_positions_with_other_fields_between_and_rows_that_are_padded():
-    kind = np.dtype({"names": ["y", "x", "colour"], "formats": ["<f4", "<f8", "<u4"], "offsets": [4, 8, 16],
-                     "itemsize": 24})
+    kind = np.dtype(
+        {
+            "names": ["y", "x", "colour"],
+            "formats": ["<f4", "<f8", "<u4"],
+            "offsets": [4, 8, 16],
+            "itemsize": 24,
+        }
+    )
     points = np.zeros((2, 4), kind)  # the last of each row is padding
     points["x"], points["y"] = np.arange(8).reshape(2, 4), 10 + np.arange(8).reshape(2, 4)
-    message = question(POINTS, height=2, width=3, point_step=24, row_step=96, data=array("B", points.tobytes()),
-                       fields=[PointField(name="colour", offset=16, datatype=PointField.UINT32, count=1),
-                               PointField(name="x", offset=8, datatype=PointField.FLOAT64, count=1),
-                               PointField(name="y", offset=4, datatype=PointField.FLOAT32, count=1)])
+    message = question(
+        POINTS,
+        height=2,
+        width=3,
+        point_step=24,
+        row_step=96,
+        data=array("B", points.tobytes()),
+        fields=[
+            PointField(name="colour", offset=16, datatype=PointField.UINT32, count=1),
+            PointField(name="x", offset=8, datatype=PointField.FLOAT64, count=1),
+            PointField(name="y", offset=4, datatype=PointField.FLOAT32, count=1),
+        ],
+    )
     found = read_positions(message)
-    assert found[:, 0].tolist() == [0, 1, 2, 4, 5, 6] and found[:, 1].tolist() == [10, 11, 12, 14, 15, 16]
+    assert found[:, 0].tolist() == [0, 1, 2, 4, 5, 6] and found[:, 1].tolist() == [
+        10,
+        11,
+        12,
+        14,
+        15,
+        16,
+    ]
     assert found.dtype == np.float64 and not found[:, 2].any()
     assert read_positions(question(np.empty((0, 3)))).shape == (0, 3)
 
 
-@pytest.mark.parametrize("changes, said", [
-    ({"fields": []}, "fields none, and no x"), ({"data": array("B", b"1234")}, "4 bytes, too few for 1 × 3"),
-    ({"width": 2**31, "height": 2**31}, "too few"), ({"point_step": 2}, "field x is no single float"),
-    ({"row_step": 1, "height": 2}, "too few"),
-    ({"fields": [PointField(name=n, offset=0, datatype=PointField.INT32, count=1) for n in "xy"]}, "float32"),
-    ({"fields": [PointField(name=n, offset=2**31, datatype=PointField.FLOAT32, count=1) for n in "xy"]}, "float32")])
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"fields": []}, "fields none, and no x"),
+        ({"data": array("B", b"1234")}, "4 bytes, too few for 1 × 3"),
+        ({"width": 2**31, "height": 2**31}, "too few"),
+        ({"point_step": 2}, "field x is no single float"),
+        ({"row_step": 1, "height": 2}, "too few"),
+        (
+            {
+                "fields": [
+                    PointField(name=n, offset=0, datatype=PointField.INT32, count=1) for n in "xy"
+                ]
+            },
+            "float32",
+        ),
+        (
+            {
+                "fields": [
+                    PointField(name=n, offset=2**31, datatype=PointField.FLOAT32, count=1)
+                    for n in "xy"
+                ]
+            },
+            "float32",
+        ),
+    ],
+)
 def test_what_cannot_be_read_is_said(changes, said):
     with pytest.raises(ValueError, match=said):
         read_positions(question(POINTS, **changes))
@@ -68,12 +124,19 @@ def test_what_cannot_be_read_is_said(changes, said):
 @pytest.fixture
 def asked(node_of):
     """A node with a map, and a function that asks and waits for the answers of all questions."""
+
     def start(seconds=3.0, drive=fill, **parameters):
         node, peer = node_of(**parameters)
         publisher = peer.node.create_publisher(PointCloud2, "/mapping/query", QoSProfile(depth=100))
         answers = peer.listen(PointCloud2, "/mapping/query_result", QoSProfile(depth=100))
-        spin_until(node, peer, lambda: publisher.get_subscription_count() and
-                   peer.node.count_publishers("/mapping/query_result"))
+        spin_until(
+            node,
+            peer,
+            lambda: (
+                publisher.get_subscription_count()
+                and peer.node.count_publishers("/mapping/query_result")
+            ),
+        )
         if seconds:
             drive(node, seconds)
         settle(node, peer)
@@ -93,7 +156,9 @@ def asked(node_of):
 def test_answers_are_what_the_map_predicts(asked):
     node, ask = asked()
     got = ask(*(question(POINTS, i + 1, kind=kind) for i, kind in enumerate(("<f4", ">f8", "<f8"))))
-    told = node.worker.call(lambda session: session.predict(torch.from_numpy(POINTS[:, :2]))).result(10)
+    told = node.worker.call(
+        lambda session: session.predict(torch.from_numpy(POINTS[:, :2]))
+    ).result(10)
     for number, tolerance in ((1, 1e-6), (2, 1e-12), (3, 1e-12)):
         points = cloud_array(got[number], NAMES)
         assert got[number].header.frame_id == "odom" and got[number].is_dense
@@ -116,7 +181,15 @@ def test_positions_that_are_not_finite_are_answered_with_nan_and_counted(asked):
 
 def test_positions_that_no_map_has_are_answered_with_nan_counted_and_said(asked):
     node, ask = asked()
-    points = np.array([[0.5, 0.1, 0.0], [1e200, 0.0, 0.0], [0.0, -1.1e8, 0.0], [-1e307, 1e307, 0.0], [9e7, -9e7, 0.0]])
+    points = np.array(
+        [
+            [0.5, 0.1, 0.0],
+            [1e200, 0.0, 0.0],
+            [0.0, -1.1e8, 0.0],
+            [-1e307, 1e307, 0.0],
+            [9e7, -9e7, 0.0],
+        ]
+    )
     values = cloud_array(ask(question(points, 1, kind="<f8"))[1], NAMES)[:, 3:]
     assert np.isfinite(values[[0, 4]]).all() and np.isnan(values[1:4]).all()
     assert node.worker._counts["query_too_far"] == 3 and "3 positions" in node.queries.problem
@@ -125,11 +198,14 @@ def test_positions_that_no_map_has_are_answered_with_nan_counted_and_said(asked)
 
 def test_what_cannot_be_answered_gets_an_empty_cloud_and_a_reason(asked):
     node, ask = asked(max_query_points=100)
-    for i, (wrong, count, said) in enumerate((
+    for i, (wrong, count, said) in enumerate(
+        (
             (question(POINTS, 1, frame="map"), "query_frame", "frame 'map' and the map in 'odom'"),
             (question(POINTS, 2, frame=""), "query_frame", "frame ''"),
             (question(np.zeros((101, 3)), 3), "query_too_large", "101 positions"),
-            (question(POINTS, 4, fields=[]), "query_malformed", "no x"))):
+            (question(POINTS, 4, fields=[]), "query_malformed", "no x"),
+        )
+    ):
         got = ask(wrong)[i + 1]
         assert got.width == 0 and [f.name for f in got.fields] == list(NAMES)
         assert node.worker._counts[count] and said in node.queries.problem
@@ -172,8 +248,14 @@ def test_questions_that_nobody_has_taken_before_deactivation_get_an_empty_cloud(
     node, peer = node_of(map_frame="odom")
     publisher = peer.node.create_publisher(PointCloud2, "/mapping/query", QoSProfile(depth=100))
     answers = peer.listen(PointCloud2, "/mapping/query_result", QoSProfile(depth=100))
-    spin_until(node, peer, lambda: publisher.get_subscription_count() and
-               peer.node.count_publishers("/mapping/query_result"))
+    spin_until(
+        node,
+        peer,
+        lambda: (
+            publisher.get_subscription_count()
+            and peer.node.count_publishers("/mapping/query_result")
+        ),
+    )
     for number in (1, 2, 3):
         publisher.publish(question(POINTS, number))
     time.sleep(0.5)  # they lie in the middleware: no executor has turned

@@ -43,7 +43,9 @@ def drive_to_the_end(peer, start: float, seconds: float) -> None:
     peer.drive(start, seconds, speed=8.0)
     after = start + seconds + 0.01
     peer.odometry_publisher.publish(odometry(EPOCH + round(after * NS), *place_at(after)))
-    peer.until(lambda: peer.number("samples") == before + round(seconds * 50) + 1, what="not all arrived")
+    peer.until(
+        lambda: peer.number("samples") == before + round(seconds * 50) + 1, what="not all arrived"
+    )
 
 
 def test_saved_killed_loaded_and_continued_is_the_map_of_an_uninterrupted_run(tmp_path):
@@ -53,14 +55,23 @@ def test_saved_killed_loaded_and_continued_is_the_map_of_an_uninterrupted_run(tm
         folder.mkdir()
 
     def node_in(name, **more):
-        return NodeProcess(folders[name], **PARAMETERS, save_on_exit=True, save_directory=str(folders[name]), **more)
+        return NodeProcess(
+            folders[name],
+            **PARAMETERS,
+            save_on_exit=True,
+            save_directory=str(folders[name]),
+            **more,
+        )
 
     with node_in("interrupted") as node, Peer() as peer:
         peer.wait_for_node()
         drive_to_the_end(peer, 0.0, 8.0)
         assert peer.call(Trigger, "/mapping/save", Trigger.Request()).success
         assert node.stop(signal.SIGKILL) == -signal.SIGKILL
-    with node_in("interrupted", load_checkpoint=str(folders["interrupted"] / "map.gpm")) as node, Peer() as peer:
+    with (
+        node_in("interrupted", load_checkpoint=str(folders["interrupted"] / "map.gpm")) as node,
+        Peer() as peer,
+    ):
         peer.until(lambda: peer.number("samples") == 401, what="the saved map is not there")
         peer.wait_for_node()
         drive_to_the_end(peer, 12.0, 8.0)
@@ -71,13 +82,21 @@ def test_saved_killed_loaded_and_continued_is_the_map_of_an_uninterrupted_run(tm
         drive_to_the_end(peer, 12.0, 8.0)
         assert node.stop() == 0
     states = [load_checkpoint(folder / "map.gpm") for folder in folders.values()]
-    assert states[0]["raw_count"] == 802 and states[0]["passes"] == 2 and states[0]["map"]["learner"] is not None
+    assert (
+        states[0]["raw_count"] == 802
+        and states[0]["passes"] == 2
+        and states[0]["map"]["learner"] is not None
+    )
     assert differences(*states) == []
 
 
 def test_a_flood_of_5_khz_is_survived_and_what_it_costs_is_counted(tmp_path):
-    with NodeProcess(tmp_path, **(PARAMETERS | {"reliable_inputs": False}), worker_queue_size=30) as node, \
-            Peer() as peer:
+    with (
+        NodeProcess(
+            tmp_path, **(PARAMETERS | {"reliable_inputs": False}), worker_queue_size=30
+        ) as node,
+        Peer() as peer,
+    ):
         peer.wait_for_node()
         begin = time.monotonic()
         for i in range(15000):  # 3 s; a pose every 20 ms
@@ -94,9 +113,13 @@ def test_a_flood_of_5_khz_is_survived_and_what_it_costs_is_counted(tmp_path):
         full = peer.number("dropped: queue_full")
         dropped = sum(float(n) for key, n in peer.values.items() if key.startswith("dropped: "))
         assert 0 < received <= 15000
-        assert received == peer.number("samples") + peer.number("waiting for a pose") + dropped, "to the message"
+        assert received == peer.number("samples") + peer.number("waiting for a pose") + dropped, (
+            "to the message"
+        )
         assert peer.number("odometry received") >= peer.number("poses dropped: pose_queue_full")
-        assert full > 0 and any("queue_full: more than worker_queue_size" in text for text in peer.messages)
+        assert full > 0 and any(
+            "queue_full: more than worker_queue_size" in text for text in peer.messages
+        )
         before = peer.number("samples")
         peer.drive(10.0, 2.0)
         peer.settle()
@@ -112,7 +135,10 @@ def test_a_time_jump_is_named_and_the_map_stays(tmp_path):
             peer.field_publisher.publish(magnetic_field(EPOCH + round((13.1 + i / 50) * NS), 45e-6))
         peer.until(lambda: peer.number("waiting for a pose") == 3, what="they do not wait")
         drive_to_the_end(peer, 0.0, 3.0)
-        peer.until(lambda: any("3 time_jump" in text for text in peer.messages), what="the jump is not named")
+        peer.until(
+            lambda: any("3 time_jump" in text for text in peer.messages),
+            what="the jump is not named",
+        )
         assert peer.number("dropped: time_jump") == 3 and peer.number("passes") == 2
         assert node.stop() == 0 and "ERROR" not in node.log
 
@@ -123,7 +149,11 @@ def test_missing_tf_is_named_in_diagnostics_and_its_end_too(node_of):
     ports = {port.role: port for port in node.inputs.ports}
     node._on_input(ports["measurement"], magnetic_field(EPOCH, 45e-6))
     spin_until(node, peer, lambda: any("no tf since the start" in text for text in peer.messages))
-    spin_until(node, peer, lambda: any("TF does not connect 'map' and 'base_link'" in text for text in peer.messages))
+    spin_until(
+        node,
+        peer,
+        lambda: any("TF does not connect 'map' and 'base_link'" in text for text in peer.messages),
+    )
     for i in range(100):
         stamp, (x, y) = EPOCH + i * NS // 50, place_at(i / 50)
         node._on_input(ports["tf"], transforms((stamp, "map", "base_link", x, y)))
@@ -134,8 +164,14 @@ def test_missing_tf_is_named_in_diagnostics_and_its_end_too(node_of):
 
 
 def set_parameter(peer, node_name: str, name: str, value: float) -> bool:
-    request = SetParameters.Request(parameters=[ParameterMessage(
-        name=name, value=ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=value))])
+    request = SetParameters.Request(
+        parameters=[
+            ParameterMessage(
+                name=name,
+                value=ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=value),
+            )
+        ]
+    )
     return peer.call(SetParameters, f"{node_name}/set_parameters", request).results[0].successful
 
 
@@ -144,12 +180,24 @@ def test_two_robots_under_a_lifecycle_manager_as_nav2s(tmp_path):
     names = ("a", "b")
     for name in names:
         (tmp_path / name).mkdir()
-    options = {name: {**PARAMETERS, "autostart": False, "learn_hyperparameters": False, "map_frame": f"map_{name}",
-                      "save_on_exit": True, "save_directory": str(tmp_path / name)} for name in names}
+    options = {
+        name: {
+            **PARAMETERS,
+            "autostart": False,
+            "learn_hyperparameters": False,
+            "map_frame": f"map_{name}",
+            "save_on_exit": True,
+            "save_directory": str(tmp_path / name),
+        }
+        for name in names
+    }
     options["a"]["resolution"] = "fine"
-    with NodeProcess(tmp_path / "a", arguments=("-r", "__ns:=/a"), **options["a"]) as node_a, \
-            NodeProcess(tmp_path / "b", arguments=("-r", "__ns:=/b"), **options["b"]) as node_b, \
-            Peer("peer_a", "/a") as peer_a, Peer("peer_b", "/b") as peer_b:
+    with (
+        NodeProcess(tmp_path / "a", arguments=("-r", "__ns:=/a"), **options["a"]) as node_a,
+        NodeProcess(tmp_path / "b", arguments=("-r", "__ns:=/b"), **options["b"]) as node_b,
+        Peer("peer_a", "/a") as peer_a,
+        Peer("peer_b", "/b") as peer_b,
+    ):
         peers = {"a": peer_a, "b": peer_b}
         manager = LifecycleManager(peer_a, [f"/{name}/mapping" for name in names])
         assert not manager.startup()
@@ -170,7 +218,9 @@ def test_two_robots_under_a_lifecycle_manager_as_nav2s(tmp_path):
                 peer.spin(0.005)
         for k, (name, peer) in enumerate(peers.items()):
             got = means[name]
-            peer.until(lambda got=got: got and grid_array(got[-1]).max() > 0, what=f"no map of {name}")
+            peer.until(
+                lambda got=got: got and grid_array(got[-1]).max() > 0, what=f"no map of {name}"
+            )
             info, frame = got[-1].info, got[-1].header.frame_id
             assert frame == f"map_{name}" and info.resolution == pytest.approx([0.2, 0.1][k])
             assert abs(info.origin.position.x - 100.0 * k) < 10.0
@@ -183,5 +233,7 @@ def test_two_robots_under_a_lifecycle_manager_as_nav2s(tmp_path):
         for node in (node_a, node_b):
             assert node.stop() == 0 and "Traceback" not in node.log
     for k, name in enumerate(names):
-        state = load_checkpoint(tmp_path / name / "map.gpm")  # an empty map at the end did not take its place
+        state = load_checkpoint(
+            tmp_path / name / "map.gpm"
+        )  # an empty map at the end did not take its place
         assert state["raw_count"] >= 150 and abs(state["path"]["low"][0] - 100.0 * k) < 1.0

@@ -44,7 +44,11 @@ def test_maps_by_name_are_saved_and_loaded_as_they_were(node_of, tmp_path):
     node.set_parameters([Parameter("map_name", value="hall/ground")])
     saved = ask(node, peer, Trigger, "/mapping/save")
     first, folder = predicted(node), tmp_path / "hall" / "ground"  # saving has closed the open cell
-    assert saved.success and str(folder / "map.gpm") in saved.message and not (tmp_path / "map.gpm").exists()
+    assert (
+        saved.success
+        and str(folder / "map.gpm") in saved.message
+        and not (tmp_path / "map.gpm").exists()
+    )
     with np.load(folder / "map.npz") as exported:
         assert exported["suggestions"].shape == (2, 3)
         assert (exported["suggestions"][:, 2] > 0).all()
@@ -60,7 +64,9 @@ def test_maps_by_name_are_saved_and_loaded_as_they_were(node_of, tmp_path):
     node.set_parameters([Parameter("map_name", value="")])
     for url in ("hall/ground", "hall/ground/map.gpm"):
         answer = load_named(node, peer, url)
-        assert answer.result == LoadMap.Response.RESULT_SUCCESS and grid_array(answer.map).max() > 90
+        assert (
+            answer.result == LoadMap.Response.RESULT_SUCCESS and grid_array(answer.map).max() > 90
+        )
         assert answer.map.header.frame_id == "odom"
     filled(node, peer, 1.0, start=10.0)  # and goes on
     report = node.worker.call(lambda session: session.report()).result(10)
@@ -74,8 +80,12 @@ def test_what_cannot_be_loaded_is_refused_and_the_map_stays(node_of, tmp_path):
     assert ask(node, peer, Trigger, "/mapping/save").success
     before = predicted(node)
     good = (inside / "map.gpm").read_bytes()
-    for name, content in (("cut", good[: len(good) // 2]), ("text", b"no map"), ("empty", b""),
-                          ("flipped", good[:5000] + bytes([good[5000] ^ 255]) + good[5001:])):
+    for name, content in (
+        ("cut", good[: len(good) // 2]),
+        ("text", b"no map"),
+        ("empty", b""),
+        ("flipped", good[:5000] + bytes([good[5000] ^ 255]) + good[5001:]),
+    ):
         (inside / name).mkdir()
         (inside / name / "map.gpm").write_bytes(content)
     (outside / "far").mkdir(parents=True)
@@ -88,25 +98,58 @@ def test_what_cannot_be_loaded_is_refused_and_the_map_stays(node_of, tmp_path):
     of_axes.ingest(Samples(torch.rand(9, 2), torch.rand(9, 3)))
     for name, session in (("heat", of_heat), ("axes", of_axes)):
         save_checkpoint(inside / name / "map.gpm", session.state_dict())
-    refused, missing = LoadMap.Response.RESULT_INVALID_MAP_DATA, LoadMap.Response.RESULT_MAP_DOES_NOT_EXIST
-    for url, result in (("nowhere", missing), ("cut", refused), ("text", refused), ("empty", refused),
-                        ("flipped", refused), ("link", refused), ("file", refused), ("heat", refused),
-                        ("axes", refused), ("../outside/far", refused), (str(outside / "far"), refused),
-                        (f"file://{outside}/far", refused), ("a/../../outside/far", refused), ("x\0y", refused),
-                        ("~", refused), ("$(touch x)", refused)):
+    refused, missing = (
+        LoadMap.Response.RESULT_INVALID_MAP_DATA,
+        LoadMap.Response.RESULT_MAP_DOES_NOT_EXIST,
+    )
+    for url, result in (
+        ("nowhere", missing),
+        ("cut", refused),
+        ("text", refused),
+        ("empty", refused),
+        ("flipped", refused),
+        ("link", refused),
+        ("file", refused),
+        ("heat", refused),
+        ("axes", refused),
+        ("../outside/far", refused),
+        (str(outside / "far"), refused),
+        (f"file://{outside}/far", refused),
+        ("a/../../outside/far", refused),
+        ("x\0y", refused),
+        ("~", refused),
+        ("$(touch x)", refused),
+    ):
         if "\0" not in url:  # no string on the wire has one
             assert load_named(node, peer, url).result == result, url
     assert torch.equal(predicted(node), before)
     node.set_parameters([Parameter("map_name", value="heat")])
     answer = ask(node, peer, Trigger, "/mapping/load")
-    assert not answer.success and "'°C'" in answer.message and "the map is as it was" in answer.message
+    assert (
+        not answer.success and "'°C'" in answer.message and "the map is as it was" in answer.message
+    )
     assert torch.equal(predicted(node), before)
     filled(node, peer, 1.0, start=10.0)  # nothing is stuck
 
 
 def test_names_of_maps_stay_in_their_folder(tmp_path):
     assert map_folder(str(tmp_path), "a/b.c-d_1") == tmp_path / "a" / "b.c-d_1"
-    for name in ("/etc", "..", "a/..", "../a", "a//b", "a/", "~", ".a", "a/.b", "a\\b", "a b", "a\n", "a\0b", "-a"):
+    for name in (
+        "/etc",
+        "..",
+        "a/..",
+        "../a",
+        "a//b",
+        "a/",
+        "~",
+        ".a",
+        "a/.b",
+        "a\\b",
+        "a b",
+        "a\n",
+        "a\0b",
+        "-a",
+    ):
         with pytest.raises(ValueError, match="not the name of a map"):
             check_map_name(name)
 
@@ -127,20 +170,26 @@ def test_maps_on_demand_are_those_of_the_topics_and_come_with_limits(node_of):
     assert ask(node, peer, GetMap, "/mapping/get_mean").map.info.width == 0  # nothing is known yet
     filled(node, peer)
     limits = peer.listen(Float64MultiArray, "/mapping/limits")
-    grids = {name: ask(node, peer, GetMap, f"/mapping/get_{name}").map for name in ("mean", "stddev")}
+    grids = {
+        name: ask(node, peer, GetMap, f"/mapping/get_{name}").map for name in ("mean", "stddev")
+    }
     spin_until(node, peer, lambda: limits)
     grid = node.worker.call(lambda session: session.render()).result(10)
     low, high, _, highest = limits[-1].data
     for name, (a, b) in {"mean": (low, high), "stddev": (0.0, highest)}.items():
         cells, known = grid_array(grids[name]), grid.known.numpy()
         assert grids[name].header.frame_id == "odom" and ((cells < 0) == ~known).all()
-        np.testing.assert_allclose(a + (cells[known] - 1) / 97 * (b - a), getattr(grid, name).numpy()[known],
-                                   atol=(b - a) / 194 * 1.01)
+        np.testing.assert_allclose(
+            a + (cells[known] - 1) / 97 * (b - a),
+            getattr(grid, name).numpy()[known],
+            atol=(b - a) / 194 * 1.01,
+        )
 
 
 def test_nav2s_services_where_they_are_installed(node_of, tmp_path, monkeypatch):
     """nav2_msgs is not among the wheels. LoadMap has the fields of nav_msgs' own; for SaveMap that type stands in on
     the wire: it too has a map_url and a result."""
+
     class SaveMap(LoadMap):
         class Request(LoadMap.Request):
             image_format, map_mode, free_thresh, occupied_thresh = "pgm", "raw", 0.25, 0.65
@@ -149,7 +198,9 @@ def test_nav2s_services_where_they_are_installed(node_of, tmp_path, monkeypatch)
 
     def find(kind):
         asked.append(kind)
-        return {"nav2_msgs/srv/SaveMap": LoadMap, "nav2_msgs/srv/LoadMap": LoadMap}.get(kind) or message_class(kind)
+        return {"nav2_msgs/srv/SaveMap": LoadMap, "nav2_msgs/srv/LoadMap": LoadMap}.get(
+            kind
+        ) or message_class(kind)
 
     node, peer = node_of(find=find, save_directory=str(tmp_path))
     assert {"nav2_msgs/srv/SaveMap", "nav2_msgs/srv/LoadMap"} <= set(asked)
@@ -181,8 +232,10 @@ def test_no_message_is_made_for_a_topic_that_nobody_listens_to(node_of, monkeypa
     def refuse(*_, **__):
         raise AssertionError("made for nobody")
 
-    for module, names in ((outbound, ("occupancy_grid", "field_cloud", "pose_array", "pose_stamped", "grid_map")),
-                          (markers, ("map_markers",))):
+    for module, names in (
+        (outbound, ("occupancy_grid", "field_cloud", "pose_array", "pose_stamped", "grid_map")),
+        (markers, ("map_markers",)),
+    ):
         for name in names:
             monkeypatch.setattr(module, name, refuse)
     node, peer = node_of(suggestion_rate=10.0)

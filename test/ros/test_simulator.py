@@ -41,32 +41,59 @@ def simulator(tmp_path, *parameters):
 
 def test_a_drive_arrives_complete_in_order_and_as_simulated(tmp_path):
     """20 times real time: 1000 field and 1000 odometry messages per second of wall time, and not one is lost."""
-    topics = {"magnetic_field": (MagneticField, DEEP), "odometry": (Odometry, DEEP), "/clock": (Clock, DEEP),
-              "/diagnostics": (DiagnosticArray, DEEP), "map": (OccupancyGrid, LATCHED)}
-    with Listener(DOMAIN, topics) as here, simulator(tmp_path, *FAST, "reliable:=true", "sim.duration:=60.0",
-                                                     "sim.seed:=4", "world.seed:=2") as process:
+    topics = {
+        "magnetic_field": (MagneticField, DEEP),
+        "odometry": (Odometry, DEEP),
+        "/clock": (Clock, DEEP),
+        "/diagnostics": (DiagnosticArray, DEEP),
+        "map": (OccupancyGrid, LATCHED),
+    }
+    with (
+        Listener(DOMAIN, topics) as here,
+        simulator(
+            tmp_path, *FAST, "reliable:=true", "sim.duration:=60.0", "sim.seed:=4", "world.seed:=2"
+        ) as process,
+    ):
         assert here.spin_until(lambda: here.got["odometry"]), process.output
         started = time.monotonic()
         assert here.spin_through(process) == 0, process.output
         assert time.monotonic() - started < 20.0  # a minute of driving
         field, odometry, clock = (here.got[t] for t in ("magnetic_field", "odometry", "/clock"))
-        expected = list(Simulation(SimulationSettings(duration=60.0, seed=4), WorldSettings(seed=2)))
+        expected = list(
+            Simulation(SimulationSettings(duration=60.0, seed=4), WorldSettings(seed=2))
+        )
         readings = [e for e in expected if isinstance(e, FieldReading)]
         poses = [e for e in expected if not isinstance(e, FieldReading)]
         assert [stamp_ns(m.header.stamp) for m in field] == [e.stamp_ns for e in readings]
         assert [stamp_ns(m.header.stamp) for m in odometry] == [e.stamp_ns for e in poses]
-        got = np.array([(m.magnetic_field.x, m.magnetic_field.y, m.magnetic_field.z) for m in field])
+        got = np.array(
+            [(m.magnetic_field.x, m.magnetic_field.y, m.magnetic_field.z) for m in field]
+        )
         np.testing.assert_array_equal(got, [e.field for e in readings])
         m, e = odometry[-1], poses[-1]
-        assert (m.pose.pose.position.x, m.pose.pose.position.y, m.pose.pose.position.z) == (e.x, e.y, 0.0)
-        assert 2 * math.atan2(m.pose.pose.orientation.z, m.pose.pose.orientation.w) == pytest.approx(e.yaw)
+        assert (m.pose.pose.position.x, m.pose.pose.position.y, m.pose.pose.position.z) == (
+            e.x,
+            e.y,
+            0.0,
+        )
+        assert 2 * math.atan2(
+            m.pose.pose.orientation.z, m.pose.pose.orientation.w
+        ) == pytest.approx(e.yaw)
         assert (m.twist.twist.linear.x, m.twist.twist.angular.z) == (e.speed, e.turn_rate)
         covariance = m.pose.covariance.reshape(6, 6)
         np.testing.assert_array_equal(covariance[np.ix_((0, 1, 5), (0, 1, 5))], e.covariance)
-        assert (m.header.frame_id, m.child_frame_id, field[0].header.frame_id) == ("odom", "base_link", "magnetometer")
-        np.testing.assert_allclose(field[0].magnetic_field_covariance, np.eye(3).ravel() * 0.2e-6**2)
+        assert (m.header.frame_id, m.child_frame_id, field[0].header.frame_id) == (
+            "odom",
+            "base_link",
+            "magnetometer",
+        )
+        np.testing.assert_allclose(
+            field[0].magnetic_field_covariance, np.eye(3).ravel() * 0.2e-6**2
+        )
         ticks = [stamp_ns(m.clock) for m in clock]
-        assert ticks == sorted(set(ticks)) and ticks[-1] >= poses[-1].stamp_ns  # forward only, and beyond the last data
+        assert (
+            ticks == sorted(set(ticks)) and ticks[-1] >= poses[-1].stamp_ns
+        )  # forward only, and beyond the last data
         assert max(np.diff(ticks)) <= 40_000_000
         assert [m.info.width * m.info.resolution for m in here.got["map"]] == [pytest.approx(6.1)]
         values = {v.key: v.value for v in here.got["/diagnostics"][-1].status[0].values}
@@ -77,8 +104,12 @@ def test_a_drive_arrives_complete_in_order_and_as_simulated(tmp_path):
 def test_without_clock_the_drive_is_now_and_best_effort_readers_hear_it(tmp_path):
     best_effort = qos_profile_sensor_data
     topics = {"magnetic_field": (MagneticField, best_effort), "odometry": (Odometry, best_effort)}
-    with Listener(DOMAIN, topics) as here, simulator(tmp_path, "wait_for_subscribers:=20.0", "sim.duration:=1.0",
-                                                     "sim.field_rate:=100.0") as process:
+    with (
+        Listener(DOMAIN, topics) as here,
+        simulator(
+            tmp_path, "wait_for_subscribers:=20.0", "sim.duration:=1.0", "sim.field_rate:=100.0"
+        ) as process,
+    ):
         assert here.spin_through(process) == 0, process.output
         age = time.time() - stamp_ns(here.got["odometry"][-1].header.stamp) * 1e-9
         assert -0.1 < age < 10.0
@@ -87,35 +118,60 @@ def test_without_clock_the_drive_is_now_and_best_effort_readers_hear_it(tmp_path
 
 def test_waypoints_faults_and_frames_are_parameters(tmp_path):
     topics = {"magnetic_field": (MagneticField, DEEP), "odometry": (Odometry, DEEP)}
-    parameters = ("reliable:=true", "waypoints:='1 1, 2 1, 2 1.5'", "magnetometer.nan_probability:=0.2",
-                  "odometry_frame:=map", "sensor_frame:=mag", "odometry.heading_drift:=0.05", "robot.max_speed:=1.0")
+    parameters = (
+        "reliable:=true",
+        "waypoints:='1 1, 2 1, 2 1.5'",
+        "magnetometer.nan_probability:=0.2",
+        "odometry_frame:=map",
+        "sensor_frame:=mag",
+        "odometry.heading_drift:=0.05",
+        "robot.max_speed:=1.0",
+    )
     with Listener(DOMAIN, topics) as here, simulator(tmp_path, *FAST, *parameters) as process:
         assert here.spin_through(process) == 0, process.output
         field, odometry = here.got["magnetic_field"], here.got["odometry"]
         x, y = odometry[-1].pose.pose.position.x, odometry[-1].pose.pose.position.y
         assert math.hypot(x - 2.0, y - 1.5) < 0.3
         assert odometry[-1].pose.covariance[35] > odometry[0].pose.covariance[35]
-        nan = np.mean([math.isnan(m.magnetic_field.x + m.magnetic_field.y + m.magnetic_field.z) for m in field])
+        nan = np.mean(
+            [
+                math.isnan(m.magnetic_field.x + m.magnetic_field.y + m.magnetic_field.z)
+                for m in field
+            ]
+        )
         assert 0.05 < nan < 0.4
         assert odometry[0].header.frame_id == "map" and field[0].header.frame_id == "mag"
 
 
 def test_sigint_stops_it_cleanly(tmp_path):
-    with Listener(DOMAIN, {"odometry": (Odometry, DEEP)}) as here, simulator(tmp_path, "reliable:=true") as process:
+    with (
+        Listener(DOMAIN, {"odometry": (Odometry, DEEP)}) as here,
+        simulator(tmp_path, "reliable:=true") as process,
+    ):
         assert here.spin_until(lambda: len(here.got["odometry"]) > 5), process.output
         process.interrupt()
         assert process.wait(10.0) == 0
         assert "stopped at" in process.output and "Traceback" not in process.output
 
 
-@pytest.mark.parametrize("parameters, code, words", [
-    (("wait_for_subscribers:=0.3",), 3, ("nobody subscribed to /magnetic_field, /odometry within 0.3 s",)),
-    (("sim.durration:=3.0", "world.seed:=-1", "real_time_factor:=fast"), 2,
-     ("did you mean 'sim.duration'", "world.seed: -1", "real_time_factor: 'fast' is str")),
-    (("real_time_factor:=2.0",), 2, ("publish_clock:=true",)),
-    (("sim.field_rate:=30.0",), 1, ("field_rate is 30.0 Hz",)),
-    (("waypoints:='1 1, 2'",), 1, ("'2' is not 'x y'",)),
-])
+@pytest.mark.parametrize(
+    "parameters, code, words",
+    [
+        (
+            ("wait_for_subscribers:=0.3",),
+            3,
+            ("nobody subscribed to /magnetic_field, /odometry within 0.3 s",),
+        ),
+        (
+            ("sim.durration:=3.0", "world.seed:=-1", "real_time_factor:=fast"),
+            2,
+            ("did you mean 'sim.duration'", "world.seed: -1", "real_time_factor: 'fast' is str"),
+        ),
+        (("real_time_factor:=2.0",), 2, ("publish_clock:=true",)),
+        (("sim.field_rate:=30.0",), 1, ("field_rate is 30.0 Hz",)),
+        (("waypoints:='1 1, 2'",), 1, ("'2' is not 'x y'",)),
+    ],
+)
 def test_mistakes_end_it_with_a_clear_text(capfd, parameters, code, words):
     assert main(["--ros-args", *(word for p in parameters for word in ("-p", p))]) == code
     said = "".join(capfd.readouterr())
@@ -138,8 +194,12 @@ class Declared:
         self.declared[name] = value
 
 
-@pytest.mark.parametrize("given", itertools.permutations([("real_time_factor", 8.0), ("publish_clock", True),
-                                                          ("odometry_frame", "map")]))
+@pytest.mark.parametrize(
+    "given",
+    itertools.permutations(
+        [("real_time_factor", 8.0), ("publish_clock", True), ("odometry_frame", "map")]
+    ),
+)
 def test_values_that_need_each_other_may_come_in_any_order(given):
     node = Declared(**dict(given))
     settings = declare_groups(node, {"": SimulatorSettings, "world.": WorldSettings})
@@ -153,8 +213,14 @@ def test_every_wrong_value_is_named_and_nothing_is_declared():
     with pytest.raises(ParameterError) as caught:
         declare_groups(node, {"": SimulatorSettings})
     text = str(caught.value)
-    assert "publish_clock: 'yes' is str" in text and "clock_rate: -1.0" in text and "did you mean 'linger'" in text
-    assert "without publish_clock" not in text and not node.declared  # what goes with a wrong value is not judged
+    assert (
+        "publish_clock: 'yes' is str" in text
+        and "clock_rate: -1.0" in text
+        and "did you mean 'linger'" in text
+    )
+    assert (
+        "without publish_clock" not in text and not node.declared
+    )  # what goes with a wrong value is not judged
     with pytest.raises(ParameterError, match="without publish_clock"):
         declare_groups(Declared(real_time_factor=8.0), {"": SimulatorSettings})
 
@@ -162,8 +228,15 @@ def test_every_wrong_value_is_named_and_nothing_is_declared():
 def test_floor_plan_is_free_inside_the_walls():
     plan = floor_plan(6.0, 5.0, "odom")
     cells = np.array(plan.data).reshape(plan.info.height, plan.info.width)
-    assert cells.shape == (102, 122) and (cells[1:-1, 1:-1] == 0).all() and (cells == 100).sum() == 2 * (102 + 120)
-    assert (plan.info.origin.position.x, plan.info.origin.position.y) == (-0.05, -0.05)  # free space begins at (0, 0)
+    assert (
+        cells.shape == (102, 122)
+        and (cells[1:-1, 1:-1] == 0).all()
+        and (cells == 100).sum() == 2 * (102 + 120)
+    )
+    assert (plan.info.origin.position.x, plan.info.origin.position.y) == (
+        -0.05,
+        -0.05,
+    )  # free space begins at (0, 0)
 
 
 def test_waypoints_are_parsed():
@@ -171,20 +244,44 @@ def test_waypoints_are_parsed():
     assert parse_waypoints("") == []
 
 
-def test_time_stands_still_while_a_planner_says_that_it_plans_and_goes_on_when_it_is_gone(monkeypatch):
+def test_time_stands_still_while_a_planner_says_that_it_plans_and_goes_on_when_it_is_gone(
+    monkeypatch,
+):
     """However busy the machine is, the robot does not drive far along a plan that a newer one should have replaced."""
     monkeypatch.setattr(simulator_node, "_HOLD", 1.0)
     monkeypatch.setenv("ROS_DOMAIN_ID", str(DOMAIN))
-    rclpy.init(args=["--ros-args", *(word for value in (
-        "publish_clock:=true", "real_time_factor:=5.0", "follow_plan:=mapping/plan", "follow_hold:=0.5",
-        "waypoints:='0.6 0.6, 1 0.6'") for word in ("-p", value))])
-    node, peer, stop = simulator_node.SimulatorNode(), rclpy.create_node("planner"), threading.Event()
+    rclpy.init(
+        args=[
+            "--ros-args",
+            *(
+                word
+                for value in (
+                    "publish_clock:=true",
+                    "real_time_factor:=5.0",
+                    "follow_plan:=mapping/plan",
+                    "follow_hold:=0.5",
+                    "waypoints:='0.6 0.6, 1 0.6'",
+                )
+                for word in ("-p", value)
+            ),
+        ]
+    )
+    node, peer, stop = (
+        simulator_node.SimulatorNode(),
+        rclpy.create_node("planner"),
+        threading.Event(),
+    )
     executor = SingleThreadedExecutor()
     executor.add_node(node)
     plans = peer.create_publisher(Path, "mapping/plan", LATCHED)
     alive = peer.create_publisher(DiagnosticArray, "/diagnostics", 10)
-    running = DiagnosticArray(status=[DiagnosticStatus(name="mapping: survey",
-                                                       values=[KeyValue(key="phase", value="running")])])
+    running = DiagnosticArray(
+        status=[
+            DiagnosticStatus(
+                name="mapping: survey", values=[KeyValue(key="phase", value="running")]
+            )
+        ]
+    )
     plan = Path()
     plan.header.frame_id = "odom"
     for x in (0.6, 1.6, 3.2):
@@ -195,7 +292,9 @@ def test_time_stands_still_while_a_planner_says_that_it_plans_and_goes_on_when_i
     try:
         plans.publish(plan)
         seen, end = [], time.monotonic() + 30.0
-        while len(seen) < 25 and time.monotonic() < end:  # 2.5 s: more than twice what it waits for a dead planner
+        while (
+            len(seen) < 25 and time.monotonic() < end
+        ):  # 2.5 s: more than twice what it waits for a dead planner
             alive.publish(running)
             time.sleep(0.1)
             if node.simulation.robot.travelled > 0.45:
@@ -204,7 +303,9 @@ def test_time_stands_still_while_a_planner_says_that_it_plans_and_goes_on_when_i
         end = time.monotonic() + 30.0
         while node.simulation.robot.travelled < 1.0 and time.monotonic() < end:
             time.sleep(0.1)
-        assert node.simulation.robot.travelled >= 1.0, "nobody plans any more: the old plan is driven on"
+        assert node.simulation.robot.travelled >= 1.0, (
+            "nobody plans any more: the old plan is driven on"
+        )
     finally:
         stop.set()
         drive.join()

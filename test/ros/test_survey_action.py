@@ -31,20 +31,36 @@ def corners(*xy) -> list[Point32]:
 
 
 @needs
-def test_a_goal_is_surveyed_with_feedback_others_are_refused_and_a_cancelled_one_stands_still(tmp_path):
+def test_a_goal_is_surveyed_with_feedback_others_are_refused_and_a_cancelled_one_stands_still(
+    tmp_path,
+):
     run = {"domain": DOMAIN, "log_dir": tmp_path}
-    with Listener(DOMAIN, TOPICS) as listener, \
-            ros_run("gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run) as mapper, \
-            ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, **run) as simulator, \
-            ros_run("gp_mapping.ros.explorer_node", "serve_action:=true", "drive:=cmd_vel", "speed:=0.4",
-                    "turn_rate:=1.8", "acceleration:=0.7", "stale_after:=3.0", "give_up_after:=10.0",
-                    **run) as explorer:
+    with (
+        Listener(DOMAIN, TOPICS) as listener,
+        ros_run(
+            "gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run
+        ) as mapper,
+        ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, **run) as simulator,
+        ros_run(
+            "gp_mapping.ros.explorer_node",
+            "serve_action:=true",
+            "drive:=cmd_vel",
+            "speed:=0.4",
+            "turn_rate:=1.8",
+            "acceleration:=0.7",
+            "stale_after:=3.0",
+            "give_up_after:=10.0",
+            **run,
+        ) as explorer,
+    ):
         client = ActionClient(listener.node, SurveyArea, "/explorer/survey_area")
         told = []
 
         def send(**changes):
             goal = SurveyArea.Goal(budget_metres=4.0)
-            goal.region.polygon.points = changes.pop("corners", corners((0.2, 0.2), (1.8, 0.2), (1.8, 2.0), (0.2, 2.0)))
+            goal.region.polygon.points = changes.pop(
+                "corners", corners((0.2, 0.2), (1.8, 0.2), (1.8, 2.0), (0.2, 2.0))
+            )
             goal.region.header.frame_id = changes.pop("frame", "odom")
             for name, value in changes.items():
                 setattr(goal, name, value)
@@ -53,9 +69,12 @@ def test_a_goal_is_surveyed_with_feedback_others_are_refused_and_a_cancelled_one
             return future.result()
 
         said = lambda: explorer.output + mapper.output + simulator.output  # noqa: E731
-        assert listener.spin_until(lambda: client.server_is_ready() and len(listener.got["/odometry"]) > 100,
-                                   90.0), said()
-        assert not send(corners=corners((0, 0), (1, 1), (1, 0), (0, 1))).accepted, "it crosses itself"
+        assert listener.spin_until(
+            lambda: client.server_is_ready() and len(listener.got["/odometry"]) > 100, 90.0
+        ), said()
+        assert not send(corners=corners((0, 0), (1, 1), (1, 0), (0, 1))).accepted, (
+            "it crosses itself"
+        )
         assert not send(frame="moon").accepted and not send(budget_metres=-1.0).accepted
         handle = send()
         assert handle.accepted and not send().accepted, "one at a time"
@@ -66,12 +85,18 @@ def test_a_goal_is_surveyed_with_feedback_others_are_refused_and_a_cancelled_one
         assert 2.0 < answer.result.driven < 1.05 * 4.0 and answer.result.stddev > 0.0
         assert any(len(t.plan.poses) > 2 for t in told) and any(t.state == "driving" for t in told)
         assert all(t.driven <= 4.2 for t in told) and math.isinf(told[-1].seconds_left)
-        track = [(m.pose.pose.position.x, m.pose.pose.position.y) for m in listener.got["/odometry"]]
-        assert max(x for x, _ in track) < 1.9 and max(y for _, y in track) < 2.1, "it kept to its region"
+        track = [
+            (m.pose.pose.position.x, m.pose.pose.position.y) for m in listener.got["/odometry"]
+        ]
+        assert max(x for x, _ in track) < 1.9 and max(y for _, y in track) < 2.1, (
+            "it kept to its region"
+        )
 
         handle = send()
         count = len(told)
-        assert handle.accepted and listener.spin_until(lambda: any(t.driven > 0.3 for t in told[count:]), 60.0), said()
+        assert handle.accepted and listener.spin_until(
+            lambda: any(t.driven > 0.3 for t in told[count:]), 60.0
+        ), said()
         cancelled, ended = handle.cancel_goal_async(), handle.get_result_async()
         assert listener.spin_until(lambda: cancelled.done() and ended.done(), 30.0), said()
         assert ended.result().status == 5 and "cancelled" in ended.result().result.reason
@@ -82,7 +107,9 @@ def test_a_goal_is_surveyed_with_feedback_others_are_refused_and_a_cancelled_one
         assert math.dist((before.x, before.y), (after.x, after.y)) < 0.01, "it stands still"
 
         count, handle = len(told), send()
-        assert handle.accepted and listener.spin_until(lambda: any(t.driven > 0.1 for t in told[count:]), 60.0), said()
+        assert handle.accepted and listener.spin_until(
+            lambda: any(t.driven > 0.1 for t in told[count:]), 60.0
+        ), said()
         mapper.popen.kill()  # nobody tells any more how far it is
         ended = handle.get_result_async()
         assert listener.spin_until(ended.done, 60.0), said()

@@ -8,7 +8,16 @@ from array import array
 import numpy as np
 import torch
 from rclpy.qos import QoSProfile
-from ros_helpers import NS, NodeProcess, Peer, cloud_array, field_at, magnetic_field, odometry, place_at
+from ros_helpers import (
+    NS,
+    NodeProcess,
+    Peer,
+    cloud_array,
+    field_at,
+    magnetic_field,
+    odometry,
+    place_at,
+)
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import UInt8MultiArray
 from std_srvs.srv import SetBool
@@ -22,11 +31,29 @@ from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 
 EPOCH = 1_700_000_000
-MAP = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.6, "signal_stddev": 6e-6,
-       "noise_stddev": 1e-6, "follow_changes": False, "robust": False, "local_scale": False, "max_inducing": 400,
-       "inducing_information": 0.0, "inducing_tolerance": 1e-3, "resolution": 0.1}
-NODE = {"reliable_inputs": True, "publish_tiles": True, "tiles_period": 0.3, "tiles_round": 1.0, "merge_period": 0.3,
-        "tiles_bandwidth": 2e6, "publish_rate": 2.0}
+MAP = {
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "lengthscale": 0.6,
+    "signal_stddev": 6e-6,
+    "noise_stddev": 1e-6,
+    "follow_changes": False,
+    "robust": False,
+    "local_scale": False,
+    "max_inducing": 400,
+    "inducing_information": 0.0,
+    "inducing_tolerance": 1e-3,
+    "resolution": 0.1,
+}
+NODE = {
+    "reliable_inputs": True,
+    "publish_tiles": True,
+    "tiles_period": 0.3,
+    "tiles_round": 1.0,
+    "merge_period": 0.3,
+    "tiles_bandwidth": 2e6,
+    "publish_rate": 2.0,
+}
 X = np.random.default_rng(0).uniform((0.2, 0.1), (1.8, 3.0), (60, 2))
 
 
@@ -36,7 +63,9 @@ class Link:
     def __init__(self, peer: Peer, robot: str, to: str, seed: int):
         self._rng, self._held = random.Random(seed), []
         self.out = peer.node.create_publisher(UInt8MultiArray, f"/{to}/hears/{robot}", QOS)
-        peer.node.create_subscription(UInt8MultiArray, f"/{robot}/mapping/tiles", self._on_message, QOS)
+        peer.node.create_subscription(
+            UInt8MultiArray, f"/{robot}/mapping/tiles", self._on_message, QOS
+        )
         self.received = self.lost = 0
         self.last = b""
 
@@ -61,9 +90,16 @@ class Link:
 def robot(folder, name: str, **more) -> NodeProcess:
     (folder / name).mkdir(exist_ok=True)
     others = [other for other in ("robot1", "robot2") if other != name]
-    remaps = [word for other in others for word in ("-r", f"/{other}/mapping/tiles:=/{name}/hears/{other}")]
-    return NodeProcess(folder / name, arguments=("-r", f"__ns:=/{name}", *remaps),
-                       **(MAP | NODE | {"merge_from": ["robot1", "robot2"]} | more))
+    remaps = [
+        word
+        for other in others
+        for word in ("-r", f"/{other}/mapping/tiles:=/{name}/hears/{other}")
+    ]
+    return NodeProcess(
+        folder / name,
+        arguments=("-r", f"__ns:=/{name}", *remaps),
+        **(MAP | NODE | {"merge_from": ["robot1", "robot2"]} | more),
+    )
 
 
 def drive(peer: Peer, start: float, seconds: float) -> None:
@@ -75,7 +111,9 @@ def drive(peer: Peer, start: float, seconds: float) -> None:
         peer.field_publisher.publish(magnetic_field(stamp, field_at(x, y)))
         peer.executor.spin_once(timeout_sec=0.0)
         time.sleep(0.001)
-    peer.call(SetBool, f"{peer.node.get_namespace()}/mapping/pause", SetBool.Request(data=True), again=2.0)
+    peer.call(
+        SetBool, f"{peer.node.get_namespace()}/mapping/pause", SetBool.Request(data=True), again=2.0
+    )
 
 
 def expected(*drives: tuple[float, float]):
@@ -121,20 +159,30 @@ def reaches(peer: Peer, ask: Asker, wanted, seconds: float = 25.0) -> None:
     while time.monotonic() < end:
         told = ask()
         if told is not None:
-            worst = np.abs(told[:, 0] - mean).max() if not sd.all() else (np.abs(told[:, 0] - mean) / sd).max()
+            worst = (
+                np.abs(told[:, 0] - mean).max()
+                if not sd.all()
+                else (np.abs(told[:, 0] - mean) / sd).max()
+            )
             wider = np.abs(told[:, 1] / sd - 1.0).max()
             if worst < 0.1 and wider < 0.1:
                 return
             worst = worst, wider
         peer.spin(0.3)
-    raise AssertionError(f"the team's map is off by (standard deviations, share) {worst}; {peer.messages[-2:]}, "
-                         f"{peer.values}")
+    raise AssertionError(
+        f"the team's map is off by (standard deviations, share) {worst}; {peer.messages[-2:]}, "
+        f"{peer.values}"
+    )
 
 
 def test_two_robots_make_one_map_over_a_bad_link(tmp_path):
     """One is killed and started anew in the middle; strangers send rubbish. A base station shows the same map."""
-    with robot(tmp_path, "robot1") as one, robot(tmp_path, "robot2") as two, Peer("peer1", "/robot1") as peer1, \
-            Peer("peer2", "/robot2") as peer2:
+    with (
+        robot(tmp_path, "robot1") as one,
+        robot(tmp_path, "robot2") as two,
+        Peer("peer1", "/robot1") as peer1,
+        Peer("peer2", "/robot2") as peer2,
+    ):
         links = [Link(peer1, "robot2", "robot1", 1), Link(peer1, "robot1", "robot2", 2)]
         peer1.wait_for_node()
         peer2.wait_for_node()
@@ -157,12 +205,23 @@ def test_two_robots_make_one_map_over_a_bad_link(tmp_path):
             # rubbish on the same topic
             good = links[0].last
             rng = np.random.default_rng(0)
-            hostile = [b"", rng.bytes(2000), good[:-5], good[:200], good[:100] + b"\x00\x01\x02" + good[103:],
-                       good[:4] + b"\x09\x00" + good[6:]]
+            hostile = [
+                b"",
+                rng.bytes(2000),
+                good[:-5],
+                good[:200],
+                good[:100] + b"\x00\x01\x02" + good[103:],
+                good[:4] + b"\x09\x00" + good[6:],
+            ]
             for data in hostile:
                 links[0].send(data)
-            peer1.until(lambda: sum(float(v) for k, v in peer1.values.items() if k.startswith("robot2 dropped"))
-                        >= len(hostile), what="rubbish is not counted")
+            peer1.until(
+                lambda: (
+                    sum(float(v) for k, v in peer1.values.items() if k.startswith("robot2 dropped"))
+                    >= len(hostile)
+                ),
+                what="rubbish is not counted",
+            )
             peer1.spin(1.0)
             reaches(peer1, ask1, wanted)
             assert peer1.values["robots in the map"] == "2" and peer1.values["robot2 maps"] == "2"
@@ -175,9 +234,18 @@ def test_a_base_station_shows_what_a_robot_sends(tmp_path):
     """fusion_node has no sensor; what it saves is the sum."""
     folder = tmp_path / "base"
     folder.mkdir()
-    with robot(tmp_path, "robot1") as one, Peer("peer1", "/robot1") as peer1, \
-            NodeProcess(folder, "gp_mapping.ros.fusion_node", merge_from=["robot1"], save_on_exit=True,
-                        save_directory=str(folder), **(MAP | NODE | {"publish_tiles": False})) as base:
+    with (
+        robot(tmp_path, "robot1") as one,
+        Peer("peer1", "/robot1") as peer1,
+        NodeProcess(
+            folder,
+            "gp_mapping.ros.fusion_node",
+            merge_from=["robot1"],
+            save_on_exit=True,
+            save_directory=str(folder),
+            **(MAP | NODE | {"publish_tiles": False}),
+        ) as base,
+    ):
         peer1.wait_for_node()
         drive(peer1, 0.0, 8.0)
         reaches(peer1, Asker(peer1, "/fusion"), expected((0.0, 8.0)))

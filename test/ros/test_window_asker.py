@@ -17,7 +17,9 @@ def test_cells_are_near_the_path_and_inside():
     apart = np.sqrt(((cells[:, None] - path[None]) ** 2).sum(2)).min(1)
     assert 100 < len(cells) <= MOST_POINTS and apart.max() < 0.45
     assert cells[:, 0].min() > 0.9 and cells[:, 0].max() < 4.1
-    dense = np.stack(np.meshgrid(np.arange(1.1, 3.9, 0.05), np.arange(-0.9, 0.9, 0.05)), -1).reshape(-1, 2)
+    dense = np.stack(
+        np.meshgrid(np.arange(1.1, 3.9, 0.05), np.arange(-0.9, 0.9, 0.05)), -1
+    ).reshape(-1, 2)
     near = dense[np.sqrt(((dense[:, None] - path[None]) ** 2).sum(2)).min(1) < 0.2]
     gaps = np.abs(near[:, None] - cells[None]).max(2).min(1)
     assert gaps.max() <= 0.5 * 0.05 * 1.01, "a hole near the path"

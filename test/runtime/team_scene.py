@@ -19,9 +19,19 @@ from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 
 # as many inputs as the data want, so that a sum differs from the map of all data by nothing but rounding and order
-CLOSE = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.6, "signal_stddev": 5e-6,
-         "noise_stddev": 1e-6, "follow_changes": False, "robust": False, "local_scale": False,
-         "inducing_information": 0.0, "inducing_tolerance": 1e-4, "max_inducing": 700}
+CLOSE = {
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "lengthscale": 0.6,
+    "signal_stddev": 5e-6,
+    "noise_stddev": 1e-6,
+    "follow_changes": False,
+    "robust": False,
+    "local_scale": False,
+    "inducing_information": 0.0,
+    "inducing_tolerance": 1e-4,
+    "max_inducing": 700,
+}
 QUICK = CLOSE | {"inducing_information": 1.0, "max_inducing": 200}
 
 
@@ -36,7 +46,10 @@ _MADE: dict = {}
 
 def session_of(*parts, frame: str = "odom", quantity: str = "field", **settings) -> MapSession:
     """A session that has taken in these drives, each a pass."""
-    key = (*((len(part), float(part.x.sum()), float(part.y.sum())) for part in parts), *sorted(settings.items()))
+    key = (
+        *((len(part), float(part.x.sum()), float(part.y.sum())) for part in parts),
+        *sorted(settings.items()),
+    )
     if key not in _MADE:  # mapping takes seconds, a copy does not
         session = MapSession(MapSettings(**settings))
         for part in parts:
@@ -52,18 +65,32 @@ def difference(one, other, x) -> tuple[float, float]:
     """Largest difference of the means in standard deviations of the second, and of the standard deviations' ratio."""
     a, b = one.predict(x), other.predict(x)
     sd = b.variance.sqrt()
-    return float(((a.mean - b.mean).abs() / sd).max()), float((a.variance.sqrt() / sd - 1.0).abs().max())
+    return float(((a.mean - b.mean).abs() / sd).max()), float(
+        (a.variance.sqrt() / sd - 1.0).abs().max()
+    )
 
 
 class Mapper:
     """A worker with its team. now: the clock of tick(), of its own."""
 
     def __init__(self, name: str, session: MapSession, robots: list[str], **settings):
-        self.name, self.settings = name, NodeSettings(**({"publish_tiles": True, "tiles_bandwidth": 1e8} | settings))
+        self.name, self.settings = (
+            name,
+            NodeSettings(**({"publish_tiles": True, "tiles_bandwidth": 1e8} | settings)),
+        )
         self.errors: list[str] = []
-        self.worker = MapWorker(session, Intake(IntakeSettings()), queue_size=1000, on_error=self.errors.append)
-        self.team = Team(self.worker, lambda: self.settings, lambda: session.settings, name, robots,
-                         lambda: str(session.about.get("frame") or ""), on_error=self.errors.append)
+        self.worker = MapWorker(
+            session, Intake(IntakeSettings()), queue_size=1000, on_error=self.errors.append
+        )
+        self.team = Team(
+            self.worker,
+            lambda: self.settings,
+            lambda: session.settings,
+            name,
+            robots,
+            lambda: str(session.about.get("frame") or ""),
+            on_error=self.errors.append,
+        )
         self.worker.start()
 
     def __enter__(self) -> Mapper:
@@ -82,8 +109,16 @@ class Mapper:
         return self.worker.ask(lambda session: session.cell_count).result(30)
 
 
-def exchange(mappers: list[Mapper], seconds: float, now: float = 0.0, loss: float = 0.0, repeat: float = 0.0,
-             shuffle: bool = False, seed: int = 0, until=lambda: False) -> float:
+def exchange(
+    mappers: list[Mapper],
+    seconds: float,
+    now: float = 0.0,
+    loss: float = 0.0,
+    repeat: float = 0.0,
+    shuffle: bool = False,
+    seed: int = 0,
+    until=lambda: False,
+) -> float:
     """Let them talk for so many seconds of their clocks; the time then.
 
     loss, repeat: shares of messages.  shuffle: each is handed on late, in any order.

@@ -20,8 +20,15 @@ from gp_mapping.store.sessions import saved_session
 
 @pytest.fixture
 def worker():
-    session = MapSession(MapSettings(lengthscale=0.8, signal_stddev=1e-5, noise_stddev=1e-6, cells=False,
-                                     learn_hyperparameters=False))
+    session = MapSession(
+        MapSettings(
+            lengthscale=0.8,
+            signal_stddev=1e-5,
+            noise_stddev=1e-6,
+            cells=False,
+            learn_hyperparameters=False,
+        )
+    )
     x = torch.rand(30, 2, dtype=torch.float64)
     session.ingest(Samples(x, 1e-6 * x[:, :1]))
     session.flush()
@@ -31,7 +38,9 @@ def worker():
     made.stop(abandon=True)
 
 
-def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when_it_has(worker, tmp_path):
+def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when_it_has(
+    worker, tmp_path
+):
     files, began, disk, said = FileThread(size=1), threading.Event(), threading.Event(), []
     settings = SimpleNamespace(save_directory=str(tmp_path), map_name="hall", autosave_period=10.0)
     saver = Saver(worker, files, lambda: settings, "/mapping", on_error=said.append)
@@ -45,7 +54,11 @@ def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when
         files.submit(lambda: None)
     now = time.monotonic() + 20.0
     saver.autosave(now)
-    assert "jobs wait for the disk" in saver.problem and said == [saver.problem] and not saver.autosaves
+    assert (
+        "jobs wait for the disk" in saver.problem
+        and said == [saver.problem]
+        and not saver.autosaves
+    )
 
     disk.set()
     assert held.result(10.0)
@@ -61,7 +74,9 @@ def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when
 
 def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tmp_path):
     files = FileThread(size=2)
-    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="hall", autosave_period=10.0, suggestion_rate=0.0)
+    settings = SimpleNamespace(
+        save_directory=str(tmp_path), map_name="hall", autosave_period=10.0, suggestion_rate=0.0
+    )
     told = []
     saver = Saver(worker, files, lambda: settings, "/mapping", on_saved=told.append)
     x = torch.rand(30, 2, dtype=torch.float64)
@@ -83,7 +98,9 @@ class Quick(Saver):
         return super().save_now(folder, exports)
 
 
-def test_who_asks_while_a_save_waits_shares_it_and_who_asks_later_gets_what_came_since(worker, tmp_path):
+def test_who_asks_while_a_save_waits_shares_it_and_who_asks_later_gets_what_came_since(
+    worker, tmp_path
+):
     files, began, disk, said = FileThread(size=3), threading.Event(), threading.Event(), []
     settings = SimpleNamespace(save_directory=str(tmp_path), map_name="hall", autosave_period=0.0)
     saver = Quick(worker, files, lambda: settings, "/mapping", on_saved=said.append)

@@ -76,7 +76,10 @@ def test_numbers_of_the_middleware_are_exact_and_a_new_publisher_is_no_loss():
     assert watched([1e9 + 0.01 * i for i in kept], numbers=kept).skipped == 7
     again = [*range(1, 501), *range(1, 501)]
     assert watched(steady(1000), numbers=again).lost == 0
-    assert watched(steady(1000), numbers=[i + (10**6 if i > 500 else 0) for i in range(1000)]).skipped <= 2
+    assert (
+        watched(steady(1000), numbers=[i + (10**6 if i > 500 else 0) for i in range(1000)]).skipped
+        <= 2
+    )
 
 
 def test_two_clocks_on_one_topic_are_two_publishers():

@@ -48,7 +48,9 @@ def members_of(*sources) -> list[Member]:
 
 def own_of(session) -> Member:
     totals = totals_of(session)
-    return Member("this robot", totals.map_id, lambda: totals.state, ("own", totals.number), own=True)
+    return Member(
+        "this robot", totals.map_id, lambda: totals.state, ("own", totals.number), own=True
+    )
 
 
 def sum_of(*members, settings=None, frame="", transforms=None, **more):
@@ -56,6 +58,7 @@ def sum_of(*members, settings=None, frame="", transforms=None, **more):
 
 
 # ---- the sum -----------------------------------------------------------------------------------------------------
+
 
 def test_the_sum_is_the_map_of_all_data():
     one, two = (session_of(part, **CLOSE) for part in drives())
@@ -96,12 +99,21 @@ def test_the_order_of_robots_changes_nothing_and_own_data_count_once():
 
 
 def test_learned_hyperparameters_are_agreed_on():
-    settings = QUICK | {"learn_hyperparameters": True, "lengthscale": 0.0, "signal_stddev": 0.0, "noise_stddev": 0.0,
-                        "inducing_information": 0.0, "max_inducing": 500}
+    settings = QUICK | {
+        "learn_hyperparameters": True,
+        "lengthscale": 0.0,
+        "signal_stddev": 0.0,
+        "noise_stddev": 0.0,
+        "inducing_information": 0.0,
+        "max_inducing": 500,
+    }
     one, two = (session_of(part, **settings) for part in drives())
     made = sum_of(*members_of(source_of(one), source_of(two, name="robot2")), settings=one.settings)
     lengths = sorted(s.map.hyperparameters()["lengthscale"] for s in (one, two))
-    assert lengths[0] <= made.theta["lengthscale"] * 1.05 and made.theta["lengthscale"] <= lengths[1] * 1.05
+    assert (
+        lengths[0] <= made.theta["lengthscale"] * 1.05
+        and made.theta["lengthscale"] <= lengths[1] * 1.05
+    )
     assert len(made.used) == 2
     # it predicts what neither has seen as well as the map of both
     assert made.session.predict(X).variance.mean() < one.predict(X).variance.mean()
@@ -112,23 +124,34 @@ def test_strangers_are_refused_in_one_sentence():
     elsewhere = session_of(drives()[1], frame="map", **QUICK)
     gas = session_of(drives()[1], quantity="gas", **QUICK)
     other = session_of(drives()[1], **(QUICK | {"kernel": "matern32"}))
-    for stranger, reason, word in ((elsewhere, "other_frame", "merge_transforms"), (gas, "other_quantity", "gas"),
-                                   (other, "other_settings", "kernel")):
+    for stranger, reason, word in (
+        (elsewhere, "other_frame", "merge_transforms"),
+        (gas, "other_quantity", "gas"),
+        (other, "other_settings", "kernel"),
+    ):
         made = sum_of(own_of(one), *members_of(source_of(stranger, name="robot2")), frame="odom")
         assert [r for _, r, _ in made.refused] == [reason] and word in made.refused[0][2]
         assert "\n" not in made.refused[0][2] and len(made.used) == 1
         assert max(difference(made.session, one, X)) < 1e-6
-    assert len(sum_of(own_of(one), *members_of(source_of(two, name="robot2")), frame="odom").used) == 2
+    assert (
+        len(sum_of(own_of(one), *members_of(source_of(two, name="robot2")), frame="odom").used) == 2
+    )
 
 
 def test_a_robot_in_another_frame_is_moved():
     one, two = (session_of(part, **QUICK) for part in drives())
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
     part, shift = drives()[1], torch.tensor([5.0, 2.0], dtype=torch.float64)
-    there = type(part)((part.x - shift) @ turn, part.y, stamp=part.stamp, heading=part.heading @ turn)
+    there = type(part)(
+        (part.x - shift) @ turn, part.y, stamp=part.stamp, heading=part.heading @ turn
+    )
     other = session_of(there, frame="map", **QUICK)
-    made = sum_of(own_of(one), *members_of(source_of(other, name="robot2")), frame="odom",
-                  transforms={"robot2": (5.0, 2.0, np.pi / 2)})
+    made = sum_of(
+        own_of(one),
+        *members_of(source_of(other, name="robot2")),
+        frame="odom",
+        transforms={"robot2": (5.0, 2.0, np.pi / 2)},
+    )
     assert len(made.used) == 2 and made.session.about["frame"] == "odom"
     expected = sum_of(own_of(one), *members_of(source_of(two, name="robot2")), frame="odom")
     # the turned robot's cells, and so its inputs, are the same to rounding of its path
@@ -144,11 +167,19 @@ def test_delays_that_differ_are_said_and_stay_each_robots_own():
 
 def test_maps_of_tiles_go_tile_by_tile():
     """Each in a message of its own, those on the shelf, too; the sum is as the maps themselves merge."""
-    tiled = QUICK | {"max_inducing": 60, "memory_size": 150, "map_tile_side": 3.0, "lengthscale": 0.3,
-                     "cell_length": 0.2, "tiles_in_memory": 9}
+    tiled = QUICK | {
+        "max_inducing": 60,
+        "memory_size": 150,
+        "map_tile_side": 3.0,
+        "lengthscale": 0.3,
+        "cell_length": 0.2,
+        "tiles_in_memory": 9,
+    }
     world = world_of(3, 9.0, 4.0)
     one = session_of(drive(Robot(speed=2.0), world, lawnmower(0.4, 0.4, 8.6, 2.0, 0.4), 3), **tiled)
-    two = session_of(drive(Robot(speed=2.0), world, lawnmower(0.4, 1.8, 8.6, 3.6, 0.4), 4, 1001.0), **tiled)
+    two = session_of(
+        drive(Robot(speed=2.0), world, lawnmower(0.4, 1.8, 8.6, 3.6, 0.4), 4, 1001.0), **tiled
+    )
     assert min(one.report()["tiles"], two.report()["tiles"]) > 9 == one.report()["tiles_in_memory"]
     source = source_of(one)
     told = source.status(0.0)
@@ -163,6 +194,7 @@ def test_maps_of_tiles_go_tile_by_tile():
 
 
 # ---- messages ----------------------------------------------------------------------------------------------------
+
 
 def test_loss_repetition_and_order_change_nothing():
     young, session = session_of(drives()[0][:800], **QUICK), session_of(drives()[0][:800], **QUICK)
@@ -188,10 +220,14 @@ def test_a_robot_started_anew_stays_and_one_that_was_cleared_goes():
 
     out = Outgoing("robot1", first.map.slimmed)
     out.offer(totals_of(first))
-    out.offer(totals_of(second))  # the same process begins another map: the first one was thrown away
+    out.offer(
+        totals_of(second)
+    )  # the same process begins another map: the first one was thrown away
     source, cleared = source_of(first), out.message(out.due(0.0, 1e9, 1.0, 1.0))()[0]
     assert source.accept(cleared, 0.0) and len(source.ready()) == 1
-    assert source.accept(messages_of(first)[0], 0.0) and len(source.ready()) == 1  # late, and out of date
+    assert (
+        source.accept(messages_of(first)[0], 0.0) and len(source.ready()) == 1
+    )  # late, and out of date
     assert source.status(0.0)["repeated"] == 1 and source.status(0.0)["received"] == 3
 
 
@@ -209,36 +245,61 @@ def test_hostile_messages_are_counted_and_leave_the_sum_as_it_was(good):
     for given in source.ready():
         source.proved(given)
     rng = np.random.default_rng(0)
-    hostile = [b"", rng.bytes(1000), message[:-1], message[:50], message + b"x", b"GPMT" + rng.bytes(5000),
-               encode({}, {}), encode({"map": "good", "part": "head", "number": 10**30, "instead": []}, {}),
-               encode({"map": "good", "part": "head", "number": -1, "instead": []}, {"map": {}}),
-               encode({"map": "good", "part": "head", "number": 10**9, "instead": ["good"]}, {"map": {}}),
-               encode({"map": 3, "part": [], "number": "x", "instead": 0}, {"map": {}})]
+    hostile = [
+        b"",
+        rng.bytes(1000),
+        message[:-1],
+        message[:50],
+        message + b"x",
+        b"GPMT" + rng.bytes(5000),
+        encode({}, {}),
+        encode({"map": "good", "part": "head", "number": 10**30, "instead": []}, {}),
+        encode({"map": "good", "part": "head", "number": -1, "instead": []}, {"map": {}}),
+        encode({"map": "good", "part": "head", "number": 10**9, "instead": ["good"]}, {"map": {}}),
+        encode({"map": 3, "part": [], "number": "x", "instead": 0}, {"map": {}}),
+    ]
     for data in hostile:
         assert not source.accept(data, 1.0) and source.noise and "\n" not in source.noise
     assert sum(source.dropped.values()) == len(hostile) == source.received - 1
     assert {"not_tiles", "damaged", "malformed"} <= source.dropped.keys()
     # well-formed, of a good address, and of no use: found when it is added, and what was good counts again
     totals = totals_of(session)
-    for number, wrong in enumerate([
-            {"map": {}}, {"map": {"__part__": "x"}}, totals.state | {"map": totals.state["map"] | {"memory": {}}},
-            totals.state | {"map": totals.state["map"] | {"basis": {"z": 1e300 * torch.ones(5, 2).double()}}},
-            totals.state | {"scores": None}, totals.state | {"path": {"points": torch.zeros(1)}},
-            totals.state | {"channels": 3}, dict.fromkeys(totals.state, 1)]):
-        source.accept(encode({"map": "good", "part": "head", "number": 10**6 + number, "instead": []}, wrong), 2.0)
+    for number, wrong in enumerate(
+        [
+            {"map": {}},
+            {"map": {"__part__": "x"}},
+            totals.state | {"map": totals.state["map"] | {"memory": {}}},
+            totals.state
+            | {"map": totals.state["map"] | {"basis": {"z": 1e300 * torch.ones(5, 2).double()}}},
+            totals.state | {"scores": None},
+            totals.state | {"path": {"points": torch.zeros(1)}},
+            totals.state | {"channels": 3},
+            dict.fromkeys(totals.state, 1),
+        ]
+    ):
+        source.accept(
+            encode({"map": "good", "part": "head", "number": 10**6 + number, "instead": []}, wrong),
+            2.0,
+        )
         made = sum_of(*members_of(source))
         for member, why in made.failed:
             given = next(g for g in source.ready() if g.version == member.version)
             source.failed(given, why)
         made = sum_of(*members_of(source))
-        assert not made.failed and torch.equal(made.session.predict(X).mean, before.session.predict(X).mean), number
+        assert not made.failed and torch.equal(
+            made.session.predict(X).mean, before.session.predict(X).mean
+        ), number
     assert source.dropped["unusable"] >= 5
 
 
 def test_what_is_kept_is_bounded(good):
     session, message = good
     source = Source("robot1", Holdings(0.5 * len(message) / 1e6))
-    assert not source.accept(message, 0.0) and source.dropped == {"memory_full": 1} and "merge_memory" in source.noise
+    assert (
+        not source.accept(message, 0.0)
+        and source.dropped == {"memory_full": 1}
+        and "merge_memory" in source.noise
+    )
     told = source.status(0.0)
     assert (told["maps"], told["version"], told["received"]) == (0, 0, 1), "nothing of it is there"
     source = Source("robot1", Holdings(1e3))
@@ -264,8 +325,10 @@ def test_bytes_per_second_are_bounded(good):
             sent.append((now, len(made[0])))
     total = sum(n for _, n in sent)
     assert 0.5 * 600 * 20e3 < total <= 601 * 20e3 + len(message) + 1000
-    assert all(sum(n for t, n in sent if a <= t <= a + 100.0) <= 101 * 20e3 + 2 * len(message)
-               for a in np.arange(0.0, 500.0, 50.0))
+    assert all(
+        sum(n for t, n in sent if a <= t <= a + 100.0) <= 101 * 20e3 + 2 * len(message)
+        for a in np.arange(0.0, 500.0, 50.0)
+    )
 
 
 def test_nothing_is_sent_again_before_its_round(good):
@@ -281,21 +344,38 @@ def test_nothing_is_sent_again_before_its_round(good):
 
 # ---- mappers -----------------------------------------------------------------------------------------------------
 
+
 def test_two_mappers_show_one_map_though_a_fifth_of_the_messages_is_lost():
     parts = drives()
     both, begun = session_of(*parts, **CLOSE), MapSession(MapSettings(**CLOSE))
     begun.ingest(parts[0][:700])
     begun.about = dict(both.about)
-    with Mapper("robot1", begun, ["robot2"], merge_period=0.5) as one, \
-            Mapper("robot2", session_of(parts[1], **CLOSE), ["robot1"], merge_period=0.5) as two:
+    with (
+        Mapper("robot1", begun, ["robot2"], merge_period=0.5) as one,
+        Mapper("robot2", session_of(parts[1], **CLOSE), ["robot1"], merge_period=0.5) as two,
+    ):
         own = one.worker.call(lambda session: session.raw_count)
         now = exchange([one, two], 5.0, loss=0.2, repeat=0.3, seed=3)
         assert own.result() == 700
-        one.worker.call(lambda session: [session.ingest(parts[0][700:]), session.break_pass()]).result(30)
+        one.worker.call(
+            lambda session: [session.ingest(parts[0][700:]), session.break_pass()]
+        ).result(30)
         wanted = both.cell_count
-        now = exchange([one, two], 120.0, now, loss=0.2, repeat=0.3, shuffle=True, seed=4,
-                       until=lambda: one.cells() == wanted == two.cells())
-        assert one.cells() == wanted == two.cells(), (one.errors, one.team.status(now), two.team.status(now))
+        now = exchange(
+            [one, two],
+            120.0,
+            now,
+            loss=0.2,
+            repeat=0.3,
+            shuffle=True,
+            seed=4,
+            until=lambda: one.cells() == wanted == two.cells(),
+        )
+        assert one.cells() == wanted == two.cells(), (
+            one.errors,
+            one.team.status(now),
+            two.team.status(now),
+        )
         for mapper in (one, two):
             assert max(difference(mapper, both, X)) < 0.1
             # what is its own stays its own
@@ -313,14 +393,22 @@ def test_two_mappers_show_one_map_though_a_fifth_of_the_messages_is_lost():
 
 def test_a_cleared_map_goes_everywhere():
     parts = drives()
-    with Mapper("robot1", session_of(parts[0], **QUICK), ["robot2"], merge_period=0.5) as one, \
-            Mapper("robot2", session_of(parts[1], **QUICK), ["robot1"], merge_period=0.5) as two:
-        now = exchange([one, two], 60.0, until=lambda: len(one.team.status(0.0)[0]) and one.cells() == two.cells())
+    with (
+        Mapper("robot1", session_of(parts[0], **QUICK), ["robot2"], merge_period=0.5) as one,
+        Mapper("robot2", session_of(parts[1], **QUICK), ["robot1"], merge_period=0.5) as two,
+    ):
+        now = exchange(
+            [one, two],
+            60.0,
+            until=lambda: len(one.team.status(0.0)[0]) and one.cells() == two.cells(),
+        )
         assert one.cells() == two.cells()
         theirs = two.worker.call(lambda session: session.cell_count).result()
         one.worker.clear().result(10)
         now = exchange([one, two], 60.0, now, until=lambda: one.cells() == theirs)
-        assert one.cells() == theirs, "what is the other robot's was cleared, too, or what was cleared is still there"
+        assert one.cells() == theirs, (
+            "what is the other robot's was cleared, too, or what was cleared is still there"
+        )
         one.worker.call(lambda session: session.ingest(parts[0][:900])).result(30)
         mine = one.worker.call(lambda session: session.cell_count).result()
         exchange([one, two], 60.0, now, until=lambda: two.cells() == theirs + mine)
@@ -339,17 +427,24 @@ def test_a_sum_that_fails_is_said_once_and_tried_again(monkeypatch):
     monkeypatch.setattr(Team, "_take_sum", at_first)
     parts = [part[:300] for part in drives()]
     wanted = session_of(*parts, **QUICK).cell_count
-    with Mapper("robot1", session_of(parts[0], **QUICK), ["robot2"], merge_period=0.5) as one, \
-            Mapper("robot2", session_of(parts[1], **QUICK), ["robot1"]) as two:
+    with (
+        Mapper("robot1", session_of(parts[0], **QUICK), ["robot2"], merge_period=0.5) as one,
+        Mapper("robot2", session_of(parts[1], **QUICK), ["robot1"]) as two,
+    ):
         exchange([one, two], 60.0, until=lambda: one.cells() == wanted)
         assert one.cells() == wanted and len(failed) == 3
         told = one.errors + two.errors  # each says it once
-        assert set(told) == {"the robots' maps could not be added: OSError('no space left')"} and len(told) <= 2
+        assert (
+            set(told) == {"the robots' maps could not be added: OSError('no space left')"}
+            and len(told) <= 2
+        )
 
 
 def test_a_robot_that_cannot_be_added_is_counted_once_for_each_version_of_its_totals():
     own, theirs = (part[:200] for part in drives())
-    with Mapper("robot1", session_of(own, **QUICK), ["robot2"], publish_tiles=False, merge_period=0.1) as one:
+    with Mapper(
+        "robot1", session_of(own, **QUICK), ["robot2"], publish_tiles=False, merge_period=0.1
+    ) as one:
         source = one.team.sources["robot2"]
         for message in messages_of(session_of(theirs, frame="map", **QUICK)):
             assert one.team.accept("robot2", message)

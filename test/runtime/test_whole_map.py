@@ -13,7 +13,9 @@ def driven(seed=0):
     g = torch.Generator().manual_seed(seed)
     along = torch.linspace(0, 20, 1000, dtype=torch.float64)
     x = torch.stack([along % 5, (along / 5).floor() * 0.5], 1)
-    y = (x[:, :1].sin() + x[:, 1:].cos()) * 5 + 0.1 * torch.randn(1000, 1, dtype=torch.float64, generator=g)
+    y = (x[:, :1].sin() + x[:, 1:].cos()) * 5 + 0.1 * torch.randn(
+        1000, 1, dtype=torch.float64, generator=g
+    )
     session = MapSession(MapSettings(field_scale=1.0, learn_hyperparameters=False, lengthscale=0.8))
     session.ingest(Samples(x, y, stamp=0.02 * torch.arange(1000, dtype=torch.float64)))
     return session
@@ -29,7 +31,9 @@ def test_the_grid_is_made_once_and_is_the_maps(monkeypatch):
         def both(*given, **named):
             calls[name] += 1
             return work(*given, **named)
+
         return both
+
     for name in calls:
         monkeypatch.setattr(session, name, counted(name))
     monkeypatch.setattr(whole_map, "FIRST", 40)
@@ -48,8 +52,14 @@ def test_the_grid_is_made_once_and_is_the_maps(monkeypatch):
 def test_a_large_map_that_goes_on_is_drawn_once(monkeypatch):
     """Beside a stream every point is evaluated about once: choosing which costs no more than evaluating, and what is
     measured meanwhile begins nothing anew."""
-    settings = MapSettings(field_scale=1.0, learn_hyperparameters=False, lengthscale=0.8, resolution=0.02, margin=8.0,
-                           max_inducing=60)
+    settings = MapSettings(
+        field_scale=1.0,
+        learn_hyperparameters=False,
+        lengthscale=0.8,
+        resolution=0.02,
+        margin=8.0,
+        max_inducing=60,
+    )
     session, clock, points = MapSession(settings), [0.0], []
 
     def go_on(count):
@@ -65,15 +75,20 @@ def test_a_large_map_that_goes_on_is_drawn_once(monkeypatch):
     def counted(budget):
         evaluate(budget)
         points.append(session.renderer.points_drawn)
+
     monkeypatch.setattr(session, "draw_ahead", counted)
     while not drawing.go_on(session):
         go_on(20)
     grid, _ = drawing.future.result(0)
-    lattice = np.prod([side * 0.02 * 12.0 / 0.8 for side in grid.shape])  # twelve points in a lengthscale
+    lattice = np.prod(
+        [side * 0.02 * 12.0 / 0.8 for side in grid.shape]
+    )  # twelve points in a lengthscale
     assert lattice > 50_000 and sum(points) < 1.3 * lattice
     assert len(points) < 120 and max(points) > 4 * whole_map.FIRST, (len(points), max(points))
     want = session.render()
-    assert (grid.stddev - want.stddev).abs().max() < 0.5 * want.stddev.max() and bool(grid.known.any())
+    assert (grid.stddev - want.stddev).abs().max() < 0.5 * want.stddev.max() and bool(
+        grid.known.any()
+    )
 
 
 def test_an_empty_map_and_a_fault_are_answers():
@@ -85,5 +100,6 @@ def test_an_empty_map_and_a_fault_are_answers():
 
     def refuse(points):
         raise RuntimeError("no memory")
+
     session.draw_ahead = refuse
     assert broken.go_on(session) and "no memory" in str(broken.future.exception(0))

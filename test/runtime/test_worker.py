@@ -18,7 +18,9 @@ from gp_mapping.runtime.worker_results import Status
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 
-SETTINGS = MapSettings(max_inducing=60, resolution=0.1, learn_hyperparameters=False, lengthscale=0.6)
+SETTINGS = MapSettings(
+    max_inducing=60, resolution=0.1, learn_hyperparameters=False, lengthscale=0.6
+)
 EPOCH = 1_700_000_000  # s
 
 
@@ -30,15 +32,23 @@ def header(t: float, frame: str) -> Namespace:
 
 def odometry(t: float, x: float, y: float) -> Namespace:
     """As nav_msgs has it."""
-    pose = Namespace(position=Namespace(x=x, y=y, z=0.0), orientation=Namespace(x=0.0, y=0.0, z=0.0, w=1.0))
-    return Namespace(header=header(t, "odom"), child_frame_id="base_link",
-                     pose=Namespace(pose=pose, covariance=np.zeros(36)))
+    pose = Namespace(
+        position=Namespace(x=x, y=y, z=0.0), orientation=Namespace(x=0.0, y=0.0, z=0.0, w=1.0)
+    )
+    return Namespace(
+        header=header(t, "odom"),
+        child_frame_id="base_link",
+        pose=Namespace(pose=pose, covariance=np.zeros(36)),
+    )
 
 
 def magnetic_field(t: float, value: float) -> Namespace:
     """As sensor_msgs has it: value tesla along z."""
-    return Namespace(header=header(t, "magnetometer"), magnetic_field=Namespace(x=0.0, y=0.0, z=value),
-                     magnetic_field_covariance=np.zeros(9))
+    return Namespace(
+        header=header(t, "magnetometer"),
+        magnetic_field=Namespace(x=0.0, y=0.0, z=value),
+        magnetic_field_covariance=np.zeros(9),
+    )
 
 
 def messages(start: float, seconds: float, rate: int = 50):
@@ -58,8 +68,13 @@ def make_worker():
 
     def make(session=None, queue_size=100_000, **options):
         errors = []
-        worker = MapWorker(session or MapSession(SETTINGS), Intake(IntakeSettings()), queue_size=queue_size,
-                           on_error=errors.append, **options)
+        worker = MapWorker(
+            session or MapSession(SETTINGS),
+            Intake(IntakeSettings()),
+            queue_size=queue_size,
+            on_error=errors.append,
+            **options,
+        )
         worker.errors = errors
         made.append(worker)
         return worker
@@ -161,7 +176,11 @@ def test_a_failure_is_logged_with_its_traceback_counted_and_survived(make_worker
     assert worker.status.counts["error_update"] == 1 and worker.status.counts["lost_by_error"] >= 1
     assert "a broken factor" in worker.errors[0] and "Traceback" in worker.errors[0]
     assert isinstance(worker.status, Status)
-    assert worker.status.used == worker.status.report["samples"] == 202 - worker.status.counts["lost_by_error"]
+    assert (
+        worker.status.used
+        == worker.status.report["samples"]
+        == 202 - worker.status.counts["lost_by_error"]
+    )
 
 
 def test_a_failing_call_gives_its_error_to_the_caller(make_worker):
@@ -174,7 +193,9 @@ def test_a_failing_call_gives_its_error_to_the_caller(make_worker):
 
 def test_results_are_frozen_and_come_on_request_only(make_worker):
     done = threading.Event()
-    worker = make_worker(on_result=done.set, suggest=lambda session, grid, position, free, frame: (frame, position))
+    worker = make_worker(
+        on_result=done.set, suggest=lambda session, grid, position, free, frame: (frame, position)
+    )
     worker.start()
     for kind, message in messages(0.0, 5.0):
         worker.put(kind, message)
@@ -183,7 +204,9 @@ def test_results_are_frozen_and_come_on_request_only(make_worker):
     worker.request({"grid"})
     assert done.wait(10)
     first = worker.results
-    assert first.grid.known.any() and first.inducing is None and first.revision == first.grid.revision
+    assert (
+        first.grid.known.any() and first.inducing is None and first.revision == first.grid.revision
+    )
     before = first.grid.mean.clone(), first.grid.known.clone()
     done.clear()
     for kind, message in messages(5.02, 5.0):
@@ -193,7 +216,11 @@ def test_results_are_frozen_and_come_on_request_only(make_worker):
     assert done.wait(10)
     assert torch.equal(before[0], first.grid.mean) and torch.equal(before[1], first.grid.known)
     second = worker.results
-    assert len(second.inducing) and len(second.path) and second.suggestions == ("odom", second.position)
+    assert (
+        len(second.inducing)
+        and len(second.path)
+        and second.suggestions == ("odom", second.position)
+    )
     assert worker.stop(timeout=10)
     worker.draw_last({"grid"})
     assert worker.results.revision >= second.revision

@@ -14,7 +14,9 @@ def test_scores_are_those_of_their_definitions():
     assert score.rmse == pytest.approx(np.hypot(2.0, 0.5), rel=0.02)
     assert score.bias == pytest.approx(0.5, abs=0.06)
     assert score.coverage == pytest.approx(0.943, abs=0.01)  # 0.95 but for the bias
-    assert score.nlpd == pytest.approx(np.log(2.0) + 0.5 * np.log(2 * np.pi) + 0.5 * (1 + 0.25 / 4.0), abs=0.02)
+    assert score.nlpd == pytest.approx(
+        np.log(2.0) + 0.5 * np.log(2 * np.pi) + 0.5 * (1 + 0.25 / 4.0), abs=0.02
+    )
     assert score.field_stddev == pytest.approx(10.0, rel=0.02) and score.mean_stddev == 2.0
 
 

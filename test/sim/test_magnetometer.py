@@ -30,7 +30,9 @@ def test_white_noise_is_white_and_as_large_as_stated():
     assert error.std(axis=0) == pytest.approx(2e-7, rel=0.03)
     assert np.abs(error.mean(axis=0)).max() < 4 * 2e-7 / math.sqrt(len(error))
     for k in (1, 2, 10):
-        assert np.abs((error[:-k] * error[k:]).mean(axis=0)).max() < 4 * 4e-14 / math.sqrt(len(error))
+        assert np.abs((error[:-k] * error[k:]).mean(axis=0)).max() < 4 * 4e-14 / math.sqrt(
+            len(error)
+        )
 
 
 def test_correlated_error_is_an_ornstein_uhlenbeck_process():

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gp_mapping.sim.robot import DifferentialDrive, DriftingOdometry, OdometrySettings, RobotSettings, lawnmower
+from gp_mapping.sim.robot import (
+    DifferentialDrive,
+    DriftingOdometry,
+    OdometrySettings,
+    RobotSettings,
+    lawnmower,
+)
 
 
 def drive(robot, dt=0.01, limit=600.0):
@@ -16,14 +22,18 @@ def drive(robot, dt=0.01, limit=600.0):
     while not robot.done:
         robot.step(dt)
         rows.append((rows[-1][0] + dt, robot.x, robot.y, robot.yaw, robot.speed, robot.turn_rate))
-        assert rows[-1][0] < limit, f"stuck at {robot.x, robot.y}, {robot.progress:.0%} of the route done"
+        assert rows[-1][0] < limit, (
+            f"stuck at {robot.x, robot.y}, {robot.progress:.0%} of the route done"
+        )
     return np.array(rows)
 
 
 def check_limits(rows, s, dt):
     t, x, y, yaw, v, w = rows.T
     tiny = 1 + 1e-9
-    assert v.min() >= 0 and v.max() <= s.max_speed * tiny and np.abs(w).max() <= s.max_turn_rate * tiny
+    assert (
+        v.min() >= 0 and v.max() <= s.max_speed * tiny and np.abs(w).max() <= s.max_turn_rate * tiny
+    )
     assert np.abs(np.diff(v)).max() <= s.max_acceleration * dt * tiny
     assert np.abs(np.diff(w)).max() <= s.max_turn_acceleration * dt * tiny
     # what it does is what it says: the poses themselves move no faster, and only along the heading
@@ -31,7 +41,9 @@ def check_limits(rows, s, dt):
     turned = np.array([math.remainder(d, math.tau) for d in np.diff(yaw)])
     assert np.abs(turned).max() <= s.max_turn_rate * dt * tiny + 1e-12
     middle = yaw[:-1] + turned / 2
-    assert np.abs(-np.sin(middle) * np.diff(x) + np.cos(middle) * np.diff(y)).max() < 1e-12  # no sideways slip
+    assert (
+        np.abs(-np.sin(middle) * np.diff(x) + np.cos(middle) * np.diff(y)).max() < 1e-12
+    )  # no sideways slip
 
 
 def test_lawnmower_is_covered_within_the_limits():
@@ -40,14 +52,21 @@ def test_lawnmower_is_covered_within_the_limits():
     check_limits(rows, robot.settings, 0.01)
     for waypoint in robot.waypoints:
         assert np.hypot(rows[:, 1] - waypoint[0], rows[:, 2] - waypoint[1]).min() < 0.06
-    assert rows[:, 1:3].min() > 0.3 and rows[:, 1].max() < 5.7 and rows[:, 2].max() < 4.7  # does not swing wide
+    assert (
+        rows[:, 1:3].min() > 0.3 and rows[:, 1].max() < 5.7 and rows[:, 2].max() < 4.7
+    )  # does not swing wide
     assert robot.travelled == pytest.approx(robot.length, rel=0.03)
     assert robot.progress == 1.0 and robot.speed == 0.0
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=2, max_size=5),
-       st.floats(0.1, 2.0), st.floats(0.3, 4.0), st.floats(0.2, 5.0), st.floats(-3, 3))
+@given(
+    st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=2, max_size=5),
+    st.floats(0.1, 2.0),
+    st.floats(0.3, 4.0),
+    st.floats(0.2, 5.0),
+    st.floats(-3, 3),
+)
 def test_any_route_ends_within_the_limits(route, speed, turn, acceleration, yaw):
     s = RobotSettings(max_speed=speed, max_turn_rate=turn, max_acceleration=acceleration)
     rows = drive(DifferentialDrive(route, s, yaw=yaw), dt=0.02, limit=2000.0)
@@ -57,12 +76,25 @@ def test_any_route_ends_within_the_limits(route, speed, turn, acceleration, yaw)
 
 def test_lawnmower_lanes_lie_on_the_borders_and_turn_back_and_forth():
     points = lawnmower(0.0, 0.0, 2.0, 1.0, 0.4)
-    assert sorted(set(points[:, 1])) == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0])  # at most 0.4 m apart
-    assert points[:4].tolist() == [[0, 0], [2, 0], [2, pytest.approx(1 / 3)], [0, pytest.approx(1 / 3)]]
+    assert sorted(set(points[:, 1])) == pytest.approx(
+        [0.0, 1 / 3, 2 / 3, 1.0]
+    )  # at most 0.4 m apart
+    assert points[:4].tolist() == [
+        [0, 0],
+        [2, 0],
+        [2, pytest.approx(1 / 3)],
+        [0, pytest.approx(1 / 3)],
+    ]
     crossed = lawnmower(0.0, 0.0, 2.0, 1.0, 0.4, 1.0)
     steps = np.abs(np.diff(crossed, axis=0))
-    assert (steps.min(axis=1) < 1e-12).all() and (steps.max(axis=1) > 0).all()  # along x or along y, never nowhere
-    assert np.allclose(crossed[:len(points)], points) and set(crossed[len(points):, 0]) == {0.0, 1.0, 2.0}
+    assert (steps.min(axis=1) < 1e-12).all() and (
+        steps.max(axis=1) > 0
+    ).all()  # along x or along y, never nowhere
+    assert np.allclose(crossed[: len(points)], points) and set(crossed[len(points) :, 0]) == {
+        0.0,
+        1.0,
+        2.0,
+    }
 
 
 def test_no_drift_means_the_true_pose():
@@ -88,13 +120,16 @@ def test_drift_has_the_covariance_it_reports():
     assert 2.6 < np.mean(nees) < 3.4  # chi squared with 3 degrees of freedom
 
 
-@pytest.mark.parametrize("call, words", [
-    (lambda: lawnmower(1.0, 0.0, 1.0, 2.0, 0.5), "is empty"),
-    (lambda: lawnmower(0.0, 0.0, 1.0, 2.0, 0.0), "spacing"),
-    (lambda: DifferentialDrive([[0.0, 0.0]]), "at least 2"),
-    (lambda: DifferentialDrive([[0.0, 0.0], [math.nan, 1.0]]), "finite"),
-    (lambda: RobotSettings(max_speed=0.0), "max_speed"),
-])
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: lawnmower(1.0, 0.0, 1.0, 2.0, 0.5), "is empty"),
+        (lambda: lawnmower(0.0, 0.0, 1.0, 2.0, 0.0), "spacing"),
+        (lambda: DifferentialDrive([[0.0, 0.0]]), "at least 2"),
+        (lambda: DifferentialDrive([[0.0, 0.0], [math.nan, 1.0]]), "finite"),
+        (lambda: RobotSettings(max_speed=0.0), "max_speed"),
+    ],
+)
 def test_mistakes_are_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()

@@ -10,20 +10,32 @@ from gp_mapping.sim.robot import OdometrySettings
 from gp_mapping.sim.simulation import FieldReading, OdometryReading, Simulation, SimulationSettings
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
-QUIET = MagnetometerSettings(noise_stddev=0.0, bias_x=0.0, bias_y=0.0, bias_z=0.0, correlated_stddev=0.0)
+QUIET = MagnetometerSettings(
+    noise_stddev=0.0, bias_x=0.0, bias_y=0.0, bias_z=0.0, correlated_stddev=0.0
+)
 SHORT = SimulationSettings(duration=20.0)
 
 
 def split(events):
     events = list(events)
-    return [e for e in events if isinstance(e, OdometryReading)], [e for e in events if isinstance(e, FieldReading)]
+    return [e for e in events if isinstance(e, OdometryReading)], [
+        e for e in events if isinstance(e, FieldReading)
+    ]
 
 
 def test_the_same_seed_gives_the_same_stream_bit_for_bit():
     def numbers(seed):
-        s = Simulation(SimulationSettings(duration=20.0, seed=seed), odometry=OdometrySettings(heading_drift=0.01))
-        return [(e.stamp_ns, e.x, e.y, e.yaw, e.covariance.tobytes()) if isinstance(e, OdometryReading) else
-                (e.stamp_ns, e.field.tobytes()) for e in s]
+        s = Simulation(
+            SimulationSettings(duration=20.0, seed=seed),
+            odometry=OdometrySettings(heading_drift=0.01),
+        )
+        return [
+            (e.stamp_ns, e.x, e.y, e.yaw, e.covariance.tobytes())
+            if isinstance(e, OdometryReading)
+            else (e.stamp_ns, e.field.tobytes())
+            for e in s
+        ]
+
     assert numbers(5) == numbers(5)
     assert numbers(5) != numbers(6)
 
@@ -40,14 +52,27 @@ def test_stamps_are_exact_ordered_and_half_a_period_apart():
 
 @pytest.mark.parametrize("field_rate, odometry_rate", [(100.0, 50.0), (100.0, 10.0), (25.0, 100.0)])
 def test_rates_are_kept(field_rate, odometry_rate):
-    odometry, field = split(Simulation(SimulationSettings(duration=10.0, field_rate=field_rate,
-                                                          odometry_rate=odometry_rate)))
+    odometry, field = split(
+        Simulation(
+            SimulationSettings(duration=10.0, field_rate=field_rate, odometry_rate=odometry_rate)
+        )
+    )
     assert (len(field), len(odometry)) == (10 * field_rate, 10 * odometry_rate + 1)
 
 
 def test_a_perfect_sensor_measures_the_world_in_its_own_frame():
-    s = Simulation(SHORT, magnetometer=MagnetometerSettings(noise_stddev=0.0, bias_x=0.0, bias_y=0.0, bias_z=0.0,
-                                                            correlated_stddev=0.0, offset_x=0.15, offset_y=-0.05))
+    s = Simulation(
+        SHORT,
+        magnetometer=MagnetometerSettings(
+            noise_stddev=0.0,
+            bias_x=0.0,
+            bias_y=0.0,
+            bias_z=0.0,
+            correlated_stddev=0.0,
+            offset_x=0.15,
+            offset_y=-0.05,
+        ),
+    )
     checked = 0
     for event in s:
         if isinstance(event, FieldReading):
@@ -57,7 +82,9 @@ def test_a_perfect_sensor_measures_the_world_in_its_own_frame():
             truth = s.world.field([at])[0]
             turned = np.array([[c, -n, 0], [n, c, 0], [0, 0, 1]]) @ event.field
             np.testing.assert_allclose(turned, truth, rtol=1e-12, atol=1e-18)
-            assert np.linalg.norm(event.field) == pytest.approx(s.world.norm([at[:2]])[0], rel=1e-12)
+            assert np.linalg.norm(event.field) == pytest.approx(
+                s.world.norm([at[:2]])[0], rel=1e-12
+            )
             checked += 1
     assert checked == 1000
 
@@ -67,7 +94,9 @@ def test_the_default_route_sees_the_whole_room():
     odometry, field = split(s)
     path = np.array([(e.x, e.y) for e in odometry])
     gx, gy, truth = s.world.truth_grid(0.1)
-    distance = np.array([np.hypot(path[:, 0] - a, path[:, 1] - b).min() for a, b in zip(gx.ravel(), gy.ravel())])
+    distance = np.array(
+        [np.hypot(path[:, 0] - a, path[:, 1] - b).min() for a, b in zip(gx.ravel(), gy.ravel())]
+    )
     inside = (gx.ravel() > 0.4) & (gx.ravel() < 5.6) & (gy.ravel() > 0.4) & (gy.ravel() < 4.6)
     assert distance[inside].max() < 0.35
     norm = np.array([np.linalg.norm(e.field) for e in field])

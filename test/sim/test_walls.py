@@ -9,7 +9,10 @@ from gp_mapping.sim.walls import Walls, parse_walls
 
 
 def test_boxes_are_read_and_wrong_ones_named():
-    assert parse_walls("1 0 1.1 2, 3 3 4 4") == [[1.0, 0.0, 1.1, 2.0], [3.0, 3.0, 4.0, 4.0]] and parse_walls("") == []
+    assert (
+        parse_walls("1 0 1.1 2, 3 3 4 4") == [[1.0, 0.0, 1.1, 2.0], [3.0, 3.0, 4.0, 4.0]]
+        and parse_walls("") == []
+    )
     for text in ("1 0 1.1", "2 0 1 1", "a b c d"):
         with pytest.raises(ValueError, match="is not 'x0 y0 x1 y1'"):
             parse_walls(text)
@@ -38,7 +41,9 @@ def test_a_robot_stops_at_a_wall_and_turns_away_from_it():
 
 def test_a_driver_aboard_is_asked_in_every_step():
     seen = []
-    robot = CommandedDrive(1.0, 1.0, walls=Walls(6.0, 5.0), driver=lambda *pose: seen.append(pose) or (0.3, 0.0))
+    robot = CommandedDrive(
+        1.0, 1.0, walls=Walls(6.0, 5.0), driver=lambda *pose: seen.append(pose) or (0.3, 0.0)
+    )
     for _ in range(50):
         robot.step(0.01)
     assert len(seen) == 50 and robot.x > 1.05

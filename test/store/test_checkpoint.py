@@ -12,13 +12,34 @@ from gp_mapping.store import archive
 from gp_mapping.store.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 
 TENSORS = st.builds(
-    lambda kind, shape, seed: (torch.rand(shape, generator=torch.Generator().manual_seed(seed)) * 100).to(kind),
-    st.sampled_from([torch.float64, torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool]),
-    st.lists(st.integers(0, 4), max_size=3).map(tuple), st.integers(0, 1000))
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec="utf-8")) | TENSORS
-STATES = st.dictionaries(st.text(st.characters(codec="utf-8")), st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=12), max_size=5)
+    lambda kind, shape, seed: (
+        torch.rand(shape, generator=torch.Generator().manual_seed(seed)) * 100
+    ).to(kind),
+    st.sampled_from(
+        [torch.float64, torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool]
+    ),
+    st.lists(st.integers(0, 4), max_size=3).map(tuple),
+    st.integers(0, 1000),
+)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(codec="utf-8"))
+    | TENSORS
+)
+STATES = st.dictionaries(
+    st.text(st.characters(codec="utf-8")),
+    st.recursive(
+        LEAVES,
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+        ),
+        max_leaves=12,
+    ),
+    max_size=5,
+)
 
 
 def same(a, b):
@@ -29,16 +50,26 @@ def same(a, b):
     if isinstance(a, list):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, float):
-        return (type(b) is float and (a == b or (math.isnan(a) and math.isnan(b))) and \
-            math.copysign(1, a) == math.copysign(1, b)) or (math.isnan(a) and math.isnan(b))
+        return (
+            type(b) is float
+            and (a == b or (math.isnan(a) and math.isnan(b)))
+            and math.copysign(1, a) == math.copysign(1, b)
+        ) or (math.isnan(a) and math.isnan(b))
     return type(a) is type(b) and a == b
 
 
 def state():
     generator = torch.Generator().manual_seed(3)
-    return {"x": torch.rand(20, 2, dtype=torch.float64, generator=generator), "n": 7, "s": 0.1 + 0.2, "name": "µT",
-            "none": None, "parts": [{"g": generator.get_state(), "on": True}, [1.5e-300, math.inf]],
-            "scalar": torch.tensor(2.5, dtype=torch.float64), "empty": torch.empty((0, 2))}
+    return {
+        "x": torch.rand(20, 2, dtype=torch.float64, generator=generator),
+        "n": 7,
+        "s": 0.1 + 0.2,
+        "name": "µT",
+        "none": None,
+        "parts": [{"g": generator.get_state(), "on": True}, [1.5e-300, math.inf]],
+        "scalar": torch.tensor(2.5, dtype=torch.float64),
+        "empty": torch.empty((0, 2)),
+    }
 
 
 @settings(max_examples=80, deadline=None)
@@ -49,7 +80,9 @@ def test_any_state_comes_back_bit_for_bit(tmp_path_factory, value):
     assert same(value, load_checkpoint(path))
 
 
-@pytest.mark.parametrize("key", ["__tensor__", "___tensor__", "____tensor__", "_tensor__", "tensor__", "__tensor"])
+@pytest.mark.parametrize(
+    "key", ["__tensor__", "___tensor__", "____tensor__", "_tensor__", "tensor__", "__tensor"]
+)
 def test_a_key_like_the_mark_of_a_tensor_comes_back(tmp_path, key):
     value = {key: "a0", "x": {key: torch.ones(2), "dtype": "torch.float64"}}
     assert same(value, load_checkpoint(save_checkpoint(tmp_path / "a", value)))
@@ -57,8 +90,14 @@ def test_a_key_like_the_mark_of_a_tensor_comes_back(tmp_path, key):
 
 def test_a_view_and_a_transposed_tensor_come_back(tmp_path):
     x = torch.arange(12.0).reshape(3, 4)
-    back = load_checkpoint(save_checkpoint(tmp_path / "a", {"t": x.T, "row": x[1], "step": x[:, ::2]}))
-    assert torch.equal(back["t"], x.T) and torch.equal(back["row"], x[1]) and torch.equal(back["step"], x[:, ::2])
+    back = load_checkpoint(
+        save_checkpoint(tmp_path / "a", {"t": x.T, "row": x[1], "step": x[:, ::2]})
+    )
+    assert (
+        torch.equal(back["t"], x.T)
+        and torch.equal(back["row"], x[1])
+        and torch.equal(back["step"], x[:, ::2])
+    )
     back["t"][0, 0] = 5.0  # what is loaded can be written to
 
 
@@ -67,8 +106,20 @@ def test_the_same_state_gives_the_same_bytes(tmp_path):
     assert a.read_bytes() == b.read_bytes()
 
 
-@pytest.mark.parametrize("value", [(1, 2), {1: 2}, np.float64(1.0), np.zeros(2), object(),
-                                   torch.zeros(2).to(torch.bfloat16), 1j, b"x", [{"a": {1}}]])
+@pytest.mark.parametrize(
+    "value",
+    [
+        (1, 2),
+        {1: 2},
+        np.float64(1.0),
+        np.zeros(2),
+        object(),
+        torch.zeros(2).to(torch.bfloat16),
+        1j,
+        b"x",
+        [{"a": {1}}],
+    ],
+)
 def test_what_cannot_be_saved_is_refused_and_leaves_no_file(tmp_path, value):
     with pytest.raises(CheckpointError, match=r"state\.v.*cannot be saved"):
         save_checkpoint(tmp_path / "map.gpm", {"v": value})
@@ -138,9 +189,13 @@ def test_what_is_no_checkpoint(tmp_path):
         load_checkpoint(tmp_path / "absent")
     with pytest.raises(CheckpointError, match="cannot be read"):
         load_checkpoint(tmp_path)
-    for name, write in (("text", lambda f: f.write(b"hello")), ("empty", lambda f: None),
-                        ("npy", lambda f: np.save(f, np.zeros(3))), ("npz", lambda f: np.savez(f, a=np.zeros(3))),
-                        ("other", lambda f: np.savez(f, manifest=np.frombuffer(b"{}", np.uint8)))):
+    for name, write in (
+        ("text", lambda f: f.write(b"hello")),
+        ("empty", lambda f: None),
+        ("npy", lambda f: np.save(f, np.zeros(3))),
+        ("npz", lambda f: np.savez(f, a=np.zeros(3))),
+        ("other", lambda f: np.savez(f, manifest=np.frombuffer(b"{}", np.uint8))),
+    ):
         with (tmp_path / name).open("wb") as file:
             write(file)
         with pytest.raises(CheckpointError, match="not a checkpoint"):

@@ -36,14 +36,26 @@ def session():
 
 @pytest.fixture(scope="module")
 def exported(session, tmp_path_factory):
-    return export_all(session, tmp_path_factory.mktemp("out") / "deep" / "er", [Suggestion(1.0, 1.0, 2e-12)], truth)
+    return export_all(
+        session,
+        tmp_path_factory.mktemp("out") / "deep" / "er",
+        [Suggestion(1.0, 1.0, 2e-12)],
+        truth,
+    )
 
 
 def test_every_export_is_there(exported):
     assert {name: path.name for name, path in exported.items()} == {
-        "npz": "map.npz", "mean_yaml": "mean.yaml", "mean_pgm": "mean.pgm", "stddev_yaml": "stddev.yaml",
-        "stddev_pgm": "stddev.pgm", "png": "map.png"}
-    assert sorted(p.name for p in exported["npz"].parent.iterdir()) == sorted(p.name for p in exported.values())
+        "npz": "map.npz",
+        "mean_yaml": "mean.yaml",
+        "mean_pgm": "mean.pgm",
+        "stddev_yaml": "stddev.yaml",
+        "stddev_pgm": "stddev.pgm",
+        "png": "map.png",
+    }
+    assert sorted(p.name for p in exported["npz"].parent.iterdir()) == sorted(
+        p.name for p in exported.values()
+    )
 
 
 def test_npz_holds_the_grid_in_si(session, exported):
@@ -53,12 +65,16 @@ def test_npz_holds_the_grid_in_si(session, exported):
         np.testing.assert_array_equal(data["stddev"], grid.stddev)
         np.testing.assert_array_equal(data["known"], grid.known)
         xs, ys = np.meshgrid(data["x"], data["y"])
-        np.testing.assert_allclose(np.stack([xs.ravel(), ys.ravel()], 1), grid.centres(), atol=1e-12)
+        np.testing.assert_allclose(
+            np.stack([xs.ravel(), ys.ravel()], 1), grid.centres(), atol=1e-12
+        )
         assert json.loads(str(data["report"]))["samples"] == 600
         assert data["suggestions"].tolist() == [[1.0, 1.0, 2e-12]]
         near = np.abs(ys) < 0.05
         inside = near & (xs > 0) & (xs < 3)
-        np.testing.assert_allclose(data["mean"][inside], truth(np.stack([xs[inside], ys[inside]], 1)), atol=0.3e-6)
+        np.testing.assert_allclose(
+            data["mean"][inside], truth(np.stack([xs[inside], ys[inside]], 1)), atol=0.3e-6
+        )
 
 
 def read_pgm(path):
@@ -75,13 +91,25 @@ def test_map_server_files_say_what_the_map_says(session, exported, name, tmp_pat
     text = exported[f"{name}_yaml"].read_text()
     info, image = yaml.safe_load(text), read_pgm(exported[f"{name}_pgm"])
     assert info["image"] == f"{name}.pgm" and info["mode"] == "raw" and info["negate"] == 0
-    assert info["resolution"] == grid.resolution and info["origin"] == pytest.approx([*grid.origin, 0.0])
+    assert info["resolution"] == grid.resolution and info["origin"] == pytest.approx(
+        [*grid.origin, 0.0]
+    )
     assert image.shape == grid.shape
-    image, values = image[::-1], getattr(grid, name).numpy()  # the first row of a picture is the top of the map
-    assert ((image == UNKNOWN) == ~grid.known.numpy()).all() and (~grid.known).any() and grid.known.any()
+    image, values = (
+        image[::-1],
+        getattr(grid, name).numpy(),
+    )  # the first row of a picture is the top of the map
+    assert (
+        ((image == UNKNOWN) == ~grid.known.numpy()).all()
+        and (~grid.known).any()
+        and grid.known.any()
+    )
     assert "# map:" not in text, "it belongs to no checkpoint"
     of_one, _ = export_map_server(tmp_path / name, values, grid, (0.0, 1.0), name, map_id="5f2c9a")
-    assert "\n# map: 5f2c9a\n" in of_one.read_text() and yaml.safe_load(of_one.read_text())["mode"] == "raw"
+    assert (
+        "\n# map: 5f2c9a\n" in of_one.read_text()
+        and yaml.safe_load(of_one.read_text())["mode"] == "raw"
+    )
     limits = [line for line in text.splitlines() if line.startswith(("# pixel 1 ", "# pixel 98 "))]
     low, high = (float(line.split("=")[1]) for line in limits)
     back = low + (image[grid.known].astype(float) - 1) / 97 * (high - low)
@@ -111,7 +139,12 @@ def test_the_picture_has_its_panels_with_units(session, exported):
     labels = {axis.get_ylabel() for axis in figure.axes}
     assert {"field (µT)", "standard deviation (µT)", "error (µT)", "y (m)"} <= labels
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == ["path", "suggested next", f"inducing inputs ({len(session.inducing)})", "unknown"]
+    assert legend == [
+        "path",
+        "suggested next",
+        f"inducing inputs ({len(session.inducing)})",
+        "unknown",
+    ]
     assert "600 measurements" in figure.get_suptitle()
 
 
@@ -133,7 +166,9 @@ def test_no_line_is_drawn_between_two_passes(session):
 def test_three_components_are_exported_and_shown(tmp_path):
     session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.5))
     x = np.stack([np.linspace(0.0, 2.0, 100), np.zeros(100)], 1)
-    session.ingest(Samples(x, np.stack([truth(x), 0 * x[:, 0], -truth(x)], 1), stamp=0.05 * np.arange(100)))
+    session.ingest(
+        Samples(x, np.stack([truth(x), 0 * x[:, 0], -truth(x)], 1), stamp=0.05 * np.arange(100))
+    )
     session.flush()
     paths, grid = export_all(session, tmp_path), session.render()
     with np.load(paths["npz"], allow_pickle=False) as data:
@@ -141,7 +176,9 @@ def test_three_components_are_exported_and_shown(tmp_path):
             np.testing.assert_array_equal(data[f"mean_{axis}"], grid.axes_mean[i])
             np.testing.assert_array_equal(data[f"stddev_{axis}"], grid.axes_stddev[i])
         parts = [data[f"mean_{axis}"] for axis in "xyz"]
-        np.testing.assert_allclose(data["mean"], np.sqrt(sum(part**2 for part in parts)), rtol=1e-12)
+        np.testing.assert_allclose(
+            data["mean"], np.sqrt(sum(part**2 for part in parts)), rtol=1e-12
+        )
     figure = draw_map(session, grid)
     titles = [axis.get_title() for axis in figure.axes if axis.get_title()]
     assert titles == ["Mean", "Standard deviation", "Mean of x", "Mean of y", "Mean of z"]
@@ -151,7 +188,9 @@ def test_three_components_are_exported_and_shown(tmp_path):
 def test_each_class_has_its_own_colour_and_its_number_at_the_bar(session, count):
     grid = session.render()
     cells = torch.arange(grid.mean.numel()).reshape(grid.shape) % count
-    figure = draw_map(session, replace(grid, axes_mean=torch.rand(count, *grid.shape), classes=cells))
+    figure = draw_map(
+        session, replace(grid, axes_mean=torch.rand(count, *grid.shape), classes=cells)
+    )
     panel = next(axis for axis in figure.axes if axis.get_title() == "Most likely class")
     image = panel.get_images()[0]
     bar = next(axis for axis in figure.axes if axis.get_ylabel() == "class")
@@ -170,21 +209,37 @@ def test_an_empty_map_is_not_exported(tmp_path):
 def test_names_of_units():
     for given in ("ppm", "u", "units", "usd", "unit", "T", "counts"):
         assert unit_text(given) == given
-    for given, shown in (("uT", "µT"), ("ug/m3", "µg/m3"), ("uSv/h", "µSv/h"), ("mol/um2", "mol/µm2")):
+    for given, shown in (
+        ("uT", "µT"),
+        ("ug/m3", "µg/m3"),
+        ("uSv/h", "µSv/h"),
+        ("mol/um2", "mol/µm2"),
+    ):
         assert unit_text(given) == shown
 
 
 def test_of_a_large_area_an_overview_is_written_and_goes_when_it_is_none_any_more(tmp_path):
     x = torch.stack([torch.arange(0.0, 30.0, 0.1), torch.zeros(300)], 1).double()
-    sessions = [MapSession(MapSettings(lengthscale=0.6, learn_hyperparameters=False, max_inducing=60, window=window))
-                for window in (4.0, 0.0)]
+    sessions = [
+        MapSession(
+            MapSettings(
+                lengthscale=0.6, learn_hyperparameters=False, max_inducing=60, window=window
+            )
+        )
+        for window in (4.0, 0.0)
+    ]
     for session in sessions:
-        session.ingest(Samples(x, 45e-6 + 4e-6 * torch.sin(x[:, :1]), stamp=torch.arange(300).double() * 0.1))
+        session.ingest(
+            Samples(x, 45e-6 + 4e-6 * torch.sin(x[:, :1]), stamp=torch.arange(300).double() * 0.1)
+        )
     paths = export_all(sessions[0], tmp_path)
     text, grid = paths["overview_mean_yaml"].read_text(), overview(sessions[0])
     assert f"resolution: {grid.resolution!r}" in text and "an overview of all ground" in text
     head = paths["overview_mean_pgm"].read_bytes().split(b"\n")[1]
-    assert head == f"{grid.shape[1]} {grid.shape[0]}".encode() and grid.shape[1] * grid.resolution > 30.0
+    assert (
+        head == f"{grid.shape[1]} {grid.shape[0]}".encode()
+        and grid.shape[1] * grid.resolution > 30.0
+    )
     assert sessions[0].render().resolution == 0.05
     assert "overview_mean_yaml" not in export_all(sessions[1], tmp_path)
     assert not list(tmp_path.glob("overview_*"))

@@ -19,8 +19,13 @@ from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.export import UNKNOWN
 from gp_mapping.store.geotiff import Datum
 
-SETTINGS = {"learn_hyperparameters": False, "learn_time_offset": False, "lengthscale": 0.6, "max_inducing": 120,
-            "resolution": 0.1}
+SETTINGS = {
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "lengthscale": 0.6,
+    "max_inducing": 120,
+    "resolution": 0.1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +34,11 @@ def session():
     along, up = torch.arange(-3.0, 27.0, 0.1).double(), torch.arange(0.0, 12.0, 0.1).double()
     x = torch.cat([torch.stack([along, 0 * along], 1), torch.stack([27 + 0 * up, up], 1)])
     session = MapSession(MapSettings(**SETTINGS))
-    y = 45e-6 + 4e-6 * torch.sin(0.8 * x[:, :1]) + 1e-7 * torch.randn(len(x), 1, generator=torch.Generator(
-        ).manual_seed(0)).double()
+    y = (
+        45e-6
+        + 4e-6 * torch.sin(0.8 * x[:, :1])
+        + 1e-7 * torch.randn(len(x), 1, generator=torch.Generator().manual_seed(0)).double()
+    )
     session.ingest(Samples(x, y, stamp=torch.arange(len(x)).double() * 0.1))
     session.flush()
     return session
@@ -47,13 +55,20 @@ def test_blocks_are_the_whole_drawing_cut_up(session):
     first = [round(v / 0.1) for v in whole.origin]
     seen = np.zeros((height, width), dtype=bool)
     blocks = list(atlas.blocks(session, 64))
-    assert 8 <= len(blocks) <= 14 < math.ceil(width / 64) * math.ceil(height / 64)  # of the whole drawing
+    assert (
+        8 <= len(blocks) <= 14 < math.ceil(width / 64) * math.ceil(height / 64)
+    )  # of the whole drawing
     for (i, j), grid in blocks:
         assert grid.shape == (64, 64) and grid.resolution == 0.1
         assert grid.origin == pytest.approx((6.4 * i, 6.4 * j))
         row, column = j * 64 - first[1], i * 64 - first[0]
-        rows, columns = (slice(max(0, at), min(size, at + 64)) for at, size in ((row, height), (column, width)))
-        mine = slice(rows.start - row, rows.stop - row), slice(columns.start - column, columns.stop - column)
+        rows, columns = (
+            slice(max(0, at), min(size, at + 64)) for at, size in ((row, height), (column, width))
+        )
+        mine = (
+            slice(rows.start - row, rows.stop - row),
+            slice(columns.start - column, columns.stop - column),
+        )
         both = grid.known[mine] & whole.known[rows, columns]
         assert float((grid.mean[mine] - whole.mean[rows, columns])[both].abs().max()) < 5e-8
         seen[rows, columns] |= grid.known[mine].numpy()
@@ -62,15 +77,24 @@ def test_blocks_are_the_whole_drawing_cut_up(session):
 
 
 def test_map_server_files_lie_where_they_say(saved, session, tmp_path, capfd):
-    assert cli.main(["export", str(saved), "--output", str(tmp_path / "out"), "--resolution", "0.05"]) == 0
+    assert (
+        cli.main(["export", str(saved), "--output", str(tmp_path / "out"), "--resolution", "0.05"])
+        == 0
+    )
     assert "cells of 0.05 m" in capfd.readouterr().out
     errors = []
     for path in sorted((tmp_path / "out").glob("mean_*.yaml")):
         about, text = yaml.safe_load(path.read_text()), path.read_text()
-        low, high = (float(text.split(f"# pixel {level} = ")[1].split("\n")[0]) for level in (LOWEST, HIGHEST))
+        low, high = (
+            float(text.split(f"# pixel {level} = ")[1].split("\n")[0])
+            for level in (LOWEST, HIGHEST)
+        )
         image = imread(path.parent / about["image"])[::-1].astype(int)
         rows, columns = np.nonzero(image != UNKNOWN)
-        x = np.stack([about["origin"][0] + (columns + 0.5) * 0.05, about["origin"][1] + (rows + 0.5) * 0.05], 1)
+        x = np.stack(
+            [about["origin"][0] + (columns + 0.5) * 0.05, about["origin"][1] + (rows + 0.5) * 0.05],
+            1,
+        )
         value = low + (image[rows, columns] - LOWEST) / (HIGHEST - LOWEST) * (high - low)
         told = session.published(torch.from_numpy(x)).mean[:, 0].numpy()
         errors.append(np.abs(value - np.clip(told, low, high)).max() / (high - low))
@@ -82,8 +106,21 @@ def test_a_geotiff_lies_on_the_earth_where_its_datum_says(saved, session, tmp_pa
     from rasterio.warp import transform
 
     heading = 0.4
-    assert cli.main(["export", str(saved), "--output", str(tmp_path), "--format", "geotiff",
-                     "--datum", f"52.0,4.5,{heading}"]) == 0
+    assert (
+        cli.main(
+            [
+                "export",
+                str(saved),
+                "--output",
+                str(tmp_path),
+                "--format",
+                "geotiff",
+                "--datum",
+                f"52.0,4.5,{heading}",
+            ]
+        )
+        == 0
+    )
     with rasterio.open(tmp_path / "map.tif") as file:
         x = np.array([[0.05, 0.05], [10.05, 0.15], [26.95, 8.05]])  # middles of cells
         east = x[:, 0] * math.cos(heading) - x[:, 1] * math.sin(heading)
@@ -96,7 +133,9 @@ def test_a_geotiff_lies_on_the_earth_where_its_datum_says(saved, session, tmp_pa
         longitude, latitude = transform(file.crs, "EPSG:4326", east.tolist(), north.tolist())
         metre = math.radians(1.0) * 6.39e6  # of a degree of latitude there, m, to half a percent
         assert (np.array(latitude) - 52.0) * metre == pytest.approx(north, abs=0.006 * 30)
-        assert (np.array(longitude) - 4.5) * metre * math.cos(math.radians(52.0)) == pytest.approx(east, abs=0.006 * 30)
+        assert (np.array(longitude) - 4.5) * metre * math.cos(math.radians(52.0)) == pytest.approx(
+            east, abs=0.006 * 30
+        )
         band = file.read(1)
     assert np.isnan(band).mean() > 0.5
     assert (tmp_path / "map.tif").stat().st_size < 4 * band.size
@@ -104,7 +143,21 @@ def test_a_geotiff_lies_on_the_earth_where_its_datum_says(saved, session, tmp_pa
 
 @pytest.mark.parametrize("text", ["52", "52,4", "91,0,0", "a,b,c", "52,4.5,nan", "52,4.5,0,1"])
 def test_a_datum_that_is_no_place_is_said_so(saved, tmp_path, capfd, text):
-    assert cli.main(["export", str(saved), "--output", str(tmp_path), "--format", "geotiff", "--datum", text]) == 2
+    assert (
+        cli.main(
+            [
+                "export",
+                str(saved),
+                "--output",
+                str(tmp_path),
+                "--format",
+                "geotiff",
+                "--datum",
+                text,
+            ]
+        )
+        == 2
+    )
     said = capfd.readouterr().err
     assert json.dumps(text)[1:-1] in said and "expected latitude and longitude in degrees" in said
     assert Datum.parse("52.5,-4.5,3.1") == (52.5, -4.5, 3.1)

@@ -12,14 +12,26 @@ from hypothesis import strategies as st
 from gp_mapping.core.stored import StoredState
 from gp_mapping.store.message import MessageError, decode, encode, names_of_parts, with_parts
 
-STATE = {"a": torch.rand(3, 4, dtype=torch.float64), "b": [1, 2.5, "text", None, True, float("inf")],
-         "c": {"d": torch.arange(5), "e": torch.tensor([True, False]), "f": torch.empty(0, 2), "é": -1.0e-300}}
+STATE = {
+    "a": torch.rand(3, 4, dtype=torch.float64),
+    "b": [1, 2.5, "text", None, True, float("inf")],
+    "c": {
+        "d": torch.arange(5),
+        "e": torch.tensor([True, False]),
+        "f": torch.empty(0, 2),
+        "é": -1.0e-300,
+    },
+}
 
 
 def made(manifest: dict, data: bytes = b"", version: int = 1) -> bytes:
     """A message with a checksum that fits, whatever is in it."""
     text = json.dumps(manifest).encode()
-    return struct.pack("<4sHI32s", b"GPMT", version, len(text), hashlib.sha256(text + data).digest()) + text + data
+    return (
+        struct.pack("<4sHI32s", b"GPMT", version, len(text), hashlib.sha256(text + data).digest())
+        + text
+        + data
+    )
 
 
 def reason(data: bytes, most: int = 1_000_000) -> str:
@@ -34,7 +46,11 @@ def test_it_comes_back_to_the_bit():
     assert about == {"source": "robot1", "number": 7}
     assert torch.equal(state["a"], STATE["a"]) and state["a"].dtype == torch.float64
     assert state["b"] == STATE["b"] and torch.equal(state["c"]["d"], STATE["c"]["d"])
-    assert state["c"]["e"].dtype == torch.bool and state["c"]["f"].shape == (0, 2) and state["c"]["é"] == -1.0e-300
+    assert (
+        state["c"]["e"].dtype == torch.bool
+        and state["c"]["f"].shape == (0, 2)
+        and state["c"]["é"] == -1.0e-300
+    )
     state["a"][0, 0] = 5.0  # memory of its own
     assert encode({}, STATE) == encode({}, STATE)
 
@@ -51,7 +67,13 @@ def test_parts_stand_by_their_names():
 def test_what_is_wrong_is_named():
     good = encode({}, STATE)
     assert reason(good, 100) == "too_large"
-    assert reason(b"") == reason(b"GPM") == reason(b"\x00" * 500) == reason(b"GPMX" + good[4:]) == "not_tiles"
+    assert (
+        reason(b"")
+        == reason(b"GPM")
+        == reason(b"\x00" * 500)
+        == reason(b"GPMX" + good[4:])
+        == "not_tiles"
+    )
     assert reason(good[:-1]) == reason(good + b"x") == reason(good[:60]) == "damaged"
     assert reason(made({}, version=2)) == "other_version"
     nan = {"x": torch.tensor([1.0, float("nan")])}
@@ -60,15 +82,25 @@ def test_what_is_wrong_is_named():
     deep: object = 1
     for _ in range(200):
         deep = [deep]
-    for wrong in (huge, {}, [], {"about": {}, "state": {}}, {"about": 1, "tensors": [], "state": {}},
-                  {"about": {}, "tensors": [], "state": []}, {"about": {}, "tensors": [["f8", [-1]]], "state": {}},
-                  {"about": {}, "tensors": [["O", [1]]], "state": {}},
-                  {"about": {}, "tensors": [], "state": {"x": {"__tensor__": 3}}},
-                  {"about": {}, "tensors": [["f8", [1]]], "state": {}},
-                  {"about": {}, "tensors": [], "state": {"x": deep}}):
+    for wrong in (
+        huge,
+        {},
+        [],
+        {"about": {}, "state": {}},
+        {"about": 1, "tensors": [], "state": {}},
+        {"about": {}, "tensors": [], "state": []},
+        {"about": {}, "tensors": [["f8", [-1]]], "state": {}},
+        {"about": {}, "tensors": [["O", [1]]], "state": {}},
+        {"about": {}, "tensors": [], "state": {"x": {"__tensor__": 3}}},
+        {"about": {}, "tensors": [["f8", [1]]], "state": {}},
+        {"about": {}, "tensors": [], "state": {"x": deep}},
+    ):
         assert reason(made(wrong)) == "malformed", wrong
     assert reason(made({"about": {}, "tensors": [], "state": {}}, b"12345678")) == "malformed"
-    assert reason(made({"about": {}, "tensors": [], "state": {"x": [0] * 300_000}}), 10_000_000) == "malformed"
+    assert (
+        reason(made({"about": {}, "tensors": [], "state": {"x": [0] * 300_000}}), 10_000_000)
+        == "malformed"
+    )
 
 
 def test_a_million_brackets_do_not_end_the_program():
@@ -81,6 +113,6 @@ def test_a_million_brackets_do_not_end_the_program():
 def test_any_bytes_are_refused(noise, at):
     good = encode({}, {"x": torch.arange(4.0)})
     reason(noise)
-    spoilt = good[:at] + noise + good[at + len(noise):]
+    spoilt = good[:at] + noise + good[at + len(noise) :]
     if spoilt != good:
         reason(spoilt)

@@ -25,10 +25,17 @@ def write(path, number, samples):
 def test_the_highest_number_counts_whatever_the_clock_says_and_a_damaged_file_is_named(tmp_path):
     files = MapFiles(tmp_path)
     assert files.newest_first() == [] and files.next_number() == 1 and files.keep_before() is None
-    for path, number, samples in ((files.saved, 3, 30), (files.before, 1, 10), (files.autosave, 4, 40)):
+    for path, number, samples in (
+        (files.saved, 3, 30),
+        (files.before, 1, 10),
+        (files.autosave, 4, 40),
+    ):
         write(path, number, samples)
     os.utime(files.before, (4e9, 4e9))
-    assert files.newest_first() == [files.autosave, files.saved, files.before] and files.next_number() == 5
+    assert (
+        files.newest_first() == [files.autosave, files.saved, files.before]
+        and files.next_number() == 5
+    )
     resumed = files.resume(Wanted(MapSettings()))
     assert (resumed.path, resumed.session.raw_count, resumed.problems) == (files.autosave, 40, [])
 
@@ -36,10 +43,17 @@ def test_the_highest_number_counts_whatever_the_clock_says_and_a_damaged_file_is
     files.autosave.write_bytes(whole[: len(whole) // 2])
     assert files.newest_first()[0] == files.autosave and files.next_number() == 4
     resumed = files.resume(Wanted(MapSettings()))
-    assert (resumed.path, resumed.session.raw_count, resumed.refused) == (files.saved, 30, [files.autosave])
+    assert (resumed.path, resumed.session.raw_count, resumed.refused) == (
+        files.saved,
+        30,
+        [files.autosave],
+    )
     assert len(resumed.problems) == 1 and str(files.autosave) in resumed.problems[0]
     kept = files.keep_refused([*resumed.refused, files.before])
-    assert kept == [tmp_path / f"{files.autosave.name}.refused"] and files.keep_refused(resumed.refused) == []
+    assert (
+        kept == [tmp_path / f"{files.autosave.name}.refused"]
+        and files.keep_refused(resumed.refused) == []
+    )
     assert kept[0].read_bytes() == files.autosave.read_bytes()
 
 
@@ -52,7 +66,9 @@ def test_exports_that_say_they_are_of_another_map_are_named(tmp_path):
     for given, expected in ((mine, []), ("0123456789ab", ["mean.yaml", "map.png", "map.npz"])):
         (tmp_path / "mean.yaml").write_text(f"# field\n# map: {given}\nimage: mean.pgm\n")
         (tmp_path / "stddev.yaml").write_text("image: stddev.pgm\n")
-        (tmp_path / "map.png").write_bytes(b"\x89PNG\r\n\x1a\n" + f"tEXtDescription\0map: {given}".encode() + b"\0\1\2")
+        (tmp_path / "map.png").write_bytes(
+            b"\x89PNG\r\n\x1a\n" + f"tEXtDescription\0map: {given}".encode() + b"\0\1\2"
+        )
         np.savez(tmp_path / "map.npz", map_id=np.array(given))
         assert strangers(path) == expected
     (tmp_path / "map.npz").write_bytes(b"cut off")
@@ -66,7 +82,11 @@ def test_an_autosave_newer_than_the_saved_map_is_set_aside_by_who_does_not_resum
     assert files.keep_before() is None and files.autosave.exists()
     write(files.autosave, 6, 20)
     data = files.autosave.read_bytes()
-    assert files.keep_before() == files.before and not files.autosave.exists() and files.before.read_bytes() == data
+    assert (
+        files.keep_before() == files.before
+        and not files.autosave.exists()
+        and files.before.read_bytes() == data
+    )
 
 
 def test_what_a_process_that_is_gone_left_half_written_is_removed(tmp_path):

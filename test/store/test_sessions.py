@@ -15,25 +15,55 @@ from gp_mapping.store.sessions import Wanted, open_session, take_snapshot
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("of_one_axis")
     write_drive(folder / "bag", lanes(count=2))
-    assert cli.main(["map", str(folder / "bag"), "--output", str(folder / "x"), "--suggest", "0",
-                     "--set", "field_component=x"]) == 0
+    assert (
+        cli.main(
+            [
+                "map",
+                str(folder / "bag"),
+                "--output",
+                str(folder / "x"),
+                "--suggest",
+                "0",
+                "--set",
+                "field_component=x",
+            ]
+        )
+        == 0
+    )
     return folder
 
 
 def test_one_axis_is_not_continued_by_the_norm(saved, capsys):
     """Both are in µT, of one sensor and one number: only the name tells them apart."""
     path = saved / "x" / "map.gpm"
-    same, norm = (Wanted(MapSettings(), quantity=IntakeSettings(field_component=name).quantity)
-                  for name in ("x", "norm"))
+    same, norm = (
+        Wanted(MapSettings(), quantity=IntakeSettings(field_component=name).quantity)
+        for name in ("x", "norm")
+    )
     assert open_session(same, path).cell_count > 10
-    with pytest.raises(ValueError, match="map of 'magnetic_field, x', and what comes is 'magnetic_field, norm'"):
+    with pytest.raises(
+        ValueError, match="map of 'magnetic_field, x', and what comes is 'magnetic_field, norm'"
+    ):
         open_session(norm, path)
 
     capsys.readouterr()
-    again = ["map", str(saved / "bag"), "--output", str(saved / "more"), "--suggest", "0", "--resume", str(path)]
+    again = [
+        "map",
+        str(saved / "bag"),
+        "--output",
+        str(saved / "more"),
+        "--suggest",
+        "0",
+        "--resume",
+        str(path),
+    ]
     assert cli.main(again) == 2
     error = capsys.readouterr().err
-    assert "'magnetic_field, x'" in error and len(error.splitlines()) == 1 and not (saved / "more").exists()
+    assert (
+        "'magnetic_field, x'" in error
+        and len(error.splitlines()) == 1
+        and not (saved / "more").exists()
+    )
     assert cli.main([*again, "--set", "field_component=x"]) == 0
 
 
@@ -42,7 +72,9 @@ def test_a_map_that_does_not_say_what_it_is_of_is_taken(saved):
     state = load_checkpoint(saved / "x" / "map.gpm")
     del state["about"]["quantity"]
     path = save_checkpoint(saved / "older.gpm", state)
-    assert open_session(Wanted(MapSettings(), quantity="magnetic_field, norm"), path).cell_count > 10
+    assert (
+        open_session(Wanted(MapSettings(), quantity="magnetic_field, norm"), path).cell_count > 10
+    )
 
 
 def test_a_snapshot_counts_an_open_cell_as_finished_only_where_that_is_asked_for():

@@ -23,9 +23,19 @@ from gp_mapping.store.resume import MapFiles
 from gp_mapping.store.tile_room import TileRoom
 
 UT = 1e-6
-SETTINGS = MapSettings(lengthscale=0.6, signal_stddev=10 * UT, noise_stddev=0.3 * UT, constant_stddev=30 * UT,
-                       heading_stddev=0.0, learn_hyperparameters=False, learn_time_offset=False, max_inducing=60,
-                       memory_size=300, map_tile_side=5.0, tiles_in_memory=9)
+SETTINGS = MapSettings(
+    lengthscale=0.6,
+    signal_stddev=10 * UT,
+    noise_stddev=0.3 * UT,
+    constant_stddev=30 * UT,
+    heading_stddev=0.0,
+    learn_hyperparameters=False,
+    learn_time_offset=False,
+    max_inducing=60,
+    memory_size=300,
+    map_tile_side=5.0,
+    tiles_in_memory=9,
+)
 
 
 def field_at(x):
@@ -44,7 +54,7 @@ def road(start, stop):
 def drive(field, start, stop):
     samples = road(start, stop)
     for i in range(0, len(samples), 4):
-        field.update(samples[i: i + 4])
+        field.update(samples[i : i + 4])
     return field
 
 
@@ -53,8 +63,13 @@ def built(room=None):
 
 
 def somewhere(stop):
-    return torch.stack([torch.linspace(0.0, stop, 300).double(), 0.3 * torch.rand(300, generator=torch.Generator(
-        ).manual_seed(1)).double()], 1)
+    return torch.stack(
+        [
+            torch.linspace(0.0, stop, 300).double(),
+            0.3 * torch.rand(300, generator=torch.Generator().manual_seed(1)).double(),
+        ],
+        1,
+    )
 
 
 def flip(path):
@@ -62,8 +77,15 @@ def flip(path):
     with zipfile.ZipFile(path) as file:
         largest = max(file.infolist(), key=lambda info: info.compress_size)
     data = bytearray(path.read_bytes())
-    lengths = data[largest.header_offset + 26: largest.header_offset + 30]  # of the name, of what follows it
-    begin = largest.header_offset + 30 + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
+    lengths = data[
+        largest.header_offset + 26 : largest.header_offset + 30
+    ]  # of the name, of what follows it
+    begin = (
+        largest.header_offset
+        + 30
+        + int.from_bytes(lengths[:2], "little")
+        + int.from_bytes(lengths[2:], "little")
+    )
     data[begin + largest.compress_size // 2] ^= 0x40
     path.write_bytes(data)
 
@@ -139,7 +161,9 @@ def test_a_snapshot_keeps_the_version_that_it_saw(tmp_path):
     drive(field, 12.0, 40.0)
     room.settle()
     assert float((field.predict(x).mean - before.mean).abs().max()) > UT
-    assert float((told.predict(x).mean - before.mean).abs().max()) < 1e-9 * UT  # copies of factors round otherwise
+    assert (
+        float((told.predict(x).mean - before.mean).abs().max()) < 1e-9 * UT
+    )  # copies of factors round otherwise
 
 
 def test_a_save_writes_only_what_changed(mine):
@@ -153,10 +177,14 @@ def test_a_save_writes_only_what_changed(mine):
     save_checkpoint(mine / "map.gpm", field.state_dict())
     now = {p.name: p.stat().st_ino for p in (mine / "tiles").glob("*.tile")}
     fresh = now.keys() - names.keys()
-    assert 1 <= len(fresh) <= 4 and all(now[name] == names[name] for name in now.keys() & names.keys())
+    assert 1 <= len(fresh) <= 4 and all(
+        now[name] == names[name] for name in now.keys() & names.keys()
+    )
     del field
     gc.collect()
-    save_checkpoint(mine / "map.gpm", loaded(mine).state_dict())  # what nobody refers to any more has gone
+    save_checkpoint(
+        mine / "map.gpm", loaded(mine).state_dict()
+    )  # what nobody refers to any more has gone
     assert {p.name for p in (mine / "tiles").glob("*.tile")} == now.keys()
     assert not [name for name in names.keys() - now.keys() if (mine / "tiles" / name).exists()]
 
@@ -201,7 +229,9 @@ def test_beside_a_checkpoint_that_cannot_be_read_no_tile_goes(mine):
     broken.write_bytes(b"0" * 1000)
     (mine / "notes.txt").write_text("lanes 3 to 7 again")
     save_checkpoint(mine / "map.gpm", {"number": 1.0})
-    assert sorted(path.name for path in (mine / "tiles").glob("*.tile")) == tiles and len(tiles) >= 3
+    assert (
+        sorted(path.name for path in (mine / "tiles").glob("*.tile")) == tiles and len(tiles) >= 3
+    )
     broken.unlink()
     save_checkpoint(mine / "map.gpm", {"number": 2.0})
     assert not list((mine / "tiles").glob("*.tile"))
@@ -230,10 +260,15 @@ def test_a_damaged_tile_is_named_and_the_rest_is_there(mine, driven, how):
 
     field, x = loaded(mine), somewhere(40.0)
     told, before = field.predict(x), driven.predict(x)
-    assert [f"tile {name} of the map is left out" in note and str(path) in note for note in field.notes()] == [True]
+    assert [
+        f"tile {name} of the map is left out" in note and str(path) in note
+        for note in field.notes()
+    ] == [True]
     assert field.counters()["tiles_lost"] == 1
     near = driven.layout.outside(sorted(driven.shelf.keys())[0], x) <= driven.layout.blend
-    assert torch.equal(told.mean[~near], before.mean[~near]) and not torch.equal(told.mean[near], before.mean[near])
+    assert torch.equal(told.mean[~near], before.mean[~near]) and not torch.equal(
+        told.mean[near], before.mean[near]
+    )
     low, high = (corner[0] for corner in driven.layout.core(sorted(driven.shelf.keys())[0]))
     drive(field, low, high)  # the ground is mapped anew
     again = road(low, high)
@@ -260,7 +295,10 @@ def test_a_disk_that_takes_nothing_is_said_and_the_map_stays_in_memory(tmp_path,
     field = drive(built(room), 0.0, 40.0)
     assert not room.settle(1.0)
     assert len(held(field)) == len(field.shelf) > 0
-    assert "stay in memory, for they cannot be written" in field.notes()[0] and str(base) in field.notes()[0]
+    assert (
+        "stay in memory, for they cannot be written" in field.notes()[0]
+        and str(base) in field.notes()[0]
+    )
     x = somewhere(40.0)
     assert torch.equal(field.predict(x).mean, driven.predict(x).mean)
     base.unlink()
@@ -268,12 +306,16 @@ def test_a_disk_that_takes_nothing_is_said_and_the_map_stays_in_memory(tmp_path,
 
 
 def test_what_a_killed_process_left_goes_and_that_of_a_living_one_stays(tmp_path):
-    code = ("import sys, time; from pathlib import Path; from gp_mapping.core.stored import StoredState;"
-            "from gp_mapping.store.tile_room import TileRoom; room = TileRoom(Path(sys.argv[1]));"
-            "states = [StoredState('0 0', {'n': 1})]; room.put(states[0]); room.settle(); print('there', flush=True);"
-            "time.sleep(60)")
-    children = [warm.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-                for _ in range(2)]
+    code = (
+        "import sys, time; from pathlib import Path; from gp_mapping.core.stored import StoredState;"
+        "from gp_mapping.store.tile_room import TileRoom; room = TileRoom(Path(sys.argv[1]));"
+        "states = [StoredState('0 0', {'n': 1})]; room.put(states[0]); room.settle(); print('there', flush=True);"
+        "time.sleep(60)"
+    )
+    children = [
+        warm.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     assert all(child.stdout.readline() == "there\n" for child in children)
     assert len(list(tmp_path.iterdir())) == 2
     os.kill(children[0].pid, signal.SIGKILL)
@@ -282,13 +324,16 @@ def test_what_a_killed_process_left_goes_and_that_of_a_living_one_stays(tmp_path
     room.put(state := built_state())
     room.settle()
     left = [p.name.split(".")[2].split("-")[0] for p in tmp_path.iterdir()]
-    assert sorted(left) == sorted([str(children[1].pid), str(os.getpid())]) and state.get() == {"n": 2}
+    assert sorted(left) == sorted([str(children[1].pid), str(os.getpid())]) and state.get() == {
+        "n": 2
+    }
     children[1].kill()
     children[1].wait()
 
 
 def built_state():
     from gp_mapping.core.stored import StoredState
+
     return StoredState("0 0", {"n": 2})
 
 
@@ -319,8 +364,11 @@ def test_killed_at_any_moment_the_checkpoint_is_whole(mine):
     wait = torch.Generator().manual_seed(os.getpid())
     count = 0
     for _ in range(3):
-        child = warm.Popen([sys.executable, "-c", DRIVER, str(mine), os.path.dirname(__file__)],
-                                 stdout=subprocess.PIPE, text=True)
+        child = warm.Popen(
+            [sys.executable, "-c", DRIVER, str(mine), os.path.dirname(__file__)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert child.stdout.readline() == "saved\n"
         time.sleep(float(torch.rand(1, generator=wait)))
         os.kill(child.pid, signal.SIGKILL)
@@ -347,10 +395,14 @@ for k in range(1000):
 """
 
 
-def test_what_a_process_killed_while_it_wrote_a_tile_has_left_half_goes_with_the_next_save(tmp_path):
+def test_what_a_process_killed_while_it_wrote_a_tile_has_left_half_goes_with_the_next_save(
+    tmp_path,
+):
     tiles = tmp_path / "tiles"
     for _ in range(20):  # until a kill fell between the first byte of a tile and its last
-        child = warm.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        child = warm.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
         assert child.stdout.readline() == "0\n"
         while not list(tiles.glob(".*.partial")):
             assert child.poll() is None

@@ -13,7 +13,9 @@ from gp_mapping.store.tile_room import TileRoom
 MB = 1_000_000
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries do not keep what is freed")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other C libraries do not keep what is freed"
+)
 def test_freed_memory_goes_back_while_tiles_go_to_the_disk(tmp_path):
     """Holes of 60 kB between what stays, as factors and memories of tiles leave them; 50 tiles, and they are gone."""
     ctypes.CDLL(None).malloc_trim(0)  # what other tests have left
@@ -33,7 +35,10 @@ def test_freed_memory_goes_back_while_tiles_go_to_the_disk(tmp_path):
 
 
 def test_a_tile_goes_to_a_file_of_its_own_and_the_file_goes_with_it(tmp_path):
-    room, states = TileRoom(tmp_path), [StoredState(f"{i} 0", {"x": torch.arange(3) + i}) for i in range(3)]
+    room, states = (
+        TileRoom(tmp_path),
+        [StoredState(f"{i} 0", {"x": torch.arange(3) + i}) for i in range(3)],
+    )
     for state in states:
         room.put(state)
     assert room.settle() and room.problem() == "" and room.written == 3

@@ -20,7 +20,11 @@ def drive(n=60, channels=1, seed=0):
     g = torch.Generator().manual_seed(seed)
     t = torch.arange(n, dtype=torch.float64)
     x = torch.stack([0.1 * t % 2.0, 0.3 * torch.floor(0.05 * t)], 1)
-    y = 45e-6 + 5e-6 * torch.sin(2 * x[:, :1]) + 1e-7 * torch.randn(n, channels, dtype=torch.float64, generator=g)
+    y = (
+        45e-6
+        + 5e-6 * torch.sin(2 * x[:, :1])
+        + 1e-7 * torch.randn(n, channels, dtype=torch.float64, generator=g)
+    )
     return Samples(x, y, stamp=10.0 + 0.1 * t)
 
 
@@ -53,9 +57,18 @@ def test_every_model_comes_back_as_it_was(tmp_path, model):
     assert same(open_session(path).state_dict(), load_checkpoint(path))
 
 
-@pytest.mark.parametrize("settings", [
-    {"likelihood": "student_t"}, {"likelihood": "bernoulli"}, {"likelihood": "poisson"}, {"cells": False},
-    {"follow_changes": False}, {"forgetting_time": 100.0}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"likelihood": "student_t"},
+        {"likelihood": "bernoulli"},
+        {"likelihood": "poisson"},
+        {"cells": False},
+        {"follow_changes": False},
+        {"forgetting_time": 100.0},
+    ],
+    ids=str,
+)
 def test_other_sessions_come_back_too(tmp_path, settings):
     session = MapSession(MapSettings(max_inducing=40, **settings))
     samples = drive()
@@ -86,21 +99,32 @@ def at(state, trail):
     return state, trail[-1]
 
 
-@pytest.mark.parametrize("trail, value, said", [
-    (("map", "sites", "precision"), "nan", "not finite"), (("map", "basis", "z"), "short", "do not agree|fit"),
-    (("map", "basis", "L"), torch.zeros(3), "expected a tensor"), (("raw_count",), "many", "expected a number"),
-    (("map", "theta", "lengthscale"), float("inf"), "inf"), (("path", "points"), {}, "expected a tensor"),
-    (("scores", "snapshots", 0, "posterior", "z"), "huge", "earlier states"),
-    (("last_stamp",), [1.0], "expected a number"), (("map", "sites"), None, "not a state"),
-    (("settings", "lengthscale"), -1.0, "lengthscale"),
-    (("settings", "unheard_of"), 1.0, "unheard_of"), (("channels",), 2, "fit together|channels")])
+@pytest.mark.parametrize(
+    "trail, value, said",
+    [
+        (("map", "sites", "precision"), "nan", "not finite"),
+        (("map", "basis", "z"), "short", "do not agree|fit"),
+        (("map", "basis", "L"), torch.zeros(3), "expected a tensor"),
+        (("raw_count",), "many", "expected a number"),
+        (("map", "theta", "lengthscale"), float("inf"), "inf"),
+        (("path", "points"), {}, "expected a tensor"),
+        (("scores", "snapshots", 0, "posterior", "z"), "huge", "earlier states"),
+        (("last_stamp",), [1.0], "expected a number"),
+        (("map", "sites"), None, "not a state"),
+        (("settings", "lengthscale"), -1.0, "lengthscale"),
+        (("settings", "unheard_of"), 1.0, "unheard_of"),
+        (("channels",), 2, "fit together|channels"),
+    ],
+)
 def test_what_does_not_fit_together_is_refused(saved, trail, value, said):
     """Right checksums, wrong content: nothing of it reaches a running map."""
     state = load_checkpoint(saved)
     holder, key = at(state, trail)
     if isinstance(value, str) and value in ("nan", "short", "huge"):
         old = holder[key]
-        value = {"nan": old * float("nan"), "short": old[:-1], "huge": torch.full_like(old, 1e300)}[value]
+        value = {"nan": old * float("nan"), "short": old[:-1], "huge": torch.full_like(old, 1e300)}[
+            value
+        ]
     holder[key] = value
     with pytest.raises(CheckpointError, match=said) as caught:
         tried_session(state, saved)
@@ -119,7 +143,10 @@ def test_nothing_is_unpacked_beyond_the_file(tmp_path):
     header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1099511627776,), }"
     header = header.ljust(117) + b"\n"
     with zipfile.ZipFile(liar, "w") as archive:
-        archive.writestr("manifest.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"x" * 9)
+        archive.writestr(
+            "manifest.npy",
+            b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"x" * 9,
+        )
     with pytest.raises(CheckpointError, match="in 9 bytes"):
         load_checkpoint(liar)
 
@@ -133,6 +160,12 @@ def test_what_is_no_file_is_not_waited_for(tmp_path):
 
 def test_arrays_of_any_layout_come_back(tmp_path):
     rows = torch.arange(12.0).reshape(3, 4)
-    back = load_checkpoint(save_checkpoint(tmp_path / "a", {"t": rows.T, "scalar": rows.sum(), "none": rows[:0]}))
-    assert torch.equal(back["t"], rows.T) and back["scalar"] == rows.sum() and back["none"].shape == (0, 4)
+    back = load_checkpoint(
+        save_checkpoint(tmp_path / "a", {"t": rows.T, "scalar": rows.sum(), "none": rows[:0]})
+    )
+    assert (
+        torch.equal(back["t"], rows.T)
+        and back["scalar"] == rows.sum()
+        and back["none"].shape == (0, 4)
+    )
     np.testing.assert_array_equal(back["t"].numpy(), rows.T.numpy())

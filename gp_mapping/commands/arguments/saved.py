@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["EXPORTS", "ROUTES", "export_arguments", "merge_arguments", "plan_arguments", "plot_arguments"]
+__all__ = [
+    "EXPORTS",
+    "ROUTES",
+    "export_arguments",
+    "merge_arguments",
+    "plan_arguments",
+    "plot_arguments",
+]
 
 
 EXPORTS = ("map_server", "geotiff")
@@ -13,48 +20,113 @@ ROUTES = (".csv", ".geojson", ".png", ".pdf", ".svg")
 
 def merge_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("maps", nargs="+", metavar="DIR_or_checkpoint",
-                        help="two or more: folders that `gp-mapping map` or a node wrote, or map.gpm files")
-    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the map, its exports and the report")
-    parser.add_argument("--transform", action="append", default=[], metavar="MAP=x,y,yaw",
-                        help="where the origin of a map's frame lies in that of the others (metres, radians), for one "
-                        "that is in another frame; MAP as it stands among the maps")
-    parser.add_argument("--allow-frame-change", action="store_true",
-                        help="the maps' frames are the same place, whatever their names say")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
+    parser.add_argument(
+        "maps",
+        nargs="+",
+        metavar="DIR_or_checkpoint",
+        help="two or more: folders that `gp-mapping map` or a node wrote, or map.gpm files",
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        metavar="DIR",
+        help="folder for the map, its exports and the report",
+    )
+    parser.add_argument(
+        "--transform",
+        action="append",
+        default=[],
+        metavar="MAP=x,y,yaw",
+        help="where the origin of a map's frame lies in that of the others (metres, radians), for one "
+        "that is in another frame; MAP as it stands among the maps",
+    )
+    parser.add_argument(
+        "--allow-frame-change",
+        action="store_true",
+        help="the maps' frames are the same place, whatever their names say",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object on stdout and nothing else there"
+    )
 
 
 def plot_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm")
-    parser.add_argument("--output", metavar="FILE", help=".png, .pdf or .svg (default: map.png beside the map)")
-    parser.add_argument("--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)")
-    parser.add_argument("--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)")
+    parser.add_argument(
+        "map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help=".png, .pdf or .svg (default: map.png beside the map)"
+    )
+    parser.add_argument(
+        "--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)"
+    )
+    parser.add_argument(
+        "--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)"
+    )
 
 
 def export_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm")
-    parser.add_argument("--output", metavar="DIR", default="export", help="folder to write into (default: export)")
-    parser.add_argument("--format", choices=EXPORTS, default="map_server",
-                        help="map_server: yaml and pgm for each block; geotiff: one file, map.tif (needs rasterio)")
-    parser.add_argument("--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)")
-    parser.add_argument("--datum", metavar="LAT,LON,HEADING_or_BAG", help="where the map's origin lies, in degrees, "
-                        "and the direction of its x axis in rad from east (geotiff), or a bag with NavSatFix beside "
-                        "the map's poses, which tells it; none: coordinates are the map's (default: what the map's own "
-                        "fixes tell)")
-    parser.add_argument("--fix-topic", metavar="NAME", help="of NavSatFix in that bag (default: the only one)")
+    parser.add_argument(
+        "map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", default="export", help="folder to write into (default: export)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=EXPORTS,
+        default="map_server",
+        help="map_server: yaml and pgm for each block; geotiff: one file, map.tif (needs rasterio)",
+    )
+    parser.add_argument(
+        "--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)"
+    )
+    parser.add_argument(
+        "--datum",
+        metavar="LAT,LON,HEADING_or_BAG",
+        help="where the map's origin lies, in degrees, "
+        "and the direction of its x axis in rad from east (geotiff), or a bag with NavSatFix beside "
+        "the map's poses, which tells it; none: coordinates are the map's (default: what the map's own "
+        "fixes tell)",
+    )
+    parser.add_argument(
+        "--fix-topic", metavar="NAME", help="of NavSatFix in that bag (default: the only one)"
+    )
 
 
 def plan_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm")
-    parser.add_argument("--region", default="", metavar="'X Y, X Y, …'",
-                        help="corners in metres of the area (default: the hull of the path, grown by --margin)")
-    parser.add_argument("--margin", type=float, default=1.0, metavar="M", help="metres the hull grows (default: 1)")
-    parser.add_argument("--budget", type=float, default=0.0, metavar="M", help="metres to drive (default: 16 at most)")
-    parser.add_argument("--start", default="", metavar="'X Y'", help="where to begin (default: the end of the path)")
-    parser.add_argument("--home", default="", metavar="'X Y'", help="where to end (default: anywhere)")
+    parser.add_argument(
+        "map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm"
+    )
+    parser.add_argument(
+        "--region",
+        default="",
+        metavar="'X Y, X Y, …'",
+        help="corners in metres of the area (default: the hull of the path, grown by --margin)",
+    )
+    parser.add_argument(
+        "--margin", type=float, default=1.0, metavar="M", help="metres the hull grows (default: 1)"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=0.0,
+        metavar="M",
+        help="metres to drive (default: 16 at most)",
+    )
+    parser.add_argument(
+        "--start", default="", metavar="'X Y'", help="where to begin (default: the end of the path)"
+    )
+    parser.add_argument(
+        "--home", default="", metavar="'X Y'", help="where to end (default: anywhere)"
+    )
     parser.add_argument("--kind", default="route", metavar="NAME", help="planner (default: route)")
-    parser.add_argument("--output", default="route.csv", metavar="FILE",
-                        help=f"what to write, by its ending: {', '.join(ROUTES)} (default: route.csv)")
+    parser.add_argument(
+        "--output",
+        default="route.csv",
+        metavar="FILE",
+        help=f"what to write, by its ending: {', '.join(ROUTES)} (default: route.csv)",
+    )

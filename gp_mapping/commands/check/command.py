@@ -16,7 +16,16 @@ from gp_mapping.analysis.advice import Advice, advise
 from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import by_component, learned
 from gp_mapping.analysis.pass_biases import differ, pass_biases
-from gp_mapping.analysis.refits import changes_along, changes_of, fit, positions, quality, split, ways_to_refit, whole
+from gp_mapping.analysis.refits import (
+    changes_along,
+    changes_of,
+    fit,
+    positions,
+    quality,
+    split,
+    ways_to_refit,
+    whole,
+)
 from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
 from gp_mapping.commands.check.picture import draw_check
@@ -34,8 +43,7 @@ from gp_mapping.settings.build import Parameters, parse_assignment, read_paramet
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.wording import unit_text
 
-__all__ = ["Assessment", "assess", "calibrates", "parameters_of", "run",
-           "topics_of"]
+__all__ = ["Assessment", "assess", "calibrates", "parameters_of", "run", "topics_of"]
 
 
 class Assessment(NamedTuple):
@@ -52,8 +60,14 @@ class Assessment(NamedTuple):
     def draw(self):
         """The figure of quality."""
         result = self.result
-        return draw_check(self.found, result["test"], self.session.path.numpy(),
-                          result["changes"] + result["changes_in_test"], result["unit"], self.title)
+        return draw_check(
+            self.found,
+            result["test"],
+            self.session.path.numpy(),
+            result["changes"] + result["changes_in_test"],
+            result["unit"],
+            self.title,
+        )
 
 
 def parameters_of(args: argparse.Namespace) -> dict:
@@ -93,8 +107,11 @@ def run(args: argparse.Namespace) -> int:
     output = folder_to_write(args.output)
     made = assess(args.bags, args.against, parameters, topics_of(args), tries=not args.no_refits)
     written = _write(output, made.result, made.draw())
-    print(json.dumps(made.result, allow_nan=False) if args.json else
-          text_of(made.result, made.calibration) + f"\nwritten: {written}")
+    print(
+        json.dumps(made.result, allow_nan=False)
+        if args.json
+        else text_of(made.result, made.calibration) + f"\nwritten: {written}"
+    )
     return 0
 
 
@@ -109,8 +126,10 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
     UsageError where the bags do not suffice.
     """
     if not parameters.map.metric:
-        raise UsageError(f"likelihood {parameters.map.likelihood} maps classes or counts, which have no error in the "
-                         "field's unit to judge; test it with: gp-mapping map --test")
+        raise UsageError(
+            f"likelihood {parameters.map.likelihood} maps classes or counts, which have no error in the "
+            "field's unit to judge; test it with: gp-mapping map --test"
+        )
     passes, intake = _read(bags, parameters, topics, "map")
     intakes = [intake]
     if against:
@@ -124,7 +143,9 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
     session = fit(train, parameters.map)
     spent = time.perf_counter() - began
     if not session.map.started:
-        raise UsageError("the part that maps is too short for a single cell; give a longer recording")
+        raise UsageError(
+            "the part that maps is too short for a single cell; give a longer recording"
+        )
     found = residuals(session, test, positions(train))
     calibration = None
     if calibrates(session):
@@ -133,15 +154,32 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         except RuntimeError as error:
             raise UsageError(str(error)) from error
     ways = ways_to_refit(parameters.map, _biased(session)) if tries else {}
-    tried = refits(train, test, ways, spent, lambda name: _say("maps again, " + name.replace("_", " ")))
-    result = _result(session, found, calibration, tried, intakes, changes_along(session, test), parameters,
-                     sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)))
+    tried = refits(
+        train, test, ways, spent, lambda name: _say("maps again, " + name.replace("_", " "))
+    )
+    result = _result(
+        session,
+        found,
+        calibration,
+        tried,
+        intakes,
+        changes_along(session, test),
+        parameters,
+        sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)),
+    )
     result |= {"components": by_component(session, found, test, positions(train))}
-    result |= {"how": how, "bags": [str(b) for b in bags], "against": [str(b) for b in against],
-               "mapped": sum(map(len, train)), "tested": sum(map(len, test))}
+    result |= {
+        "how": how,
+        "bags": [str(b) for b in bags],
+        "against": [str(b) for b in against],
+        "mapped": sum(map(len, train)),
+        "tested": sum(map(len, test)),
+    }
     tested = result["test"]
-    title = (f"RMSE {tested['rmse_ut']:.2f} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
-             f"{100 * tested['coverage']:.0f} %: {how}")
+    title = (
+        f"RMSE {tested['rmse_ut']:.2f} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
+        f"{100 * tested['coverage']:.0f} %: {how}"
+    )
     return Assessment(result, calibration, found, session, passes, title)
 
 
@@ -149,8 +187,16 @@ def _biased(session: MapSession) -> bool:
     return differ(pass_biases(session), session.noise_variance**0.5 / session.settings.field_scale)
 
 
-def _result(session: MapSession, found: Residuals, c: Calibration | None, tried: dict, intakes: list[Intake],
-            later: list[dict], parameters: Parameters, faults: list[SensorFault]) -> dict:
+def _result(
+    session: MapSession,
+    found: Residuals,
+    c: Calibration | None,
+    tried: dict,
+    intakes: list[Intake],
+    later: list[dict],
+    parameters: Parameters,
+    faults: list[SensorFault],
+) -> dict:
     """All that is reported, in plain numbers."""
     report, tested, changes = session.report(), quality(found, later), changes_of(session)
     biases = pass_biases(session)
@@ -158,23 +204,46 @@ def _result(session: MapSession, found: Residuals, c: Calibration | None, tried:
     for one in intakes:
         for name, count in one.drops.as_dict().items():
             drops[name] = drops.get(name, 0) + count
-    warnings = list(dict.fromkeys([*(w for one in intakes for w in one.warnings), *session.warnings]))
+    warnings = list(
+        dict.fromkeys([*(w for one in intakes for w in one.warnings), *session.warnings])
+    )
     unit, sensor = unit_text(session.settings.field_unit), parameters.intake.sensor
     named = "magnetometer" if sensor == "magnetic_field" else "sensor"
-    context = {"unit": unit, "sensor": named, "sensor_faults": faults,
-               "gross": report["gross_errors"], "measurements": report["samples"],
-               "dropped": sum(one.drops.measurements for one in intakes), "changes": changes + later,
-               "explained": intakes[0].drops.explain() + warnings, "biases": biases,
-               "noise": report["noise_stddev"] / session.settings.field_scale}
+    context = {
+        "unit": unit,
+        "sensor": named,
+        "sensor_faults": faults,
+        "gross": report["gross_errors"],
+        "measurements": report["samples"],
+        "dropped": sum(one.drops.measurements for one in intakes),
+        "changes": changes + later,
+        "explained": intakes[0].drops.explain() + warnings,
+        "biases": biases,
+        "noise": report["noise_stddev"] / session.settings.field_scale,
+    }
     mend: list[Advice] = advise(c, tested, tried, context)
-    return {"unit": unit, "sensor": named, "test": tested, "calibration": None if c is None else c.as_dict(),
-            "plain": learned(session, named, unit) if c is None else c.plain(named, unit),
-            "refits": tried, "gross_errors": report["gross_errors"], "weakened_cells": report["weakened_cells"],
-            "change_count": report["changes"], "changes": changes, "changes_in_test": later, "dropped": drops,
-            "warnings": warnings, "explained": context["explained"], "biases": biases,
-            "bias_stddev": report["hyperparameters"].get("bias_stddev", 0.0) / session.settings.field_scale,
-            "path_length": report["path_length"], "passes": report["passes"],
-            "mend": [{"text": a.text, "gain": a.gain} for a in mend]}
+    return {
+        "unit": unit,
+        "sensor": named,
+        "test": tested,
+        "calibration": None if c is None else c.as_dict(),
+        "plain": learned(session, named, unit) if c is None else c.plain(named, unit),
+        "refits": tried,
+        "gross_errors": report["gross_errors"],
+        "weakened_cells": report["weakened_cells"],
+        "change_count": report["changes"],
+        "changes": changes,
+        "changes_in_test": later,
+        "dropped": drops,
+        "warnings": warnings,
+        "explained": context["explained"],
+        "biases": biases,
+        "bias_stddev": report["hyperparameters"].get("bias_stddev", 0.0)
+        / session.settings.field_scale,
+        "path_length": report["path_length"],
+        "passes": report["passes"],
+        "mend": [{"text": a.text, "gain": a.gain} for a in mend],
+    }
 
 
 def _write(output: Path, result: dict, figure) -> str:
@@ -183,7 +252,9 @@ def _write(output: Path, result: dict, figure) -> str:
         buffer = BytesIO()
         figure.savefig(buffer, format="png", dpi=120)
         write_atomic(output / "check.png", buffer.getvalue())
-        write_atomic(output / "report.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+        write_atomic(
+            output / "report.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode()
+        )
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
     return f"{output / 'report.json'}, {output / 'check.png'}"

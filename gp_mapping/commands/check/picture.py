@@ -16,13 +16,16 @@ _GOOD, _INK, _MARK = "#c8d8c8", "#2a5a8a", "#c03020"
 _DOTS = 6000  # residuals drawn at most
 
 
-def draw_check(found: Residuals, quality: dict, path: np.ndarray, changes: list[dict], unit: str, title: str) -> Figure:
+def draw_check(
+    found: Residuals, quality: dict, path: np.ndarray, changes: list[dict], unit: str, title: str
+) -> Figure:
     """path: (K, 2) of the map.  quality: of check_fit.  changes: with x and y in metres."""
     figure = Figure(figsize=(12.0, 8.6), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(picture_text(title), fontsize=12)
-    grid = figure.subplot_mosaic([["pit", "map"], ["coverage", "map"], ["auto", "map"]],
-                                 width_ratios=[1.0, 1.7])
+    grid = figure.subplot_mosaic(
+        [["pit", "map"], ["coverage", "map"], ["auto", "map"]], width_ratios=[1.0, 1.7]
+    )
     _pit(grid["pit"], quality["pit"])
     _coverage(grid["coverage"], quality)
     _autocorrelation(grid["auto"], quality["autocorrelation"])
@@ -35,8 +38,9 @@ def _pit(axes, shares) -> None:
     axes.bar((np.arange(n) + 0.5) / n, np.array(shares) * n, 0.92 / n, color=_INK)
     axes.axhline(1.0, color="k", lw=1)
     axes.set_title("PIT: flat is right; hump: σ too large, bowl: too small", fontsize=11)
-    axes.set(xlabel="where in its predicted range a "
-             "measurement fell", ylabel="density", xlim=(0, 1))
+    axes.set(
+        xlabel="where in its predicted range a measurement fell", ylabel="density", xlim=(0, 1)
+    )
 
 
 def _coverage(axes, quality: dict) -> None:
@@ -46,13 +50,29 @@ def _coverage(axes, quality: dict) -> None:
     lowest = 100 * min(v for part in held for v in part["coverage_levels"].values())
     axes.plot([40, 100], [40, 100], color="k", lw=1)
     axes.fill_between([40, 100], [37, 97], [43, 103], color=_GOOD, lw=0, label="within 3 %")
-    axes.plot(levels, [100 * v for v in quality["coverage_levels"].values()], "o-", color=_INK, label="all")
+    axes.plot(
+        levels,
+        [100 * v for v in quality["coverage_levels"].values()],
+        "o-",
+        color=_INK,
+        label="all",
+    )
     for mark, (name, band) in zip("sv^", quality["bands"].items()):
         if band["n"]:
-            axes.plot(levels, [100 * v for v in band["coverage_levels"].values()], mark, mfc="none",
-                      label=f"{name} m from path ({band['n']})")
-    axes.set(title="Share of measurements inside the intervals", xlabel="interval (%)", ylabel="inside (%)",
-             xlim=(45, 101), ylim=(max(0, min(45, lowest - 3)), 102))
+            axes.plot(
+                levels,
+                [100 * v for v in band["coverage_levels"].values()],
+                mark,
+                mfc="none",
+                label=f"{name} m from path ({band['n']})",
+            )
+    axes.set(
+        title="Share of measurements inside the intervals",
+        xlabel="interval (%)",
+        ylabel="inside (%)",
+        xlim=(45, 101),
+        ylim=(max(0, min(45, lowest - 3)), 102),
+    )
     axes.legend(fontsize=7, loc="best")
 
 
@@ -64,18 +84,43 @@ def _autocorrelation(axes, values: dict[str, float]) -> None:
         axes.set_xscale("log")
         axes.set_xticks(lags, list(values))
         axes.minorticks_off()
-    axes.set(title="How long an error/σ persists", xlabel="lag (s)", ylabel="autocorrelation", ylim=(-0.4, 1.05))
+    axes.set(
+        title="How long an error/σ persists",
+        xlabel="lag (s)",
+        ylabel="autocorrelation",
+        ylim=(-0.4, 1.05),
+    )
 
 
 def _map(figure, axes, found: Residuals, path: np.ndarray, changes: list[dict], unit: str) -> None:
     step = max(1, len(found) // _DOTS)
     most = float(np.quantile(np.abs(found.error), 0.98)) or 1.0
     axes.plot(path[:, 0], path[:, 1], ".", color="#bbbbbb", ms=2, zorder=1, label="mapped here")
-    dots = axes.scatter(*found.x[::step].T, c=found.error[::step], cmap="RdBu_r", vmin=-most, vmax=most, s=9, zorder=2,
-                        lw=0)
+    dots = axes.scatter(
+        *found.x[::step].T,
+        c=found.error[::step],
+        cmap="RdBu_r",
+        vmin=-most,
+        vmax=most,
+        s=9,
+        zorder=2,
+        lw=0,
+    )
     if changes:
-        axes.plot([c["x"] for c in changes], [c["y"] for c in changes], "o", ms=15, mfc="none", mec="k", mew=1.8,
-                  ls="none", zorder=3, label="field seems changed")
-    axes.set(title="Measured minus predicted on the test", xlabel="x (m)", ylabel="y (m)", aspect="equal")
+        axes.plot(
+            [c["x"] for c in changes],
+            [c["y"] for c in changes],
+            "o",
+            ms=15,
+            mfc="none",
+            mec="k",
+            mew=1.8,
+            ls="none",
+            zorder=3,
+            label="field seems changed",
+        )
+    axes.set(
+        title="Measured minus predicted on the test", xlabel="x (m)", ylabel="y (m)", aspect="equal"
+    )
     axes.legend(fontsize=8, loc="upper right")
     figure.colorbar(dots, ax=axes, label=f"error ({unit})", shrink=0.6, extend="both")

@@ -24,8 +24,13 @@ __all__ = ["refits"]
 _LONG = 20.0  # s of work for which starting processes pays: each loads torch first
 
 
-def refits(train: list[Samples], test: list[Samples], ways: dict[str, MapSettings], seconds: float,
-           progress: Callable[[str], None]) -> dict[str, float]:
+def refits(
+    train: list[Samples],
+    test: list[Samples],
+    ways: dict[str, MapSettings],
+    seconds: float,
+    progress: Callable[[str], None],
+) -> dict[str, float]:
     """RMSE on the test of each way to map the others, whatever the number of cores: to the bit.
 
     seconds: that one map takes.  progress: told the name of each as it begins.
@@ -40,8 +45,13 @@ def refits(train: list[Samples], test: list[Samples], ways: dict[str, MapSetting
     return {name: found[name] for name in ways}
 
 
-def _side_by_side(train: list[Samples], test: list[Samples], ways: dict[str, MapSettings], cores: int,
-                  progress: Callable[[str], None]) -> dict[str, float | None]:
+def _side_by_side(
+    train: list[Samples],
+    test: list[Samples],
+    ways: dict[str, MapSettings],
+    cores: int,
+    progress: Callable[[str], None],
+) -> dict[str, float | None]:
     """What each process found; None where it could not."""
     aside = Aside()
 
@@ -65,14 +75,21 @@ class Aside:
         self._running: set[subprocess.Popen] = set()
         self._ended = False
 
-    def rmse_of(self, train: list[Samples], test: list[Samples], settings: MapSettings) -> float | None:
+    def rmse_of(
+        self, train: list[Samples], test: list[Samples], settings: MapSettings
+    ) -> float | None:
         """None where it cannot be done there: a part that this program alone has registered, or no memory for it."""
         if self._ended:
             return None
         command = [sys.executable, "-m", "gp_mapping.commands.check.refits"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                   start_new_session=True,  # Ctrl-C is for us
-                                   env={**os.environ, "PYTHONPATH": python_path()})
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for us
+            env={**os.environ, "PYTHONPATH": python_path()},
+        )
         self._running.add(process)
         if self._ended:
             process.terminate()

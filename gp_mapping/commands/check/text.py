@@ -8,39 +8,73 @@ from gp_mapping.analysis.pass_biases import compared
 
 __all__ = ["text_of"]
 
-_NAMES = {"without_offset": "time offset held at 0", "without_heading": "nothing that turns with the robot",
-          "without_both": "neither of the two", "without_bias": "no bias of a pass",
-          "with_lever_arm": "lever arm learned too"}
+_NAMES = {
+    "without_offset": "time offset held at 0",
+    "without_heading": "nothing that turns with the robot",
+    "without_both": "neither of the two",
+    "without_bias": "no bias of a pass",
+    "with_lever_arm": "lever arm learned too",
+}
 
 
 def text_of(result: dict, c: Calibration | None) -> str:
     """What a person wants to know, the most important first."""
     unit, test = result["unit"], result["test"]
-    lines = [result["how"],
-             f"{result['mapped']} measurements in {result['passes']} passes and {result['path_length']:.1f} m map, "
-             f"{result['tested']} test", "", "what to mend on the robot first"]
-    lines += [f"  {i}. {m['text']}" for i, m in enumerate(result["mend"], 1)] or ["  nothing: no fault is seen"]
-    lines += ["", "what the map has learned of the robot", *(f"  {text}" for text in result["plain"])]
+    lines = [
+        result["how"],
+        f"{result['mapped']} measurements in {result['passes']} passes and {result['path_length']:.1f} m map, "
+        f"{result['tested']} test",
+        "",
+        "what to mend on the robot first",
+    ]
+    lines += [f"  {i}. {m['text']}" for i, m in enumerate(result["mend"], 1)] or [
+        "  nothing: no fault is seen"
+    ]
+    lines += [
+        "",
+        "what the map has learned of the robot",
+        *(f"  {text}" for text in result["plain"]),
+    ]
     if c is not None and c.inflation > 1.5:
-        lines.append(f"  (standard deviations are {c.inflation:.1f} times those of white noise: errors are not)")
-    lines += ["", f"test                 n {f'RMSE {unit}':>9}    NLPD   in 50 %   80 %   95 %   99 %"]
+        lines.append(
+            f"  (standard deviations are {c.inflation:.1f} times those of white noise: errors are not)"
+        )
+    lines += [
+        "",
+        f"test                 n {f'RMSE {unit}':>9}    NLPD   in 50 %   80 %   95 %   99 %",
+    ]
     bands = {f"{b} m of path": r for b, r in test["bands"].items()}
     apart = {label: test[key] for key, label in APART.items() if key in test}
     for name, row in {"all": test, **bands, **apart, **result["components"]}.items():
-        numbers = "" if not row["n"] else f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f}   " + " ".join(
-            f"{v:6.3f}" for v in row["coverage_levels"].values())
+        numbers = (
+            ""
+            if not row["n"]
+            else f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f}   "
+            + " ".join(f"{v:6.3f}" for v in row["coverage_levels"].values())
+        )
         lines.append(f"  {name:14} {row['n']:6d} {numbers}".rstrip())
-    lines.append("  PIT in tenths  " + " ".join(f"{v:.2f}" for v in test["pit"]) + "   (.10 each is right)")
-    lines.append("  autocorrelation of errors  " + ", ".join(f"{v:.2f} at {k} s"
-                                                            for k, v in test["autocorrelation"].items()))
+    lines.append(
+        "  PIT in tenths  " + " ".join(f"{v:.2f}" for v in test["pit"]) + "   (.10 each is right)"
+    )
+    lines.append(
+        "  autocorrelation of errors  "
+        + ", ".join(f"{v:.2f} at {k} s" for k, v in test["autocorrelation"].items())
+    )
     if result["refits"]:
-        lines += [f"RMSE of other maps ({unit}; this one {test['rmse_ut']:.3f})",
-                  *(f"  {_NAMES[k]:36} {v:.3f}" for k, v in result["refits"].items())]
+        lines += [
+            f"RMSE of other maps ({unit}; this one {test['rmse_ut']:.3f})",
+            *(f"  {_NAMES[k]:36} {v:.3f}" for k, v in result["refits"].items()),
+        ]
     if len(result["biases"]) > 1:
-        lines += [f"passes compared (their constants' standard deviation {result['bias_stddev']:.2f} {unit})",
-                  f"  {compared(result['biases'], unit)}"]
-    lines += ["events", f"  gross errors left out: {result['gross_errors']}; cells weakened: "
-              f"{result['weakened_cells']}"]
+        lines += [
+            f"passes compared (their constants' standard deviation {result['bias_stddev']:.2f} {unit})",
+            f"  {compared(result['biases'], unit)}",
+        ]
+    lines += [
+        "events",
+        f"  gross errors left out: {result['gross_errors']}; cells weakened: "
+        f"{result['weakened_cells']}",
+    ]
     for name, label in (("changes", "while mapping"), ("changes_in_test", "on the test")):
         lines.append(f"  field changed {label}: {listed(result[name], unit)}")
     lines += [f"  {text}" for text in result["explained"]]

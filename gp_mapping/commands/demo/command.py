@@ -16,8 +16,21 @@ import numpy as np
 
 from gp_mapping.commands.demo import survey
 from gp_mapping.commands.demo.limits import FAST, FULL, LANES_SPEED, NEAR, PLAN_SPEED, PLANNED
-from gp_mapping.commands.demo.watch import UT, DemoError, DemoResult, DemoWatch, SurveyResult, verdict
-from gp_mapping.commands.processes import NodeProcess, Signals, node_environment, ros_arguments, ros_client
+from gp_mapping.commands.demo.watch import (
+    UT,
+    DemoError,
+    DemoResult,
+    DemoWatch,
+    SurveyResult,
+    verdict,
+)
+from gp_mapping.commands.processes import (
+    NodeProcess,
+    Signals,
+    node_environment,
+    ros_arguments,
+    ros_client,
+)
 from gp_mapping.errors import UsageError
 from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
 from gp_mapping.sim.walls import parse_walls
@@ -29,7 +42,12 @@ FAST_ROUTE = {"sim__spacing": 0.5, "sim__crossing_spacing": 0.0}
 LANES_FILE = "lanes.json"
 # At several times real time the node's default of 10 maps a second would cost as many times more than they do live.
 # On a busy machine the mapper may not be served for seconds, so its queues hold the whole drive.
-MAPPER = {"publish_rate": 2.0, "suggestion_rate": 0.2, "input_queue_depth": 20000, "worker_queue_size": 100000}
+MAPPER = {
+    "publish_rate": 2.0,
+    "suggestion_rate": 0.2,
+    "input_queue_depth": 20000,
+    "worker_queue_size": 100000,
+}
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -40,17 +58,23 @@ def _check(args: argparse.Namespace) -> None:
     if not 0.1 <= args.speed <= 100.0:
         raise UsageError(f"--speed {args.speed}: expected 0.1 to 100")
     if not (args.duration == 0.0 or 5.0 <= args.duration <= 1e6):
-        raise UsageError(f"--duration {args.duration}: expected at least 5 seconds, or 0 for the whole route")
+        raise UsageError(
+            f"--duration {args.duration}: expected at least 5 seconds, or 0 for the whole route"
+        )
     if args.domain_id is not None and not 0 <= args.domain_id <= 101:
         raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
     wrong = [p for p in args.parameters if ":=" not in p]
     _mapper_parameters(args)
     if wrong:
-        raise UsageError(f"--set {wrong[0]}: expected NAME:=VALUE, for example magnetometer.lag:=0.2")
+        raise UsageError(
+            f"--set {wrong[0]}: expected NAME:=VALUE, for example magnetometer.lag:=0.2"
+        )
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--output {args.output}: the folder cannot be made ({error.strerror})") from error
+        raise UsageError(
+            f"--output {args.output}: the folder cannot be made ({error.strerror})"
+        ) from error
 
 
 def _budget(args: argparse.Namespace) -> float:
@@ -61,12 +85,19 @@ def _budget(args: argparse.Namespace) -> float:
 def _mapper_parameters(args: argparse.Namespace) -> dict:
     """What the demo sets, then the model's file, then the user's; ParameterFileError for what the node would refuse."""
     values = dict(MAPPER) | ({} if args.lanes else survey.survey_parameters(_budget(args)))
-    for path in ([model_file(args.model)] if args.model else []) + ([args.params] if args.params else []):
+    for path in ([model_file(args.model)] if args.model else []) + (
+        [args.params] if args.params else []
+    ):
         values.update(read_parameter_file(path))
     built = Parameters.build(values)
-    if built.intake.sensor != "magnetic_field" or built.intake.field_component not in ("norm", "xyz"):
-        raise UsageError(f"--params {args.params}: the demo's world is a magnetic field, judged by its strength; leave "
-                         "sensor at magnetic_field and field_component at norm or xyz")
+    if built.intake.sensor != "magnetic_field" or built.intake.field_component not in (
+        "norm",
+        "xyz",
+    ):
+        raise UsageError(
+            f"--params {args.params}: the demo's world is a magnetic field, judged by its strength; leave "
+            "sensor at magnetic_field and field_component at norm or xyz"
+        )
     return values
 
 
@@ -76,27 +107,65 @@ def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> list[Node
     values = _mapper_parameters(args)
     route = (FAST_ROUTE if args.fast else {}) if args.lanes else survey.simulator()
     commands = [
-        ("mapper", "gp_mapping.ros.mapping_node", ros_arguments(
-            **values | {"use_sim_time": True, "reliable_inputs": True, "seed": args.seed,
-                        "save_directory": str(args.output.resolve()), "map_name": ""})),
-        ("simulator", "gp_mapping.ros.simulator_node", ros_arguments(
-            publish_clock=True, real_time_factor=args.speed, reliable=True, wait_for_subscribers=60.0,
-            world__seed=args.seed, sim__seed=args.seed, sim__duration=args.duration, **route)
-            + [word for p in args.parameters for word in ("-p", p)]),
+        (
+            "mapper",
+            "gp_mapping.ros.mapping_node",
+            ros_arguments(
+                **values
+                | {
+                    "use_sim_time": True,
+                    "reliable_inputs": True,
+                    "seed": args.seed,
+                    "save_directory": str(args.output.resolve()),
+                    "map_name": "",
+                }
+            ),
+        ),
+        (
+            "simulator",
+            "gp_mapping.ros.simulator_node",
+            ros_arguments(
+                publish_clock=True,
+                real_time_factor=args.speed,
+                reliable=True,
+                wait_for_subscribers=60.0,
+                world__seed=args.seed,
+                sim__seed=args.seed,
+                sim__duration=args.duration,
+                **route,
+            )
+            + [word for p in args.parameters for word in ("-p", p)],
+        ),
     ]
     if _compared(args, values):
         (args.output / LANES_FILE).unlink(missing_ok=True)
-        commands.append(("lanes", "gp_mapping.commands.demo.lanes", [
-            str(args.output / LANES_FILE), str(args.seed), str(_budget(args)),
-            *(f"{name}:={json.dumps(value)}" for name, value in values.items())]))
-    return [stack.enter_context(NodeProcess(name, module, words, args.output / f"{name}.log", environment))
-            for name, module, words in commands]
+        commands.append(
+            (
+                "lanes",
+                "gp_mapping.commands.demo.lanes",
+                [
+                    str(args.output / LANES_FILE),
+                    str(args.seed),
+                    str(_budget(args)),
+                    *(f"{name}:={json.dumps(value)}" for name, value in values.items()),
+                ],
+            )
+        )
+    return [
+        stack.enter_context(
+            NodeProcess(name, module, words, args.output / f"{name}.log", environment)
+        )
+        for name, module, words in commands
+    ]
 
 
 def _compared(args: argparse.Namespace, values: dict) -> bool:
     """Whether the plan is held against lanes: of one component they would have to be turned as the robot turns."""
-    return not (args.lanes or args.duration) and values.get("field_component", "norm") == "norm" and \
-        values.get("model") != "curl_free"
+    return (
+        not (args.lanes or args.duration)
+        and values.get("field_component", "norm") == "norm"
+        and values.get("model") != "curl_free"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -118,50 +187,77 @@ def run(args: argparse.Namespace) -> int:
     return _report(result, verdict(result, limits), args.output, time.monotonic() - started)
 
 
-def _drive_and_draw(args: argparse.Namespace, watcher_class, stack: ExitStack, signals: Signals,
-                    started: float) -> DemoResult:
+def _drive_and_draw(
+    args: argparse.Namespace, watcher_class, stack: ExitStack, signals: Signals, started: float
+) -> DemoResult:
     from tqdm import tqdm
 
     from gp_mapping.commands.demo.picture import draw_comparison
 
     domain = args.domain_id if args.domain_id is not None else 1 + os.getpid() % 101
-    mapper, simulator, *others = _start(args, domain, stack)  # first: they load while this process does
+    mapper, simulator, *others = _start(
+        args, domain, stack
+    )  # first: they load while this process does
     watcher = watcher_class(domain)
     stack.callback(watcher.close)
     model = f" (model {args.model})" if args.model else ""
-    print(f"simulator and mapper{model} run on ROS_DOMAIN_ID={domain}, {args.speed:g} times real time; logs in "
-          f"{args.output}")
+    print(
+        f"simulator and mapper{model} run on ROS_DOMAIN_ID={domain}, {args.speed:g} times real time; logs in "
+        f"{args.output}"
+    )
     world = DipoleWorld.random(WorldSettings(seed=args.seed))
-    watch = DemoWatch(watcher, mapper, simulator, world, started + args.timeout, signals.check,
-                      None if args.lanes else survey.room(world.settings))
+    watch = DemoWatch(
+        watcher,
+        mapper,
+        simulator,
+        world,
+        started + args.timeout,
+        signals.check,
+        None if args.lanes else survey.room(world.settings),
+    )
     with tqdm(total=100.0, bar_format="{percentage:3.0f} %|{bar:20}|{postfix}") as bar:
         watch.drive(bar)
     watch.settle(args.output / "map.npz")
     lanes = _lanes(args, others, signals, started)
     result = watch.result(_budget(args) if not (args.lanes or args.duration) else 0.0, lanes)
     cells = watch.cells(within=np.inf)
-    title = (f"{result.used} samples; within {NEAR} m of the path: RMSE {UT * result.score.rmse:.2f} µT, "
-             f"{result.score.coverage:.0%} of the truth inside the 95 % interval")
+    title = (
+        f"{result.used} samples; within {NEAR} m of the path: RMSE {UT * result.score.rmse:.2f} µT, "
+        f"{result.score.coverage:.0%} of the truth inside the 95 % interval"
+    )
     room = watch.world.settings
-    draw_comparison(args.output / "demo.png", cells=cells, room=(room.width, room.depth), path=watcher.path,
-                    inducing=watcher.inducing, suggestions=watcher.suggestions, title=title,
-                    walls=[] if args.lanes else parse_walls(survey.WALLS),
-                    curves=None if args.lanes else (watch.curve(), lanes), worth=watch.worth())
+    draw_comparison(
+        args.output / "demo.png",
+        cells=cells,
+        room=(room.width, room.depth),
+        path=watcher.path,
+        inducing=watcher.inducing,
+        suggestions=watcher.suggestions,
+        title=title,
+        walls=[] if args.lanes else parse_walls(survey.WALLS),
+        curves=None if args.lanes else (watch.curve(), lanes),
+        worth=watch.worth(),
+    )
     return result
 
 
-def _lanes(args: argparse.Namespace, others: list[NodeProcess], signals: Signals,
-           started: float) -> survey.Curve | None:
+def _lanes(
+    args: argparse.Namespace, others: list[NodeProcess], signals: Signals, started: float
+) -> survey.Curve | None:
     """What the lanes came to, once they are driven; None where there are none."""
     for lanes in others:
         while lanes.code is None:
             signals.check()
             if time.monotonic() > started + args.timeout:
-                raise DemoError(f"time is up; the lanes that the plan is held against are not driven yet:\n"
-                                f"{lanes.last_lines(5)}")
+                raise DemoError(
+                    f"time is up; the lanes that the plan is held against are not driven yet:\n"
+                    f"{lanes.last_lines(5)}"
+                )
             time.sleep(0.1)
         if lanes.code:
-            raise DemoError(f"the lanes that the plan is held against failed:\n{lanes.last_lines()}")
+            raise DemoError(
+                f"the lanes that the plan is held against failed:\n{lanes.last_lines()}"
+            )
         return survey.Curve.read(args.output / LANES_FILE)
     return None
 
@@ -169,12 +265,20 @@ def _lanes(args: argparse.Namespace, others: list[NodeProcess], signals: Signals
 def _survey_lines(s: SurveyResult | None) -> str:
     if s is None:
         return ""
-    against = "" if math.isnan(s.lanes_error) else (f"; the best lanes of that length, chosen with the walls known: "
-                                                    f"{s.lanes_error:.0%} and {s.lanes_area:.0%}")
-    return (f"survey    {s.driven:.1f} m of {s.budget:g} m in {s.plans} plans, {s.bumps} walls touched, home within "
-            f"{s.from_home:.2f} m; {s.reason}\n"
-            f"error     of the whole area {s.error:.0%} of the field's own sd at the end, {s.area:.0%} on the way"
-            f"{against}\n")
+    against = (
+        ""
+        if math.isnan(s.lanes_error)
+        else (
+            f"; the best lanes of that length, chosen with the walls known: "
+            f"{s.lanes_error:.0%} and {s.lanes_area:.0%}"
+        )
+    )
+    return (
+        f"survey    {s.driven:.1f} m of {s.budget:g} m in {s.plans} plans, {s.bumps} walls touched, home within "
+        f"{s.from_home:.2f} m; {s.reason}\n"
+        f"error     of the whole area {s.error:.0%} of the field's own sd at the end, {s.area:.0%} on the way"
+        f"{against}\n"
+    )
 
 
 def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) -> int:
@@ -182,14 +286,16 @@ def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) 
     s = result.score
     numbers = asdict(result) | {"score": asdict(s), "wrong": wrong, "seconds": seconds}
     (output / "demo.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
-    print(f"RMSE      {UT * s.rmse:.2f} µT within {NEAR} m of the path; the field's own sd there is "
-          f"{UT * s.field_stddev:.2f} µT; NLPD {s.nlpd + math.log(UT):.2f}\n"
-          f"coverage  {s.coverage:.1%} of the truth inside the 95 % interval\n"
-          f"samples   {result.sent} sent, {result.received} received, {sum(result.dropped.values())} dropped, "
-          f"{result.used} in the map\n"
-          f"{_survey_lines(result.survey)}"
-          f"mapper    {result.share:.2f} processor seconds for a second of driving, {result.memory:.0f} MB\n"
-          f"time      {seconds:.1f} s")
+    print(
+        f"RMSE      {UT * s.rmse:.2f} µT within {NEAR} m of the path; the field's own sd there is "
+        f"{UT * s.field_stddev:.2f} µT; NLPD {s.nlpd + math.log(UT):.2f}\n"
+        f"coverage  {s.coverage:.1%} of the truth inside the 95 % interval\n"
+        f"samples   {result.sent} sent, {result.received} received, {sum(result.dropped.values())} dropped, "
+        f"{result.used} in the map\n"
+        f"{_survey_lines(result.survey)}"
+        f"mapper    {result.share:.2f} processor seconds for a second of driving, {result.memory:.0f} MB\n"
+        f"time      {seconds:.1f} s"
+    )
     for path in sorted(p for p in output.iterdir() if p.is_file()):
         print(f"wrote     {path}")
     for text in wrong:

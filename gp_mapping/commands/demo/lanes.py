@@ -37,21 +37,34 @@ def route(area: SurveyArea, budget: float) -> np.ndarray:
     """
     travel = Travel(area.free, PRIOR / 3)
     value = PathValue.of(survey.blank(PRIOR, 1e-5, 5e-7), travel.xy, area.cells, area.areas)
-    return plan(Problem(value, travel, np.array(survey.HOME), budget=Budget(
-        budget, speed=survey.SPEED, turn_rate=survey.TURN_RATE, home=survey.HOME)), "lanes").line
+    return plan(
+        Problem(
+            value,
+            travel,
+            np.array(survey.HOME),
+            budget=Budget(budget, speed=survey.SPEED, turn_rate=survey.TURN_RATE, home=survey.HOME),
+        ),
+        "lanes",
+    ).line
 
 
 def driven(settings: MapSettings, seed: int, budget: float) -> survey.Curve:
     """The error of a map of those lanes, by metres."""
     world = WorldSettings(seed=seed)
     area = survey.room(world)
-    simulation = Simulation(SimulationSettings(seed=seed), world, RobotSettings(
-        max_speed=survey.SPEED, max_turn_rate=survey.TURN_RATE), waypoints=route(area, budget))
+    simulation = Simulation(
+        SimulationSettings(seed=seed),
+        world,
+        RobotSettings(max_speed=survey.SPEED, max_turn_rate=survey.TURN_RATE),
+        waypoints=route(area, budget),
+    )
     session, look, rows, waiting = MapSession(settings), EVERY, [], []
     for reading in simulation:
         if isinstance(reading, FieldReading):
             r = simulation.robot
-            waiting.append((r.x, r.y, float(np.linalg.norm(reading.field)), 1e-9 * reading.stamp_ns))
+            waiting.append(
+                (r.x, r.y, float(np.linalg.norm(reading.field)), 1e-9 * reading.stamp_ns)
+            )
         if len(waiting) < 50 and simulation.robot.travelled < look:
             continue
         _take(session, waiting)

@@ -21,5 +21,8 @@ class Limits(NamedTuple):
     coverage: float
 
 
-FULL, FAST = Limits(0.35, 0.8), Limits(0.5, 0.7)  # lanes 0.4 m apart and crossed; lanes that come by once
+FULL, FAST = (
+    Limits(0.35, 0.8),
+    Limits(0.5, 0.7),
+)  # lanes 0.4 m apart and crossed; lanes that come by once
 PLANNED = Limits(0.75, 0.6)  # a few of the metres that such lanes take, once

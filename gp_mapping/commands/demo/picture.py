@@ -17,7 +17,9 @@ def cells_to_image(x, y, values) -> tuple[np.ndarray, tuple[float, float, float,
 
     x, y: (N,) cell centres, m.  values: (N,).  Row 0 is at the smallest y: draw with origin="lower".
     """
-    steps = [np.diff(np.unique(np.round(v, 4))) for v in (x, y)]  # the cloud's coordinates are float32
+    steps = [
+        np.diff(np.unique(np.round(v, 4))) for v in (x, y)
+    ]  # the cloud's coordinates are float32
     steps = [s.min() for s in steps if len(s)]
     step = float(min(steps)) if steps else 1.0
     column, row = (np.rint((v - v.min()) / step).astype(int) for v in (x, y))
@@ -27,8 +29,19 @@ def cells_to_image(x, y, values) -> tuple[np.ndarray, tuple[float, float, float,
     return image, (left, left + image.shape[1] * step, bottom, bottom + image.shape[0] * step)
 
 
-def draw_comparison(file: Path, *, cells: dict, room: tuple[float, float], path, inducing, suggestions,
-                    title: str, walls=(), curves=None, worth=None) -> Path:
+def draw_comparison(
+    file: Path,
+    *,
+    cells: dict,
+    room: tuple[float, float],
+    path,
+    inducing,
+    suggestions,
+    title: str,
+    walls=(),
+    curves=None,
+    worth=None,
+) -> Path:
     """Write a PNG and return its path.
 
     cells: columns x, y (m), mean, stddev, truth (T) of the known cells.  room: width, depth (m); the truth and the
@@ -46,10 +59,19 @@ def draw_comparison(file: Path, *, cells: dict, room: tuple[float, float], path,
     error = mean - truth
     low, high = np.percentile(truth[inside], [0.5, 99.5])
     largest = max(1.0, float(np.percentile(np.abs(error[inside]), 99)))
-    panels = [("Truth", "|B| (µT)", np.where(inside, truth, np.nan), "viridis", low, high),
-              ("Map: mean", "|B| (µT)", mean, "viridis", low, high),
-              ("Map: standard deviation", "standard deviation (µT)", stddev, "magma", 0.0, np.percentile(stddev, 99)),
-              ("Map − truth", "error (µT)", np.where(inside, error, np.nan), "RdBu_r", -largest, largest)]
+    panels = [
+        ("Truth", "|B| (µT)", np.where(inside, truth, np.nan), "viridis", low, high),
+        ("Map: mean", "|B| (µT)", mean, "viridis", low, high),
+        (
+            "Map: standard deviation",
+            "standard deviation (µT)",
+            stddev,
+            "magma",
+            0.0,
+            np.percentile(stddev, 99),
+        ),
+        ("Map − truth", "error (µT)", np.where(inside, error, np.nan), "RdBu_r", -largest, largest),
+    ]
     columns = 2 if curves is None else 3
     figure = Figure(figsize=(6.25 * columns, 10.0), layout="constrained")
     FigureCanvasAgg(figure)
@@ -57,19 +79,42 @@ def draw_comparison(file: Path, *, cells: dict, room: tuple[float, float], path,
     axes = [figure.add_subplot(grid[k // 2, k % 2]) for k in range(4)]
     for axis, (name, label, values, colours, bottom, top) in zip(axes, panels):
         image, extent = cells_to_image(x, y, values)
-        shown = axis.imshow(image, extent=extent, origin="lower", cmap=colours, vmin=bottom, vmax=top,
-                            interpolation="nearest")
-        figure.colorbar(shown, ax=axis, label=label, shrink=0.9, extend="max" if colours == "magma" else "both")
+        shown = axis.imshow(
+            image,
+            extent=extent,
+            origin="lower",
+            cmap=colours,
+            vmin=bottom,
+            vmax=top,
+            interpolation="nearest",
+        )
+        figure.colorbar(
+            shown, ax=axis, label=label, shrink=0.9, extend="max" if colours == "magma" else "both"
+        )
         _floor(axis, name, room, walls)
-    outline, = axes[0].plot([], [], color="black", linewidth=1.5, label="walls")
-    drawn, = axes[1].plot(*path.T, color="white", linewidth=0.8, label="path")
+    (outline,) = axes[0].plot([], [], color="black", linewidth=1.5, label="walls")
+    (drawn,) = axes[1].plot(*path.T, color="white", linewidth=0.8, label="path")
     axes[3].plot(*path.T, color="0.3", linewidth=0.5)
-    points, = axes[2].plot(*inducing.T, "+", color="#8cff66", markersize=4, label=f"{len(inducing)} inducing inputs")
-    next_, = axes[2].plot(*suggestions.T, "o", color="white", markeredgecolor="red", markersize=13, linestyle="",
-                          label="measure here next")
+    (points,) = axes[2].plot(
+        *inducing.T, "+", color="#8cff66", markersize=4, label=f"{len(inducing)} inducing inputs"
+    )
+    (next_,) = axes[2].plot(
+        *suggestions.T,
+        "o",
+        color="white",
+        markeredgecolor="red",
+        markersize=13,
+        linestyle="",
+        label="measure here next",
+    )
     for rank, (sx, sy) in enumerate(suggestions, start=1):
         axes[2].annotate(str(rank), (sx, sy), ha="center", va="center", color="red", fontsize=8)
-    shown = [outline, drawn, *([points] if len(inducing) else []), *([next_] if len(suggestions) else [])]
+    shown = [
+        outline,
+        drawn,
+        *([points] if len(inducing) else []),
+        *([next_] if len(suggestions) else []),
+    ]
     if curves is not None:
         _way(figure, figure.add_subplot(grid[0, 2]), path, worth, room, walls)
         _curves(figure.add_subplot(grid[1, 2]), *curves)
@@ -95,28 +140,51 @@ def _way(figure, axis, path, worth, room: tuple[float, float], walls) -> None:
     from matplotlib.collections import LineCollection
 
     _floor(axis, "The way, and what each part was worth", room, walls)
-    ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))]) if len(path) else np.zeros(1)
+    ends = (
+        np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))])
+        if len(path)
+        else np.zeros(1)
+    )
     marks, taken = worth
     rates = 100.0 * np.diff(taken) / np.maximum(np.diff(marks), 1e-9)
     which = np.searchsorted(marks[1:], 0.5 * (ends[1:] + ends[:-1])).clip(max=len(rates) - 1)
     rates = rates[which]
-    line = LineCollection(np.stack([path[:-1], path[1:]], 1), array=rates, cmap="plasma", linewidth=3.0)
+    line = LineCollection(
+        np.stack([path[:-1], path[1:]], 1), array=rates, cmap="plasma", linewidth=3.0
+    )
     line.set_clim(0.0, max(1e-9, float(np.percentile(rates, 95))) if len(rates) else 1.0)
     axis.add_collection(line)
     if len(path):
         axis.plot(*path[0], "o", color="tab:green", markersize=10)
         axis.annotate("home", path[0], textcoords="offset points", xytext=(8, -12))
     axis.set(xlim=(-0.3, room[0] + 0.3), ylim=(-0.3, room[1] + 0.3))
-    figure.colorbar(line, ax=axis, label="variance taken off the area (% per metre)", shrink=0.9, extend="max")
+    figure.colorbar(
+        line, ax=axis, label="variance taken off the area (% per metre)", shrink=0.9, extend="max"
+    )
 
 
 def _curves(axis, planned, lanes) -> None:
     """Error of the whole area against metres."""
     axis.plot(planned.metres, planned.rmse, color="tab:blue", label="its own plan: error")
-    axis.plot(planned.metres, planned.stddev, color="tab:blue", linestyle=":", label="its own plan: as the map expects")
+    axis.plot(
+        planned.metres,
+        planned.stddev,
+        color="tab:blue",
+        linestyle=":",
+        label="its own plan: as the map expects",
+    )
     if lanes is not None:
-        axis.plot(lanes.metres, lanes.rmse, color="tab:orange", label="best lanes, walls known before: error")
-    axis.set(title="Error of the whole area", xlabel="driven (m)", ylabel="share of the field's own stddev",
-             ylim=(0.0, 1.6))
+        axis.plot(
+            lanes.metres,
+            lanes.rmse,
+            color="tab:orange",
+            label="best lanes, walls known before: error",
+        )
+    axis.set(
+        title="Error of the whole area",
+        xlabel="driven (m)",
+        ylabel="share of the field's own stddev",
+        ylim=(0.0, 1.6),
+    )
     axis.grid(alpha=0.3)
     axis.legend()

@@ -23,7 +23,10 @@ STANDSTILL = 20.0  # s without a sample more in the map: what is missing then wi
 DRIVE, INPUT, MAP = "simulator: drive", "mapping: input", "mapping: map"  # names in /diagnostics
 SURVEY = "mapping: survey"
 AT_HOME = 0.5  # m
-BEHIND, CATCH_UP = 800, 300  # measurements that wait for the map: more, and time stands still until there are so few
+BEHIND, CATCH_UP = (
+    800,
+    300,
+)  # measurements that wait for the map: more, and time stands still until there are so few
 _AGREE = 0.05  # standard deviations between a live drawing and one that is made anew
 
 
@@ -75,15 +78,24 @@ def verdict(result: DemoResult, limits: Limits) -> list[str]:
     """What is wrong with the map; empty when it is good."""
     s, wrong = result.score, []
     if not s.rmse <= limits.error * s.field_stddev:
-        wrong.append(f"RMSE {UT * s.rmse:.2f} µT is more than {limits.error:.0%} of the field's own standard "
-                     f"deviation, {UT * s.field_stddev:.2f} µT")
+        wrong.append(
+            f"RMSE {UT * s.rmse:.2f} µT is more than {limits.error:.0%} of the field's own standard "
+            f"deviation, {UT * s.field_stddev:.2f} µT"
+        )
     if not s.coverage >= limits.coverage:
-        wrong.append(f"the 95 % interval holds {s.coverage:.1%} of the truth, expected at least {limits.coverage:.0%}")
+        wrong.append(
+            f"the 95 % interval holds {s.coverage:.1%} of the truth, expected at least {limits.coverage:.0%}"
+        )
     if result.received != result.sent:
         wrong.append(f"{result.sent} measurements were sent and {result.received} received")
     if result.used != result.received or sum(result.dropped.values()):
-        reasons = ", ".join(f"{n} {reason}" for reason, n in result.dropped.items() if n) or "no reason given"
-        wrong.append(f"{result.received} measurements were received and {result.used} are in the map ({reasons})")
+        reasons = (
+            ", ".join(f"{n} {reason}" for reason, n in result.dropped.items() if n)
+            or "no reason given"
+        )
+        wrong.append(
+            f"{result.received} measurements were received and {result.used} are in the map ({reasons})"
+        )
     return wrong + ([] if result.survey is None else _survey_verdict(result.survey))
 
 
@@ -91,7 +103,9 @@ def _survey_verdict(s: SurveyResult) -> list[str]:
     """What is wrong with the way that was driven."""
     wrong = []
     if s.phase != "done":
-        wrong.append(f"the survey did not end: it is {s.phase or 'not there'} ({s.reason or 'no reason given'})")
+        wrong.append(
+            f"the survey did not end: it is {s.phase or 'not there'} ({s.reason or 'no reason given'})"
+        )
     if not s.driven <= s.budget:
         wrong.append(f"{s.driven:.1f} m were driven, and the budget was {s.budget:g} m")
     if not s.from_home <= AT_HOME:
@@ -108,15 +122,27 @@ class DemoWatch:
     area: that a robot surveys by plans of its own; None where it drives lanes.
     """
 
-    def __init__(self, watcher, mapper, simulator, world: DipoleWorld, deadline: float, interrupted=lambda: None,
-                 area: SurveyArea | None = None):
+    def __init__(
+        self,
+        watcher,
+        mapper,
+        simulator,
+        world: DipoleWorld,
+        deadline: float,
+        interrupted=lambda: None,
+        area: SurveyArea | None = None,
+    ):
         self.watcher, self.mapper, self.simulator = watcher, mapper, simulator
         self.area = area
         self._held = False
-        self._driven: list[tuple[float, float]] = [(0.0, 0.0)]  # when (monotonic s), and metres, as they were told
+        self._driven: list[tuple[float, float]] = [
+            (0.0, 0.0)
+        ]  # when (monotonic s), and metres, as they were told
         self.world, self.deadline, self._interrupted = world, deadline, interrupted
         self._shown = float("-inf")
-        self._busy: float | None = None  # the mapper's processor time when the first measurement was sent, s
+        self._busy: float | None = (
+            None  # the mapper's processor time when the first measurement was sent, s
+        )
         self._share = float("nan")
 
     def _spin(self, seconds: float) -> None:
@@ -128,11 +154,15 @@ class DemoWatch:
         self._interrupted()
         for process, may_end in ((self.mapper, False), (self.simulator, True)):
             if process.code is not None and not (may_end and process.code == 0):
-                raise DemoError(f"the {process.name} ended early with code {process.code}; its last lines:\n"
-                                f"{process.last_lines()}")
+                raise DemoError(
+                    f"the {process.name} ended early with code {process.code}; its last lines:\n"
+                    f"{process.last_lines()}"
+                )
         if time.monotonic() > self.deadline:
-            raise DemoError(f"time is up; the last lines were:\n{self.mapper.last_lines(5)}\n"
-                            f"{self.simulator.last_lines(5)}")
+            raise DemoError(
+                f"time is up; the last lines were:\n{self.mapper.last_lines(5)}\n"
+                f"{self.simulator.last_lines(5)}"
+            )
 
     def _number(self, status: str, key: str) -> int:
         return int(self.watcher.values(status).get(key, 0))
@@ -150,8 +180,10 @@ class DemoWatch:
                 self._busy = self.mapper.processor_seconds()
         self._spin(0.2)
         if self.watcher.values(DRIVE).get("state") != "done":
-            raise DemoError("the simulator stopped before the end of its route; its last lines:\n"
-                            f"{self.simulator.last_lines()}")
+            raise DemoError(
+                "the simulator stopped before the end of its route; its last lines:\n"
+                f"{self.simulator.last_lines()}"
+            )
         settled, moved = -1, time.monotonic()
         while self._settled() < self._number(DRIVE, "sent_magnetic_field"):
             if self._settled() > settled:
@@ -161,8 +193,11 @@ class DemoWatch:
             self._spin(0.5)
             self._show(bar)
         moved = time.monotonic()
-        while self.area is not None and self.watcher.values(SURVEY).get("phase") == "running" and \
-                time.monotonic() - moved < STANDSTILL:  # the last word on it: nothing is left that the budget pays for
+        while (
+            self.area is not None
+            and self.watcher.values(SURVEY).get("phase") == "running"
+            and time.monotonic() - moved < STANDSTILL
+        ):  # the last word on it: nothing is left that the budget pays for
             self._spin(0.5)
         elapsed = float(self.watcher.values(DRIVE).get("elapsed", 0.0))
         if self._busy is not None and elapsed:
@@ -176,7 +211,9 @@ class DemoWatch:
         except RuntimeError as error:
             if isinstance(error, DemoError):
                 raise
-            raise DemoError(f"the survey did not begin: {error}\n{self.mapper.last_lines()}") from error
+            raise DemoError(
+                f"the survey did not begin: {error}\n{self.mapper.last_lines()}"
+            ) from error
 
     def _keep_pace(self) -> None:
         """Hold the simulated time where a busy machine's mapper is behind: its plans would be of long ago."""
@@ -200,8 +237,11 @@ class DemoWatch:
         if self.area is None:
             return None
         times, metres = np.array(self._driven).T
-        rows = [(float(np.interp(asked, times, metres)), told["mean"], told["stddev"])
-                for asked, told in self.watcher.answers if len(told["mean"]) and np.isfinite(told["mean"]).all()]
+        rows = [
+            (float(np.interp(asked, times, metres)), told["mean"], told["stddev"])
+            for asked, told in self.watcher.answers
+            if len(told["mean"]) and np.isfinite(told["mean"]).all()
+        ]
         return Curve.of(rows, self.area, truth_of(self.world, self.area))
 
     def worth(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -209,33 +249,53 @@ class DemoWatch:
         told, path = self.watcher.values(MAP), self.watcher.path
         if self.area is None or len(path) < 2:
             return None
-        learned = {name: float(told[f"hyperparameters.{name}"]) for name in ("lengthscale", "signal_stddev",
-                                                                             "noise_stddev")}
+        learned = {
+            name: float(told[f"hyperparameters.{name}"])
+            for name in ("lengthscale", "signal_stddev", "noise_stddev")
+        }
         return worth(path, self.area, learned)
 
     def _surveyed(self, budget: float) -> SurveyResult:
-        told, drive, path = self.watcher.values(SURVEY), self.watcher.values(DRIVE), self.watcher.path
+        told, drive, path = (
+            self.watcher.values(SURVEY),
+            self.watcher.values(DRIVE),
+            self.watcher.path,
+        )
         away = float(np.hypot(*(path[-1] - HOME))) if len(path) else float("nan")
         metres = float(drive.get("driven (m)", "nan"))
-        return SurveyResult(told.get("phase", ""), told.get("reason", ""), budget, metres, away,
-                            int(drive.get("bumps", 0)), int(told.get("plans", 0)))
+        return SurveyResult(
+            told.get("phase", ""),
+            told.get("reason", ""),
+            budget,
+            metres,
+            away,
+            int(drive.get("bumps", 0)),
+            int(told.get("plans", 0)),
+        )
 
     def _dropped(self) -> dict[str, int]:
-        return {key.removeprefix("dropped: "): int(n) for key, n in self.watcher.values(INPUT).items()
-                if key.startswith("dropped: ")}
+        return {
+            key.removeprefix("dropped: "): int(n)
+            for key, n in self.watcher.values(INPUT).items()
+            if key.startswith("dropped: ")
+        }
 
     def _settled(self) -> int:
         """Measurements that are in the map or were dropped."""
         return self._number(MAP, "samples") + sum(self._dropped().values())
 
     def _show(self, bar, last: bool = False) -> None:
-        if not last and time.monotonic() - self._shown < (1.0 if sys.stderr.isatty() else 10.0):  # few lines in a log
+        if not last and time.monotonic() - self._shown < (
+            1.0 if sys.stderr.isatty() else 10.0
+        ):  # few lines in a log
             return
         drive, score, self._shown = self.watcher.values(DRIVE), self.score(), time.monotonic()
         bar.n = round(100.0 * float(drive.get("progress", 0.0)), 1)
-        bar.set_postfix_str(f"{float(drive.get('elapsed', 0.0)):.0f} s of route, {self._number(MAP, 'samples')} of "
-                            f"{self._number(DRIVE, 'sent_magnetic_field')} samples in the map"
-                            + (f", RMSE {UT * score.rmse:.2f} µT" if score else ""))
+        bar.set_postfix_str(
+            f"{float(drive.get('elapsed', 0.0)):.0f} s of route, {self._number(MAP, 'samples')} of "
+            f"{self._number(DRIVE, 'sent_magnetic_field')} samples in the map"
+            + (f", RMSE {UT * score.rmse:.2f} µT" if score else "")
+        )
 
     def settle(self, saved: Path) -> None:
         """Have the map saved, which closes its last cell, and drawn until what comes over DDS is what was saved.
@@ -249,13 +309,17 @@ class DemoWatch:
                 if self._is(saved):
                     break
             else:
-                raise DemoError(f"the map that is published is not the one in {saved}; the mapper's last lines:\n"
-                                f"{self.mapper.last_lines()}")
+                raise DemoError(
+                    f"the map that is published is not the one in {saved}; the mapper's last lines:\n"
+                    f"{self.mapper.last_lines()}"
+                )
             self._look()  # the finished map is the end of the curve
         except RuntimeError as error:
             if isinstance(error, DemoError):
                 raise
-            raise DemoError(f"the finished map did not come: {error}\n{self.mapper.last_lines()}") from error
+            raise DemoError(
+                f"the finished map did not come: {error}\n{self.mapper.last_lines()}"
+            ) from error
         self._spin(1.5)  # one more report of the counts, and the suggestions
 
     def _is(self, saved: Path) -> bool:
@@ -267,12 +331,19 @@ class DemoWatch:
         """
         with np.load(saved) as file:
             known, cloud = file["known"], self.watcher.cloud
-            row, column = (np.rint((cloud[axis] - file[axis][0]) / float(file["resolution"])).astype(int)
-                           for axis in ("y", "x"))
+            row, column = (
+                np.rint((cloud[axis] - file[axis][0]) / float(file["resolution"])).astype(int)
+                for axis in ("y", "x")
+            )
             inside = (row >= 0) & (row < known.shape[0]) & (column >= 0) & (column < known.shape[1])
-            both = inside & known[np.clip(row, 0, known.shape[0] - 1), np.clip(column, 0, known.shape[1] - 1)]
+            both = (
+                inside
+                & known[np.clip(row, 0, known.shape[0] - 1), np.clip(column, 0, known.shape[1] - 1)]
+            )
             at = (row[both], column[both])
-            apart = np.maximum(*(np.abs(cloud[name][both] - file[name][at]) for name in ("mean", "stddev")))
+            apart = np.maximum(
+                *(np.abs(cloud[name][both] - file[name][at]) for name in ("mean", "stddev"))
+            )
             close = int((apart <= _AGREE * file["stddev"][at]).sum())
             same = close >= 0.98 * max(int(known.sum()), int(inside.sum()))
             return same and bool(near_path(file["path"], self.watcher.path, 0.1).all())
@@ -284,8 +355,14 @@ class DemoWatch:
             return None
         xy = np.column_stack([cloud["x"], cloud["y"]])
         near = near_path(xy, self.watcher.path, within)
-        return {**{name: column[near] for name, column in cloud.items()},
-                "truth": self.world.norm(xy[near])} if near.any() else None
+        return (
+            {
+                **{name: column[near] for name, column in cloud.items()},
+                "truth": self.world.norm(xy[near]),
+            }
+            if near.any()
+            else None
+        )
 
     def score(self) -> MapScore | None:
         """The newest map near the path so far; None while there is none."""
@@ -293,16 +370,26 @@ class DemoWatch:
         return None if cells is None else score_map(cells["mean"], cells["stddev"], cells["truth"])
 
     def result(self, budget: float = 0.0, lanes: Curve | None = None) -> DemoResult:
-        """The numbers at the end; DemoError where no map came. budget: m, of a survey.  lanes: what it is held against.
-        """
+        """The numbers at the end; DemoError where no map came. budget: m, of a survey.  lanes: what it is held against."""
         score, survey = self.score(), None
         if score is None:
-            raise DemoError(f"no map came over DDS; the mapper's last lines:\n{self.mapper.last_lines()}")
+            raise DemoError(
+                f"no map came over DDS; the mapper's last lines:\n{self.mapper.last_lines()}"
+            )
         if budget:
             survey, curve = self._surveyed(budget), self.curve()
             survey = replace(survey, error=float(curve.rmse[-1]), area=curve.area(budget))
             if lanes is not None:
-                survey = replace(survey, lanes_error=float(lanes.rmse[-1]), lanes_area=lanes.area(budget))
-        return DemoResult(score, self._number(DRIVE, "sent_magnetic_field"),
-                          self._number(INPUT, "magnetic_field received"), self._number(MAP, "samples"), self._dropped(),
-                          self._share, float(self.watcher.values(MAP).get("memory (MB)", "nan")), survey)
+                survey = replace(
+                    survey, lanes_error=float(lanes.rmse[-1]), lanes_area=lanes.area(budget)
+                )
+        return DemoResult(
+            score,
+            self._number(DRIVE, "sent_magnetic_field"),
+            self._number(INPUT, "magnetic_field received"),
+            self._number(MAP, "samples"),
+            self._dropped(),
+            self._share,
+            float(self.watcher.values(MAP).get("memory (MB)", "nan")),
+            survey,
+        )

@@ -52,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
 
         return run_fleet(args, parameters, output)
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
-    plans, test_plans = (plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test))
+    plans, test_plans = (
+        plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test)
+    )
 
     new = new_session(parameters.map)
     new.taken = []
@@ -66,27 +68,45 @@ def run(args: argparse.Namespace) -> int:
         progress.close()
         again["about"] = _through(plans, parameters, session, "map")[0].about
 
-    made = refitted(streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, told=progress)
+    made = refitted(
+        streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, told=progress
+    )
     session = made.session
     session.about = {**again["about"], **session.about}
 
-    result = {"fit": _plain(made), "received": dict(intake.received),
-              "dropped": intake.drops.as_dict(), "warnings": [*intake.warnings, *session.warnings, *made.fit.notes],
-              "bags": [str(b) for b in args.bags], "test_bags": [str(b) for b in args.test],
-              "sensor": parameters.intake.sensor, "unit": session.settings.field_unit, "map": session.report(),
-              "hyperparameters": made.after, "noise_stddev": session.report()["noise_stddev"], "test": None,
-              "settings": asdict(session.settings) | asdict(parameters.intake)}
+    result = {
+        "fit": _plain(made),
+        "received": dict(intake.received),
+        "dropped": intake.drops.as_dict(),
+        "warnings": [*intake.warnings, *session.warnings, *made.fit.notes],
+        "bags": [str(b) for b in args.bags],
+        "test_bags": [str(b) for b in args.test],
+        "sensor": parameters.intake.sensor,
+        "unit": session.settings.field_unit,
+        "map": session.report(),
+        "hyperparameters": made.after,
+        "noise_stddev": session.report()["noise_stddev"],
+        "test": None,
+        "settings": asdict(session.settings) | asdict(parameters.intake),
+    }
     if args.test:
         trained = np.vstack(positions)
-        result["test"] = {name: scored(test_plans, parameters, one, trained)
-                          for name, one in (("streamed", streamed), ("fitted", session))}
+        result["test"] = {
+            name: scored(test_plans, parameters, one, trained)
+            for name, one in (("streamed", streamed), ("fitted", session))
+        }
     paths = written(output, session, (), result, started)
-    print(json.dumps(result, allow_nan=False) if args.json else summary(result, session.settings, paths))
+    print(
+        json.dumps(result, allow_nan=False)
+        if args.json
+        else summary(result, session.settings, paths)
+    )
     return 0
 
 
-def _through(plans, parameters: Parameters, session: MapSession, label: str
-             ) -> tuple[MapSession, Intake, list[np.ndarray]]:
+def _through(
+    plans, parameters: Parameters, session: MapSession, label: str
+) -> tuple[MapSession, Intake, list[np.ndarray]]:
     """The bags through a session: it, their intake, and every position."""
     intake, positions = Intake(parameters.intake, judge=judge_of(parameters.map)), []
     for samples in ingest_batches(samples_of(plans, intake, label), session, intake.drops):
@@ -99,8 +119,19 @@ def _through(plans, parameters: Parameters, session: MapSession, label: str
 def _plain(made: Refitted) -> dict:
     """The fit as plain numbers."""
     found = made.fit
-    return {"objective": found.objective, "nats_before": found.before, "nats_after": found.after,
-            "evidence_before": found.evidence_before, "evidence_after": found.evidence_after, "before": made.before,
-            "after": made.after, "cells": found.cells, "blocks": found.blocks, "iterations": found.iterations,
-            "steps": found.steps, "converged": found.converged, "seconds": made.seconds,
-            "anytime": made.limit}
+    return {
+        "objective": found.objective,
+        "nats_before": found.before,
+        "nats_after": found.after,
+        "evidence_before": found.evidence_before,
+        "evidence_after": found.evidence_after,
+        "before": made.before,
+        "after": made.after,
+        "cells": found.cells,
+        "blocks": found.blocks,
+        "iterations": found.iterations,
+        "steps": found.steps,
+        "converged": found.converged,
+        "seconds": made.seconds,
+        "anytime": made.limit,
+    }

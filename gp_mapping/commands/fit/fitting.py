@@ -39,8 +39,15 @@ class Refitted:
     limit: dict | None
 
 
-def refitted(streamed: MapSession, repeat: Callable[[MapSession], None], folder: Path | None = None, *, most: int = 60,
-             tolerance: float = 0.05, told: Callable[[str, float], None] = lambda what, value: None) -> Refitted:
+def refitted(
+    streamed: MapSession,
+    repeat: Callable[[MapSession], None],
+    folder: Path | None = None,
+    *,
+    most: int = 60,
+    tolerance: float = 0.05,
+    told: Callable[[str, float], None] = lambda what, value: None,
+) -> Refitted:
     """Fit, and map again.
 
     Args:
@@ -51,15 +58,23 @@ def refitted(streamed: MapSession, repeat: Callable[[MapSession], None], folder:
     """
     started, before = time.perf_counter(), streamed.map.hyperparameters()
     parts, settings = still_so(streamed), streamed.started_settings
-    found = fit_theta(settings, before, parts, slope=slope_of(streamed), most=most, tolerance=tolerance, told=told)
+    found = fit_theta(
+        settings, before, parts, slope=slope_of(streamed), most=most, tolerance=tolerance, told=told
+    )
     seconds = time.perf_counter() - started
 
     after = said(found.theta, before, settings.field_scale)
     settled = new_session(settings_at(settings, after), folder)
     repeat(settled)
     limit = iterations_to_the_limit(settings, found.theta, joined(parts), settled.inducing)
-    return Refitted(learning_on(settled, streamed, found.learner, TileRoom(folder)), found, before, after, seconds,
-                    limit)
+    return Refitted(
+        learning_on(settled, streamed, found.learner, TileRoom(folder)),
+        found,
+        before,
+        after,
+        seconds,
+        limit,
+    )
 
 
 def still_so(session: MapSession) -> list[Samples]:
@@ -68,19 +83,30 @@ def still_so(session: MapSession) -> list[Samples]:
     recent = round(session.settings.score_distance / session.settings.cell_length)
     for change in session.changes:
         place = torch.tensor([[change.x, change.y]], dtype=torch.float64)
-        before = [i for i, part in enumerate(parts) if part.stamp is not None and float(part.stamp[-1]) <= change.stamp]
-        gone = {i for i in before[: len(before) - recent] if float(torch.cdist(parts[i].x, place).min()) <= reach}
+        before = [
+            i
+            for i, part in enumerate(parts)
+            if part.stamp is not None and float(part.stamp[-1]) <= change.stamp
+        ]
+        gone = {
+            i
+            for i in before[: len(before) - recent]
+            if float(torch.cdist(parts[i].x, place).min()) <= reach
+        }
         parts = [part for i, part in enumerate(parts) if i not in gone]
     return parts
 
 
 def slope_of(session: MapSession):
     """|∇f|² of the session's map at x (N, 2): (N,), SI per m, squared, mean over channels."""
+
     def slope(x: Tensor) -> Tensor:
         step = _SLOPE * session.map.hyperparameters()["lengthscale"]
         total = torch.zeros(len(x), dtype=torch.float64)
         for axis in torch.eye(2, dtype=torch.float64) * step:
-            ahead, behind = (session.map.predict(x + sign * axis).mean.cpu() for sign in (1.0, -1.0))
+            ahead, behind = (
+                session.map.predict(x + sign * axis).mean.cpu() for sign in (1.0, -1.0)
+            )
             total += ((ahead - behind) / (2 * step)).square().mean(1)
         return total
 
@@ -89,4 +115,6 @@ def slope_of(session: MapSession):
 
 def said(theta: Theta, told: dict[str, float], scale: float) -> dict[str, float]:
     """θ as a map tells it: SI."""
-    return {name: getattr(theta, name) * (scale if name.endswith("stddev") else 1.0) for name in told}
+    return {
+        name: getattr(theta, name) * (scale if name.endswith("stddev") else 1.0) for name in told
+    }

@@ -23,13 +23,19 @@ class Progress:
             self.close()
             self._step, self._count = what, 0
             if sys.stderr.isatty():
-                self._bar = tqdm(total=self.most, desc=f"fit, {what}", unit=" iterations", file=sys.stderr)
+                self._bar = tqdm(
+                    total=self.most, desc=f"fit, {what}", unit=" iterations", file=sys.stderr
+                )
         self._count += 1
         if self._bar is not None:
             self._bar.update(1)
             self._bar.set_postfix_str(f"{value:.2f} nats")
         elif self._count % _EVERY == 1:
-            print(f"fit: {what}, iteration {self._count}: {value:.2f} nats", file=sys.stderr, flush=True)
+            print(
+                f"fit: {what}, iteration {self._count}: {value:.2f} nats",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def close(self) -> None:
         """The step is over."""

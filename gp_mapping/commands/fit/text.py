@@ -14,25 +14,42 @@ __all__ = ["summary"]
 def summary(result: dict, settings: MapSettings, paths: dict[str, Path]) -> str:
     """The report, with units."""
     fit, unit, scale = result["fit"], unit_text(settings.field_unit), settings.field_scale
-    stopped = "it stopped by itself" if fit["converged"] else "stopped at --iterations: more may gain more"
-    lines = [f"{fit['cells']} cells, fitted in {fit['seconds']:.1f} s; {stopped}", f"  {fit['steps']}",
-             f"{'':38} {'streamed':>10} {'fitted':>10}"]
-    lines.append(f"{fit['objective'] + ', nats':38} {fit['nats_before']:10.1f} {fit['nats_after']:10.1f}")
+    stopped = (
+        "it stopped by itself"
+        if fit["converged"]
+        else "stopped at --iterations: more may gain more"
+    )
+    lines = [
+        f"{fit['cells']} cells, fitted in {fit['seconds']:.1f} s; {stopped}",
+        f"  {fit['steps']}",
+        f"{'':38} {'streamed':>10} {'fitted':>10}",
+    ]
+    lines.append(
+        f"{fit['objective'] + ', nats':38} {fit['nats_before']:10.1f} {fit['nats_after']:10.1f}"
+    )
     if fit["evidence_before"] is not None and fit["objective"] != "log evidence":
-        lines.append(f"{'log evidence of the exact GP, nats':38} {fit['evidence_before']:10.1f} "
-                     f"{fit['evidence_after']:10.1f}")
+        lines.append(
+            f"{'log evidence of the exact GP, nats':38} {fit['evidence_before']:10.1f} "
+            f"{fit['evidence_after']:10.1f}"
+        )
     for name, value in fit["after"].items():
         if not value and not fit["before"][name]:
             continue
         measured = name.endswith("stddev") and settings.metric  # else f has no unit
-        size, its = (scale, unit) if measured else (1.0, UNITS.get(name, "m" if name.startswith("lever") else ""))
+        size, its = (
+            (scale, unit)
+            if measured
+            else (1.0, UNITS.get(name, "m" if name.startswith("lever") else ""))
+        )
         label = f"{name} {its}".rstrip()
         lines.append(f"{label:38} {fit['before'][name] / size:10.3f} {value / size:10.3f}")
     lines += _tested(result["test"], settings, unit)
     limit = fit["anytime"]
     if limit is not None:
-        lines.append(f"stochastic natural gradients: within 1 % of their limit after {limit['within']} iterations of "
-                     f"{limit['drawn']} of {limit['blocks']} blocks")
+        lines.append(
+            f"stochastic natural gradients: within 1 % of their limit after {limit['within']} iterations of "
+            f"{limit['drawn']} of {limit['blocks']} blocks"
+        )
     lines += [f"  warning: {text}" for text in result["warnings"]]
     return "\n".join([*lines, "written: " + ", ".join(map(str, paths.values()))])
 
@@ -42,6 +59,13 @@ def _tested(test: dict | None, settings: MapSettings, unit: str) -> list[str]:
     if test is None:
         return []
     error = unit if settings.metric else "counts" if settings.likelihood == "poisson" else ""
-    rows = {f"test RMSE {error}".rstrip(): "rmse_ut", "test NLPD": "nlpd", "test in 95 %": "coverage"}
-    return [f"{label:38} {test['streamed'][key]:10.3f} {test['fitted'][key]:10.3f}" for label, key in rows.items()
-            if test["fitted"][key] is not None]
+    rows = {
+        f"test RMSE {error}".rstrip(): "rmse_ut",
+        "test NLPD": "nlpd",
+        "test in 95 %": "coverage",
+    }
+    return [
+        f"{label:38} {test['streamed'][key]:10.3f} {test['fitted'][key]:10.3f}"
+        for label, key in rows.items()
+        if test["fitted"][key] is not None
+    ]

@@ -1,2 +1,1 @@
-"""`--workers` and `--scheduler` of `gp-mapping map`, `check`, `report` and `fit`: each bag by itself, then all as one.
-"""
+"""`--workers` and `--scheduler` of `gp-mapping map`, `check`, `report` and `fit`: each bag by itself, then all as one."""

@@ -31,14 +31,22 @@ def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
     from gp_mapping.fleet.engine import connected
 
     if args.workers is not None and args.scheduler is not None:
-        raise UsageError("--workers starts processes here, and --scheduler uses those that are there; give one of them")
+        raise UsageError(
+            "--workers starts processes here, and --scheduler uses those that are there; give one of them"
+        )
     if args.calibration_cells < _FEWEST:
-        raise UsageError(f"--calibration-cells is {args.calibration_cells}, expected {_FEWEST} or more")
+        raise UsageError(
+            f"--calibration-cells is {args.calibration_cells}, expected {_FEWEST} or more"
+        )
     twice = next((bag for i, bag in enumerate(args.bags) if bag in args.bags[:i]), None)
     if twice is not None:
         raise UsageError(f"{twice} is given twice; its measurements would count twice")
     with connected(args.workers, args.scheduler) as engine:
-        print(f"fleet: {len(args.bags)} bag{'s' * (len(args.bags) > 1)}, {engine.about}", file=sys.stderr, flush=True)
+        print(
+            f"fleet: {len(args.bags)} bag{'s' * (len(args.bags) > 1)}, {engine.about}",
+            file=sys.stderr,
+            flush=True,
+        )
         if args.scheduler is not None:
             yield engine, None
             return

@@ -12,7 +12,15 @@ from gp_mapping.commands.output import folder_to_write
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet.cells import counted
 from gp_mapping.fleet.engine import Engine
-from gp_mapping.fleet.mapping import Bags, FleetMap, agreed_by, check_fleet, compared, map_bags, read_bags
+from gp_mapping.fleet.mapping import (
+    Bags,
+    FleetMap,
+    agreed_by,
+    check_fleet,
+    compared,
+    map_bags,
+    read_bags,
+)
 from gp_mapping.fleet.table import FIGURES, row_of, to_mend, usual_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.atomic import write_atomic
@@ -27,8 +35,10 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
     """Read, map, compare, judge, report."""
     check_fleet(parameters.map)
     if args.against:
-        raise UsageError("--against tests one map on other bags; among many bags each is compared with the map of all "
-                         "others: leave --against out, or --workers and --scheduler")
+        raise UsageError(
+            "--against tests one map on other bags; among many bags each is compared with the map of all "
+            "others: leave --against out, or --workers and --scheduler"
+        )
     output = folder_to_write(args.output)
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     with at_work(args, output) as (engine, keep):
@@ -37,16 +47,25 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
         made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
         table = table_of(engine, bags, made)
         about = engine.about
-    result = table | {"fleet": about_fleet(bags, made.agreed, about), "warnings": warnings_of(bags),
-                      "hyperparameters": made.session.map.hyperparameters(), "dropped": counted(bags.reports, "dropped"),
-                      "bags": [str(b) for b in args.bags]}
+    result = table | {
+        "fleet": about_fleet(bags, made.agreed, about),
+        "warnings": warnings_of(bags),
+        "hyperparameters": made.session.map.hyperparameters(),
+        "dropped": counted(bags.reports, "dropped"),
+        "bags": [str(b) for b in args.bags],
+    }
     try:
         output.mkdir(parents=True, exist_ok=True)
-        write_atomic(output / "report.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+        write_atomic(
+            output / "report.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode()
+        )
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
-    print(json.dumps(result, allow_nan=False) if args.json else
-          "\n".join([*text_of(result), f"written: {output / 'report.json'}"]))
+    print(
+        json.dumps(result, allow_nan=False)
+        if args.json
+        else "\n".join([*text_of(result), f"written: {output / 'report.json'}"])
+    )
     return 0
 
 
@@ -55,11 +74,22 @@ def table_of(engine: Engine, bags: Bags, made: FleetMap) -> dict:
     settings = made.session.settings
     unit, scale = unit_text(settings.field_unit), settings.field_scale
     noise = math.sqrt(made.session.noise_variance)
-    rows = [row_of(report, robot, found, scale)
-            for report, robot, found in zip(bags.reports, bags.robots, compared(engine, bags, made, noise))]
-    mend = [{"bag": bag, "figure": "failed", "value": None, "usual": None, "far": None, "text": why}
-            for bag, why in bags.failed.items()]
-    return {"unit": unit, "table": rows, "usual": usual_of(rows), "mend": mend + to_mend(rows, unit)}
+    rows = [
+        row_of(report, robot, found, scale)
+        for report, robot, found in zip(
+            bags.reports, bags.robots, compared(engine, bags, made, noise)
+        )
+    ]
+    mend = [
+        {"bag": bag, "figure": "failed", "value": None, "usual": None, "far": None, "text": why}
+        for bag, why in bags.failed.items()
+    ]
+    return {
+        "unit": unit,
+        "table": rows,
+        "usual": usual_of(rows),
+        "mend": mend + to_mend(rows, unit),
+    }
 
 
 def text_of(result: dict) -> list[str]:
@@ -68,8 +98,10 @@ def text_of(result: dict) -> list[str]:
     units = {figure.name: unit if figure.unit == "field" else figure.unit for figure in FIGURES}
     width = max(len(row["bag"]) for row in rows)
     flagged = {(one["bag"], one["figure"]) for one in result["mend"]}
-    lines = [f"{'':{width}}  cells" + "".join(f"{figure.head:>10}" for figure in FIGURES),
-             f"{'':{width}}       " + "".join(f"{units[figure.name]:>10}" for figure in FIGURES)]
+    lines = [
+        f"{'':{width}}  cells" + "".join(f"{figure.head:>10}" for figure in FIGURES),
+        f"{'':{width}}       " + "".join(f"{units[figure.name]:>10}" for figure in FIGURES),
+    ]
 
     def cells(row: dict, name: str) -> str:
         parts = []
@@ -79,12 +111,16 @@ def text_of(result: dict) -> list[str]:
             parts.append(f"{'–' if value is None else format(value, figure.digits):>9}{mark}")
         return "".join(parts)
 
-    lines += [f"{row['bag']:{width}} {row['cells']:6d}{cells(row, row['bag'])}".rstrip() for row in rows]
+    lines += [
+        f"{row['bag']:{width}} {row['cells']:6d}{cells(row, row['bag'])}".rstrip() for row in rows
+    ]
     lines.append(f"{'usual':{width}}       {cells(result['usual'], '')}".rstrip())
     if not result["mend"]:
         return [*lines, f"no robot of these {len(rows)} lies far from the others"]
     lines.append("mend first:")
-    lines += [f"  {one['text']}" if one["figure"] == "failed" else f"  {one['bag']}: {one['text']}"
-              for one in result["mend"][:_SHOWN]]
+    lines += [
+        f"  {one['text']}" if one["figure"] == "failed" else f"  {one['bag']}: {one['text']}"
+        for one in result["mend"][:_SHOWN]
+    ]
     more = len(result["mend"]) - _SHOWN
     return lines + ([f"  and {more} more in report.json"] if more > 0 else [])

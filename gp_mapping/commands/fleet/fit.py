@@ -22,7 +22,14 @@ from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 
-_FITTED = ("lengthscale", "signal_stddev", "noise_stddev", "heading_stddev", "time_offset", "bias_stddev")
+_FITTED = (
+    "lengthscale",
+    "signal_stddev",
+    "noise_stddev",
+    "heading_stddev",
+    "time_offset",
+    "bias_stddev",
+)
 
 
 def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
@@ -42,38 +49,68 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
         made = map_bags(engine, bags, found.agreed, parameters.map, output)
         about = engine.about
     session, scale = made.session, parameters.map.field_scale
-    fit = {"objective": found.objective, "nats_before": found.before, "nats_after": found.after,
-           "before": _told(first.theta, scale), "after": _told(made.agreed.theta, scale),
-           "cells": session.cell_count, "iterations": found.iterations, "converged": found.converged,
-           "seconds": seconds}
-    result = {"fit": fit, "received": counted(bags.reports, "received"), "dropped": counted(bags.reports, "dropped"),
-              **about_map(args, parameters, session, (), warnings_of(bags)), "test": None,
-              "fleet": about_fleet(bags, made.agreed, about)}
+    fit = {
+        "objective": found.objective,
+        "nats_before": found.before,
+        "nats_after": found.after,
+        "before": _told(first.theta, scale),
+        "after": _told(made.agreed.theta, scale),
+        "cells": session.cell_count,
+        "iterations": found.iterations,
+        "converged": found.converged,
+        "seconds": seconds,
+    }
+    result = {
+        "fit": fit,
+        "received": counted(bags.reports, "received"),
+        "dropped": counted(bags.reports, "dropped"),
+        **about_map(args, parameters, session, (), warnings_of(bags)),
+        "test": None,
+        "fleet": about_fleet(bags, made.agreed, about),
+    }
     if args.test:
         result["test"] = scored(test_plans, parameters, session, session.path.numpy())
     paths = written(output, session, (), result, started)
-    print(json.dumps(result, allow_nan=False) if args.json else
-          _text(result, found, parameters.map, paths))
+    print(
+        json.dumps(result, allow_nan=False)
+        if args.json
+        else _text(result, found, parameters.map, paths)
+    )
     return 0
 
 
 def _told(theta: Theta, scale: float) -> dict[str, float]:
     """SI."""
-    return {name: getattr(theta, name) * (scale if name.endswith("stddev") else 1.0) for name in _FITTED}
+    return {
+        name: getattr(theta, name) * (scale if name.endswith("stddev") else 1.0) for name in _FITTED
+    }
 
 
 def _text(result: dict, found: Raised, settings: MapSettings, paths: dict[str, Path]) -> str:
     fit, unit, scale = result["fit"], unit_text(settings.field_unit), settings.field_scale
-    stopped = "it stopped by itself" if found.converged else "stopped at --iterations: more may gain more"
-    lines = [f"{fit['cells']} cells of {result['fleet']['mapped']} bags, fitted in {fit['seconds']:.1f} s with "
-             f"{fit['iterations']} iterations of L-BFGS; {stopped}", f"{'':38} {'agreed':>10} {'fitted':>10}",
-             f"{fit['objective'] + ', nats':38} {fit['nats_before']:10.1f} {fit['nats_after']:10.1f}"]
+    stopped = (
+        "it stopped by itself" if found.converged else "stopped at --iterations: more may gain more"
+    )
+    lines = [
+        f"{fit['cells']} cells of {result['fleet']['mapped']} bags, fitted in {fit['seconds']:.1f} s with "
+        f"{fit['iterations']} iterations of L-BFGS; {stopped}",
+        f"{'':38} {'agreed':>10} {'fitted':>10}",
+        f"{fit['objective'] + ', nats':38} {fit['nats_before']:10.1f} {fit['nats_after']:10.1f}",
+    ]
     for name in _FITTED:
         size, its = (scale, unit) if name.endswith("stddev") else (1.0, UNITS.get(name, ""))
-        lines.append(f"{f'{name} {its}'.rstrip():38} {fit['before'][name] / size:10.3f} "
-                     f"{fit['after'][name] / size:10.3f}")
+        lines.append(
+            f"{f'{name} {its}'.rstrip():38} {fit['before'][name] / size:10.3f} "
+            f"{fit['after'][name] / size:10.3f}"
+        )
     if result["test"]:
-        lines += [f"{label:38} {'':10} {result['test'][key]:10.3f}" for label, key in
-                  ((f"test RMSE {unit}", "rmse_ut"), ("test NLPD", "nlpd"), ("test in 95 %", "coverage"))]
+        lines += [
+            f"{label:38} {'':10} {result['test'][key]:10.3f}"
+            for label, key in (
+                (f"test RMSE {unit}", "rmse_ut"),
+                ("test NLPD", "nlpd"),
+                ("test in 95 %", "coverage"),
+            )
+        ]
     lines += [f"  warning: {text}" for text in result["warnings"]]
     return "\n".join([*lines, "written: " + ", ".join(map(str, paths.values()))])

@@ -30,8 +30,10 @@ def run(args: argparse.Namespace) -> int:
     parameters = parameters_of(args)
     check_fleet(parameters.map)
     if args.resume:
-        raise UsageError("--resume goes on with a map, bag after bag; leave --workers and --scheduler out, or merge "
-                         "the maps afterwards (gp-mapping merge)")
+        raise UsageError(
+            "--resume goes on with a map, bag after bag; leave --workers and --scheduler out, or merge "
+            "the maps afterwards (gp-mapping merge)"
+        )
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     test_plans = plan_bags(args.test, parameters.intake, topics)
     output = folder_to_write(args.output)
@@ -43,18 +45,38 @@ def run(args: argparse.Namespace) -> int:
         about = engine.about
         count = _blocks(engine, made, output / "blocks") if args.blocks else None
     session = made.session
-    result = {"samples": session.raw_count, "dropped": counted(bags.reports, "dropped"),
-              "seconds": time.perf_counter() - started, "rmse_ut": None, "nlpd": None, "coverage": None, "bands": None}
+    result = {
+        "samples": session.raw_count,
+        "dropped": counted(bags.reports, "dropped"),
+        "seconds": time.perf_counter() - started,
+        "rmse_ut": None,
+        "nlpd": None,
+        "coverage": None,
+        "bands": None,
+    }
     if args.test:
         result.update(scored(test_plans, parameters, session, session.path.numpy()))
     suggestions = next_places(session, session.render(), args.suggest, parameters.node)
-    result.update({"received": counted(bags.reports, "received"),
-                   "dropped_measurements": sum(t.dropped_measurements for t in bags.reports),
-                   **about_map(args, parameters, session, suggestions, warnings_of(bags) + lonely(parameters, session)),
-                   "fleet": about_fleet(bags, made.agreed, about) | {"blocks": count}})
+    result.update(
+        {
+            "received": counted(bags.reports, "received"),
+            "dropped_measurements": sum(t.dropped_measurements for t in bags.reports),
+            **about_map(
+                args,
+                parameters,
+                session,
+                suggestions,
+                warnings_of(bags) + lonely(parameters, session),
+            ),
+            "fleet": about_fleet(bags, made.agreed, about) | {"blocks": count},
+        }
+    )
     paths = written(output, session, suggestions, result, started)
-    print(json.dumps(result, allow_nan=False) if args.json else
-          "\n".join([_first_line(result), summary(result, session, paths)]))
+    print(
+        json.dumps(result, allow_nan=False)
+        if args.json
+        else "\n".join([_first_line(result), summary(result, session, paths)])
+    )
     return 0
 
 
@@ -79,24 +101,45 @@ def warnings_of(bags: Bags) -> list[str]:
     for report in bags.reports:
         for text in [*report.warnings, *report.faults]:
             heard.setdefault(text, []).append(report.bag)
-    of_bags = [f"{named[0]}{f' and {len(named) - 1} more' if len(named) > 1 else ''}: {text}"
-               for text, named in heard.items()]
+    of_bags = [
+        f"{named[0]}{f' and {len(named) - 1} more' if len(named) > 1 else ''}: {text}"
+        for text, named in heard.items()
+    ]
     return [*[f"left out: {why}" for why in bags.failed.values()], *bags.warnings, *of_bags]
 
 
 def about_fleet(bags: Bags, agreed: Agreed, engine: str) -> dict:
     """Which bags, and how they agreed, in plain numbers."""
-    rows = [{"bag": t.bag, "samples": t.samples, "cells": t.cells, "passes": t.passes, "time_offset":
-             r.theta.time_offset, "calibration_cells": r.cells} for t, r in zip(bags.reports, bags.robots)]
-    return {"engine": engine, "mapped": len(bags.reports), "failed": bags.failed, "bags": rows,
-            "agreed": "hyper-parameters are the product of what the bags have learned, by the Fisher information of "
-            "their cells" if agreed.information.any() else "hyper-parameters are those that were given",
-            "without_a_say": [bags.reports[i].bag for i in agreed.silent]}
+    rows = [
+        {
+            "bag": t.bag,
+            "samples": t.samples,
+            "cells": t.cells,
+            "passes": t.passes,
+            "time_offset": r.theta.time_offset,
+            "calibration_cells": r.cells,
+        }
+        for t, r in zip(bags.reports, bags.robots)
+    ]
+    return {
+        "engine": engine,
+        "mapped": len(bags.reports),
+        "failed": bags.failed,
+        "bags": rows,
+        "agreed": "hyper-parameters are the product of what the bags have learned, by the Fisher information of "
+        "their cells"
+        if agreed.information.any()
+        else "hyper-parameters are those that were given",
+        "without_a_say": [bags.reports[i].bag for i in agreed.silent],
+    }
 
 
 def _first_line(result: dict) -> str:
     fleet = result["fleet"]
     left = f", {len(fleet['failed'])} left out" if fleet["failed"] else ""
-    silent = f"; without a say in them, being far from the others: {', '.join(fleet['without_a_say'])}" \
-        if fleet["without_a_say"] else ""
+    silent = (
+        f"; without a say in them, being far from the others: {', '.join(fleet['without_a_say'])}"
+        if fleet["without_a_say"]
+        else ""
+    )
     return f"{fleet['mapped']} bags as one map{left}; {fleet['agreed']}{silent}"

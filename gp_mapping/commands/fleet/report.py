@@ -22,15 +22,19 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
     check_fleet(parameters.map)
     args.bags = args.source
     if args.against:
-        raise UsageError("--against tests one map on other bags; among many bags each is compared with the map of all "
-                         "others: leave --against out, or --workers and --scheduler")
+        raise UsageError(
+            "--against tests one map on other bags; among many bags each is compared with the map of all "
+            "others: leave --against out, or --workers and --scheduler"
+        )
     with at_work(args, output.parent) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
         said(bags)
         made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
         table = table_of(engine, bags, made)
         about = about_fleet(bags, made.agreed, engine.about)
-    names = {bag: one_line(Path(bag).resolve().name) for bag in map(str, args.bags)}  # the page goes to others
+    names = {
+        bag: one_line(Path(bag).resolve().name) for bag in map(str, args.bags)
+    }  # the page goes to others
     for one in [*table["table"], *table["mend"]]:
         one["bag"] = names[one["bag"]]
 
@@ -40,14 +44,36 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         return text
 
     report = made.session.report()
-    plain = [about["agreed"] + "; time offset, lever arm and what turns with a robot are each robot's own"]
+    plain = [
+        about["agreed"]
+        + "; time offset, lever arm and what turns with a robot are each robot's own"
+    ]
     if about["without_a_say"]:
-        plain.append(without_folders("without a say in that, being far from the others: "
-                                     + ", ".join(about["without_a_say"])))
-    return {"session": made.session, "figures": {}, "fleet": table, "part": False, "test": None, "refits": {},
-            "how": None, "plain": plain, "dropped": counted(bags.reports, "dropped"),
-            "mend": [without_folders(one["text"]) if one["figure"] == "failed" else f"{one['bag']}: {one['text']}"
-                     for one in table["mend"]],
-            "explained": [without_folders(text) for text in warnings_of(bags)], "changes": [], "changes_in_test": [],
-            "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
-            "settings": asdict(made.session.settings) | asdict(parameters.intake)}
+        plain.append(
+            without_folders(
+                "without a say in that, being far from the others: "
+                + ", ".join(about["without_a_say"])
+            )
+        )
+    return {
+        "session": made.session,
+        "figures": {},
+        "fleet": table,
+        "part": False,
+        "test": None,
+        "refits": {},
+        "how": None,
+        "plain": plain,
+        "dropped": counted(bags.reports, "dropped"),
+        "mend": [
+            without_folders(one["text"])
+            if one["figure"] == "failed"
+            else f"{one['bag']}: {one['text']}"
+            for one in table["mend"]
+        ],
+        "explained": [without_folders(text) for text in warnings_of(bags)],
+        "changes": [],
+        "changes_in_test": [],
+        "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
+        "settings": asdict(made.session.settings) | asdict(parameters.intake),
+    }

@@ -41,10 +41,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{saved[0]} is a saved map; give it alone, or give bags only")
     values = parameters_of(args)
     if saved and many(args):
-        raise UsageError(f"{saved[0]} is a saved map, not many bags; leave --workers and --scheduler out")
+        raise UsageError(
+            f"{saved[0]} is a saved map, not many bags; leave --workers and --scheduler out"
+        )
     if saved and (values or args.against):
-        raise UsageError(f"{saved[0]} is a saved map, to which --params, --set and --against come too late; give the "
-                         "bags instead")
+        raise UsageError(
+            f"{saved[0]} is a saved map, to which --params, --set and --against come too late; give the "
+            "bags instead"
+        )
     if saved:
         with blaming(saved[0]):
             text = _page(args, _of_saved(Path(saved[0])))
@@ -74,12 +78,19 @@ def _page(args: argparse.Namespace, facts: dict) -> str:
     places = next_places(session, grid, args.suggest)
     figures = {"map": as_png(draw_run(session, grid, places)), **facts.pop("figures")}
     title = args.title or f"Map of {_names(args.source)}"
-    facts |= {"title": one_line(title, _TITLE), "version": __version__, "map": session.report(),
-              "unit": unit_text(session.settings.field_unit), "scale": session.settings.field_scale,
-              "model": session.settings.model, "noise_stddev": session.report()["noise_stddev"],
-              "suggestions": [(s.x, s.y) for s in places], "extent": _extent(grid),
-              "sources": [_names([source]) for source in args.source],
-              "stddev_limits": [float(v) for v in _spread(grid)]}
+    facts |= {
+        "title": one_line(title, _TITLE),
+        "version": __version__,
+        "map": session.report(),
+        "unit": unit_text(session.settings.field_unit),
+        "scale": session.settings.field_scale,
+        "model": session.settings.model,
+        "noise_stddev": session.report()["noise_stddev"],
+        "suggestions": [(s.x, s.y) for s in places],
+        "extent": _extent(grid),
+        "sources": [_names([source]) for source in args.source],
+        "stddev_limits": [float(v) for v in _spread(grid)],
+    }
     return page(facts, figures)
 
 
@@ -112,11 +123,26 @@ def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
         made = made._replace(title=made.title.replace(result["how"], how))
         result["how"] = how
     session = made.session if args.against else fit(made.passes, parameters.map)
-    kept = ("how", "test", "components", "plain", "refits", "dropped", "explained", "changes", "changes_in_test")
-    return {"session": session, "figures": {"quality": as_png(made.draw())}, "part": not args.against,
-            "mend": [m["text"] for m in result["mend"]], **{name: result[name] for name in kept},
-            "events": {name: result[name] for name in ("gross_errors", "weakened_cells")},
-            "settings": asdict(session.settings) | asdict(parameters.intake)}
+    kept = (
+        "how",
+        "test",
+        "components",
+        "plain",
+        "refits",
+        "dropped",
+        "explained",
+        "changes",
+        "changes_in_test",
+    )
+    return {
+        "session": session,
+        "figures": {"quality": as_png(made.draw())},
+        "part": not args.against,
+        "mend": [m["text"] for m in result["mend"]],
+        **{name: result[name] for name in kept},
+        "events": {name: result[name] for name in ("gross_errors", "weakened_cells")},
+        "settings": asdict(session.settings) | asdict(parameters.intake),
+    }
 
 
 def _of_saved(path: Path) -> dict:
@@ -125,7 +151,9 @@ def _of_saved(path: Path) -> dict:
     folder = path if path.is_dir() else path.parent
     kept = _kept(folder / "report.json", session)
     unit, report = unit_text(session.settings.field_unit), session.report()
-    sensor = "magnetometer" if kept.get("sensor", "magnetic_field") == "magnetic_field" else "sensor"
+    sensor = (
+        "magnetometer" if kept.get("sensor", "magnetic_field") == "magnetic_field" else "sensor"
+    )
     plain = []
     if report["cells"] and not calibrates(session):
         plain = learned(session, sensor, unit)
@@ -136,15 +164,29 @@ def _of_saved(path: Path) -> dict:
             plain = [f"no calibration: {error}"]
     test = None
     if kept.get("rmse_ut") is not None:
-        test = {"n": kept["test_samples"], **{k: kept[k] for k in ("rmse_ut", "nlpd", "coverage", "bands")}}
+        test = {
+            "n": kept["test_samples"],
+            **{k: kept[k] for k in ("rmse_ut", "nlpd", "coverage", "bands")},
+        }
     scale = session.settings.field_scale
-    return {"session": session, "figures": {}, "test": test, "mend": None, "plain": plain, "refits": {},
-            "how": f"tested on {_names(kept['test_bags'])} when it was made" if test else None,
-            "dropped": kept.get("dropped"), "explained": kept.get("warnings", []),
-            "changes": [{"x": c.x, "y": c.y, "stamp": c.stamp, "error": c.error / scale} for c in session.changes],
-            "changes_in_test": [],
-            "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
-            "settings": {**kept.get("settings", {}), **asdict(session.settings)}}
+    return {
+        "session": session,
+        "figures": {},
+        "test": test,
+        "mend": None,
+        "plain": plain,
+        "refits": {},
+        "how": f"tested on {_names(kept['test_bags'])} when it was made" if test else None,
+        "dropped": kept.get("dropped"),
+        "explained": kept.get("warnings", []),
+        "changes": [
+            {"x": c.x, "y": c.y, "stamp": c.stamp, "error": c.error / scale}
+            for c in session.changes
+        ],
+        "changes_in_test": [],
+        "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
+        "settings": {**kept.get("settings", {}), **asdict(session.settings)},
+    }
 
 
 def _kept(path: Path, session: MapSession) -> dict:
@@ -153,8 +195,10 @@ def _kept(path: Path, session: MapSession) -> dict:
         if not path.is_file():
             return {}
         kept = json.loads(path.read_text(encoding="utf-8"))
-        same = kept["map"]["revision"] == session.report()["revision"] and kept["map"]["samples"] == \
-            session.report()["samples"]
+        same = (
+            kept["map"]["revision"] == session.report()["revision"]
+            and kept["map"]["samples"] == session.report()["samples"]
+        )
         return kept if same and _well_formed(kept) else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
@@ -162,6 +206,7 @@ def _kept(path: Path, session: MapSession) -> dict:
 
 def _well_formed(kept: dict) -> bool:
     """Whether everything that the page takes from a report is of the kind that `gp-mapping map` writes."""
+
     def number(value) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -169,10 +214,20 @@ def _well_formed(kept: dict) -> bool:
         return isinstance(value, list) and all(isinstance(line, str) for line in value)
 
     tested = kept["rmse_ut"] is None or (
-        number(kept["rmse_ut"]) and number(kept["test_samples"]) and texts(kept["test_bags"])
+        number(kept["rmse_ut"])
+        and number(kept["test_samples"])
+        and texts(kept["test_bags"])
         and all(value is None or number(value) for value in (kept["nlpd"], kept["coverage"]))
-        and all(number(band["n"]) and all(band[k] is None or number(band[k]) for k in ("rmse_ut", "nlpd", "coverage"))
-                for band in (kept["bands"][name] for name in BANDS)))
-    return (tested and texts(kept["warnings"]) and isinstance(kept["sensor"], str)
-            and all(isinstance(name, str) and number(n) for name, n in kept["dropped"].items())
-            and all(isinstance(name, str) for name in kept["settings"]))
+        and all(
+            number(band["n"])
+            and all(band[k] is None or number(band[k]) for k in ("rmse_ut", "nlpd", "coverage"))
+            for band in (kept["bands"][name] for name in BANDS)
+        )
+    )
+    return (
+        tested
+        and texts(kept["warnings"])
+        and isinstance(kept["sensor"], str)
+        and all(isinstance(name, str) and number(n) for name, n in kept["dropped"].items())
+        and all(isinstance(name, str) for name in kept["settings"])
+    )

@@ -16,33 +16,55 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["page"]
 
 _LEVELS = ("50", "80", "95", "99")
-_REFITS = {"without_offset": "time offset held at 0", "without_heading": "nothing that turns with the robot",
-           "without_both": "neither of the two", "with_lever_arm": "lever arm learned too"}
+_REFITS = {
+    "without_offset": "time offset held at 0",
+    "without_heading": "nothing that turns with the robot",
+    "without_both": "neither of the two",
+    "with_lever_arm": "lever arm learned too",
+}
 _MEANING = {
-    "lengthscale": "over how many metres the field changes", "signal_stddev": "how much it varies about its mean",
-    "noise_stddev": "how much two passes of one place differ", "constant_stddev": "prior of the mean itself",
+    "lengthscale": "over how many metres the field changes",
+    "signal_stddev": "how much it varies about its mean",
+    "noise_stddev": "how much two passes of one place differ",
+    "constant_stddev": "prior of the mean itself",
     "heading_stddev": "prior of the part that turns with the robot; not in the map",
     "time_offset": "how much later the sensor's stamps are than the pose's, as the map applies it",
-    "lever_arm_along": "the sensor's place ahead of the pose", "lever_arm_across": "the sensor's place to its left"}
+    "lever_arm_along": "the sensor's place ahead of the pose",
+    "lever_arm_across": "the sensor's place to its left",
+}
 _UNITS = {"lengthscale": "m", "time_offset": "s", "lever_arm_along": "m", "lever_arm_across": "m"}
 
 
 def page(facts: dict, figures: dict[str, bytes]) -> str:
     """The page. facts: of report.run.  figures: name -> PNG; `map` always, `quality` where something was tested."""
-    sections = [("Map", _map(facts, figures)), ("The fleet", _fleet(facts)),
-                ("How far to trust it", _trust(facts, figures)),
-                ("What to mend first", _mend(facts)), ("What the map has learned of the robot", _robot(facts)),
-                ("Hyper-parameters", _hyper(facts)), ("Measurements that were left out", _drops(facts)),
-                ("Changes of the field", _changes(facts)), ("Settings", _settings(facts))]
+    sections = [
+        ("Map", _map(facts, figures)),
+        ("The fleet", _fleet(facts)),
+        ("How far to trust it", _trust(facts, figures)),
+        ("What to mend first", _mend(facts)),
+        ("What the map has learned of the robot", _robot(facts)),
+        ("Hyper-parameters", _hyper(facts)),
+        ("Measurements that were left out", _drops(facts)),
+        ("Changes of the field", _changes(facts)),
+        ("Settings", _settings(facts)),
+    ]
     sections = [(title, body) for title, body in sections if body]
-    links = "".join(f'<li><a href="#{_slug(title)}">{escape(title)}</a></li>' for title, _ in sections)
-    parts = [f'<section id="{_slug(title)}"><h2>{escape(title)}</h2>\n{body}\n</section>' for title, body in sections]
-    return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f'<title>{escape(facts["title"])}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n'
-            f'<h1>{escape(facts["title"])}</h1>\n{_headline(facts)}\n</header>\n<nav><ul>{links}</ul></nav>\n<main>\n'
-            + "\n".join(parts) + f'\n</main>\n<footer><p>gp_mapping {escape(facts["version"])}, model '
-            f'<code>{escape(facts["model"])}</code>, from {_list(facts["sources"])}</p></footer>\n</body>\n</html>\n')
+    links = "".join(
+        f'<li><a href="#{_slug(title)}">{escape(title)}</a></li>' for title, _ in sections
+    )
+    parts = [
+        f'<section id="{_slug(title)}"><h2>{escape(title)}</h2>\n{body}\n</section>'
+        for title, body in sections
+    ]
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(facts['title'])}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n"
+        f"<h1>{escape(facts['title'])}</h1>\n{_headline(facts)}\n</header>\n<nav><ul>{links}</ul></nav>\n<main>\n"
+        + "\n".join(parts)
+        + f"\n</main>\n<footer><p>gp_mapping {escape(facts['version'])}, model "
+        f"<code>{escape(facts['model'])}</code>, from {_list(facts['sources'])}</p></footer>\n</body>\n</html>\n"
+    )
 
 
 def _slug(title: str) -> str:
@@ -62,11 +84,21 @@ def _number(value, digits: int = 3) -> str:
 def _table(head, rows, kind: str = "") -> str:
     """head: names of columns.  rows: of text; the first cell names its row."""
     top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    body = "".join("<tr>" + "".join(f'<th scope="row">{escape(str(cell))}</th>' if i == 0 else
-                                    f"<td>{escape(str(cell))}</td>" for i, cell in enumerate(row)) + "</tr>\n"
-                   for row in rows)
-    return f'<table{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}>\n<thead><tr>{top}</tr></thead>\n' \
-           f"<tbody>\n{body}</tbody>\n</table>"
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<th scope="row">{escape(str(cell))}</th>'
+            if i == 0
+            else f"<td>{escape(str(cell))}</td>"
+            for i, cell in enumerate(row)
+        )
+        + "</tr>\n"
+        for row in rows
+    )
+    return (
+        f"<table{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>\n<thead><tr>{top}</tr></thead>\n"
+        f"<tbody>\n{body}</tbody>\n</table>"
+    )
 
 
 def _points(lines, ordered: bool = False) -> str:
@@ -75,26 +107,33 @@ def _points(lines, ordered: bool = False) -> str:
 
 
 def _figure(data: bytes, alt: str, caption: str) -> str:
-    return (f'<figure><img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(data).decode()}">'
-            f"<figcaption>{escape(caption)}</figcaption></figure>")
+    return (
+        f'<figure><img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(data).decode()}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
 
 
 def _headline(facts: dict) -> str:
     made, test, unit = facts["map"], facts["test"], facts["unit"]
-    words = (f'{made["samples"]} measurements in {made["passes"]} passes and {made["path_length"]:.0f} m; the map '
-             f'covers {facts["extent"][0]:.1f} m × {facts["extent"][1]:.1f} m')
+    words = (
+        f"{made['samples']} measurements in {made['passes']} passes and {made['path_length']:.0f} m; the map "
+        f"covers {facts['extent'][0]:.1f} m × {facts['extent'][1]:.1f} m"
+    )
     if test and test["n"]:
-        words += f'. Measurements that it had not seen: RMSE {test["rmse_ut"]:.2f} {unit}'
+        words += f". Measurements that it had not seen: RMSE {test['rmse_ut']:.2f} {unit}"
         if test["coverage"] is not None:  # classes and counts have no interval
-            words += f', {100 * test["coverage"]:.0f} % of them inside the 95 % intervals'
+            words += f", {100 * test['coverage']:.0f} % of them inside the 95 % intervals"
     return f"<p>{escape(words)}.</p>"
 
 
 def _map(facts: dict, figures: dict[str, bytes]) -> str:
     unit, (usual, most) = facts["unit"], (v / facts["scale"] for v in facts["stddev_limits"])
-    text = _figure(figures["map"], "The field's mean and its standard deviation, with the robot's path",
-                   "Left (or above): the field. Right (or below): its standard deviation, by the square root of its "
-                   "value; green dots are the inducing inputs that carry the map. Grey: nothing is known.")
+    text = _figure(
+        figures["map"],
+        "The field's mean and its standard deviation, with the robot's path",
+        "Left (or above): the field. Right (or below): its standard deviation, by the square root of its "
+        "value; green dots are the inducing inputs that carry the map. Grey: nothing is known.",
+    )
     words = f"Half of the known cells have a standard deviation below {usual:.2g} {unit}, none above {most:.2g} {unit}."
     if facts["suggestions"]:
         places = ", ".join(f"({x:.2f}, {y:.2f})" for x, y in facts["suggestions"])
@@ -111,22 +150,44 @@ def _fleet(facts: dict) -> str:
 
     def text(row: dict, name: str, figure: Figure) -> str:
         value = row[figure.name]
-        return "–" if value is None else f"{value:{figure.digits}}" + " *" * ((name, figure.name) in marked)
+        return (
+            "–"
+            if value is None
+            else f"{value:{figure.digits}}" + " *" * ((name, figure.name) in marked)
+        )
 
-    head = ["robot", "cells", *(f"{f.head} ({unit if f.unit == 'field' else f.unit})" if f.unit else f.head
-                                for f in FIGURES)]
-    shown = [[row["bag"], row["cells"], *(text(row, row["bag"], f) for f in FIGURES)] for row in rows]
+    head = [
+        "robot",
+        "cells",
+        *(
+            f"{f.head} ({unit if f.unit == 'field' else f.unit})" if f.unit else f.head
+            for f in FIGURES
+        ),
+    ]
+    shown = [
+        [row["bag"], row["cells"], *(text(row, row["bag"], f) for f in FIGURES)] for row in rows
+    ]
     shown.append(["usual", "", *(text(facts["fleet"]["usual"], "", f) for f in FIGURES)])
-    return _table(head, shown) + ("<p>Gain, bias and scatter are of a robot beside the map of all others. An asterisk: "
-                                  "far from the fleet's median by a robust rule, and by more than matters.</p>")
+    return _table(head, shown) + (
+        "<p>Gain, bias and scatter are of a robot beside the map of all others. An asterisk: "
+        "far from the fleet's median by a robust rule, and by more than matters.</p>"
+    )
 
 
 def _beside(facts: dict) -> str:
     """How far the map of all others foretold each robot's cells."""
-    rows = [[row["bag"], row["compared_cells"], *("–" if row[name] is None else f"{row[name]:.3f}"
-                                                  for name in ("rmse", "inside"))] for row in facts["fleet"]["table"]]
-    return ("<p>Each robot's cells beside the map of all others, which has not seen them, where that knows the field."
-            "</p>" + _table(["robot", "n", f"RMSE ({facts['unit']})", "in 95 %"], rows))
+    rows = [
+        [
+            row["bag"],
+            row["compared_cells"],
+            *("–" if row[name] is None else f"{row[name]:.3f}" for name in ("rmse", "inside")),
+        ]
+        for row in facts["fleet"]["table"]
+    ]
+    return (
+        "<p>Each robot's cells beside the map of all others, which has not seen them, where that knows the field."
+        "</p>" + _table(["robot", "n", f"RMSE ({facts['unit']})", "in 95 %"], rows)
+    )
 
 
 def _trust(facts: dict, figures: dict[str, bytes]) -> str:
@@ -134,19 +195,33 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
     if "fleet" in facts:
         return _beside(facts)
     if not test or not test["n"]:
-        return ("<p>Nothing was tested: a saved map has no measurements any more. <code>gp-mapping report BAG</code> "
-                "with the recording itself tests, too.</p>")
-    rows = {"all": test, **{f"{name} m from the path": band for name, band in test["bands"].items()}}
-    rows |= {name if name == "norm" else f"component {name}": part
-             for name, part in facts.get("components", {}).items()}
+        return (
+            "<p>Nothing was tested: a saved map has no measurements any more. <code>gp-mapping report BAG</code> "
+            "with the recording itself tests, too.</p>"
+        )
+    rows = {
+        "all": test,
+        **{f"{name} m from the path": band for name, band in test["bands"].items()},
+    }
+    rows |= {
+        name if name == "norm" else f"component {name}": part
+        for name, part in facts.get("components", {}).items()
+    }
     levels = "coverage_levels" in test
-    head = ["distance", "n", f"RMSE ({unit})", "NLPD", *([f"in {level} %" for level in _LEVELS] if levels else
-                                                        ["in 95 %"])]
+    head = [
+        "distance",
+        "n",
+        f"RMSE ({unit})",
+        "NLPD",
+        *([f"in {level} %" for level in _LEVELS] if levels else ["in 95 %"]),
+    ]
 
     def row(name: str, part: dict) -> list:
         if not part["n"]:
             return [name, 0, *["–"] * (len(head) - 2)]
-        shares = [part["coverage_levels"][level] for level in _LEVELS] if levels else [part["coverage"]]
+        shares = (
+            [part["coverage_levels"][level] for level in _LEVELS] if levels else [part["coverage"]]
+        )
         told = ["–" if v is None else f"{v:.3f}" for v in (part["rmse_ut"], part["nlpd"], *shares)]
         return [name, part["n"], *told]
 
@@ -155,21 +230,35 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
         how += " The pictures above are of a map of everything."
     text = f"<p>{escape(how)}</p>"
     text += _table(head, [row(name, part) for name, part in rows.items()])
-    text += ("<p>“In 95 %” is the share of the measurements that lay inside the map's own 95 % intervals: .95 is "
-             "right, less means that the map trusts itself too much. NLPD: smaller is better.</p>")
+    text += (
+        "<p>“In 95 %” is the share of the measurements that lay inside the map's own 95 % intervals: .95 is "
+        "right, less means that the map trusts itself too much. NLPD: smaller is better.</p>"
+    )
     if "quality" in figures:
-        text += _figure(figures["quality"], "PIT histogram, coverage by level, autocorrelation, and errors on a map",
-                        "Reliability: flat bars, points on the line and a correlation that falls quickly are right.")
+        text += _figure(
+            figures["quality"],
+            "PIT histogram, coverage by level, autocorrelation, and errors on a map",
+            "Reliability: flat bars, points on the line and a correlation that falls quickly are right.",
+        )
     if facts["refits"]:
-        text += _table(["map", f"RMSE ({unit})"], [["this one", f"{test['rmse_ut']:.3f}"],
-                       *([_REFITS.get(k, k), f"{v:.3f}"] for k, v in facts["refits"].items())])
+        text += _table(
+            ["map", f"RMSE ({unit})"],
+            [
+                ["this one", f"{test['rmse_ut']:.3f}"],
+                *([_REFITS.get(k, k), f"{v:.3f}"] for k, v in facts["refits"].items()),
+            ],
+        )
     return text
 
 
 def _mend(facts: dict) -> str:
     if facts["mend"] is None:
         return ""
-    return _points(facts["mend"], ordered=True) if facts["mend"] else "<p>Nothing: no fault is seen.</p>"
+    return (
+        _points(facts["mend"], ordered=True)
+        if facts["mend"]
+        else "<p>Nothing: no fault is seen.</p>"
+    )
 
 
 def _robot(facts: dict) -> str:
@@ -182,35 +271,57 @@ def _hyper(facts: dict) -> str:
         field = name.endswith("stddev")
         numbers = value if isinstance(value, list | tuple) else [value]
         shown = ", ".join(_number(float(v) / scale if field else float(v)) for v in numbers)
-        rows.append([name, f"{shown} {unit if field else _UNITS.get(name, '')}".strip(), _MEANING.get(name, "")])
+        rows.append(
+            [
+                name,
+                f"{shown} {unit if field else _UNITS.get(name, '')}".strip(),
+                _MEANING.get(name, ""),
+            ]
+        )
     if facts["noise_stddev"] is not None:
-        rows.append(["predictive noise", f"{_number(facts['noise_stddev'] / scale)} {unit}",
-                     "how much a new measurement scatters about the map where it knows the field"])
+        rows.append(
+            [
+                "predictive noise",
+                f"{_number(facts['noise_stddev'] / scale)} {unit}",
+                "how much a new measurement scatters about the map where it knows the field",
+            ]
+        )
     return _table(["name", "value", "meaning"], rows, "words")
 
 
 def _drops(facts: dict) -> str:
     why = {reason.value: reason.explanation for reason in DropReason}
     events = facts["events"]
-    text = (f"<p>Gross errors that were left out of their cells: {events['gross_errors']}. Cells that count for less "
-            f"because most of what is in them disagrees with the map: {events['weakened_cells']}.</p>")
+    text = (
+        f"<p>Gross errors that were left out of their cells: {events['gross_errors']}. Cells that count for less "
+        f"because most of what is in them disagrees with the map: {events['weakened_cells']}.</p>"
+    )
     if facts["dropped"] is None:
         return text + "<p>What was dropped before the map was not saved with it.</p>"
     dropped = {name: n for name, n in facts["dropped"].items() if n}
     if dropped:
-        text += _table(["reason", "count", "what it means"],
-                       [[name, n, why.get(name, "")] for name, n in dropped.items()], "words")
+        text += _table(
+            ["reason", "count", "what it means"],
+            [[name, n, why.get(name, "")] for name, n in dropped.items()],
+            "words",
+        )
     else:
         text += "<p>No measurement and no pose was dropped.</p>"
-    said = [line for line in facts["explained"]
-            if not any(f" {name}:" in line or f"[{name}]" in line for name in dropped)]
+    said = [
+        line
+        for line in facts["explained"]
+        if not any(f" {name}:" in line or f"[{name}]" in line for name in dropped)
+    ]
     return text + (_points(said) if said else "")
 
 
 def _changes(facts: dict) -> str:
     unit = facts["unit"]
-    rows = [[when, f"({c['x']:.2f}, {c['y']:.2f})", f"{c['error']:+.2f}", f"{c['stamp']:.1f}"]
-            for when, key in (("while mapping", "changes"), ("on the test", "changes_in_test")) for c in facts[key]]
+    rows = [
+        [when, f"({c['x']:.2f}, {c['y']:.2f})", f"{c['error']:+.2f}", f"{c['stamp']:.1f}"]
+        for when, key in (("while mapping", "changes"), ("on the test", "changes_in_test"))
+        for c in facts[key]
+    ]
     if not rows:
         return "<p>None was seen: where the robot came again, the field was as before.</p>"
     return _table(["seen", "place (m)", f"by ({unit})", "stamp (s)"], rows)
@@ -222,11 +333,22 @@ def _settings(facts: dict) -> str:
     for name, value in facts["settings"].items():
         f = meta.get(name)
         changed = f is not None and value != f.default
-        rows.append((not changed, [name, value, "" if f is None or not changed else f"default {f.default}",
-                                   f.metadata.get("unit", "") if f is not None else "",
-                                   f.metadata.get("doc", "") if f is not None else ""]))
+        rows.append(
+            (
+                not changed,
+                [
+                    name,
+                    value,
+                    "" if f is None or not changed else f"default {f.default}",
+                    f.metadata.get("unit", "") if f is not None else "",
+                    f.metadata.get("doc", "") if f is not None else "",
+                ],
+            )
+        )
     head = ["setting", "value", "", "unit", "meaning"]
     changed = [row for same, row in rows if not same]
     text = _table(head, changed, "words") if changed else "<p>All settings have their defaults.</p>"
-    return text + f"<details><summary>All {len(rows)} settings</summary>\n" \
-                  f"{_table(head, [row for _, row in rows], 'words')}</details>"
+    return (
+        text + f"<details><summary>All {len(rows)} settings</summary>\n"
+        f"{_table(head, [row for _, row in rows], 'words')}</details>"
+    )

@@ -27,8 +27,16 @@ def draw_run(session, grid: FieldGrid, suggestions) -> Figure:
     text = f"{length:g} m" if length >= 1 else f"{100 * length:g} cm"
     for axis in figure.axes:
         if axis.get_title():  # colour bars have none
-            bar = AnchoredSizeBar(axis.transData, length, text, "lower left", pad=0.3, sep=3, borderpad=0.4,
-                                  size_vertical=0.008 * grid.shape[0] * grid.resolution)
+            bar = AnchoredSizeBar(
+                axis.transData,
+                length,
+                text,
+                "lower left",
+                pad=0.3,
+                sep=3,
+                borderpad=0.4,
+                size_vertical=0.008 * grid.shape[0] * grid.resolution,
+            )
             bar.patch.set_alpha(0.85)
             axis.add_artist(bar)
     return figure

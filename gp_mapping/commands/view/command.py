@@ -19,7 +19,9 @@ __all__ = ["run"]
 def _node_name(namespace: str, node: str) -> str:
     name = f"/{namespace.strip('/')}/{node.strip('/')}".replace("//", "/")
     if not re.fullmatch(r"(/[A-Za-z_]\w*)+", name):
-        raise UsageError(f"--namespace {namespace!r} --node {node!r}: {name} is not a name of a ROS node")
+        raise UsageError(
+            f"--namespace {namespace!r} --node {node!r}: {name} is not a name of a ROS node"
+        )
     return name
 
 
@@ -28,8 +30,9 @@ def _server(args: argparse.Namespace, feed) -> ViewServer:
         return ViewServer(args.address, args.port, feed)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{args.address} port {args.port}: cannot be served ({reason}); another port: --port 0"
-                         ) from error
+        raise UsageError(
+            f"{args.address} port {args.port}: cannot be served ({reason}); another port: --port 0"
+        ) from error
 
 
 class _Stop(Exception):
@@ -43,8 +46,10 @@ def _stop(number, frame):
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     if importlib.util.find_spec("rclpy") is None:
-        raise UsageError("a live map needs rclpy and ROS 2 messages; install requirements/ros.txt, or source a ROS 2 "
-                         "installation. A saved map: gp-mapping report")
+        raise UsageError(
+            "a live map needs rclpy and ROS 2 messages; install requirements/ros.txt, or source a ROS 2 "
+            "installation. A saved map: gp-mapping report"
+        )
     if not 0 <= args.port <= 65535:
         raise UsageError(f"--port {args.port}: expected 0 to 65535")
     if args.domain_id is not None and not 0 <= args.domain_id <= 101:
@@ -74,8 +79,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _greet(name: str, address: str, port: int) -> None:
     if address not in LOOPBACK:
-        print(f"warning: everybody who reaches {address} port {port} can see the map and where the robot is; there is "
-              f"no password and no encryption. Safer: leave --address, and on the other machine\n"
-              f"  ssh -N -L {port}:127.0.0.1:{port} USER@ROBOT", file=sys.stderr)
-    shown = "127.0.0.1" if address in ("0.0.0.0", "::") else f"[{address}]" if ":" in address else address
+        print(
+            f"warning: everybody who reaches {address} port {port} can see the map and where the robot is; there is "
+            f"no password and no encryption. Safer: leave --address, and on the other machine\n"
+            f"  ssh -N -L {port}:127.0.0.1:{port} USER@ROBOT",
+            file=sys.stderr,
+        )
+    shown = (
+        "127.0.0.1"
+        if address in ("0.0.0.0", "::")
+        else f"[{address}]"
+        if ":" in address
+        else address
+    )
     print(f"http://{shown}:{port}/ shows {name}; Ctrl-C ends", flush=True)

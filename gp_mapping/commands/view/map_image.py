@@ -44,31 +44,60 @@ def encode_map(number: int, columns: dict[str, np.ndarray], limits, frame: str =
     (m), mean, stddev (SI) of the known cells, finite.
     """
     x, y, mean, stddev = (columns[name] for name in ("x", "y", "mean", "stddev"))
-    header: dict = {"number": number, "frame": frame, "limits": list(limits), "width": 0, "height": 0, "cells": 0,
-                    "resolution": 1.0, "origin": [0.0, 0.0], "every": 1, "ranges": [0.0, 1.0, 0.0, 1.0]}
+    header: dict = {
+        "number": number,
+        "frame": frame,
+        "limits": list(limits),
+        "width": 0,
+        "height": 0,
+        "cells": 0,
+        "resolution": 1.0,
+        "origin": [0.0, 0.0],
+        "every": 1,
+        "ranges": [0.0, 1.0, 0.0, 1.0],
+    }
     images = [np.empty(0, "<u2")] * 2
     if len(x):
         side = cell_size(x, y)
         left, bottom = float(x.min()) - side / 2, float(y.min()) - side / 2
-        columns_, rows = np.floor((x - left) / side), np.floor((y - bottom) / side)  # floats: bounded only below
+        columns_, rows = (
+            np.floor((x - left) / side),
+            np.floor((y - bottom) / side),
+        )  # floats: bounded only below
         width, height = float(columns_.max()) + 1, float(rows.max()) + 1
-        every = max(1.0, np.ceil(np.sqrt(width * height / MOST_CELLS)), np.ceil(max(width, height) / MOST_CELLS))
+        every = max(
+            1.0,
+            np.ceil(np.sqrt(width * height / MOST_CELLS)),
+            np.ceil(max(width, height) / MOST_CELLS),
+        )
         while np.ceil(width / every) * np.ceil(height / every) > MOST_CELLS:
             every = np.ceil(1.02 * every)
         width, height = int(np.ceil(width / every)), int(np.ceil(height / every))
-        row, column = np.minimum(rows // every, height - 1), np.minimum(columns_ // every, width - 1)
+        row, column = (
+            np.minimum(rows // every, height - 1),
+            np.minimum(columns_ // every, width - 1),
+        )
         index = (row * width + column).astype(np.int64)
         count = np.bincount(index, minlength=width * height)
         ranges = []
         for k, values in enumerate((mean, stddev)):
             with np.errstate(invalid="ignore"):
-                image = np.bincount(index, values, width * height) / count  # (H·W,), NaN where unknown
+                image = (
+                    np.bincount(index, values, width * height) / count
+                )  # (H·W,), NaN where unknown
             low, high = float(values.min()), float(values.max())
             high = high if high > low else low + max(abs(low), 1.0) * 1e-9
             ranges += [low, high]
             images[k] = _levels(image, low, high)
-        header |= {"width": width, "height": height, "resolution": side * every, "origin": [left, bottom],
-                   "cells": len(x), "every": int(every), "ranges": ranges}
+        header |= {
+            "width": width,
+            "height": height,
+            "resolution": side * every,
+            "origin": [left, bottom],
+            "cells": len(x),
+            "every": int(every),
+            "ranges": ranges,
+        }
     text = json.dumps(header, allow_nan=False).encode()
     text += b" " * (-len(text) % 4)  # the arrays begin at a multiple of their size
     return b"".join([struct.pack("<I", len(text)), text, *(image.tobytes() for image in images)])

@@ -18,16 +18,24 @@ from gp_mapping.commands.view.map_image import encode_map
 __all__ = ["HEADER", "LOOPBACK", "TOTAL", "ViewServer"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_PAGE = {"/": ("index.html", "text/html"), "/view.js": ("view.js", "text/javascript"),
-         "/draw.js": ("draw.js", "text/javascript"), "/view.css": ("view.css", "text/css")}
+_PAGE = {
+    "/": ("index.html", "text/html"),
+    "/view.js": ("view.js", "text/javascript"),
+    "/draw.js": ("draw.js", "text/javascript"),
+    "/view.css": ("view.css", "text/css"),
+}
 _FARTHEST = 1e7  # m
 _AT_ONCE = 16  # requests
 HEADER, TOTAL = 3.0, 60.0  # s for sending a request, and for all of it
 GRACE = 1.0  # s in which an answer may be taken before it gives way to another request
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
-            "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-                                       "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
-                                       "form-action 'none'"}
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'none'",
+}
 
 
 class ViewServer(ThreadingHTTPServer):
@@ -46,7 +54,9 @@ class ViewServer(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, feed):
         self.feed = feed
         self.only_here = host in LOOPBACK
-        self._open: dict[socket.socket, tuple[float, bool]] = {}  # when it came; whether it is being answered
+        self._open: dict[
+            socket.socket, tuple[float, bool]
+        ] = {}  # when it came; whether it is being answered
         self._lock = threading.Lock()
         self._encoded: tuple[int, bytes] | None = None
         self._encoding = threading.Lock()
@@ -58,8 +68,9 @@ class ViewServer(ThreadingHTTPServer):
         with self._lock:
             if len(self._open) >= _AT_ONCE:
                 before = time.monotonic() - GRACE
-                late = [one for one, (_, answered) in self._open.items() if not answered] or \
-                    [one for one, (came, _) in self._open.items() if came < before]
+                late = [one for one, (_, answered) in self._open.items() if not answered] or [
+                    one for one, (came, _) in self._open.items() if came < before
+                ]
                 if not late:
                     self.shutdown_request(request)
                     return
@@ -86,7 +97,11 @@ class ViewServer(ThreadingHTTPServer):
         super().service_actions()
         now = time.monotonic()
         with self._lock:
-            late = [one for one, (came, answered) in self._open.items() if now - came > (TOTAL if answered else HEADER)]
+            late = [
+                one
+                for one, (came, answered) in self._open.items()
+                if now - came > (TOTAL if answered else HEADER)
+            ]
             for request in late:
                 self._cut(request)
 
@@ -130,13 +145,20 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.answering(self.request)
         if not self._meant_for_us():
-            self._send(HTTPStatus.FORBIDDEN, b"this page is for the machine it runs on\n", "text/plain; charset=utf-8")
+            self._send(
+                HTTPStatus.FORBIDDEN,
+                b"this page is for the machine it runs on\n",
+                "text/plain; charset=utf-8",
+            )
             return
         path, feed = self.path.partition("?")[0], self.server.feed
         if path in _PAGE:
             name, kind = _PAGE[path]
-            self._send(HTTPStatus.OK, (Path(__file__).parent / "page" / name).read_bytes(),
-                       f"{kind}; charset=utf-8")
+            self._send(
+                HTTPStatus.OK,
+                (Path(__file__).parent / "page" / name).read_bytes(),
+                f"{kind}; charset=utf-8",
+            )
             return
         feed.touch()
         if path == "/api/status":
@@ -152,8 +174,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(HTTPStatus.BAD_REQUEST, text, "text/plain; charset=utf-8")
                 return
             made = feed.window(*corners)
-            self._map(None if made is None else
-                      gzip.compress(encode_map(made.number, made.columns, made.limits, made.frame), 1))
+            self._map(
+                None
+                if made is None
+                else gzip.compress(
+                    encode_map(made.number, made.columns, made.limits, made.frame), 1
+                )
+            )
         else:
             self._send(HTTPStatus.NOT_FOUND, b"no such page\n", "text/plain; charset=utf-8")
 
@@ -168,14 +195,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _meant_for_us(self) -> bool:
         """A page elsewhere whose name is made to point here (DNS rebinding) must not read a local map."""
         name = self.headers.get("Host", "").lower()
-        name = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() and not name.endswith("]") else name
+        name = (
+            name.rpartition(":")[0]
+            if name.rpartition(":")[2].isdigit() and not name.endswith("]")
+            else name
+        )
         return not self.server.only_here or name.strip("[]") in LOOPBACK
 
     def _json(self, value: dict) -> None:
         text = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
         packed = len(text) > 2000
-        self._send(HTTPStatus.OK, gzip.compress(text, 1) if packed else text, "application/json",
-                   "gzip" if packed else "")
+        self._send(
+            HTTPStatus.OK,
+            gzip.compress(text, 1) if packed else text,
+            "application/json",
+            "gzip" if packed else "",
+        )
 
     def _send(self, code: HTTPStatus, body: bytes, kind: str, encoding: str = "") -> None:
         self.send_response(code)

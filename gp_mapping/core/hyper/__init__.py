@@ -10,7 +10,9 @@ from gp_mapping.core.likelihoods.base import Likelihood
 __all__ = ["make_learner"]
 
 
-def make_learner(likelihood: Likelihood, theta: Theta, prior: Theta, free: tuple[bool, ...]) -> HyperLearner | None:
+def make_learner(
+    likelihood: Likelihood, theta: Theta, prior: Theta, free: tuple[bool, ...]
+) -> HyperLearner | None:
     """Of the evidence where the likelihood is Gaussian, else of the pseudo-data's; None where nothing is learned."""
     if not any(free):
         return None

@@ -54,17 +54,24 @@ def agreed(parts: Sequence[Learned]) -> Theta:
     first = parts[0].theta
     for part in parts[1:]:
         if part.theta.shape != first.shape:
-            raise ValueError(f"maps that differ in kernel have no θ in common: {first.shape}, {part.theta.shape}")
+            raise ValueError(
+                f"maps that differ in kernel have no θ in common: {first.shape}, {part.theta.shape}"
+            )
     if len(parts) == 1:
         return first
     vectors = torch.stack([part.theta.vector() for part in parts])
     little = _LITTLE * torch.eye(vectors.shape[1], dtype=torch.float64)
     weights = torch.stack([part.information.cpu() + little for part in parts])
     mean = torch.linalg.solve(weights.sum(0), torch.einsum("kij,kj->i", weights, vectors))
-    low, high = vectors.min(0).values, vectors.max(0).values  # a product of skewed ones may leave what any of them said
+    low, high = (
+        vectors.min(0).values,
+        vectors.max(0).values,
+    )  # a product of skewed ones may leave what any of them said
     theta = first.with_vector(torch.minimum(torch.maximum(mean, low), high))
-    constant, bias = (_geometric([getattr(part.theta, name) for part in parts])
-                      for name in ("constant_stddev", "bias_stddev"))
+    constant, bias = (
+        _geometric([getattr(part.theta, name) for part in parts])
+        for name in ("constant_stddev", "bias_stddev")
+    )
     equal = torch.equal(low, high)  # as it was, to the last bit
     return replace(first if equal else theta, constant_stddev=constant, bias_stddev=bias)
 

@@ -59,7 +59,9 @@ class BiasEvidence:
     linear: Tensor
 
     @staticmethod
-    def given(counts: Tensor, targets: Tensor, left: Tensor, shared: Tensor, told: Tensor) -> BiasEvidence:
+    def given(
+        counts: Tensor, targets: Tensor, left: Tensor, shared: Tensor, told: Tensor
+    ) -> BiasEvidence:
         """From sums over passes and a posterior with constants of variance `left`.
 
         Args:
@@ -91,13 +93,22 @@ class BiasEvidence:
         """s_b at the median of its posterior; prior: median of its prior."""
         values, pulls = self._spectrum()
         fixed = values > 1e-9 * values.max()
-        seen = (pulls[fixed] / values[fixed].square()).max() if bool(fixed.any()) else pulls.new_zeros(())
+        seen = (
+            (pulls[fixed] / values[fixed].square()).max()
+            if bool(fixed.any())
+            else pulls.new_zeros(())
+        )
         centre = 2.0 * math.log(prior)
         top = max(centre + _REACH * _SCALE, math.log(max(float(seen), 1e-300)) + 4.0)
 
-        logs = torch.linspace(centre - _REACH * _SCALE, top, _POINTS, dtype=torch.float64, device=values.device)
+        logs = torch.linspace(
+            centre - _REACH * _SCALE, top, _POINTS, dtype=torch.float64, device=values.device
+        )
         density = self.log_likelihood(logs.exp())
-        density = density - 0.5 * (_DEGREES + 1.0) * (((logs - centre) / _SCALE).square() / _DEGREES).log1p()
+        density = (
+            density
+            - 0.5 * (_DEGREES + 1.0) * (((logs - centre) / _SCALE).square() / _DEGREES).log1p()
+        )
         share = torch.softmax(density, 0).cumsum(0)
         found = float(logs[int((share < 0.5).sum().clamp(max=_POINTS - 1))].exp())
         return BiasSpread(math.sqrt(found), float((found * values / (1.0 + found * values)).sum()))

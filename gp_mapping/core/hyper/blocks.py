@@ -44,8 +44,15 @@ class Blocks:
         """One box, all of the plane."""
         edge = torch.full((1, dimension), _FAR, dtype=torch.float64)
         nothing = torch.zeros(1, parameters, dtype=torch.float64)
-        return Blocks(-edge, edge, torch.zeros(1, dtype=torch.int64), nothing[:, 0], nothing, nothing,
-                      nothing[:, :, None] * nothing[:, None])
+        return Blocks(
+            -edge,
+            edge,
+            torch.zeros(1, dtype=torch.int64),
+            nothing[:, 0],
+            nothing,
+            nothing,
+            nothing[:, :, None] * nothing[:, None],
+        )
 
     def of(self, x: Tensor) -> Tensor:
         """In which box each of x (N, D) lies: (N,)."""
@@ -101,8 +108,15 @@ class Blocks:
         """Whether there are samples in a box that has not been asked: halves differ, each to its own side."""
         return bool(((self.count == 0) & (self.held(x) > 0)).any())
 
-    def recorded(self, which: int, count: int, newest: float, vector: Tensor, gradient: Tensor,
-             information: Tensor) -> Blocks:
+    def recorded(
+        self,
+        which: int,
+        count: int,
+        newest: float,
+        vector: Tensor,
+        gradient: Tensor,
+        information: Tensor,
+    ) -> Blocks:
         """With what box `which` says now."""
         new = replace(self, **{f.name: getattr(self, f.name).clone() for f in fields(self)})
         new.count[which], new.newest[which], new.at[which] = count, newest, vector
@@ -111,4 +125,6 @@ class Blocks:
 
     def slope(self, vector: Tensor) -> Tensor:
         """Gradient of the sum at v = vector: (P,)."""
-        return (self.gradient + torch.einsum("kpq,kq->kp", self.information, vector - self.at)).sum(0)
+        return (self.gradient + torch.einsum("kpq,kq->kp", self.information, vector - self.at)).sum(
+            0
+        )

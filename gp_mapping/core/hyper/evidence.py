@@ -1,7 +1,7 @@
 """The log evidence of a neighbourhood of samples: value, gradient and Fisher information in closed form.
 
-    C = s²ρ(r) + s_c² + s_h² ĥĥᵀ + s_b² δ(p, p′) + diag(s_p² + extra),   r between the sensor's places
-    x − δv + along ĥ + across ĥ⊥, p the pass of a sample
+C = s²ρ(r) + s_c² + s_h² ĥĥᵀ + s_b² δ(p, p′) + diag(s_p² + extra),   r between the sensor's places
+x − δv + along ĥ + across ĥ⊥, p the pass of a sample
 """
 
 from __future__ import annotations
@@ -17,8 +17,16 @@ from gp_mapping.core.kernels.stationary import scaled_square_distance
 __all__ = ["evidence_score", "membership", "negative_log_evidence"]
 
 
-def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Tensor, heading: Tensor, y: Tensor,
-                          extra: Tensor, of: Tensor | None = None) -> Tensor:
+def negative_log_evidence(
+    theta: Theta,
+    vector: Tensor,
+    x: Tensor,
+    velocity: Tensor,
+    heading: Tensor,
+    y: Tensor,
+    extra: Tensor,
+    of: Tensor | None = None,
+) -> Tensor:
     """−log N(y | 0, C) per sample and channel.
 
     vector (7,); x, velocity (n, D); heading (n, 2); y (n, C); extra (n,): white variance of each, 0 where unknown;
@@ -27,7 +35,9 @@ def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Ten
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
     scale = torch.exp(vector[0])
     square = scaled_square_distance(places, places, theta.lengthscales(scale))
-    covariance = torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant_stddev**2
+    covariance = (
+        torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant_stddev**2
+    )
     if theta.heading_stddev > 0:
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
     if theta.bias_stddev > 0 and of is not None:
@@ -36,7 +46,9 @@ def negative_log_evidence(theta: Theta, vector: Tensor, x: Tensor, velocity: Ten
     factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
     whitened = torch.linalg.solve_triangular(factor, y, upper=False)
     n, channels = y.shape
-    return (0.5 * whitened.square().sum() / channels + factor.diagonal().log().sum()) / n + 0.5 * math.log(2 * math.pi)
+    return (
+        0.5 * whitened.square().sum() / channels + factor.diagonal().log().sum()
+    ) / n + 0.5 * math.log(2 * math.pi)
 
 
 def membership(of: Tensor) -> Tensor:
@@ -48,13 +60,25 @@ def membership(of: Tensor) -> Tensor:
 def _shifts(velocity: Tensor, heading: Tensor, dimension: int) -> tuple[Tensor, Tensor, Tensor]:
     """How a sample's place moves with δ, along and across: three (n, D)."""
     one = torch.zeros_like(velocity)
-    return tuple(sensor_place(one, velocity, heading, *axis)[:, :dimension]
-                 for axis in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
+    return tuple(
+        sensor_place(one, velocity, heading, *axis)[:, :dimension]
+        for axis in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    )
 
 
-def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, velocity: Tensor, heading: Tensor,
-                   y: Tensor, extra: Tensor, of: Tensor | None = None,
-                   fisher: bool = True, average: bool = False) -> tuple[Tensor, Tensor | None]:
+def evidence_score(
+    theta: Theta,
+    vector: Tensor,
+    free: list[bool],
+    x: Tensor,
+    velocity: Tensor,
+    heading: Tensor,
+    y: Tensor,
+    extra: Tensor,
+    of: Tensor | None = None,
+    fisher: bool = True,
+    average: bool = False,
+) -> tuple[Tensor, Tensor | None]:
     """Gradient of −log evidence (7,), mean over channels, and information (7, 7); 0 where a parameter is held.
 
         ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂C],  α = C⁻¹y;      F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC],  A_kl = ½ αᵀ∂_kC C⁻¹ ∂_lC α
@@ -83,7 +107,9 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
     if theta.bias_stddev > 0 and of is not None:
         together = theta.bias_stddev * membership(of)
         covariance.addmm_(together, together.mT)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance.mT))  # by columns, as LAPACK has it
+    inverse = torch.cholesky_inverse(
+        torch.linalg.cholesky(covariance.mT)
+    )  # by columns, as LAPACK has it
     alpha = inverse @ y
     pull = torch.addmm(inverse, alpha, alpha.mT, alpha=-1.0 / channels)  # C⁻¹ − ααᵀ
 
@@ -101,7 +127,9 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
             stretch = (scales.expand(x.shape[1]) / length).square()
             for d in range(x.shape[1]):
                 apart = places[:, None, d] - places[None, :, d]
-                change.addcmul_(apart, shift[:, None, d] - shift[None, :, d], value=1.0 / float(stretch[d]))
+                change.addcmul_(
+                    apart, shift[:, None, d] - shift[None, :, d], value=1.0 / float(stretch[d])
+                )
             change.mul_(slope).mul_(2.0 / length**2)
         gradient[k] = 0.5 * torch.dot(pull.flatten(), change.flatten())
         bends[k] = change @ alpha
@@ -112,7 +140,11 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
         gradient[1] = 0.5 * torch.dot(pull.flatten(), field.flatten())
         bends[1] = field @ alpha
         if fisher:  # C⁻¹C = I without what is beside the field
-            product = (inverse * beside).add_(theta.constant_stddev**2 * inverse.sum(1, keepdim=True)).neg_()
+            product = (
+                (inverse * beside)
+                .add_(theta.constant_stddev**2 * inverse.sum(1, keepdim=True))
+                .neg_()
+            )
             product.diagonal().add_(1.0)
             if turn:
                 product.addmm_(turned, heading.mT, alpha=-turn)
@@ -124,14 +156,20 @@ def evidence_score(theta: Theta, vector: Tensor, free: list[bool], x: Tensor, ve
         products[2], bends[2] = noise * inverse, noise * alpha
     if free[3] and turn:
         gradient[3] = 0.5 * turn * ((pull @ heading) * heading).sum()
-        products[3], bends[3] = turn * (turned @ heading.mT), turn * (heading @ (heading.mT @ alpha))
+        products[3], bends[3] = (
+            turn * (turned @ heading.mT),
+            turn * (heading @ (heading.mT @ alpha)),
+        )
     if average:
         return gradient, _average_information(bends, inverse, channels)
     if not fisher:
         return gradient, None
     information = torch.zeros((7, 7), dtype=torch.float64, device=x.device)
     if products:  # ½ tr of all their products at once
-        chosen, parts = torch.tensor(list(products), device=x.device), torch.stack(list(products.values()))
+        chosen, parts = (
+            torch.tensor(list(products), device=x.device),
+            torch.stack(list(products.values())),
+        )
         traces = 0.5 * parts.flatten(1) @ parts.mT.flatten(1).mT
         information[chosen[:, None], chosen] = 0.5 * (traces + traces.mT)
     return gradient, information

@@ -21,7 +21,9 @@ __all__ = ["FirstGuess", "first_guess", "robust_stddev"]
 
 _LENGTHS, _LONGEST = 12, 2.0  # of the grid; the longest, in extents of the path
 _RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # τ
-_FREEDOM = 3.0  # degrees of freedom of a scaled inverse χ² prior of s², about the values' own spread
+_FREEDOM = (
+    3.0  # degrees of freedom of a scaled inverse χ² prior of s², about the values' own spread
+)
 _BEYOND = 5.0  # robust standard deviations at which a value is cut: one wild value is no field
 _MOST = 160  # cells that are looked at; of more, an even choice
 _LEAST = 1e-5  # of the values' size: a sensor that always says the same has no spread
@@ -76,13 +78,18 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
         return FirstGuess(1.0, size, 0.3 * size, centre.tolist())
 
     shortest = min(float(steps.median()), extent)
-    lengths = torch.logspace(math.log10(shortest), math.log10(_LONGEST * extent), _LENGTHS, dtype=torch.float64)
+    lengths = torch.logspace(
+        math.log10(shortest), math.log10(_LONGEST * extent), _LENGTHS, dtype=torch.float64
+    )
     ratios = torch.tensor(_RATIOS, dtype=torch.float64)
-    values, vectors = torch.linalg.eigh(torch.stack([make_kernel(kernel, 1.0, length)(x, x)
-                                                     for length in lengths.tolist()]))  # (L, N), (L, N, N)
+    values, vectors = torch.linalg.eigh(
+        torch.stack([make_kernel(kernel, 1.0, length)(x, x) for length in lengths.tolist()])
+    )  # (L, N), (L, N, N)
     spectra = values.clamp_min(0.0)[:, None] + ratios.square()[:, None]
     score, signal = _evidence(spectra, vectors.mT @ inner, vectors.sum(1))
-    logs = torch.stack([lengths.log()[:, None].expand_as(signal), signal.log(), (ratios * signal).log()])
+    logs = torch.stack(
+        [lengths.log()[:, None].expand_as(signal), signal.log(), (ratios * signal).log()]
+    )
     weights = torch.softmax(score.flatten(), 0)
     length, signal, noise = torch.exp(logs.flatten(1) @ weights).tolist()
     return FirstGuess(length, signal * size, noise * size, centre.tolist())
@@ -100,7 +107,9 @@ def _evidence(spectra: Tensor, turned: Tensor, ones: Tensor) -> tuple[Tensor, Te
     weights = spectra.reciprocal()
     known = (weights @ ones.square()[:, :, None])[:, :, 0]  # (L, T)
     levels = weights @ (ones[:, :, None] * turned) / known[:, :, None]  # (L, T, C)
-    apart = (turned[:, None] - levels[:, :, None] * ones[:, None, :, None]).square().sum(3)  # (L, T, N)
+    apart = (
+        (turned[:, None] - levels[:, :, None] * ones[:, None, :, None]).square().sum(3)
+    )  # (L, T, N)
     square = (apart * weights).sum(2) / channels
     variance = (square + _FREEDOM) / (n - 1 + _FREEDOM)
     likelihood = -0.5 * ((n - 1) * variance.log() + spectra.log().sum(2) + known.log())

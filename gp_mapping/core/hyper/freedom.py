@@ -23,7 +23,9 @@ from gp_mapping.core.hyper.bias import student
 __all__ = ["degrees_of_freedom", "widening"]
 
 _NORMAL = 1.959964
-_LEAST = 3.0  # degrees of freedom of a start's own prior (first_guess.py): it is never known less well
+_LEAST = (
+    3.0  # degrees of freedom of a start's own prior (first_guess.py): it is never known less well
+)
 _MANY = 1000.0  # beyond it the normal's quantile is t's, to half a per mille
 
 

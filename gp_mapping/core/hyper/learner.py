@@ -64,12 +64,29 @@ class HyperLearner:
     DEGREES = 4.0
     BLOCKS, BLOCK = True, 400  # whether it learns by blocks; most samples of one
     ENOUGH = 1.0  # of Blocks.news: below it no step is worth its time
-    FEW, CLOSEST = 30, 0.5  # from so many samples on ℓ is so much of their spacing at least: below, it has no slope
+    FEW, CLOSEST = (
+        30,
+        0.5,
+    )  # from so many samples on ℓ is so much of their spacing at least: below, it has no slope
     QUIETEST = 1e-5  # of σ/s: D then has a condition of 1e10 n, which float64 still solves to n · 1e-6 of what it is
-    LONGEST = (0.5, 0.5, 0.5, 0.3, 0.05, 0.03, 0.03)  # of one step: beyond, the quadratic is not to be trusted
+    LONGEST = (
+        0.5,
+        0.5,
+        0.5,
+        0.3,
+        0.05,
+        0.03,
+        0.03,
+    )  # of one step: beyond, the quadratic is not to be trusted
 
-    def __init__(self, theta: Theta, prior: Theta, prior_sd=(1.0, 2.0, 3.0, 1.0, 0.2, 0.05, 0.05),
-                 free=(True, True, True, True, True, False, False), adopt_change: float = 0.1):
+    def __init__(
+        self,
+        theta: Theta,
+        prior: Theta,
+        prior_sd=(1.0, 2.0, 3.0, 1.0, 0.2, 0.05, 0.05),
+        free=(True, True, True, True, True, False, False),
+        adopt_change: float = 0.1,
+    ):
         self.theta, self.prior, self.largest_change = theta, prior, adopt_change
         self.stamped = theta.time_offset  # δ₀, what it was said to be
         self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
@@ -79,18 +96,27 @@ class HyperLearner:
         self.vector = theta.vector()
         size = len(self.vector)
         self.metric = torch.zeros((size, size), dtype=torch.float64)  # Λ
-        self.turns, self.direction = (torch.zeros(size, dtype=torch.float64) for _ in range(2))  # t, sign of the move
+        self.turns, self.direction = (
+            torch.zeros(size, dtype=torch.float64) for _ in range(2)
+        )  # t, sign of the move
         self.rounds = torch.zeros(size, dtype=torch.float64)  # of all samples, that are in Λ
 
         # six prior standard deviations: beyond lies only a fault, unless the start lies there
         centre, start = prior.vector(), theta.vector()
         self.low = torch.minimum(centre - 6 * self.prior_sd, start)
         self.high = torch.maximum(centre + 6 * self.prior_sd, start)
-        self.quietest = min(2.0 * math.log(self.QUIETEST), float(start[2] - start[1]))  # of log σ²/s²
+        self.quietest = min(
+            2.0 * math.log(self.QUIETEST), float(start[2] - start[1])
+        )  # of log σ²/s²
         self.steps, self.pending, self.rejected = 0, 0.0, 0
-        self.seen, self.streams = 0, not self.BLOCKS  # samples that were scheduled; whether by minibatches
+        self.seen, self.streams = (
+            0,
+            not self.BLOCKS,
+        )  # samples that were scheduled; whether by minibatches
         self.blocks: Blocks | None = None
-        self._believed: tuple[Tensor, ...] | None = None  # v as believed, and what it was found from
+        self._believed: tuple[Tensor, ...] | None = (
+            None  # v as believed, and what it was found from
+        )
 
     @property
     def forgetting(self) -> Tensor:
@@ -99,8 +125,11 @@ class HyperLearner:
 
     def allows(self, vector: Tensor) -> bool:
         """Whether it lies within the limits."""
-        return not bool((vector < self.low).any() or (vector > self.high).any()
-                        or vector[2] < vector[1] + self.quietest)
+        return not bool(
+            (vector < self.low).any()
+            or (vector > self.high).any()
+            or vector[2] < vector[1] + self.quietest
+        )
 
     def left(self, theta: Theta) -> bool:
         """Whether a map at theta should take the learned θ over, which costs it a rebuild of its factors.
@@ -127,7 +156,9 @@ class HyperLearner:
         self.pending = min(self.pending + self.STEPS * samples**0.5, 40.0)
         self.seen += samples
 
-    def neighbourhood(self, x: Tensor, order: Tensor, generator: torch.Generator) -> tuple[Tensor, int]:
+    def neighbourhood(
+        self, x: Tensor, order: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, int]:
         """Samples near a random one, and how many samples they stand for.
 
         All within REACH learned lengthscales, now and then farther, but LEAST at the least. Where these are more than
@@ -144,7 +175,11 @@ class HyperLearner:
         """
         n = len(x)
         new, which, far, compact = torch.rand(4, dtype=torch.float64, generator=generator).tolist()
-        pool = order.topk(min(self.NEWEST, n)).indices if new < self.NEW else torch.arange(n, device=x.device)
+        pool = (
+            order.topk(min(self.NEWEST, n)).indices
+            if new < self.NEW
+            else torch.arange(n, device=x.device)
+        )
         square = (x - x[pool[int(which * len(pool))]]).square().sum(1)
 
         reach = self.REACH * self.theta.lengthscale * (self.FARTHER if far < self.FAR else 1.0)
@@ -230,9 +265,14 @@ class HyperLearner:
         """Go on from θ that was found from all samples at once; information (P, P): what they know of it."""
         self.theta, self.vector = theta, theta.vector()
         self.metric = information + torch.diag(self.prior_sd.reciprocal().square())
-        self.turns = torch.full_like(self.turns, 3.0 / self.LAST)  # arrived: steps are short, and average
+        self.turns = torch.full_like(
+            self.turns, 3.0 / self.LAST
+        )  # arrived: steps are short, and average
         self.rounds = torch.ones_like(self.rounds)
-        self.low, self.high = torch.minimum(self.low, self.vector), torch.maximum(self.high, self.vector)
+        self.low, self.high = (
+            torch.minimum(self.low, self.vector),
+            torch.maximum(self.high, self.vector),
+        )
         self.pending = 0.0
         self.stream()
 
@@ -244,7 +284,9 @@ class HyperLearner:
         """As `score`, with the average information where there are more than a few samples: of few it is a matter of
         chance."""
         average = len(near) > self.LEAST
-        return evidence_score(self.theta, vector, self.free, *self._parts(data, near), average=average)
+        return evidence_score(
+            self.theta, vector, self.free, *self._parts(data, near), average=average
+        )
 
     def _parts(self, data: dict[str, Tensor], near: Tensor) -> list[Tensor | None]:
         of = data["pass_number"][near] if self.theta.bias_stddev > 0 else None
@@ -286,7 +328,9 @@ class HyperLearner:
     def _said(self, ask, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor] | None:
         """`ask` (score or bend) at v; None, and counted, where it cannot be computed."""
         try:
-            gradient, information = (t.cpu() for t in ask(self.vector.to(data["x"].device), data, near))
+            gradient, information = (
+                t.cpu() for t in ask(self.vector.to(data["x"].device), data, near)
+            )
         except torch.linalg.LinAlgError:
             self.rejected += 1
             return None
@@ -314,18 +358,28 @@ class HyperLearner:
             said = self._said(self.bend, data, near.to(data["x"].device))
         if said is None:
             return False
-        self.blocks = blocks = blocks.recorded(which, len(near), float(order.max()), self.vector, *said)
+        self.blocks = blocks = blocks.recorded(
+            which, len(near), float(order.max()), self.vector, *said
+        )
         if blocks.silent(x):
             return True
 
         prior = self.prior_precision(1, 1, 1)
         self.metric = blocks.information.sum(0) + torch.diag(prior)
-        self.turns, self.rounds = torch.full_like(self.turns, 3.0 / self.LAST), torch.ones_like(self.rounds)
+        self.turns, self.rounds = (
+            torch.full_like(self.turns, 3.0 / self.LAST),
+            torch.ones_like(self.rounds),
+        )
         low = self.low.clone()
         if len(x) >= self.FEW:
             spacing = float((x[1:] - x[:-1]).norm(dim=1).median())
             low[0] = max(float(low[0]), math.log(max(self.CLOSEST * spacing, 1e-9)))
-        self._go(self.within_reach(blocks.slope(self.vector) + prior * (self.vector - self.prior.vector())), low)
+        self._go(
+            self.within_reach(
+                blocks.slope(self.vector) + prior * (self.vector - self.prior.vector())
+            ),
+            low,
+        )
         return True
 
     def within_reach(self, downhill: Tensor) -> Tensor:
@@ -358,18 +412,30 @@ class HyperLearner:
         self.streams, self.blocks = True, None
 
     def state_dict(self) -> dict:
-        return {"vector": self.vector.clone(), "metric": self.metric.clone(), "turns": self.turns.clone(),
-                "direction": self.direction.clone(), "rounds": self.rounds.clone(),
-                "steps": self.steps, "pending": self.pending, "rejected": self.rejected,
-                "seen": self.seen, "streams": self.streams,
-                "blocks": {} if self.blocks is None else dict(self.blocks.__dict__)}
+        return {
+            "vector": self.vector.clone(),
+            "metric": self.metric.clone(),
+            "turns": self.turns.clone(),
+            "direction": self.direction.clone(),
+            "rounds": self.rounds.clone(),
+            "steps": self.steps,
+            "pending": self.pending,
+            "rejected": self.rejected,
+            "seen": self.seen,
+            "streams": self.streams,
+            "blocks": {} if self.blocks is None else dict(self.blocks.__dict__),
+        }
 
     def load_state_dict(self, state: dict) -> None:
         self.vector, self.metric = state["vector"].clone(), state["metric"].clone()
         self.turns, self.direction = state["turns"].clone(), state["direction"].clone()
         # a state that did not count them has seen its samples at least once
         self.rounds = state["rounds"].clone() if "rounds" in state else torch.ones_like(self.vector)
-        self.steps, self.pending, self.rejected = int(state["steps"]), float(state["pending"]), int(state["rejected"])
+        self.steps, self.pending, self.rejected = (
+            int(state["steps"]),
+            float(state["pending"]),
+            int(state["rejected"]),
+        )
         self.seen = int(state.get("seen", 0))
         self.streams = bool(state.get("streams", not self.BLOCKS))
         self.blocks = Blocks(**state["blocks"]) if state.get("blocks") else None

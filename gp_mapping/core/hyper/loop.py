@@ -14,7 +14,9 @@ from gp_mapping.errors import NumericalError
 __all__ = ["learn"]
 
 
-def learn(owner: Revertible, learner: HyperLearner, step: Callable[[], None], budget_s: float) -> bool:
+def learn(
+    owner: Revertible, learner: HyperLearner, step: Callable[[], None], budget_s: float
+) -> bool:
     """Take the steps that are pending.
 
     Args:

@@ -38,8 +38,9 @@ class PseudoLearner(HyperLearner):
         free[2], noiseless[2] = False, -math.inf
         beta = beta[telling]
         parts = (data[name][places] for name in ("x", "velocity", "heading"))
-        gradient, information = evidence_score(self.theta, noiseless, free, *parts, lam[telling] / beta[:, None],
-                                               1.0 / beta)
+        gradient, information = evidence_score(
+            self.theta, noiseless, free, *parts, lam[telling] / beta[:, None], 1.0 / beta
+        )
         if self.free[2]:
             own = torch.exp(vector[2])
             total = own + data["extra"][near]

@@ -53,17 +53,20 @@ class Theta:
     def _kernel(self):
         if self.anisotropy == 1.0 and self.long_share == 0.0:
             return make_kernel(self.kernel_name, self.signal_stddev**2, self.lengthscale)
-        shape = make_kernel(self.kernel_name, self.signal_stddev**2, self.lengthscales(self.lengthscale))
+        shape = make_kernel(
+            self.kernel_name, self.signal_stddev**2, self.lengthscales(self.lengthscale)
+        )
         if self.long_share == 0.0:
             return shape
         return TwoScales(shape.variance, shape.lengthscale, shape, self.long_ratio, self.long_share)
 
     def lengthscales(self, length):
-        """ℓ along x and along y, (2,), of which ℓ, a number or a 0-D tensor, is the shorter; ℓ itself where they agree.
-        """
+        """ℓ along x and along y, (2,), of which ℓ, a number or a 0-D tensor, is the shorter; ℓ itself where they agree."""
         if self.anisotropy == 1.0:
             return length
-        axes = torch.tensor([max(1.0, 1.0 / self.anisotropy), max(1.0, self.anisotropy)], dtype=torch.float64)
+        axes = torch.tensor(
+            [max(1.0, 1.0 / self.anisotropy), max(1.0, self.anisotropy)], dtype=torch.float64
+        )
         return axes * length if not torch.is_tensor(length) else axes.to(length.device) * length
 
     @property
@@ -78,15 +81,28 @@ class Theta:
     def numbers(self) -> list[float]:
         """What `vector` has, as plain numbers."""
         heading = 2 * math.log(self.heading_stddev) if self.heading_stddev > 0 else 0.0
-        return [math.log(self.lengthscale), 2 * math.log(self.signal_stddev), 2 * math.log(self.noise_stddev), heading,
-                self.time_offset, self.lever_arm_along, self.lever_arm_across]
+        return [
+            math.log(self.lengthscale),
+            2 * math.log(self.signal_stddev),
+            2 * math.log(self.noise_stddev),
+            heading,
+            self.time_offset,
+            self.lever_arm_along,
+            self.lever_arm_across,
+        ]
 
     def with_vector(self, vector: Tensor) -> "Theta":
         length, signal, noise, heading, offset, along, across = vector.tolist()
-        return replace(self, lengthscale=math.exp(length), signal_stddev=math.exp(signal / 2),
-                       noise_stddev=math.exp(noise / 2),
-                       heading_stddev=math.exp(heading / 2) if self.heading_stddev > 0 else 0.0,
-                       time_offset=offset, lever_arm_along=along, lever_arm_across=across)
+        return replace(
+            self,
+            lengthscale=math.exp(length),
+            signal_stddev=math.exp(signal / 2),
+            noise_stddev=math.exp(noise / 2),
+            heading_stddev=math.exp(heading / 2) if self.heading_stddev > 0 else 0.0,
+            time_offset=offset,
+            lever_arm_along=along,
+            lever_arm_across=across,
+        )
 
     def distance(self, other: "Theta") -> float:
         """Largest change of a learned logarithm; 20 ms of offset, or 1 cm of lever arm, count as much as a tenth."""
@@ -102,16 +118,24 @@ class Theta:
         """(F, N): s_c, s_h ĥ at x (N, D); heading (N, 2), None where the robot is to be left out."""
         rows = [x.new_full((1, len(x)), self.constant_stddev)] if self.constant_stddev > 0 else []
         if self.heading_stddev > 0:
-            rows.append(x.new_zeros((2, len(x))) if heading is None else self.heading_stddev * heading.to(x.dtype).mT)
+            rows.append(
+                x.new_zeros((2, len(x)))
+                if heading is None
+                else self.heading_stddev * heading.to(x.dtype).mT
+            )
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 
     def place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
         """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥. (N, D)"""
         if not (self.time_offset or self.lever_arm_along or self.lever_arm_across):
             return x
-        if not (self.lever_arm_along or self.lever_arm_across):  # as it mostly is, and asked for with each sample
+        if not (
+            self.lever_arm_along or self.lever_arm_across
+        ):  # as it mostly is, and asked for with each sample
             return x - self.time_offset * velocity
-        return sensor_place(x, velocity, heading, self.time_offset, self.lever_arm_along, self.lever_arm_across)
+        return sensor_place(
+            x, velocity, heading, self.time_offset, self.lever_arm_along, self.lever_arm_across
+        )
 
     def passing(self, x: Tensor, velocity, heading: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Where and with which heading to ask: the field at x (N, D); with a velocity (N, D), what the robot measures

@@ -48,29 +48,47 @@ class VectorTheta(Theta):
 
     def with_vector(self, vector):
         vertical, coherence = vector[7:].tolist()
-        return replace(super().with_vector(vector[:7]), vertical=math.exp(vertical / 2), coherence=math.tanh(coherence))
+        return replace(
+            super().with_vector(vector[:7]),
+            vertical=math.exp(vertical / 2),
+            coherence=math.tanh(coherence),
+        )
 
     def distance(self, other):
         """Of the seven; a tenth of log vertical², or of γ, counts as a tenth."""
-        more = max(abs(2 * math.log(self.vertical / other.vertical)), abs(self.coherence - other.coherence))
+        more = max(
+            abs(2 * math.log(self.vertical / other.vertical)), abs(self.coherence - other.coherence)
+        )
         return max(super_distance(self, other), more)
 
     def row_noise(self, component: torch.Tensor) -> torch.Tensor:
         """s_p² of each row, component (n,)."""
-        return self.noise_stddev**2 * torch.where(component.round() == 2, self.vertical**2, 1.0).to(torch.float64)
+        return self.noise_stddev**2 * torch.where(component.round() == 2, self.vertical**2, 1.0).to(
+            torch.float64
+        )
 
     def feature_names(self):
-        heading = [("heading_stddev", c) for c in range(COMPONENTS)] if self.heading_stddev > 0 else []
-        return [("constant_stddev", c) for c in range(COMPONENTS)] * (self.constant_stddev > 0) + heading
+        heading = (
+            [("heading_stddev", c) for c in range(COMPONENTS)] if self.heading_stddev > 0 else []
+        )
+        return [("constant_stddev", c) for c in range(COMPONENTS)] * (
+            self.constant_stddev > 0
+        ) + heading
 
     def feature_rows(self, x, heading):
-        here = torch.nn.functional.one_hot(x[:, -1].detach().round().long(), COMPONENTS).to(x.dtype).mT  # (3, N)
+        here = (
+            torch.nn.functional.one_hot(x[:, -1].detach().round().long(), COMPONENTS).to(x.dtype).mT
+        )  # (3, N)
         rows = [self.constant_stddev * here] if self.constant_stddev > 0 else []
         if self.heading_stddev > 0 and heading is None:
             rows.append(torch.zeros_like(here))
         elif self.heading_stddev > 0:
             cos, sin = heading.to(x.dtype).mT
-            turned = [here[0] * cos + here[1] * sin, here[1] * cos - here[0] * sin, here[2] * heading.norm(dim=1)]
+            turned = [
+                here[0] * cos + here[1] * sin,
+                here[1] * cos - here[0] * sin,
+                here[2] * heading.norm(dim=1),
+            ]
             rows.append(self.heading_stddev * torch.stack(turned))
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 

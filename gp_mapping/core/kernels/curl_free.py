@@ -20,12 +20,21 @@ from torch import Tensor
 
 from gp_mapping.core.kernels.stationary import RBF, Kernel, Matern32, Matern52
 
-__all__ = ["COMPONENTS", "POTENTIALS", "CurlFreeKernel", "HarmonicKernel", "by_component", "to_rows"]
+__all__ = [
+    "COMPONENTS",
+    "POTENTIALS",
+    "CurlFreeKernel",
+    "HarmonicKernel",
+    "by_component",
+    "to_rows",
+]
 
 COMPONENTS = 3
 POTENTIALS = ("harmonic", "free")
 _FIELDS = {"rbf": RBF, "matern32": Matern32, "matern52": Matern52}
-_DEPTH = 6.0**0.5  # H/ℓ: then the vertical component's correlation falls off at first like an RBF's of ℓ
+_DEPTH = (
+    6.0**0.5
+)  # H/ℓ: then the vertical component's correlation falls off at first like an RBF's of ℓ
 
 
 def to_rows(x: Tensor) -> Tensor:
@@ -81,7 +90,9 @@ class CurlFreeKernel(Kernel):
 
     def __post_init__(self):
         if self.name not in _FIELDS:
-            raise ValueError(f"a curl-free field has kernel {', '.join(_FIELDS)}, not {self.name!r}")
+            raise ValueError(
+                f"a curl-free field has kernel {', '.join(_FIELDS)}, not {self.name!r}"
+            )
 
     def __call__(self, a, b):
         (left, c), (right, d) = split(a), split(b)
@@ -116,8 +127,10 @@ class HarmonicKernel(Kernel):
     def _height(self, z: Tensor, side: float) -> Tensor:
         h = self.depth + side * z
         if bool((h <= 0.05 * self.depth).any()):
-            raise ValueError(f"a place lies among the sources of this field, which begin {self.depth / 2:.2g} m above "
-                             "and below z = 0; ask nearer to the plane of the data")
+            raise ValueError(
+                f"a place lies among the sources of this field, which begin {self.depth / 2:.2g} m above "
+                "and below z = 0; ask nearer to the plane of the data"
+            )
         return h
 
     def _side(self, left, c, right, d, side: float) -> Tensor:
@@ -138,12 +151,25 @@ class HarmonicKernel(Kernel):
         """Rows of the plane: h = H, and both sides differ in the mixed terms' sign only. u_c, u'_d, ±δ_cd and γ where c
         or d is vertical are matrices of rank 4 and less: one product each, and no selection, which costs more than the
         arithmetic."""
-        h, one, other = self.depth, _selectors(a[:, 2]), _selectors(b[:, 2])  # (N, 3), (K, 3): x, y, z
+        h, one, other = (
+            self.depth,
+            _selectors(a[:, 2]),
+            _selectors(b[:, 2]),
+        )  # (N, 3), (K, 3): x, y, z
         ones = [torch.ones_like(part[:, :1]) for part in (one, other)]
-        along = torch.cat([(one[:, :2] * a[:, :2]).sum(1, keepdim=True) + h * one[:, 2:], -one[:, :2]], 1) @ torch.cat(
-            [ones[1], b[:, :2]], 1).mT
-        across = torch.cat([ones[0], a[:, :2]], 1) @ torch.cat(
-            [-(other[:, :2] * b[:, :2]).sum(1, keepdim=True) - h * other[:, 2:], other[:, :2]], 1).mT
+        along = (
+            torch.cat(
+                [(one[:, :2] * a[:, :2]).sum(1, keepdim=True) + h * one[:, 2:], -one[:, :2]], 1
+            )
+            @ torch.cat([ones[1], b[:, :2]], 1).mT
+        )
+        across = (
+            torch.cat([ones[0], a[:, :2]], 1)
+            @ torch.cat(
+                [-(other[:, :2] * b[:, :2]).sum(1, keepdim=True) - h * other[:, 2:], other[:, :2]],
+                1,
+            ).mT
+        )
         inverse = along.new_full(along.shape, h * h)
         for axis in range(2):
             difference = a[:, axis, None] - b[None, :, axis]
@@ -162,7 +188,9 @@ class HarmonicKernel(Kernel):
             return self._plane(a, b)
         (left, c), (right, d) = split(a), split(b)
         below, above = 0.5 * (1.0 + self.coherence), 0.5 * (1.0 - self.coherence)
-        return below * self._side(left, c, right, d, 1.0) + above * self._side(left, c, right, d, -1.0)
+        return below * self._side(left, c, right, d, 1.0) + above * self._side(
+            left, c, right, d, -1.0
+        )
 
     def diag(self, a):
         place, component = split(a)
@@ -170,4 +198,6 @@ class HarmonicKernel(Kernel):
         if a.shape[1] == 3:
             return share
         ratio = [(self._height(2 * place[:, 2], side) / self.depth) ** -3 for side in (1.0, -1.0)]
-        return share * (0.5 * (1 + self.coherence) * ratio[0] + 0.5 * (1 - self.coherence) * ratio[1])
+        return share * (
+            0.5 * (1 + self.coherence) * ratio[0] + 0.5 * (1 - self.coherence) * ratio[1]
+        )

@@ -10,8 +10,18 @@ from torch import Tensor
 
 from gp_mapping.settings.parts import KERNELS
 
-__all__ = ["RBF", "Constant", "Kernel", "Matern12", "Matern32", "Matern52", "Stationary", "Sum",
-           "TwoScales", "make_kernel"]
+__all__ = [
+    "RBF",
+    "Constant",
+    "Kernel",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Stationary",
+    "Sum",
+    "TwoScales",
+    "make_kernel",
+]
 
 
 def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
@@ -61,12 +71,15 @@ class Stationary(Kernel):
         lengthscale = self.lengthscale
         if not isinstance(lengthscale, float):  # as it mostly is
             lengthscale = torch.as_tensor(lengthscale, dtype=a.dtype, device=a.device)
-        if torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad
-                                           for v in (a, b, self.variance, lengthscale)):
+        if torch.is_grad_enabled() and any(
+            isinstance(v, Tensor) and v.requires_grad for v in (a, b, self.variance, lengthscale)
+        ):
             lengthscale = torch.as_tensor(lengthscale, dtype=a.dtype, device=a.device)
             return self.variance * self.correlation(scaled_square_distance(a, b, lengthscale))
         # in place, by direct differences as well: no temporaries, which cost more than the arithmetic
-        distance = torch.cdist(a / lengthscale, b / lengthscale, compute_mode="donot_use_mm_for_euclid_dist")
+        distance = torch.cdist(
+            a / lengthscale, b / lengthscale, compute_mode="donot_use_mm_for_euclid_dist"
+        )
         return self.from_distance(distance).mul_(self.variance)
 
     def diag(self, a):
@@ -164,7 +177,9 @@ class Matern52(Stationary):
     def correlation_and_slope(square):
         r = _distance(square, 5.0)
         decay = torch.neg(r).exp_()
-        return (r / 3.0).add_(1.0).mul_(r).add_(1.0).mul_(decay), r.add_(1.0).mul_(-5.0 / 6.0).mul_(decay)
+        return (r / 3.0).add_(1.0).mul_(r).add_(1.0).mul_(decay), r.add_(1.0).mul_(-5.0 / 6.0).mul_(
+            decay
+        )
 
     @staticmethod
     def from_distance(r):
@@ -185,8 +200,9 @@ class TwoScales(Stationary):
     share: float
 
     def correlation(self, square):
-        return ((1.0 - self.share) * self.shape.correlation(square)
-                + self.share * self.shape.correlation(square / self.ratio**2))
+        return (1.0 - self.share) * self.shape.correlation(
+            square
+        ) + self.share * self.shape.correlation(square / self.ratio**2)
 
     def slope(self, square):
         long = self.shape.slope(square / self.ratio**2)
@@ -224,7 +240,9 @@ def make_kernel(name: str, variance: float, lengthscale) -> Stationary:
     kind = KERNELS[name]
     for label, value in (("variance", variance), ("lengthscale", lengthscale)):
         plain = isinstance(value, float)  # as it is at every question
-        values = [value] if plain else torch.as_tensor(value, dtype=torch.float64).reshape(-1).tolist()
+        values = (
+            [value] if plain else torch.as_tensor(value, dtype=torch.float64).reshape(-1).tolist()
+        )
         if not all(math.isfinite(v) and v > 0 for v in values):
             raise ValueError(f"{label} must be positive and finite, not {value}")
     return kind(variance, lengthscale)

@@ -32,7 +32,9 @@ class Likelihood(Protocol):
     steps: int
     refreshed: int
 
-    def sites(self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def sites(
+        self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """λ (N, C) and β (N,), β ≥ 0, at q(f) = N(mean, variance)."""
 
     def start(self, y: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,11 +114,15 @@ class NonGaussian:
 
     conjugate, metric, steps, refreshed = False, False, 4, 200
 
-    def derivatives(self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def derivatives(
+        self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """α = E_q[∂ log p(y|f)] and −E_q[∂² log p(y|f)], both (N, C)."""
         raise TypeError(f"{type(self).__name__} does not define derivatives")
 
-    def step(self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def step(
+        self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """α (N, C), β (N,), and the rate ρ (N,) at which a step towards them is safe.
 
         −E[∂²] as a whole is at most twice its largest diagonal element where channels couple (Gershgorin, for a

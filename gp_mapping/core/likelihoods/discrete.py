@@ -15,7 +15,10 @@ __all__ = ["Bernoulli", "Poisson", "Softmax"]
 _EULER = 0.57721566490153286
 _LOG_2PI = math.log(2 * math.pi)
 _LEAST_VARIANCE = 1e-12  # of f: a Gaussian without a width has no integral
-_SURPRISE, _TOGETHER = -5.0, 60  # nats below which a class is a surprise; rows times classes looked at together
+_SURPRISE, _TOGETHER = (
+    -5.0,
+    60,
+)  # nats below which a class is a surprise; rows times classes looked at together
 _HIGHEST = 60.0  # log-rate beyond which exp is of no use
 _MOST_COUNTS = 1e9  # in one measurement; no detector counts as many
 
@@ -38,12 +41,16 @@ class Bernoulli(NonGaussian):
     def derivatives(self, y, mean, variance, noise):
         """With t = yf and n(t) = φ(t)/Φ(t): ∂ = y n, −∂² = n (t + n)."""
         epsilon, weights = nodes(variance, 2.0)
-        t = y[..., None] * (mean[..., None] + variance.clamp_min(0.0).sqrt()[:, None, None] * epsilon)
+        t = y[..., None] * (
+            mean[..., None] + variance.clamp_min(0.0).sqrt()[:, None, None] * epsilon
+        )
         ratio = torch.exp(-0.5 * t.square() - 0.5 * _LOG_2PI - torch.special.log_ndtr(t))
         return y * (ratio @ weights), (ratio * (t + ratio)) @ weights
 
     def expected_log_prob(self, y, mean, variance, noise):
-        return expectation(torch.special.log_ndtr, y * mean, variance[:, None].expand_as(mean), 2.0).sum(1)
+        return expectation(
+            torch.special.log_ndtr, y * mean, variance[:, None].expand_as(mean), 2.0
+        ).sum(1)
 
     def log_predictive(self, y, mean, variance, noise):
         return torch.special.log_ndtr(y * mean / (1.0 + variance[:, None]).sqrt()).sum(1)
@@ -57,7 +64,9 @@ class Bernoulli(NonGaussian):
     def information(self, mean, variance, noise):
         p = torch.special.ndtr(mean / (1.0 + variance[:, None]).sqrt())
         one = torch.ones_like(mean)
-        above, below = (self.derivatives(sign * one, mean, variance, noise)[1] for sign in (1.0, -1.0))
+        above, below = (
+            self.derivatives(sign * one, mean, variance, noise)[1] for sign in (1.0, -1.0)
+        )
         return (p * above + (1 - p) * below).mean(1)
 
 
@@ -75,9 +84,13 @@ class Poisson(NonGaussian):
 
     def encode(self, y):
         if len(y) and float(y.min()) < 0:
-            raise ValueError(f"a Poisson likelihood needs counts, 0 and more; got {float(y.min()):g}")
+            raise ValueError(
+                f"a Poisson likelihood needs counts, 0 and more; got {float(y.min()):g}"
+            )
         if len(y) and not float(y.max()) <= _MOST_COUNTS:
-            raise ValueError(f"{float(y.max()):.3g} counts in one measurement; at most {_MOST_COUNTS:g} are credible")
+            raise ValueError(
+                f"{float(y.max()):.3g} counts in one measurement; at most {_MOST_COUNTS:g} are credible"
+            )
         return y
 
     def weight(self, count):
@@ -104,7 +117,9 @@ class Poisson(NonGaussian):
 
     def log_predictive(self, y, mean, variance, noise):
         """log ∫ Poisson(y|e^f) N(f|m, v) df."""
-        return _log_counts(y.to(mean.dtype).expand_as(mean), mean, variance[:, None].expand_as(mean)).sum(1)
+        return _log_counts(
+            y.to(mean.dtype).expand_as(mean), mean, variance[:, None].expand_as(mean)
+        ).sum(1)
 
     def observable(self, mean, variance):
         """Rate in 1/s: log-normal, mean exp(m + v/2)/duration, variance (e^v − 1) mean²."""
@@ -130,7 +145,9 @@ def _log_counts(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
             break
 
     def log_product(f: Tensor) -> Tensor:
-        gauss = -0.5 * (f - mean[..., None]).square() / v[..., None] - 0.5 * (_LOG_2PI + v[..., None].log())
+        gauss = -0.5 * (f - mean[..., None]).square() / v[..., None] - 0.5 * (
+            _LOG_2PI + v[..., None].log()
+        )
         return y[..., None] * f - torch.exp(f) - torch.lgamma(y + 1.0)[..., None] + gauss
 
     return log_concave_integral(log_product, mean + v * y - w, (2 * 41.0 * v).sqrt())
@@ -156,11 +173,19 @@ class Softmax(NonGaussian):
                 raise ValueError("shares of classes must be 0 and more, and sum to 1 in every row")
             return y
         if y.shape[1] != 1:
-            raise ValueError(f"classes come as labels (N, 1) or shares (N, {self.classes}), not {tuple(y.shape)}")
+            raise ValueError(
+                f"classes come as labels (N, 1) or shares (N, {self.classes}), not {tuple(y.shape)}"
+            )
         label = y[:, 0].round()
-        if len(y) and (bool((label != y[:, 0]).any()) or float(label.min()) < 0 or float(label.max()) >= self.classes):
-            raise ValueError(f"class labels are whole numbers 0 … {self.classes - 1}; got {y[:, 0].tolist()[:3]} … "
-                             "(an average of labels means nothing: write cells: false)")
+        if len(y) and (
+            bool((label != y[:, 0]).any())
+            or float(label.min()) < 0
+            or float(label.max()) >= self.classes
+        ):
+            raise ValueError(
+                f"class labels are whole numbers 0 … {self.classes - 1}; got {y[:, 0].tolist()[:3]} … "
+                "(an average of labels means nothing: write cells: false)"
+            )
         return torch.nn.functional.one_hot(label.long(), self.classes).to(torch.float64)
 
     @staticmethod
@@ -172,9 +197,13 @@ class Softmax(NonGaussian):
         low = (mean - 6.5 * deviation).max(1).values - 4.0  # below, the largest is never
         high = (mean + 6.5 * deviation).max(1).values + 22.0
         count = max(32, math.ceil(float((high - low).detach().max()) / 0.5)) if len(mean) else 32
-        u = low[:, None] + (high - low)[:, None] * torch.linspace(0, 1, count, dtype=mean.dtype, device=mean.device)
+        u = low[:, None] + (high - low)[:, None] * torch.linspace(
+            0, 1, count, dtype=mean.dtype, device=mean.device
+        )
         step = (high - low)[:, None] / (count - 1)
-        rise = (mean[:, :, None] - u[:, None, :])[..., None] + deviation[:, :, None, None] * epsilon  # f_c − u
+        rise = (mean[:, :, None] - u[:, None, :])[..., None] + deviation[
+            :, :, None, None
+        ] * epsilon  # f_c − u
         rise.clamp_max_(_HIGHEST).exp_()
         fall = torch.exp(-rise)
         h = (fall @ weights).clamp_min(1e-300)  # (N, C, U)
@@ -192,10 +221,14 @@ class Softmax(NonGaussian):
 
     def _chunks(self, mean: Tensor, variance: Tensor, second: bool = True):
         size = max(1, int(4e6 / (self.classes * 100 * 60)))
-        parts = [self._moments(m, v, second) for m, v in zip(mean.split(size), variance.split(size))]
+        parts = [
+            self._moments(m, v, second) for m, v in zip(mean.split(size), variance.split(size))
+        ]
         if not parts:
             parts = [(mean, mean, mean.sum(1))]
-        return [torch.cat([p[i] for p in parts]) if parts[0][i] is not None else None for i in range(3)]
+        return [
+            torch.cat([p[i] for p in parts]) if parts[0][i] is not None else None for i in range(3)
+        ]
 
     def derivatives(self, y, mean, variance, noise):
         first, square, _ = self._chunks(mean, variance)
@@ -225,15 +258,22 @@ class Softmax(NonGaussian):
 
         def log_f(u: Tensor) -> Tensor:
             at = mean[:, :, None] - u[:, None, :]
-            return _log_counts(count[:, :, None].expand_as(at), at, variance[:, :, None].expand_as(at)).sum(1)
+            return _log_counts(
+                count[:, :, None].expand_as(at), at, variance[:, :, None].expand_as(at)
+            ).sum(1)
 
         broad = variance.amax(1)
         low, high = mean.amin(1) - broad - 60.0, mean.amax(1) + broad + 60.0
         for _ in range(30):  # a concave function's mode, by thirds: a 200 000th of the bracket
             third = (high - low) / 3.0
             left, right = log_f(torch.stack([low + third, high - third], 1)).unbind(1)
-            low, high = torch.where(left < right, low + third, low), torch.where(left < right, high, high - third)
-        return log_concave_integral(log_f, 0.5 * (low + high), 60.0 + 12.0 * broad.sqrt(), count=200)
+            low, high = (
+                torch.where(left < right, low + third, low),
+                torch.where(left < right, high, high - third),
+            )
+        return log_concave_integral(
+            log_f, 0.5 * (low + high), 60.0 + 12.0 * broad.sqrt(), count=200
+        )
 
     def observable(self, mean, variance):
         """Probability of each class, and its variance."""

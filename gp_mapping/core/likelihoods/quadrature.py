@@ -17,7 +17,9 @@ __all__ = ["expectation", "faddeeva", "gauss_hermite", "log_concave_integral", "
 _REACH = 6.5  # standard deviations on either side: the rest weighs 1e-10
 _STEP = 0.6  # of the smaller of the standard deviation and the function's own length
 _MOST = 400
-_HALVES = 16  # bisections of a reach: the limits are beyond where they have to be by a 65 000th of it
+_HALVES = (
+    16  # bisections of a reach: the limits are beyond where they have to be by a 65 000th of it
+)
 
 
 def gauss_hermite(count: int) -> tuple[Tensor, Tensor]:
@@ -32,9 +34,13 @@ def gauss_hermite(count: int) -> tuple[Tensor, Tensor]:
 
 def nodes(variance: Tensor, width: float = 1.0) -> tuple[Tensor, Tensor]:
     """ε (n,) and weights (n,) for E g(m + √v ε), where g is smooth over `width`, for the largest v of those given."""
-    ratio = float(variance.detach().max().clamp_min(0.0).sqrt()) / width if variance.numel() else 1.0
+    ratio = (
+        float(variance.detach().max().clamp_min(0.0).sqrt()) / width if variance.numel() else 1.0
+    )
     half = min(_MOST // 2, math.ceil(_REACH * max(ratio, 1.0) / _STEP))
-    epsilon = torch.linspace(-_REACH, _REACH, 2 * half + 1, dtype=torch.float64, device=variance.device)
+    epsilon = torch.linspace(
+        -_REACH, _REACH, 2 * half + 1, dtype=torch.float64, device=variance.device
+    )
     weights = torch.exp(-0.5 * epsilon.square())
     return epsilon, weights / weights.sum()
 
@@ -46,7 +52,9 @@ def expectation(function, mean: Tensor, variance: Tensor, width: float = 1.0) ->
     return function(f) @ weights
 
 
-def log_concave_integral(log_f, mode: Tensor, reach: Tensor, count: int = 400, drop: float = 40.0) -> Tensor:
+def log_concave_integral(
+    log_f, mode: Tensor, reach: Tensor, count: int = 400, drop: float = 40.0
+) -> Tensor:
     """log ∫ e^{h(f)} df of a concave h, wherever its mode lies: what is surprising as exactly as what is not.
 
     Nodes spread about a Gaussian's mean miss a product whose mode is elsewhere. Here the limits are where h has fallen
@@ -82,9 +90,11 @@ def _weideman(count: int = 48) -> tuple[float, tuple[float, ...]]:
     length = math.sqrt(count / math.sqrt(2.0))
     angle = math.pi * torch.arange(-2 * count + 1, 2 * count, dtype=torch.float64) / (2 * count)
     t = length * torch.tan(angle / 2)
-    f = torch.cat([torch.zeros(1, dtype=torch.float64), torch.exp(-t.square()) * (length**2 + t.square())])
+    f = torch.cat(
+        [torch.zeros(1, dtype=torch.float64), torch.exp(-t.square()) * (length**2 + t.square())]
+    )
     a = torch.fft.fft(torch.fft.fftshift(f)).real / (4 * count)
-    return length, tuple(a[1: count + 1].flip(0).tolist())
+    return length, tuple(a[1 : count + 1].flip(0).tolist())
 
 
 def faddeeva(z: Tensor) -> Tensor:

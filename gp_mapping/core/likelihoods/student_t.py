@@ -35,7 +35,9 @@ class StudentT(NonGaussian):
     def encode(self, y):
         return y
 
-    def moments(self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def moments(
+        self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """E[w r], E[−∂²], E[w]: (N, C) each, r ~ N(y − m, v).
 
         With a = √ν σ, s = √(2v), z = (y − m + ia)/s and w(z) of Faddeeva: E 1/(r − … ) gives
@@ -57,7 +59,9 @@ class StudentT(NonGaussian):
             point = (nu + 1) / (a.square() + r.square())
             pull = torch.where(far, point * r, pull)
             weight = torch.where(far, point, weight)
-            curvature = torch.where(far, point - 2 * point.square() * r.square() / (nu + 1), curvature)
+            curvature = torch.where(
+                far, point - 2 * point.square() * r.square() / (nu + 1), curvature
+            )
         return pull, curvature, weight
 
     def derivatives(self, y, mean, variance, noise):
@@ -73,7 +77,11 @@ class StudentT(NonGaussian):
         """log p at r = y − f; both of one shape."""
         nu = self.degrees
         constant = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - 0.5 * math.log(nu * math.pi)
-        return constant - 0.5 * noise.log() - 0.5 * (nu + 1) * torch.log1p(residual.square() / (nu * noise))
+        return (
+            constant
+            - 0.5 * noise.log()
+            - 0.5 * (nu + 1) * torch.log1p(residual.square() / (nu * noise))
+        )
 
     def _at_nodes(self, y, mean, variance, noise):
         ratio = variance / (self.degrees * noise)
@@ -88,7 +96,7 @@ class StudentT(NonGaussian):
     def log_predictive(self, y, mean, variance, noise):
         """log ∫ t_ν(y|f) N(f|m, v) df as a mixture over the scale: exact however far y lies.
 
-            ∫ N(y | m, v + σ²/w) Gamma(w | ν/2, ν/2) dw,   by the trapezoid rule in log w
+        ∫ N(y | m, v + σ²/w) Gamma(w | ν/2, ν/2) dw,   by the trapezoid rule in log w
         """
         nu = self.degrees
         width = min(1.0, math.sqrt(2.0 / nu))  # of the integrand in log w
@@ -96,7 +104,9 @@ class StudentT(NonGaussian):
         w_log = torch.arange(low, high, 0.2 * width, dtype=mean.dtype, device=mean.device)
         gamma = 0.5 * nu * (math.log(0.5 * nu) + w_log - w_log.exp()) - math.lgamma(0.5 * nu)
         rows = []
-        for square, v, own in zip((y - mean).square().split(_ROWS), variance.split(_ROWS), noise.split(_ROWS)):
+        for square, v, own in zip(
+            (y - mean).square().split(_ROWS), variance.split(_ROWS), noise.split(_ROWS)
+        ):
             total = v[:, None, None] + own[:, None, None] * torch.exp(-w_log)
             log_p = -0.5 * (square[..., None] / total + total.log() + math.log(2 * math.pi))
             rows.append(torch.logsumexp(log_p + gamma, -1) + math.log(0.2 * width))

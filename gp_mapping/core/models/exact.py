@@ -52,18 +52,23 @@ class ExactPosterior(InnerSnapshot):
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
         for i in range(0, len(x), _CHUNK):
-            k = self.cross(self.x, x[i: i + _CHUNK])
+            k = self.cross(self.x, x[i : i + _CHUNK])
             prior = self.theta.signal_stddev**2 + self.theta.constant_stddev**2
             if heading is not None and self.theta.heading_stddev > 0:
-                h = heading[i: i + _CHUNK]
+                h = heading[i : i + _CHUNK]
                 k = k + self.theta.heading_stddev**2 * self.heading @ h.mT
                 prior = prior + self.theta.heading_stddev**2 * h.square().sum(1)
             means.append(k.mT @ self.weights)
             variances.append((prior - solve_lower(self.factor, k).square().sum(0)).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
 
-    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
-                        heading: Tensor | None = None) -> Prediction:
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
         """Of f(x) + b of the pass: the same with k* + s_b² δ and k** + s_b²."""
         x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
         mean, variance = self.inner(x, heading)
@@ -72,7 +77,9 @@ class ExactPosterior(InnerSnapshot):
         if heading is not None:
             cross = cross + self.theta.heading_stddev**2 * self.heading @ heading.mT
         shared = solve_lower(self.factor, cross).mT @ solved
-        return self.scaling.outer(mean + bias, (variance + left - 2.0 * shared).clamp_min(0.0), self.noise_variance)
+        return self.scaling.outer(
+            mean + bias, (variance + left - 2.0 * shared).clamp_min(0.0), self.noise_variance
+        )
 
     def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
         """Of the constant of a pass: mean (C,), variance (), and C⁻¹k(X, b) (n,), inner units."""
@@ -87,9 +94,14 @@ class ExactPosterior(InnerSnapshot):
             return None
         solved = solve_lower(self.factor, together)
         shared = solved.mT @ solved
-        turned = torch.eye(len(shared), dtype=shared.dtype, device=shared.device) \
+        turned = (
+            torch.eye(len(shared), dtype=shared.dtype, device=shared.device)
             - self.theta.bias_stddev**2 * shared
-        return BiasEvidence(torch.linalg.solve(turned, shared), torch.linalg.solve(turned, together.mT @ self.weights))
+        )
+        return BiasEvidence(
+            torch.linalg.solve(turned, shared),
+            torch.linalg.solve(turned, together.mT @ self.weights),
+        )
 
     def biases(self) -> list[PassBias]:
         """Of every pass, SI."""
@@ -98,8 +110,13 @@ class ExactPosterior(InnerSnapshot):
             return []
         told, scale = [self._bias(number) for number in of], self.scaling.scale
         solved, prior = torch.stack([solved for _, _, solved in told]), self.theta.bias_stddev**2
-        covariance = prior * torch.eye(len(solved), dtype=solved.dtype, device=solved.device) - solved @ solved.mT
-        return PassBias.of(of, torch.stack([mean for mean, _, _ in told]) * scale, covariance * scale**2)
+        covariance = (
+            prior * torch.eye(len(solved), dtype=solved.dtype, device=solved.device)
+            - solved @ solved.mT
+        )
+        return PassBias.of(
+            of, torch.stack([mean for mean, _, _ in told]) * scale, covariance * scale**2
+        )
 
     def mean(self, x: Tensor) -> Tensor:
         """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
@@ -111,7 +128,10 @@ class ExactPosterior(InnerSnapshot):
 
     def explained(self, x: Tensor) -> Tensor:
         """C⁻¹k(X, x) (n, N), SI: covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b."""
-        return solve_lower(self.factor, self.cross(self.x, self.scaling.inner_x(x))) * self.scaling.scale
+        return (
+            solve_lower(self.factor, self.cross(self.x, self.scaling.inner_x(x)))
+            * self.scaling.scale
+        )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """(N, K), squared SI."""
@@ -134,8 +154,18 @@ class ExactGP(ScaledMap):
 
     name = "exact"
 
-    def __init__(self, theta: Theta, *, max_samples: int = 5000, learner: HyperLearner | None = None, seed: int = 0,
-                 scale: float = 1.0, centre=None, device="cpu", bias_prior: float = 0.0):
+    def __init__(
+        self,
+        theta: Theta,
+        *,
+        max_samples: int = 5000,
+        learner: HyperLearner | None = None,
+        seed: int = 0,
+        scale: float = 1.0,
+        centre=None,
+        device="cpu",
+        bias_prior: float = 0.0,
+    ):
         super().__init__(scale=scale, centre=centre, device=device)
         self.bias_prior = bias_prior
         self.theta, self.learner, self.max_samples = theta, learner, max_samples
@@ -156,17 +186,32 @@ class ExactGP(ScaledMap):
         return 0 if self.data is None else len(self.data["x"])
 
     def report(self, used: int) -> UpdateReport:
-        return UpdateReport(used, self.samples, self.samples, self.samples, added=used, jitter=self.jitter)
+        return UpdateReport(
+            used, self.samples, self.samples, self.samples, added=used, jitter=self.jitter
+        )
 
     def absorb(self, batch: Standardised) -> UpdateReport:
         if self.samples + len(batch.x) > self.max_samples:
-            raise MapFullError(f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
-                               "max_exact_samples (cost grows with its cube) or use model dual_svgp")
-        fresh = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y,
-                 "noise": batch.noise, "extra": batch.extra + self._pose_noise(batch),
-                 "weight": torch.ones_like(batch.noise), "pass_number": batch.pass_number}
+            raise MapFullError(
+                f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
+                "max_exact_samples (cost grows with its cube) or use model dual_svgp"
+            )
+        fresh = {
+            "x": batch.x,
+            "velocity": batch.velocity,
+            "heading": batch.heading,
+            "y": batch.y,
+            "noise": batch.noise,
+            "extra": batch.extra + self._pose_noise(batch),
+            "weight": torch.ones_like(batch.noise),
+            "pass_number": batch.pass_number,
+        }
         require_finite("the samples", *fresh.values())
-        self.data = fresh if self.data is None else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
+        self.data = (
+            fresh
+            if self.data is None
+            else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
+        )
         self.outdate()
         self.learn_bias(len(batch.x))
         if self.learner is not None:
@@ -175,7 +220,9 @@ class ExactGP(ScaledMap):
 
     def _noise(self) -> Tensor:
         d = self.data
-        return (torch.where(d["noise"] > 0, d["noise"], self.theta.noise_stddev**2) + d["extra"]) / d["weight"]
+        return (
+            torch.where(d["noise"] > 0, d["noise"], self.theta.noise_stddev**2) + d["extra"]
+        ) / d["weight"]
 
     @property
     @torch.no_grad()
@@ -191,8 +238,16 @@ class ExactGP(ScaledMap):
             covariance = covariance + theta.bias_stddev**2 * together @ together.mT
             factor, self.jitter = cholesky(covariance)
             weights = torch.cholesky_solve(self.data["y"], factor)
-            self._posterior = ExactPosterior(theta, x, heading, factor, weights, self.noise_level, self.scaling,
-                                             self.data["pass_number"])
+            self._posterior = ExactPosterior(
+                theta,
+                x,
+                heading,
+                factor,
+                weights,
+                self.noise_level,
+                self.scaling,
+                self.data["pass_number"],
+            )
         return self._posterior
 
     @property
@@ -226,15 +281,23 @@ class ExactGP(ScaledMap):
         """Samples go along; ValueError for a kernel that knows directions."""
         if torch.equal(turn, torch.eye(2, dtype=torch.float64)):
             return super().move(turn, shift)
-        if self.theta.anisotropy != 1.0 or (self.scaling is not None and (len(self.scaling.origin) != 2
-                                                                         or len(self.scaling.centre) != 1)):
-            raise ValueError("an exact map with an anisotropic kernel, or of more than one number at a place of the "
-                             "plane, can be shifted, not turned")
+        if self.theta.anisotropy != 1.0 or (
+            self.scaling is not None
+            and (len(self.scaling.origin) != 2 or len(self.scaling.centre) != 1)
+        ):
+            raise ValueError(
+                "an exact map with an anisotropic kernel, or of more than one number at a place of the "
+                "plane, can be shifted, not turned"
+            )
         if self.scaling is None:
             return None
         turn = turn.to(self.device)
-        self.scaling = replace(self.scaling, origin=turn @ self.scaling.origin + shift.to(self.device))
-        self.data = self.data | {name: self.data[name] @ turn.mT for name in ("x", "velocity", "heading")}
+        self.scaling = replace(
+            self.scaling, origin=turn @ self.scaling.origin + shift.to(self.device)
+        )
+        self.data = self.data | {
+            name: self.data[name] @ turn.mT for name in ("x", "velocity", "heading")
+        }
         self.changed()
         return None
 
@@ -244,10 +307,20 @@ class ExactGP(ScaledMap):
         inner = self.scaling.inner_x(x)
         mean = posterior.mean(inner)
         new: ExactGP = copy.copy(self)
-        noise = torch.full((len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device)
+        noise = torch.full(
+            (len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device
+        )
         one = torch.ones_like(noise)
-        fresh = {"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((len(inner), 2)),
-                 "y": mean, "noise": noise, "extra": 0 * one, "weight": one, "pass_number": NO_PASS * one}
+        fresh = {
+            "x": inner,
+            "velocity": torch.zeros_like(inner),
+            "heading": inner.new_zeros((len(inner), 2)),
+            "y": mean,
+            "noise": noise,
+            "extra": 0 * one,
+            "weight": one,
+            "pass_number": NO_PASS * one,
+        }
         new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         new.learner = None
         new.outdate()
@@ -266,21 +339,32 @@ class ExactGP(ScaledMap):
             return 0
         places = self.theta.place(self.data["x"], self.data["velocity"], self.data["heading"])
         gone = (torch.cdist(places, self.scaling.inner_x(x)) <= radius).any(1)
-        gone[max(0, self.samples - newest):] = False
+        gone[max(0, self.samples - newest) :] = False
         if bool(gone.any()):
             self.data = {k: v[~gone] for k, v in self.data.items()}
             self.changed()
         return int(gone.sum())
 
-    def _union(self, other: ExactGP, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float) -> None:
+    def _union(
+        self, other: ExactGP, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
+    ) -> None:
         """The union of both maps' data."""
         if self.samples + other.samples > self.max_samples:
-            raise ValueError(f"{self.samples} + {other.samples} samples exceed max_exact_samples {self.max_samples}")
+            raise ValueError(
+                f"{self.samples} + {other.samples} samples exceed max_exact_samples {self.max_samples}"
+            )
         self.scaling = scaling
         of = other.data["pass_number"]
-        moved = other.data | {"x": other.data["x"] + offset, "y": other.data["y"] + delta,
-                              "pass_number": torch.where(of >= 0, of + renumber, of)}
-        self.data = moved if self.data is None else {k: torch.cat([v, moved[k]]) for k, v in self.data.items()}
+        moved = other.data | {
+            "x": other.data["x"] + offset,
+            "y": other.data["y"] + delta,
+            "pass_number": torch.where(of >= 0, of + renumber, of),
+        }
+        self.data = (
+            moved
+            if self.data is None
+            else {k: torch.cat([v, moved[k]]) for k, v in self.data.items()}
+        )
         self.changed()
 
     def _saved_parts(self) -> dict:
@@ -288,4 +372,8 @@ class ExactGP(ScaledMap):
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         data = state["data"]
-        return {"data": None if data is None else {k: v.to(self.device, copy=True) for k, v in data.items()}}
+        return {
+            "data": None
+            if data is None
+            else {k: v.to(self.device, copy=True) for k, v in data.items()}
+        }

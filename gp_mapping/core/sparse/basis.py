@@ -19,7 +19,9 @@ from gp_mapping.core.linalg import cholesky, pivoted_cholesky, solve_lower
 __all__ = ["Basis", "greedy_inputs", "whiten"]
 
 
-def whiten(theta: Theta, z: Tensor, factor: Tensor, x: Tensor, heading: Tensor | None = None) -> Tensor:
+def whiten(
+    theta: Theta, z: Tensor, factor: Tensor, x: Tensor, heading: Tensor | None = None
+) -> Tensor:
     """a(x): (features + M, N), in the precision of L. heading: ĥ (N, 2), None where the robot is to be left out."""
     features = theta.feature_rows(x, heading).to(factor.dtype)
     if not len(z):
@@ -29,7 +31,9 @@ def whiten(theta: Theta, z: Tensor, factor: Tensor, x: Tensor, heading: Tensor |
         cross = kernel(z, x).to(factor.dtype)
     else:  # differences in float64: positions may be far apart
         lengthscale = torch.as_tensor(kernel.lengthscale, dtype=x.dtype, device=x.device)
-        cross = kernel.variance * kernel.correlation(scaled_square_distance(z, x, lengthscale).to(factor.dtype))
+        cross = kernel.variance * kernel.correlation(
+            scaled_square_distance(z, x, lengthscale).to(factor.dtype)
+        )
     return torch.cat([features, solve_lower(factor, cross)])
 
 
@@ -76,11 +80,19 @@ class Basis:
 
     def residual(self, x: Tensor, whitened: Tensor) -> Tensor:
         """k(x, x) − q(x, x), the prior variance that the inducing inputs do not reach: (N,), at least 0."""
-        return (self.kernel.diag(x) - whitened[self.features:].square().sum(0)).clamp_min(0.0)
+        return (self.kernel.diag(x) - whitened[self.features :].square().sum(0)).clamp_min(0.0)
 
-    def grow(self, x: Tensor, whitened: Tensor, among: slice, tolerance: float, room: int | None = None,
-             precision: Tensor | None = None, worth: float = 0.0,
-             others: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def grow(
+        self,
+        x: Tensor,
+        whitened: Tensor,
+        among: slice,
+        tolerance: float,
+        room: int | None = None,
+        precision: Tensor | None = None,
+        worth: float = 0.0,
+        others: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         """Append, greedily, those of x[among] whose residual exceeds the tolerance and that are worth an input.
 
         Args:
@@ -103,23 +115,30 @@ class Basis:
         blocks = [(x, whitened)] if others is None else [(x, whitened), others]
         if room <= 0 or not len(wanting):
             return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
-        inducing = whitened[self.features:]
+        inducing = whitened[self.features :]
         chosen = inducing[:, wanting]
 
         def left(of: Tensor, its: Tensor) -> Tensor:
             """Residual covariance of candidates `of`, with features `its`, with all samples."""
-            each = [self.kernel(of, places) - its.mT @ told[self.features:] for places, told in blocks]
+            each = [
+                self.kernel(of, places) - its.mT @ told[self.features :] for places, told in blocks
+            ]
             return each[0] if others is None else torch.cat(each, 1)
 
         if precision is None:
             covariance = self.kernel(x[wanting], x[wanting]) - chosen.mT @ chosen
-            pivots, rows = pivoted_cholesky(len(wanting), covariance.diagonal(), covariance.__getitem__, tolerance,
-                                            room)
+            pivots, rows = pivoted_cholesky(
+                len(wanting), covariance.diagonal(), covariance.__getitem__, tolerance, room
+            )
             picked = wanting[pivots]
             if pivots:
-                rows = solve_lower(rows[:, pivots].mT.contiguous(), left(x[picked], inducing[:, picked]))
+                rows = solve_lower(
+                    rows[:, pivots].mT.contiguous(), left(x[picked], inducing[:, picked])
+                )
         else:
-            picked, rows = _most_worth(left(x[wanting], chosen), wanting, tolerance, room, precision, worth)
+            picked, rows = _most_worth(
+                left(x[wanting], chosen), wanting, tolerance, room, precision, worth
+            )
         if not len(picked):
             return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
 
@@ -143,16 +162,29 @@ class Basis:
         T = L'⁻¹ k(z', z) L⁻ᵀ. With k at new hyper-parameters and L at the old ones this holds the pseudo-data
         K⁻¹GK⁻¹ and K⁻¹h fixed; with both the same it is the projection P = k(z', z)K⁻¹. A feature scales by s'/s.
         """
-        cross = solve_lower(self.L, self.kernel(self.z, z).to(self.dtype)) if len(self) else z.new_empty((0, len(z)))
+        cross = (
+            solve_lower(self.L, self.kernel(self.z, z).to(self.dtype))
+            if len(self)
+            else z.new_empty((0, len(z)))
+        )
         inducing = solve_lower(factor, cross.mT.to(factor.dtype)).mT.double()
         mine, its = self.theta.feature_names(), theta.feature_names()
         # a feature that only one of the two has: the other one's pseudo-data say nothing of it
-        features = torch.tensor([[getattr(self.theta, m[0]) / getattr(theta, m[0]) if m == i else 0.0 for i in its]
-                                 for m in mine], dtype=torch.float64, device=self.device).reshape(len(mine), len(its))
-        moved = torch.zeros((len(mine) + len(inducing), len(its) + inducing.shape[1]), dtype=torch.float64,
-                            device=self.device)
+        features = torch.tensor(
+            [
+                [getattr(self.theta, m[0]) / getattr(theta, m[0]) if m == i else 0.0 for i in its]
+                for m in mine
+            ],
+            dtype=torch.float64,
+            device=self.device,
+        ).reshape(len(mine), len(its))
+        moved = torch.zeros(
+            (len(mine) + len(inducing), len(its) + inducing.shape[1]),
+            dtype=torch.float64,
+            device=self.device,
+        )
         moved[: len(mine), : len(its)] = features
-        moved[len(mine):, len(its):] = inducing
+        moved[len(mine) :, len(its) :] = inducing
         return moved
 
 
@@ -161,8 +193,14 @@ def _by_rows(factor: Tensor, dtype) -> Tensor:
     return factor.to(dtype).clone(memory_format=torch.contiguous_format)
 
 
-def _most_worth(covariance: Tensor, wanting: Tensor, tolerance: float, room: int, precision: Tensor,
-                worth: float) -> tuple[Tensor, Tensor]:
+def _most_worth(
+    covariance: Tensor,
+    wanting: Tensor,
+    tolerance: float,
+    room: int,
+    precision: Tensor,
+    worth: float,
+) -> tuple[Tensor, Tensor]:
     """Candidates, each of the largest w given those before it, and their rows of a(x).
 
     covariance: residual covariance (n, N) of the candidates with all x, written over.  wanting (n,): where they stand
@@ -189,7 +227,8 @@ def _most_worth(covariance: Tensor, wanting: Tensor, tolerance: float, room: int
 
 def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:
     """Indices of x (N, D), greedily, until no residual prior variance exceeds the tolerance or rank is reached."""
+
     def row(p: int) -> Tensor:
-        return kernel(x[p: p + 1], x)[0]
+        return kernel(x[p : p + 1], x)[0]
 
     return pivoted_cholesky(len(x), kernel.diag(x), row, tolerance, rank)[0]

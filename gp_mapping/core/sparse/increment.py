@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Increment", "increment_between"]
 
-_RANKS = (8, 48)  # directions that are looked for; of more a map has changed too much to be cheaper than asked again
+_RANKS = (
+    8,
+    48,
+)  # directions that are looked for; of more a map has changed too much to be cheaper than asked again
 _PROBES = 4  # directions beside them, by which is seen what was missed
-_MISSED = 1e-9  # of the prior's variance: D ≥ I, so what is missed of Δ is an error of at most as much
+_MISSED = (
+    1e-9  # of the prior's variance: D ≥ I, so what is missed of Δ is an error of at most as much
+)
 _FEW = 96  # rows of a(x) up to which a map is as soon asked itself
 
 
@@ -48,7 +53,7 @@ class Increment:
         """Of the mean (N, C) and the variance (N,) at standardised x (N, D)."""
         theta, rank = self.now.theta, len(self.middle)
         features = theta.feature_rows(x, None)
-        told = theta.kernel()(x, self.now.z) @ self.rows[len(features):]
+        told = theta.kernel()(x, self.now.z) @ self.rows[len(features) :]
         told += features.mT @ self.rows[: len(features)]
         p = told[:, :rank]
         return told[:, rank:], -((p @ self.middle) * p).sum(1)
@@ -60,8 +65,12 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
     grown = len(now.z) - m
     if before.theta != now.theta or grown < 0 or size <= _FEW or now.L.dtype != torch.float64:
         return None
-    same = ((before.z, now.z[:m]), (before.L, now.L[:m, :m]), (before.scaling.origin, now.scaling.origin),
-            (before.scaling.centre, now.scaling.centre))
+    same = (
+        (before.z, now.z[:m]),
+        (before.L, now.L[:m, :m]),
+        (before.scaling.origin, now.scaling.origin),
+        (before.scaling.centre, now.scaling.centre),
+    )
     if before.scaling.scale != now.scaling.scale or not all(torch.equal(*pair) for pair in same):
         return None
 
@@ -71,12 +80,16 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
     def product(right: Tensor) -> Tensor:
         """Δ times (R, n)."""
         old = size - grown
-        return now.R @ (now.R.mT @ right) - torch.cat([before.R @ (before.R.mT @ right[:old]), right[old:]])
+        return now.R @ (now.R.mT @ right) - torch.cat(
+            [before.R @ (before.R.mT @ right[:old]), right[old:]]
+        )
 
     largest = float(now.R.square().sum(1).max())  # of D₁: its diagonal
     rounding = 64.0 * torch.finfo(torch.float64).eps * largest
     for rank in _RANKS:
-        probes = torch.randn((size, rank + _PROBES), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        probes = torch.randn(
+            (size, rank + _PROBES), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+        )
         told = product(probes.to(now.R.device))
         base = torch.linalg.qr(told[:, :rank]).Q
         missed = told[:, rank:] - base @ (base.mT @ told[:, rank:])

@@ -22,8 +22,10 @@ class ObservingMap(ScaledMap):
         super().__init__(scale=scale, centre=centre, device=device)
         self.likelihood = likelihood
         if not likelihood.metric and (scale != 1.0 or centre is not None):
-            raise ValueError(f"likelihood {likelihood.name}: the latent field has no unit; field_scale must be 1.0, "
-                             f"not {scale:g}, and a centre cannot be given")
+            raise ValueError(
+                f"likelihood {likelihood.name}: the latent field has no unit; field_scale must be 1.0, "
+                f"not {scale:g}, and a centre cannot be given"
+            )
 
     def update(self, batch: Samples) -> UpdateReport:
         """Absorb each sample once. Raises ValueError, and leaves the map as it was, where the batch does not fit it."""
@@ -34,7 +36,9 @@ class ObservingMap(ScaledMap):
     def _scaling_for(self, batch: Samples) -> Scaling:
         if self.likelihood.metric:
             return super()._scaling_for(batch)
-        zero = torch.zeros(batch.y.shape[1], dtype=torch.float64, device=self.device)  # neither scaled nor centred
+        zero = torch.zeros(
+            batch.y.shape[1], dtype=torch.float64, device=self.device
+        )  # neither scaled nor centred
         return Scaling(batch.x.median(0).values.round().to(self.device), zero, 1.0)
 
     @property
@@ -45,7 +49,9 @@ class ObservingMap(ScaledMap):
     def noise_variance(self) -> Tensor:
         """Noise variance of one new measurement, of each channel: (C,), squared SI."""
         self.need_data()
-        told = self.likelihood.noise_variance(self.noise_level)  # what a posterior of now says, without its factor
+        told = self.likelihood.noise_variance(
+            self.noise_level
+        )  # what a posterior of now says, without its factor
         return torch.full_like(self.scaling.centre, told) * self.scale**2
 
     def observed(self, p: Prediction) -> Prediction:
@@ -64,11 +70,16 @@ class ObservingMap(ScaledMap):
     def log_predictive(self, batch: Samples) -> Tensor:
         """log p(y* | data) of new samples, (N,): log ∫ p(y*|f) q(f) df. y in SI where the likelihood is metric."""
         self.need_data()
-        p, given = self.predict(batch.x), self._standardise(replace(batch, y=self.likelihood.encode(batch.y)))
+        p, given = (
+            self.predict(batch.x),
+            self._standardise(replace(batch, y=self.likelihood.encode(batch.y))),
+        )
         mean = self.scaling.inner_y(p.mean)
         variance = p.variance[:, 0] / self.scaling.scale**2
         noise = torch.where(given.noise > 0, given.noise, self.noise_level)
         inner = self.likelihood.log_predictive(given.y, mean, variance, noise)
         if not self.likelihood.metric:
             return inner
-        return inner - mean.shape[1] * torch.log(torch.tensor(self.scaling.scale, dtype=torch.float64))
+        return inner - mean.shape[1] * torch.log(
+            torch.tensor(self.scaling.scale, dtype=torch.float64)
+        )

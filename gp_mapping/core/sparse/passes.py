@@ -42,7 +42,12 @@ class PassSums:
     def none(rows: int, channels: int, device) -> PassSums:
         """Of no pass, for R = `rows`."""
         kind = {"dtype": torch.float64, "device": device}
-        return PassSums((), torch.zeros((0, rows), **kind), torch.zeros(0, **kind), torch.zeros((0, channels), **kind))
+        return PassSums(
+            (),
+            torch.zeros((0, rows), **kind),
+            torch.zeros(0, **kind),
+            torch.zeros((0, channels), **kind),
+        )
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -61,7 +66,11 @@ class PassSums:
             there, which = there.unique(return_inverse=True)
         order = {number: i for i, number in enumerate(self.numbers)}
         where = [order.setdefault(number, len(order)) for number in there.tolist()]
-        return self._widened(tuple(order)), known, torch.tensor(where, dtype=torch.long, device=of.device)[which]
+        return (
+            self._widened(tuple(order)),
+            known,
+            torch.tensor(where, dtype=torch.long, device=of.device)[which],
+        )
 
     def _widened(self, numbers: tuple[float, ...]) -> PassSums:
         more = len(numbers) - len(self)
@@ -78,18 +87,20 @@ class PassSums:
         if of is None or not bool((of >= 0).any()):
             return self
         new, known, where = self._places(of)
-        return replace(new, whitened=new.whitened.index_add(0, where, (whitened * beta).mT[known]),
-                       precision=new.precision.index_add(0, where, beta[known]),
-                       linear=new.linear.index_add(0, where, lam[known]))
+        return replace(
+            new,
+            whitened=new.whitened.index_add(0, where, (whitened * beta).mT[known]),
+            precision=new.precision.index_add(0, where, beta[known]),
+            linear=new.linear.index_add(0, where, lam[known]),
+        )
 
     def border(self, of: Tensor | None, rows: Tensor, beta: Tensor) -> PassSums:
-        """The basis grew, and `pad` has made room: rows of a (A, N) for samples of these passes that are in the sums.
-        """
+        """The basis grew, and `pad` has made room: rows of a (A, N) for samples of these passes that are in the sums."""
         if of is None or not len(self):
             return self
         new, known, where = self._places(of)
         grown = new.whitened.clone()
-        grown[:, -len(rows):].index_add_(0, where, (rows * beta).mT[known])
+        grown[:, -len(rows) :].index_add_(0, where, (rows * beta).mT[known])
         return replace(new, whitened=grown)
 
     def pad(self, rows: int) -> PassSums:
@@ -105,7 +116,12 @@ class PassSums:
         return replace(self, whitened=self.whitened @ rows.mT, linear=self.linear @ columns.mT)
 
     def scale(self, factor: float) -> PassSums:
-        return replace(self, whitened=self.whitened * factor, precision=self.precision * factor, linear=self.linear * factor)
+        return replace(
+            self,
+            whitened=self.whitened * factor,
+            precision=self.precision * factor,
+            linear=self.linear * factor,
+        )
 
     def shift_centre(self, delta: Tensor) -> PassSums:
         """Every target grows by delta (C,)."""
@@ -115,10 +131,15 @@ class PassSums:
         """Sums of the same passes add; others come beside them."""
         if not len(other):
             return self
-        new, _, where = self._places(torch.tensor(other.numbers, dtype=torch.float64, device=other.whitened.device))
-        return replace(new, whitened=new.whitened.index_add(0, where, other.whitened),
-                       precision=new.precision.index_add(0, where, other.precision),
-                       linear=new.linear.index_add(0, where, other.linear))
+        new, _, where = self._places(
+            torch.tensor(other.numbers, dtype=torch.float64, device=other.whitened.device)
+        )
+        return replace(
+            new,
+            whitened=new.whitened.index_add(0, where, other.whitened),
+            precision=new.precision.index_add(0, where, other.precision),
+            linear=new.linear.index_add(0, where, other.linear),
+        )
 
     def renumber(self, by: float) -> PassSums:
         """Every number grows: no pass of one robot is one of another's."""
@@ -127,8 +148,12 @@ class PassSums:
     def only(self, numbers: set[float]) -> PassSums:
         """Those of these passes alone."""
         which = [i for i, number in enumerate(self.numbers) if number in numbers]
-        return PassSums(tuple(self.numbers[i] for i in which), self.whitened[which], self.precision[which],
-                        self.linear[which])
+        return PassSums(
+            tuple(self.numbers[i] for i in which),
+            self.whitened[which],
+            self.precision[which],
+            self.linear[which],
+        )
 
     def surplus(self, most: int, remembered: Tensor) -> set[float]:
         """Which to close so that `most` are left: those of which the fewest samples are remembered, the oldest first.
@@ -149,14 +174,22 @@ class PassSums:
         """D (R, R) and [r | s] (R, C + 1) without the constants of these passes; s: the sum of βa."""
         weighted = self.whitened * self.left(variance)[:, None]
         targets = torch.cat([self.linear, self.precision[:, None]], 1)
-        return torch.addmm(precision, self.whitened.mT, weighted, alpha=-1.0), sums - weighted.mT @ targets
+        return torch.addmm(
+            precision, self.whitened.mT, weighted, alpha=-1.0
+        ), sums - weighted.mT @ targets
 
     def state_dict(self) -> dict:
         """Everything that from_state_dict needs; its own tensors, which never change."""
-        return {"numbers": torch.tensor(self.numbers, dtype=torch.float64), "white": self.whitened,
-                "precision": self.precision, "linear": self.linear}
+        return {
+            "numbers": torch.tensor(self.numbers, dtype=torch.float64),
+            "white": self.whitened,
+            "precision": self.precision,
+            "linear": self.linear,
+        }
 
     @staticmethod
     def from_state_dict(state: dict, device) -> PassSums:
-        whitened, precision, linear = (state[name].to(device) for name in ("white", "precision", "linear"))
+        whitened, precision, linear = (
+            state[name].to(device) for name in ("white", "precision", "linear")
+        )
         return PassSums(tuple(state["numbers"].tolist()), whitened, precision, linear)

@@ -20,7 +20,9 @@ from gp_mapping.core.types import Prediction
 
 __all__ = ["Posterior"]
 
-_CHUNK = {"cpu": 512}  # positions at a time: (M, chunk) stays in a CPU's cache, and out of malloc's slow large blocks
+_CHUNK = {
+    "cpu": 512
+}  # positions at a time: (M, chunk) stays in a CPU's cache, and out of malloc's slow large blocks
 _CHUNK_ELSEWHERE = 16384
 _KINDS: dict[str, type] = {}  # posteriors with more than this one has
 
@@ -43,7 +45,9 @@ class Posterior(InnerSnapshot):
     scaling: Scaling
     orthogonal: Tensor | None = None
     passes: PassSums | None = None
-    _biases: dict = field(default_factory=dict, init=False, repr=False, compare=False)  # of passes that were asked for
+    _biases: dict = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # of passes that were asked for
 
     def __init_subclass__(cls, kind: str, **rest):
         super().__init_subclass__(**rest)
@@ -51,8 +55,13 @@ class Posterior(InnerSnapshot):
 
     def kept(self) -> Posterior:
         """A copy laid out as one that is loaded from a file will be; L is never written into, and is shared."""
-        return replace(self, **{name: getattr(self, name).clone(memory_format=torch.contiguous_format)
-                                for name in ("R", "weights")})
+        return replace(
+            self,
+            **{
+                name: getattr(self, name).clone(memory_format=torch.contiguous_format)
+                for name in ("R", "weights")
+            },
+        )
 
     def solve_root(self, whitened: Tensor) -> Tensor:
         """R⁻¹a: its squares sum to what the data left of |a|². white: (F + M, N), in whose precision it is done."""
@@ -61,8 +70,14 @@ class Posterior(InnerSnapshot):
         if split == len(whitened):
             return first
         rest = whitened[split:]
-        return torch.cat([first, rest if self.orthogonal is None else
-                          solve_lower(self.orthogonal.to(whitened.dtype), rest)])
+        return torch.cat(
+            [
+                first,
+                rest
+                if self.orthogonal is None
+                else solve_lower(self.orthogonal.to(whitened.dtype), rest),
+            ]
+        )
 
     def whitened(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """a(x) at standardised x (N, D), heading (N, 2) or None: (F + M, N)."""
@@ -73,7 +88,9 @@ class Posterior(InnerSnapshot):
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
         chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
         for i in range(0, len(x), chunk):
-            mean, variance, _ = self.inner_and_solved(x[i: i + chunk], None if heading is None else heading[i: i + chunk])
+            mean, variance, _ = self.inner_and_solved(
+                x[i : i + chunk], None if heading is None else heading[i : i + chunk]
+            )
             means.append(mean)
             variances.append(variance)
         return torch.cat(means), torch.cat(variances)
@@ -100,7 +117,9 @@ class Posterior(InnerSnapshot):
 
         def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             means, variances = [self.weights[:0]], [self.weights.new_empty(0)]
-            for part in self.scaling.inner_x(x).split(_CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE)):
+            for part in self.scaling.inner_x(x).split(
+                _CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE)
+            ):
                 mean, variance = found.inner(part)
                 means.append(mean)
                 variances.append(variance)
@@ -109,7 +128,9 @@ class Posterior(InnerSnapshot):
 
         return at
 
-    def inner_and_solved(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def inner_and_solved(
+        self, x: Tensor, heading: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """As inner, of a few places, and R⁻¹a (F + M, N), by which x shares what the data said of anything else."""
         theta = self.theta
         turned = None if heading is None or theta.heading_stddev <= 0 else heading
@@ -123,8 +144,13 @@ class Posterior(InnerSnapshot):
         mean = (a.mT @ self.weights.to(self.L.dtype)).double()
         return mean, (prior - spent.double()).clamp_min(0.0), solved.double()
 
-    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
-                        heading: Tensor | None = None) -> Prediction:
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
         """Of f(x) + b, b the constant of a pass; see `_bias`. SI."""
         x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
         mean, variance, told = self.inner_and_solved(x, heading)
@@ -137,7 +163,7 @@ class Posterior(InnerSnapshot):
     def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
         """Of the constant b of a pass: mean (C,), variance (), and R⁻¹ w g (R,), so that cov(f(x), b) = −(R⁻¹a)ᵀ R⁻¹wg.
 
-            E b = w (l − gᵀD⁻¹r),   var b = w + w² |R⁻¹g|²,   w = s_b²/(1 + s_b² n)
+        E b = w (l − gᵀD⁻¹r),   var b = w + w² |R⁻¹g|²,   w = s_b²/(1 + s_b² n)
         """
         if number not in self._biases:
             self._biases[number] = self._bias_now(number)
@@ -151,15 +177,24 @@ class Posterior(InnerSnapshot):
         i = passes.numbers.index(number)
         left = passes.left(prior)[i]
         solved = self.solve_root(left * passes.whitened[i][:, None])[:, 0]
-        return left * (passes.linear[i] - passes.whitened[i] @ self.weights), left + solved.square().sum(), solved
+        return (
+            left * (passes.linear[i] - passes.whitened[i] @ self.weights),
+            left + solved.square().sum(),
+            solved,
+        )
 
     def bias_evidence(self) -> BiasEvidence | None:
         passes = self.passes
         if passes is None or len(passes) < 2:
             return None
         solved = self.solve_root(passes.whitened.mT)
-        return BiasEvidence.given(passes.precision, passes.linear, passes.left(self.theta.bias_stddev**2),
-                                  solved.mT @ solved, passes.whitened @ self.weights)
+        return BiasEvidence.given(
+            passes.precision,
+            passes.linear,
+            passes.left(self.theta.bias_stddev**2),
+            solved.mT @ solved,
+            passes.whitened @ self.weights,
+        )
 
     def biases(self) -> list[PassBias]:
         """Of each open pass, SI."""
@@ -168,8 +203,11 @@ class Posterior(InnerSnapshot):
         told = [self._bias(number) for number in self.passes.numbers]
         solved, scale = torch.stack([solved for _, _, solved in told]), self.scaling.scale
         covariance = self.passes.left(self.theta.bias_stddev**2).diag() + solved @ solved.mT
-        return PassBias.of(self.passes.numbers, torch.stack([mean for mean, _, _ in told]) * scale,
-                           covariance * scale**2)
+        return PassBias.of(
+            self.passes.numbers,
+            torch.stack([mean for mean, _, _ in told]) * scale,
+            covariance * scale**2,
+        )
 
     def mean(self, x: Tensor) -> Tensor:
         """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
@@ -181,7 +219,11 @@ class Posterior(InnerSnapshot):
 
     def covariance_with(self, b: Tensor) -> Covariances:
         """As `covariance`, of parts of a that fit into a cache; a(b) and R⁻¹a(b) are kept."""
-        kernel, constant, scale = self.theta.kernel(), self.theta.constant_stddev**2, self.scaling.scale**2
+        kernel, constant, scale = (
+            self.theta.kernel(),
+            self.theta.constant_stddev**2,
+            self.scaling.scale**2,
+        )
         inner = self.scaling.inner_x(b)
         right = self.whitened(inner)
         solved = self.solve_root(right)
@@ -191,7 +233,9 @@ class Posterior(InnerSnapshot):
             told = self.solve_root(left)
             shared = kernel(x, inner) + constant - (left.mT @ right - told.mT @ solved).double()
             spent = left.square().sum(0) - told.square().sum(0)
-            return shared * scale, (kernel.diag(x) + constant - spent.double()).clamp_min(0.0) * scale
+            return shared * scale, (kernel.diag(x) + constant - spent.double()).clamp_min(
+                0.0
+            ) * scale
 
         def at(a: Tensor) -> tuple[Tensor, Tensor]:
             parts = self.scaling.inner_x(a).split(_CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE))
@@ -222,18 +266,31 @@ class Posterior(InnerSnapshot):
         second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal}
         if self.passes is not None:
             second["passes"] = self.passes.state_dict()
-        return {"theta": asdict(self.theta), "z": self.z, "L": self.L, "R": self.R, "weights": self.weights,
-                "noise_variance": self.noise_variance,
-                **self.scaling.state_dict()} | second
+        return {
+            "theta": asdict(self.theta),
+            "z": self.z,
+            "L": self.L,
+            "R": self.R,
+            "weights": self.weights,
+            "noise_variance": self.noise_variance,
+            **self.scaling.state_dict(),
+        } | second
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Posterior":
         orthogonal = state.get("orthogonal")
         z, factor, root, weights = (state[k].to(device) for k in ("z", "L", "R", "weights"))
-        plain = Posterior(Theta(**state["theta"]), z, factor, root, weights, state["noise_variance"],
-                          Scaling.from_state_dict(state, device),
-                          None if orthogonal is None else orthogonal.to(device),
-                          PassSums.from_state_dict(state["passes"], device) if "passes" in state else None)
+        plain = Posterior(
+            Theta(**state["theta"]),
+            z,
+            factor,
+            root,
+            weights,
+            state["noise_variance"],
+            Scaling.from_state_dict(state, device),
+            None if orthogonal is None else orthogonal.to(device),
+            PassSums.from_state_dict(state["passes"], device) if "passes" in state else None,
+        )
         return _KINDS[state["kind"]].restore(state, plain, device) if "kind" in state else plain
 
 

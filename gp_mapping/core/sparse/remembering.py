@@ -54,4 +54,8 @@ def farthest(offered: Offered) -> Tensor:
 
 
 RULES: dict[str, Callable[[Offered], Tensor]] = {
-    "uniform": uniform, "leverage": leverage, "newest": newest, "farthest": farthest}
+    "uniform": uniform,
+    "leverage": leverage,
+    "newest": newest,
+    "farthest": farthest,
+}

@@ -71,7 +71,7 @@ class Sites(Revertible):
     @property
     def ones(self) -> Tensor:
         """s: (R, 1), a view."""
-        return self._r[: self.size, self.channels:]
+        return self._r[: self.size, self.channels :]
 
     def integrated(self, variance: float) -> tuple[Tensor, Tensor]:
         """D (R, R) and r (R, C) without the constants of the open passes; `variance`: s_b² (passes.py)."""
@@ -117,11 +117,15 @@ class Sites(Revertible):
     def pad(self, rows: int) -> None:
         """The basis grew: identity in D, zero in r. This *is* the projection of the old sites (P = L'[I 0]ᵀL⁻¹)."""
         if self.size + rows > len(self._d):
-            raise ValueError(f"{self.size} + {rows} rows exceed the capacity {len(self._d)} of the sites")
+            raise ValueError(
+                f"{self.size} + {rows} rows exceed the capacity {len(self._d)} of the sites"
+            )
         self.size += rows
         self.passes = self.passes.pad(rows)
 
-    def border(self, new: Tensor, old: Tensor, beta: Tensor, lam: Tensor, of: Tensor | None = None) -> None:
+    def border(
+        self, new: Tensor, old: Tensor, beta: Tensor, lam: Tensor, of: Tensor | None = None
+    ) -> None:
         """Give samples whose features grew by `new` (A, N) beside `old` (R − A, N) their share of the new rows."""
         self._keep()
         split = self.size - len(new)
@@ -130,7 +134,7 @@ class Sites(Revertible):
         precision[split:, :split].add_(block)
         precision[:split, split:].add_(block.mT)
         precision[split:, split:].add_(weighted @ new.mT)
-        self._r[split: self.size].addmm_(new, torch.cat([lam, beta[:, None]], 1))
+        self._r[split : self.size].addmm_(new, torch.cat([lam, beta[:, None]], 1))
         self.passes = self.passes.border(of, new, beta)
 
     def project(self, transfer: Tensor, capacity: int) -> "Sites":
@@ -176,9 +180,9 @@ class Sites(Revertible):
         if self._copy is None:
             return
         size = self._before["size"]
-        self._d[size: self.size, : self.size] = self._d[: self.size, size: self.size] = 0.0
-        self._d.diagonal()[size: self.size] = 1.0
-        self._r[size: self.size] = 0.0
+        self._d[size : self.size, : self.size] = self._d[: self.size, size : self.size] = 0.0
+        self._d.diagonal()[size : self.size] = 1.0
+        self._r[size : self.size] = 0.0
         self._d[:size, :size], self._r[:size] = self._copy
 
     def release(self) -> None:
@@ -206,8 +210,12 @@ class Sites(Revertible):
         return new
 
     def state_dict(self) -> dict:
-        return {"precision": self.precision.clone(), "linear": self._r[: self.size].clone(), "capacity": self.capacity,
-                "passes": self.passes.state_dict()}
+        return {
+            "precision": self.precision.clone(),
+            "linear": self._r[: self.size].clone(),
+            "capacity": self.capacity,
+            "passes": self.passes.state_dict(),
+        }
 
     @classmethod
     def from_state_dict(cls, state: dict, device) -> "Sites":

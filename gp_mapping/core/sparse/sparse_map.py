@@ -41,7 +41,18 @@ class SparseMap(ObservingMap):
     counted = ("samples", "unremembered_empty", "unremembered_model_noise")
     closed_passes = 0  # whose constants are not told apart any more
 
-    def __init__(self, theta: Theta, likelihood, *, learner, memory_size: int, seed: int, scale: float, centre, device):
+    def __init__(
+        self,
+        theta: Theta,
+        likelihood,
+        *,
+        learner,
+        memory_size: int,
+        seed: int,
+        scale: float,
+        centre,
+        device,
+    ):
         super().__init__(likelihood, scale=scale, centre=centre, device=device)
         self.theta, self.learner, self.memory_size = theta, learner, memory_size
         self.generator = torch.Generator().manual_seed(seed)
@@ -69,7 +80,9 @@ class SparseMap(ObservingMap):
         """
 
     @abstractmethod
-    def take_over(self, its: SparseMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor) -> int:
+    def take_over(
+        self, its: SparseMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
+    ) -> int:
         """Add a carried map: its rest, moved by offset (D,) and delta (C,), and its remembered samples.
 
         How many samples, old or new, fell out of the memory.
@@ -101,9 +114,15 @@ class SparseMap(ObservingMap):
 
     def learning_data(self) -> dict[str, Tensor]:
         memory = self.memory
-        return {"x": memory.x, "velocity": memory.velocity, "heading": memory.heading, "y": memory.y,
-                "extra": learnable_extra(memory.noise, memory.extra, self.theta), "order": memory.order,
-                "pass_number": memory.pass_number}
+        return {
+            "x": memory.x,
+            "velocity": memory.velocity,
+            "heading": memory.heading,
+            "y": memory.y,
+            "extra": learnable_extra(memory.noise, memory.extra, self.theta),
+            "order": memory.order,
+            "pass_number": memory.pass_number,
+        }
 
     def unremembered(self) -> SiteStore:
         """The sites without the memory's share."""
@@ -141,7 +160,9 @@ class SparseMap(ObservingMap):
         self.changed()
         return int(gone.sum())
 
-    def _union(self, other: SparseMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float) -> None:
+    def _union(
+        self, other: SparseMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
+    ) -> None:
         its = self.converted(other, offset)
         its.renumber(renumber)
         self.scaling = scaling
@@ -154,7 +175,9 @@ class SparseMap(ObservingMap):
 
         fell = self.take_over(its, memory, offset, delta)
         self.unremembered_empty = self.unremembered_empty and other.unremembered_empty and not fell
-        self.unremembered_model_noise = self.unremembered_model_noise and other.unremembered_model_noise
+        self.unremembered_model_noise = (
+            self.unremembered_model_noise and other.unremembered_model_noise
+        )
         self.samples += other.samples
         self.close_passes()
         self.changed()
@@ -163,8 +186,10 @@ class SparseMap(ObservingMap):
         """That passes were closed."""
         if not self.closed_passes:
             return []
-        return [f"the constants of {self.closed_passes} passes are not told apart any more, and their samples are not "
-                "remembered one by one; raise max_biases where that is too early"]
+        return [
+            f"the constants of {self.closed_passes} passes are not told apart any more, and their samples are not "
+            "remembered one by one; raise max_biases where that is too early"
+        ]
 
     def close_passes(self) -> None:
         """Keep to the bound of passes whose constants are told apart, where there is one."""

@@ -105,9 +105,15 @@ class Sparing:
         return True
 
     def state_dict(self) -> dict:
-        return {"prior": self.prior.clone(), "told": self.told.clone(), "alive": self.alive.clone(),
-                "worst": self.worst}
+        return {
+            "prior": self.prior.clone(),
+            "told": self.told.clone(),
+            "alive": self.alive.clone(),
+            "worst": self.worst,
+        }
 
     @classmethod
     def from_state_dict(cls, state: dict, device) -> Sparing:
-        return cls(*(state[name].to(device) for name in ("prior", "told", "alive")), float(state["worst"]))
+        return cls(
+            *(state[name].to(device) for name in ("prior", "told", "alive")), float(state["worst"])
+        )

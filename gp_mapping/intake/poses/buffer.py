@@ -12,7 +12,16 @@ from scipy.spatial.transform import Rotation
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.poses.transforms import slerp_rows
 
-__all__ = ["MAX_POSITION", "Between", "Bracket", "Pose", "PoseBuffer", "interpolate", "read_numbers", "read_rows"]
+__all__ = [
+    "MAX_POSITION",
+    "Between",
+    "Bracket",
+    "Pose",
+    "PoseBuffer",
+    "interpolate",
+    "read_numbers",
+    "read_rows",
+]
 
 MAX_POSITION = 1e7  # m; what no coordinate of a map on the earth exceeds
 _SMALLEST_QUATERNION = 1e-3  # a norm below it has no direction worth keeping
@@ -35,7 +44,9 @@ class Bracket(NamedTuple):
     after: Pose
 
 
-def read_numbers(position, quaternion, max_position: float) -> tuple[tuple, tuple | None] | DropReason:
+def read_numbers(
+    position, quaternion, max_position: float
+) -> tuple[tuple, tuple | None] | DropReason:
     """Position (3,) m and unit quaternion (4,) or None, as plain numbers; a reason where no robot can be there.
 
     quaternion: x y z w, any norm but zero; None: not known.  max_position: of each coordinate, m.
@@ -81,8 +92,13 @@ class PoseBuffer:
     Stamps are integer nanoseconds, so that a weight is exact also at today's epoch.
     """
 
-    def __init__(self, size: int = 5000, max_gap: int = 500_000_000, max_extrapolation: int = 0,
-                 max_position: float = MAX_POSITION):
+    def __init__(
+        self,
+        size: int = 5000,
+        max_gap: int = 500_000_000,
+        max_extrapolation: int = 0,
+        max_position: float = MAX_POSITION,
+    ):
         if size < 2:
             raise ValueError(f"size is {size}; a pose buffer needs at least 2 to interpolate")
         self.size, self.max_gap, self.max_extrapolation = size, max_gap, max_extrapolation
@@ -97,7 +113,9 @@ class PoseBuffer:
         """Stamp of the newest pose in ns."""
         return self._poses[-1].stamp if self._poses else None
 
-    def add(self, stamp: int, position, quaternion=None, variance: float = 0.0) -> DropReason | None:
+    def add(
+        self, stamp: int, position, quaternion=None, variance: float = 0.0
+    ) -> DropReason | None:
         """Append a pose; a reason when it is refused, and the buffer is then as it was.
 
         stamp: ns.  position: (3,) m.  quaternion: (4,) x y z w, any norm but zero.  variance: of a coordinate, m².
@@ -113,20 +131,27 @@ class PoseBuffer:
             same = pose.stamp == self._poses[-1].stamp
             return DropReason.POSE_REPEATED_STAMP if same else DropReason.POSE_OUT_OF_ORDER
         self._poses.append(pose)
-        if len(self._poses) >= 2 * self.size:  # trimmed rarely, so that adding is constant time on average
-            del self._poses[:-self.size]
+        if (
+            len(self._poses) >= 2 * self.size
+        ):  # trimmed rarely, so that adding is constant time on average
+            del self._poses[: -self.size]
         return None
 
     def extend(self, poses: list[Pose]) -> None:
         """As `append` of each, at most `size` of them, which are in order, each later than all before."""
         self._poses += poses
-        if len(self._poses) >= 2 * self.size:  # one by one, these would have gone when there were twice as many
-            del self._poses[:self.size]
+        if (
+            len(self._poses) >= 2 * self.size
+        ):  # one by one, these would have gone when there were twice as many
+            del self._poses[: self.size]
 
     def since(self, stamp: int) -> list[Pose]:
         """The last pose before a stamp, and all from there on; none where the oldest is later."""
-        return self._poses[bisect_left(self._poses, stamp, key=_stamp_of) - 1:] \
-            if self._poses and self._poses[0].stamp < stamp else []
+        return (
+            self._poses[bisect_left(self._poses, stamp, key=_stamp_of) - 1 :]
+            if self._poses and self._poses[0].stamp < stamp
+            else []
+        )
 
     def trim(self, keep: int) -> None:
         """Forget all but the newest `keep`."""
@@ -176,17 +201,26 @@ class Between(NamedTuple):
         """Of brackets found one by one, and stamps (N,) ns."""
         before, after = zip(*brackets)
         # integer differences first: a float64 of nanoseconds since 1970 is no better than a quarter of a microsecond
-        weight = np.array([(t - a.stamp) / (b.stamp - a.stamp) if b is not a else 0.0
-                           for a, b, t in zip(before, after, stamps, strict=True)])
-        positions, variances = (tuple(np.array([getattr(pose, name) for pose in poses]) for poses in (before, after))
-                                for name in ("position", "variance"))
-        return Between(weight, (positions[0], positions[1]), (_quaternions(before), _quaternions(after)),
-                       (variances[0], variances[1]))
+        weight = np.array(
+            [
+                (t - a.stamp) / (b.stamp - a.stamp) if b is not a else 0.0
+                for a, b, t in zip(before, after, stamps, strict=True)
+            ]
+        )
+        positions, variances = (
+            tuple(np.array([getattr(pose, name) for pose in poses]) for poses in (before, after))
+            for name in ("position", "variance")
+        )
+        return Between(
+            weight,
+            (positions[0], positions[1]),
+            (_quaternions(before), _quaternions(after)),
+            (variances[0], variances[1]),
+        )
 
     @property
     def variance(self) -> np.ndarray:
-        """(N,) m², linear between the two poses: their errors go together, so the one does not average out the other.
-        """
+        """(N,) m², linear between the two poses: their errors go together, so the one does not average out the other."""
         before, after = self.variances
         return before + np.clip(self.weight, 0.0, 1.0) * (after - before)
 
@@ -201,10 +235,14 @@ class Between(NamedTuple):
         first, second = self.quaternions
         if not orientation or first is None or second is None:
             return positions, None
-        return positions, Rotation.from_quat(slerp_rows(first, second, np.clip(self.weight, 0.0, 1.0)))
+        return positions, Rotation.from_quat(
+            slerp_rows(first, second, np.clip(self.weight, 0.0, 1.0))
+        )
 
 
-def interpolate(brackets: list[Bracket], stamps, orientation: bool = True) -> tuple[np.ndarray, Rotation | None]:
+def interpolate(
+    brackets: list[Bracket], stamps, orientation: bool = True
+) -> tuple[np.ndarray, Rotation | None]:
     """Positions (N, 3) and rotations at stamps (N,) ns, as Between.interpolate."""
     return Between.of(brackets, stamps).interpolate(orientation)
 

@@ -9,8 +9,16 @@ import numpy as np
 
 from gp_mapping.intake.columns import Columns
 
-__all__ = ["LARGE_VARIANCE", "LOST_VARIANCE", "POSE_MESSAGES", "TF_MESSAGE", "PoseReading", "planar_variance",
-           "read_pose", "read_pose_columns"]
+__all__ = [
+    "LARGE_VARIANCE",
+    "LOST_VARIANCE",
+    "POSE_MESSAGES",
+    "TF_MESSAGE",
+    "PoseReading",
+    "planar_variance",
+    "read_pose",
+    "read_pose_columns",
+]
 
 POSE_MESSAGES = {  # pose_source -> ROS type
     "odometry": "nav_msgs/msg/Odometry",
@@ -48,7 +56,9 @@ def planar_variance(covariance) -> float:
 def read_pose_columns(columns: Columns, source: str) -> tuple[np.ndarray, np.ndarray]:
     """As read_pose, of many: rows (n, 7) of position, m, and quaternion x y z w; variances (n,)."""
     path = {"odometry": "pose.pose.", "pose": "pose.", "pose_with_covariance": "pose.pose."}[source]
-    rows = columns.numbers(*(f"{path}position.{a}" for a in "xyz"), *(f"{path}orientation.{a}" for a in "xyzw"))
+    rows = columns.numbers(
+        *(f"{path}position.{a}" for a in "xyz"), *(f"{path}orientation.{a}" for a in "xyzw")
+    )
     if source == "pose":
         return rows, np.zeros(len(rows))
 
@@ -68,5 +78,8 @@ def read_pose(msg, source: str) -> PoseReading:
     pose = outer if source == "pose" else outer.pose
     p, q = pose.position, pose.orientation
     covariance = getattr(outer, "covariance", None)
-    return PoseReading((p.x, p.y, p.z), (q.x, q.y, q.z, q.w),
-                       0.0 if covariance is None or source == "pose" else planar_variance(covariance))
+    return PoseReading(
+        (p.x, p.y, p.z),
+        (q.x, q.y, q.z, q.w),
+        0.0 if covariance is None or source == "pose" else planar_variance(covariance),
+    )

@@ -22,7 +22,9 @@ class TfPoses:
     buffer, and calls Intake.time_jump.
     """
 
-    def __init__(self, map_frame: str, base: str, tree: TfTree | None = None, lookup: Lookup | None = None):
+    def __init__(
+        self, map_frame: str, base: str, tree: TfTree | None = None, lookup: Lookup | None = None
+    ):
         self.map_frame, self.base, self._tree, self._lookup = map_frame, base, tree, lookup
         self._epoch = 0
         self.problem: Missing | None = None  # of the last look-up; None when it succeeded
@@ -55,8 +57,14 @@ class TfPoses:
             return Bracket(pose, pose)
         return found
 
-    def transform(self, target: str, source: str, stamp: int, epoch: int | None = None,
-                  last_chance: bool = False) -> Transform | DropReason | None:
+    def transform(
+        self,
+        target: str,
+        source: str,
+        stamp: int,
+        epoch: int | None = None,
+        last_chance: bool = False,
+    ) -> Transform | DropReason | None:
         """T_target_source at a stamp; None: not known yet."""
         if self._tree is not None:
             found = self._tree.lookup(target, source, stamp, epoch, last_chance)

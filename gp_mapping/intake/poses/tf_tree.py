@@ -35,7 +35,9 @@ class Missing(NamedTuple):
 
 class _Link(NamedTuple):
     parent: str
-    transforms: PoseBuffer  # of the child in the parent's frame; one, without a stamp, where it is static
+    transforms: (
+        PoseBuffer  # of the child in the parent's frame; one, without a stamp, where it is static
+    )
 
 
 class TfTree:
@@ -50,7 +52,9 @@ class TfTree:
         self.epoch = 0
         self.warnings: list[str] = []
         self._static: dict[str, _Link] = {}
-        self._moving: dict[int, dict[str, _Link]] = {0: {}}  # epoch -> child -> link; this epoch and the one before
+        self._moving: dict[int, dict[str, _Link]] = {
+            0: {}
+        }  # epoch -> child -> link; this epoch and the one before
         self._newest: int | None = None
         self._used: set[str] = set()
 
@@ -60,8 +64,7 @@ class TfTree:
         return self._newest
 
     def add(self, message, static: bool = False) -> list[int]:
-        """Take in a tf2_msgs/TFMessage (static: from /tf_static); the stamps of the moving links in it that were used.
-        """
+        """Take in a tf2_msgs/TFMessage (static: from /tf_static); the stamps of the moving links in it that were used."""
         stamps = []
         for item in message.transforms:
             t, q = item.transform.translation, item.transform.rotation
@@ -70,10 +73,15 @@ class TfTree:
             if self._too_many(parent, child):
                 self._drops.count(DropReason.POSE_FRAMES_FULL)
                 continue
-            refused = self._set_static(parent, child, *pose) if static else \
-                self._add_moving(parent, child, stamp_ns(item), *pose)
+            refused = (
+                self._set_static(parent, child, *pose)
+                if static
+                else self._add_moving(parent, child, stamp_ns(item), *pose)
+            )
             bad = refused in (DropReason.POSE_NOT_FINITE, DropReason.POSE_ZERO_QUATERNION)
-            if refused is not None and (bad or child in self._used):  # repeats of wheels and doors are nobody's loss
+            if refused is not None and (
+                bad or child in self._used
+            ):  # repeats of wheels and doors are nobody's loss
                 self._drops.count(refused)
             elif refused is None and not static:
                 stamps.append(stamp_ns(item))
@@ -85,8 +93,10 @@ class TfTree:
         known = child in self._static or child in moving
         full = not known and len(self._static) + len(moving) >= _FRAMES
         if full or max(len(parent), len(child)) > LONGEST:
-            self._warn(f"TF has more than {_FRAMES} frames, or names of more than {LONGEST} characters: what is beyond "
-                       "that is left out")
+            self._warn(
+                f"TF has more than {_FRAMES} frames, or names of more than {LONGEST} characters: what is beyond "
+                "that is left out"
+            )
             return True
         return False
 
@@ -97,16 +107,27 @@ class TfTree:
             self._static[child] = _Link(parent, transforms)
         return refused
 
-    def _add_moving(self, parent: str, child: str, stamp: int, position, quaternion) -> DropReason | None:
+    def _add_moving(
+        self, parent: str, child: str, stamp: int, position, quaternion
+    ) -> DropReason | None:
         links, before = self._moving[self.epoch], self._moving.get(self.epoch - 1, {})
         link = links.get(child)
-        if link is None and child in before and self._newest is not None and stamp > self._newest + self._jump_back \
-                and stamp >= _newest(before[child]) - self._jump_back:
-            return before[child].transforms.add(stamp, position, quaternion)  # it has not made the jump yet
+        if (
+            link is None
+            and child in before
+            and self._newest is not None
+            and stamp > self._newest + self._jump_back
+            and stamp >= _newest(before[child]) - self._jump_back
+        ):
+            return before[child].transforms.add(
+                stamp, position, quaternion
+            )  # it has not made the jump yet
         jumped = link is not None and stamp < _newest(link) - self._jump_back
         if link is not None and link.parent != parent and not jumped:
-            self._warn(f"TF: {named(child)} was below {named(link.parent)} and is now below {named(parent)}; two nodes "
-                       "that publish the same frame cannot both be right")
+            self._warn(
+                f"TF: {named(child)} was below {named(link.parent)} and is now below {named(parent)}; two nodes "
+                "that publish the same frame cannot both be right"
+            )
             link = None
         if link is None or jumped:
             link = _Link(parent, self._make())
@@ -134,13 +155,23 @@ class TfTree:
         """Forget the moving links."""
         self._moving, self.epoch, self._newest = {epoch: {}}, epoch, None
 
-    def lookup(self, target: str, source: str, stamp: int, epoch: int | None = None,
-               last_chance: bool = False) -> Transform | Missing:
+    def lookup(
+        self,
+        target: str,
+        source: str,
+        stamp: int,
+        epoch: int | None = None,
+        last_chance: bool = False,
+    ) -> Transform | Missing:
         """T_target_source at a stamp in ns: takes coordinates in frame `source` to coordinates in frame `target`.
 
         epoch: None is the current one.  last_chance: nothing more will come.
         """
-        target, source, epoch = target.lstrip("/"), source.lstrip("/"), self.epoch if epoch is None else epoch
+        target, source, epoch = (
+            target.lstrip("/"),
+            source.lstrip("/"),
+            self.epoch if epoch is None else epoch,
+        )
         links = ChainMap(self._moving.get(epoch, {}), self._static)
         up, down = list(_ancestors(source, links)), list(_ancestors(target, links))
         there = set(down)
@@ -148,7 +179,7 @@ class TfTree:
         if common is None:
             return self._apart(target, source, links, epoch, last_chance)
         parts, waits, fails = [], None, None
-        for frames in (up[:up.index(common)], down[:down.index(common)]):
+        for frames in (up[: up.index(common)], down[: down.index(common)]):
             total = IDENTITY
             for child in frames:
                 found = self._link_at(child, links[child], stamp, last_chance, epoch < self.epoch)
@@ -164,13 +195,17 @@ class TfTree:
         frames = sorted({*links, *(link.parent for link in links.values())})
         rest = [f"{len(frames) - _SHOWN} more"] if len(frames) > _SHOWN else []
         shown = ", ".join([*map(named, frames[:_SHOWN]), *rest])
-        text = (f"TF does not connect {named(target)} and {named(source)}; the frames known so far are "
-                f"{shown or 'none'}")
+        text = (
+            f"TF does not connect {named(target)} and {named(source)}; the frames known so far are "
+            f"{shown or 'none'}"
+        )
         if epoch < self.epoch:
             return Missing(text, DropReason.TIME_JUMP)
         return Missing(text, DropReason.NO_TRANSFORM if last_chance else None)
 
-    def _link_at(self, child: str, link: _Link, stamp: int, last_chance: bool, over: bool) -> Transform | Missing:
+    def _link_at(
+        self, child: str, link: _Link, stamp: int, last_chance: bool, over: bool
+    ) -> Transform | Missing:
         """T_parent_child at a stamp. over: its epoch is."""
         if self._static.get(child) is link:
             return _transform(link.transforms.since(1)[0])
@@ -179,15 +214,24 @@ class TfTree:
         if over and found is DropReason.NO_POSE and stamp > _newest(link):
             found = DropReason.TIME_JUMP
         if found is None:
-            return Missing(f"TF {named(link.parent)} to {named(child)} has not come yet for {stamp / 1e9:.3f} s")
+            return Missing(
+                f"TF {named(link.parent)} to {named(child)} has not come yet for {stamp / 1e9:.3f} s"
+            )
         if isinstance(found, DropReason):
-            return Missing(f"TF {named(link.parent)} to {named(child)} cannot be told for {stamp / 1e9:.3f} s", found)
+            return Missing(
+                f"TF {named(link.parent)} to {named(child)} cannot be told for {stamp / 1e9:.3f} s",
+                found,
+            )
         before, after = found
         if after is before:
             return _transform(before)
         weight = (stamp - before.stamp) / (after.stamp - before.stamp)
         (x, turn), (end, end_turn) = _transform(before), _transform(after)
-        position = (x[0] + weight * (end[0] - x[0]), x[1] + weight * (end[1] - x[1]), x[2] + weight * (end[2] - x[2]))
+        position = (
+            x[0] + weight * (end[0] - x[0]),
+            x[1] + weight * (end[1] - x[1]),
+            x[2] + weight * (end[2] - x[2]),
+        )
         return Transform(position, slerp(turn, end_turn, min(max(weight, 0.0), 1.0)))
 
 

@@ -57,6 +57,11 @@ class PoseTrack:
             return DropReason.NO_POSE if last_chance else None
         over = epoch < self.epoch
         found = buffer.bracket(stamp, last_chance=last_chance or over)
-        if over and found is DropReason.NO_POSE and buffer.newest is not None and stamp > buffer.newest:
+        if (
+            over
+            and found is DropReason.NO_POSE
+            and buffer.newest is not None
+            and stamp > buffer.newest
+        ):
             return DropReason.TIME_JUMP
         return found

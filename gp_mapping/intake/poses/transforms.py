@@ -49,8 +49,12 @@ def unit(quaternion: Quaternion) -> Quaternion:
 def multiply(p: Quaternion, q: Quaternion) -> Quaternion:
     """The rotation q, and after it p."""
     (a, b, c, d), (x, y, z, w) = p, q
-    return (d * x + a * w + b * z - c * y, d * y - a * z + b * w + c * x,
-            d * z + a * y - b * x + c * w, d * w - a * x - b * y - c * z)
+    return (
+        d * x + a * w + b * z - c * y,
+        d * y - a * z + b * w + c * x,
+        d * z + a * y - b * x + c * w,
+        d * w - a * x - b * y - c * z,
+    )
 
 
 def rotate(q: Quaternion, v: Vector) -> Vector:
@@ -68,11 +72,22 @@ def slerp(p: Quaternion, q: Quaternion, weight: float) -> Quaternion:
     cosine = a * x + b * y + c * z + d * w
     if cosine < 0.0:
         x, y, z, w, cosine = -x, -y, -z, -w, -cosine
-    if cosine > 1.0 - 1e-12:  # the arc is as good as straight, and its sine would divide zero by zero
-        return unit((a + weight * (x - a), b + weight * (y - b), c + weight * (z - c), d + weight * (w - d)))
+    if (
+        cosine > 1.0 - 1e-12
+    ):  # the arc is as good as straight, and its sine would divide zero by zero
+        return unit(
+            (a + weight * (x - a), b + weight * (y - b), c + weight * (z - c), d + weight * (w - d))
+        )
     angle = math.acos(cosine)
     first, second = math.sin((1.0 - weight) * angle), math.sin(weight * angle)
-    return unit((first * a + second * x, first * b + second * y, first * c + second * z, first * d + second * w))
+    return unit(
+        (
+            first * a + second * x,
+            first * b + second * y,
+            first * c + second * z,
+            first * d + second * w,
+        )
+    )
 
 
 def slerp_rows(p: np.ndarray, q: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -83,7 +98,10 @@ def slerp_rows(p: np.ndarray, q: np.ndarray, weight: np.ndarray) -> np.ndarray:
     cosine = p[:, 0] * q[:, 0] + p[:, 1] * q[:, 1] + p[:, 2] * q[:, 2] + p[:, 3] * q[:, 3]
     q, cosine = np.where(cosine < 0.0, -q.T, q.T).T, np.abs(cosine)
     angle = np.array(list(map(math.acos, np.minimum(cosine, 1.0).tolist())))
-    first, second = (np.array(list(map(math.sin, part.tolist()))) for part in ((1.0 - weight) * angle, weight * angle))
+    first, second = (
+        np.array(list(map(math.sin, part.tolist())))
+        for part in ((1.0 - weight) * angle, weight * angle)
+    )
     arc = first[:, None] * p + second[:, None] * q
     arc = np.where((cosine > 1.0 - 1e-12)[:, None], p + weight[:, None] * (q - p), arc)
 

@@ -67,15 +67,21 @@ def calibrate(readings) -> Calibration:
     # a comparison with NaN is false; beyond 1 T there is no sensor on a robot, and squares of 1e200 are no numbers
     readings = readings[(np.abs(readings) <= _STRONGEST).all(1)]
     if len(readings) < _FEWEST:
-        raise CalibrationError(f"{len(readings)} readings, expected {_FEWEST} at the least: let the robot turn for "
-                               "longer")
+        raise CalibrationError(
+            f"{len(readings)} readings, expected {_FEWEST} at the least: let the robot turn for "
+            "longer"
+        )
     points = _thin(readings)
     centre = points.mean(0)
-    _, _, axes = np.linalg.svd(points - centre, full_matrices=False)  # rows; the last is the normal of a plane
+    _, _, axes = np.linalg.svd(
+        points - centre, full_matrices=False
+    )  # rows; the last is the normal of a plane
     flat = np.ptp((points - centre) @ axes.T, axis=0)
     if len(points) < _FEWEST or flat[0] == 0.0:
-        raise CalibrationError(f"the readings keep to {len(points)} places; the robot does not turn, or the sensor "
-                               "hangs: let it turn on the spot for two full turns")
+        raise CalibrationError(
+            f"the readings keep to {len(points)} places; the robot does not turn, or the sensor "
+            "hangs: let it turn on the spot for two full turns"
+        )
     planar = flat[2] < _FLAT * flat[1]
     normal = axes[2] * np.sign(axes[2][np.argmax(np.abs(axes[2]))])
     basis = _plane(normal) if planar else np.eye(3)  # rows: the axes in which something can be seen
@@ -85,28 +91,43 @@ def calibrate(readings) -> Calibration:
     strength = np.linalg.norm(corrected, axis=1)
     after = float(np.sqrt(np.mean((strength / strength.mean() - 1.0) ** 2)))
     if after > _WORST_FIT:
-        raise CalibrationError(f"the strength still varies by {100 * after:.0f} % after the best correction: the "
-                               "robot does not turn enough, or drives where the field itself changes; let it turn on "
-                               "the spot, away from steel, for two full turns")
+        raise CalibrationError(
+            f"the strength still varies by {100 * after:.0f} % after the best correction: the "
+            "robot does not turn enough, or drives where the field itself changes; let it turn on "
+            "the spot, away from steel, for two full turns"
+        )
     turned = _turned(corrected, planar)
     full = soft if not planar else basis.T @ soft @ basis + np.outer(normal, normal)
     raw = np.linalg.norm(local, axis=1)
-    return Calibration(hard=basis.T @ hard, soft=full, planar=planar, normal=normal, field=float(strength.mean()),
-                       before=float(raw.std() / strength.mean()), after=after, used=len(points), readings=len(readings),
-                       turned=turned)
+    return Calibration(
+        hard=basis.T @ hard,
+        soft=full,
+        planar=planar,
+        normal=normal,
+        field=float(strength.mean()),
+        before=float(raw.std() / strength.mean()),
+        after=after,
+        used=len(points),
+        readings=len(readings),
+        turned=turned,
+    )
 
 
 def _thin(readings: np.ndarray) -> np.ndarray:
     """One reading, the mean, for each box of 2 % of the spread that has any, without spikes; at most about 4000."""
     low = readings.min(0)
-    side = _THIN * float(np.ptp(np.percentile(readings, [1.0, 99.0], axis=0), axis=0).max()) or 1e-12
-    _, box = np.unique(np.floor((readings - low) / side).astype(np.int64), axis=0, return_inverse=True)
+    side = (
+        _THIN * float(np.ptp(np.percentile(readings, [1.0, 99.0], axis=0), axis=0).max()) or 1e-12
+    )
+    _, box = np.unique(
+        np.floor((readings - low) / side).astype(np.int64), axis=0, return_inverse=True
+    )
     box = box.ravel()
     count = np.bincount(box)
     points = np.stack([np.bincount(box, readings[:, k]) / count for k in range(3)], 1)
     distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
     points = points[distance <= _SPIKE * np.median(distance)]
-    return points[::len(points) // _MOST + 1]
+    return points[:: len(points) // _MOST + 1]
 
 
 def _plane(normal: np.ndarray) -> np.ndarray:
@@ -127,13 +148,17 @@ def _fit(points: np.ndarray, planar: bool) -> tuple[np.ndarray, np.ndarray]:
     design = np.hstack([p[:, rows] * p[:, columns] * np.where(rows == columns, 1.0, 2.0), 2.0 * p])
     solution, *_ = np.linalg.lstsq(design, np.ones(len(p)), rcond=None)
     q = np.zeros((d, d))
-    q[rows, columns] = q[columns, rows] = solution[:len(rows)]
+    q[rows, columns] = q[columns, rows] = solution[: len(rows)]
     values, vectors = np.linalg.eigh(q)
     if values[0] <= 1e-3 * values[-1] or values[-1] <= 0.0:
-        raise CalibrationError("the readings lie on no closed curve: the robot does not turn enough; let it turn on "
-                               "the spot for two full turns" + ("" if planar else ", and tilt it, too"))
-    centre = -np.linalg.solve(q, solution[len(rows):])
-    shape = vectors @ np.diag(np.sqrt(values)) @ vectors.T  # |shape (p − centre)| is the same for all
+        raise CalibrationError(
+            "the readings lie on no closed curve: the robot does not turn enough; let it turn on "
+            "the spot for two full turns" + ("" if planar else ", and tilt it, too")
+        )
+    centre = -np.linalg.solve(q, solution[len(rows) :])
+    shape = (
+        vectors @ np.diag(np.sqrt(values)) @ vectors.T
+    )  # |shape (p − centre)| is the same for all
     size = 1.0 + centre @ q @ centre
 
     def unpack(theta):
@@ -150,8 +175,10 @@ def _fit(points: np.ndarray, planar: bool) -> tuple[np.ndarray, np.ndarray]:
     centre, shape = unpack(found.x)
     values = np.linalg.eigvalsh(shape)
     if not found.success or values[0] <= 0.0:
-        raise CalibrationError("no ellipsoid fits the readings: the robot does not turn enough, or drives where the "
-                               "field itself changes; let it turn on the spot for two full turns")
+        raise CalibrationError(
+            "no ellipsoid fits the readings: the robot does not turn enough, or drives where the "
+            "field itself changes; let it turn on the spot for two full turns"
+        )
     return shift + scale * centre, shape / np.prod(values) ** (1.0 / d)
 
 
@@ -161,8 +188,10 @@ def _turned(corrected: np.ndarray, planar: bool) -> float:
         angle = np.sort(np.arctan2(corrected[:, 1], corrected[:, 0]))
         gap = float(np.diff(angle, append=angle[0] + 2 * np.pi).max())
         if gap > _WIDEST_GAP:
-            raise CalibrationError(f"the robot does not turn enough: {np.degrees(gap):.0f} degrees of the circle are "
-                                   "missing; let it turn on the spot for two full turns")
+            raise CalibrationError(
+                f"the robot does not turn enough: {np.degrees(gap):.0f} degrees of the circle are "
+                "missing; let it turn on the spot for two full turns"
+            )
         return 1.0 - gap / (2 * np.pi) if gap > np.radians(30.0) else 1.0
     n = 200
     z = 1.0 - (2.0 * np.arange(n) + 1.0) / n  # Fibonacci's sphere
@@ -171,7 +200,9 @@ def _turned(corrected: np.ndarray, planar: bool) -> float:
     unit = corrected / np.linalg.norm(corrected, axis=1, keepdims=True)
     seen = (sphere @ unit.T).max(1) > np.cos(_CAP / 2)
     if not ((sphere @ unit.T).max(1) > np.cos(_CAP)).all():
-        raise CalibrationError(f"the robot does not turn enough: it tilts, but only {100 * seen.mean():.0f} % of all "
-                               "directions are seen; turn the sensor about all three axes, or keep it level and turn "
-                               "about the vertical only")
+        raise CalibrationError(
+            f"the robot does not turn enough: it tilts, but only {100 * seen.mean():.0f} % of all "
+            "directions are seen; turn the sensor about all three axes, or keep it level and turn "
+            "about the vertical only"
+        )
     return float(seen.mean())

@@ -38,7 +38,9 @@ class JudgedAdaptor:
         reading = self._adaptor.read(msg, stamp)
         if isinstance(reading, DropReason):
             return reading
-        return DropReason.IMPOSSIBLE if self._strangers(self.values([reading], None)[0]) else reading
+        return (
+            DropReason.IMPOSSIBLE if self._strangers(self.values([reading], None)[0]) else reading
+        )
 
     def read_columns(self, columns: Columns) -> Readings | None:
         """As `read` of each; None where the adaptor reads one by one."""
@@ -47,7 +49,10 @@ class JudgedAdaptor:
             return None
         usable = np.setdiff1d(np.arange(len(readings)), list(readings.refused))
         strangers = usable[self._strangers(self.values_of_rows(readings.at(usable), None)[0])]
-        return replace(readings, refused=readings.refused | dict.fromkeys(strangers.tolist(), DropReason.IMPOSSIBLE))
+        return replace(
+            readings,
+            refused=readings.refused | dict.fromkeys(strangers.tolist(), DropReason.IMPOSSIBLE),
+        )
 
     def values_of_rows(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """As the adaptor's."""

@@ -20,7 +20,9 @@ _UNKNOWN = -1.0
 def iron(settings: IntakeSettings) -> tuple[np.ndarray, np.ndarray]:
     """Hard iron h (3,) T and soft iron matrix S (3, 3): corrected = S (measured − h)."""
     hard = [getattr(settings, f"hard_iron_{a}") for a in "xyz"]
-    return np.array(hard), np.array([[getattr(settings, f"soft_iron_{a}{b}") for b in "xyz"] for a in "xyz"])
+    return np.array(hard), np.array(
+        [[getattr(settings, f"soft_iron_{a}{b}") for b in "xyz"] for a in "xyz"]
+    )
 
 
 def _stated(values, limit: float) -> tuple[float, ...] | DropReason | None:
@@ -31,7 +33,11 @@ def _stated(values, limit: float) -> tuple[float, ...] | DropReason | None:
     values = tuple(map(float, values))
     if len(values) != 9 or values[0] == _UNKNOWN or not any(values):
         return None
-    if not all(map(math.isfinite, values)) or min(values[::4]) < 0.0 or max(map(abs, values)) > limit**2:
+    if (
+        not all(map(math.isfinite, values))
+        or min(values[::4]) < 0.0
+        or max(map(abs, values)) > limit**2
+    ):
         return DropReason.BAD_COVARIANCE
     return values if max(values[::4]) > 0.0 else None
 
@@ -57,7 +63,11 @@ class MagneticField:
         An axis that is not mapped may be NaN ("not measured") only where nothing mixes it with the one that is.
         """
         vector = msg.magnetic_field
-        return self._judge((float(vector.x), float(vector.y), float(vector.z)), msg.magnetic_field_covariance, stamp)
+        return self._judge(
+            (float(vector.x), float(vector.y), float(vector.z)),
+            msg.magnetic_field_covariance,
+            stamp,
+        )
 
     def read_columns(self, columns: Columns) -> Readings | None:
         """As `read` of each: those that are in order as they stand together, the others one by one."""
@@ -70,7 +80,11 @@ class MagneticField:
             x, y, z = field.T
             fits = np.sqrt(x * x + y * y + z * z) <= self._limit
             unknown = ~stated.any(1) | (stated[:, 0] == _UNKNOWN)
-            known = (diagonal >= 0.0).all(1) & diagonal.any(1) & (np.abs(stated) <= self._limit**2).all(1)
+            known = (
+                (diagonal >= 0.0).all(1)
+                & diagonal.any(1)
+                & (np.abs(stated) <= self._limit**2).all(1)
+            )
         covariance, known = np.where(unknown[:, None], 0.0, stated), ~unknown & known
         refused = {}
         for i in np.flatnonzero(~(fits & (unknown | known))).tolist():
@@ -89,18 +103,24 @@ class MagneticField:
         x, y, z = field if mixes else (*needed, 0.0, 0.0)
         if math.sqrt(x * x + y * y + z * z) > self._limit:
             return DropReason.OUT_OF_RANGE
-        if len(needed) < 3 and not all(map(math.isfinite, field)):  # of an axis that is not measured nothing is known
+        if len(needed) < 3 and not all(
+            map(math.isfinite, field)
+        ):  # of an axis that is not measured nothing is known
             there = [math.isfinite(v) for v in field]
             stated = [c if there[i // 3] and there[i % 3] else 0.0 for i, c in enumerate(stated)]
         covariance = _stated(stated, self._limit)
-        return covariance if isinstance(covariance, DropReason) else Reading(stamp, field, covariance)
+        return (
+            covariance if isinstance(covariance, DropReason) else Reading(stamp, field, covariance)
+        )
 
     def vector(self, b: np.ndarray) -> np.ndarray:
         """The corrected field in the sensor's axes, (N, 3) T, of what was measured."""
         if not self._corrected:
             return b
         b = b - self._hard
-        return sum(b[:, k, None] * self._soft[:, k] for k in range(3))  # no BLAS: a row must not depend on the others
+        return sum(
+            b[:, k, None] * self._soft[:, k] for k in range(3)
+        )  # no BLAS: a row must not depend on the others
 
     def _white(self, covariance: np.ndarray, quadratic) -> np.ndarray:
         """Σ_ij C_ij Q_ij, (N,), at least 0; 0 where C is unknown. quadratic: Q (3, 3), or (N, 3, 3).
@@ -117,7 +137,9 @@ class MagneticField:
             b = np.stack([_dot(row, b) for row in np.moveaxis(turn.as_matrix(), 1, 0)], 1)
         if not readings.known.any():
             return b, np.zeros(len(b))
-        return b, self._white(readings.covariance, self._soft.T @ self._soft) / 3.0  # tr(S C Sᵀ) = Σ_ij C_ij (SᵀS)_ij
+        return b, self._white(
+            readings.covariance, self._soft.T @ self._soft
+        ) / 3.0  # tr(S C Sᵀ) = Σ_ij C_ij (SᵀS)_ij
 
     def values(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """y (N,) or (N, 3) T and the variance of its white noise (N,), T²."""

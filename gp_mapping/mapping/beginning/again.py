@@ -27,20 +27,27 @@ class Again:
         self.taken: list[Samples] = []  # what the map took of them
         self.last_stamp: float | None = None
 
-    def go_on(self, cells: list[Samples], feed: Callable[[FieldMap, float | None, Samples], tuple]) -> bool:
+    def go_on(
+        self, cells: list[Samples], feed: Callable[[FieldMap, float | None, Samples], tuple]
+    ) -> bool:
         """Some of the cells more; whether the map has seen all of them.
 
         feed: lets a map forget since a stamp, and take in and learn from a batch: what it took, and the new stamp.
         """
-        for batch in cells[self.used: self.used + _TOGETHER]:
+        for batch in cells[self.used : self.used + _TOGETHER]:
             taken, self.last_stamp = feed(self.map, self.last_stamp, batch)
             self.taken += taken
             self.used += 1
         return self.used >= len(cells)
 
     def state_dict(self) -> dict:
-        return {"map": self.map.state_dict(), "rough": self.rough, "used": self.used, "last_stamp": self.last_stamp,
-                "taken": [{f.name: getattr(c, f.name) for f in fields(c)} for c in self.taken]}
+        return {
+            "map": self.map.state_dict(),
+            "rough": self.rough,
+            "used": self.used,
+            "last_stamp": self.last_stamp,
+            "taken": [{f.name: getattr(c, f.name) for f in fields(c)} for c in self.taken],
+        }
 
     @staticmethod
     def restored(state: dict, field: FieldMap) -> Again:

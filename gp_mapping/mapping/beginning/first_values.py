@@ -59,11 +59,15 @@ class FirstValues:
         self._enough = _AGREE if settings.cells else _AGREE * RAW_BATCH
         self._judges = settings.robust and settings.metric
         # until the first cells tell; of the levels of counts it is known
-        self._signal = 1.0 if self._counts else settings.signal_stddev or 10.0 * settings.field_scale
+        self._signal = (
+            1.0 if self._counts else settings.signal_stddev or 10.0 * settings.field_scale
+        )
         self._first: list[Samples] = []  # one row each
         self._recent: list[list[float]] = []
         self._held: list[Samples] = []
-        self._reference: tuple[list[float], list[float]] | None = None  # median and spread, each (C,), SI
+        self._reference: tuple[list[float], list[float]] | None = (
+            None  # median and spread, each (C,), SI
+        )
         self._measured: float | None = None
         self._resolution = math.inf  # smallest step of the sensor so far, SI
         self._last: list[float] | None = None  # value of the last cell
@@ -95,7 +99,9 @@ class FirstValues:
         """
         single = _raw(cell) == len(cell)  # means of several samples tell nothing of it
         values = cell.y.tolist()
-        for before, after in pairwise([*([] if self._last is None else [self._last]), *values]) if single else ():
+        for before, after in (
+            pairwise([*([] if self._last is None else [self._last]), *values]) if single else ()
+        ):
             steps = [abs(a - b) for a, b in zip(before, after) if abs(a - b) > _ROUNDING * abs(a)]
             self._resolution = min(self._resolution, *steps, math.inf)
         self._last = values[-1] if single else None
@@ -142,9 +148,13 @@ class FirstValues:
         if not (self._judges or self._counts) or len(values) < _TELLING:
             self._note_signal(kept)
         elif not self.opening or self._suspect(values):
-            for _ in range(_ROUNDS):  # all of them tell how much the field varies, then those that are not far, …
+            for _ in range(
+                _ROUNDS
+            ):  # all of them tell how much the field varies, then those that are not far, …
                 self._note_signal(kept)
-                near = [row for row, value in zip(self._first, values) if not self._far(value, values)]
+                near = [
+                    row for row, value in zip(self._first, values) if not self._far(value, values)
+                ]
                 same, kept = len(near) == len(kept), near or self._first
                 if same:
                     break
@@ -174,7 +184,9 @@ class FirstValues:
         good = [one for row in each for one in self._judged(row)]
         mine = [number[id(one)] for one in good if id(one) in number]
         before = [one for one in good if id(one) not in number]  # they had waited
-        return ([_together(before)] if before else []) + ([cell[torch.tensor(mine)]] if mine else [])
+        return ([_together(before)] if before else []) + (
+            [cell[torch.tensor(mine)]] if mine else []
+        )
 
     def _judged(self, cell: Samples) -> list[Samples]:
         """One cell, before the map can judge: it, with those that waited for it, or nothing while it waits itself."""
@@ -199,11 +211,14 @@ class FirstValues:
         self.gross += sum(_raw(cell) for cell in self._held)
         self._held = []
 
-    def _median_and_spread(self, values: list[list[float]], least: float | None = None
-                           ) -> tuple[list[float], list[float]]:
+    def _median_and_spread(
+        self, values: list[list[float]], least: float | None = None
+    ) -> tuple[list[float], list[float]]:
         """Of each channel. least: of a spread; None: how much the field varies, and a step of the sensor."""
         middle = [median(column) for column in zip(*values)]
-        spread = [_NORMAL * median(abs(v - m) for v in column) for column, m in zip(zip(*values), middle)]
+        spread = [
+            _NORMAL * median(abs(v - m) for v in column) for column, m in zip(zip(*values), middle)
+        ]
         self._measured = max(spread)
         least = max(self._signal, self._step) if least is None else least
         return middle, [max(s, least) for s in spread]
@@ -211,7 +226,9 @@ class FirstValues:
     def _suspect(self, values: list[list[float]]) -> bool:
         """Whether one of them is far by their spread alone, which is the least that can be held against it."""
         middle, spread = self._median_and_spread(values, 0.0)
-        return any(abs(v - m) > _FAR * s for value in values for v, m, s in zip(value, middle, spread))
+        return any(
+            abs(v - m) > _FAR * s for value in values for v, m, s in zip(value, middle, spread)
+        )
 
     def _far(self, value: list[float], among: list[list[float]]) -> bool:
         if len(among) < 3:
@@ -230,20 +247,41 @@ class FirstValues:
 
     def state_dict(self) -> dict:
         """For an exact resume."""
-        return {"first": [_columns(row) for row in self._first], "recent": [list(v) for v in self._recent],
-                "held": [_columns(cell) for cell in self._held], "seen": self.seen, "gross": self.gross,
-                "measured": self._measured,
-                "signal": self._signal, "early": self._early.state_dict(), "note": self.note,
-                "resolution": self._resolution, "last": None if self._last is None else list(self._last),
-                "reference": None if self._reference is None else [list(part) for part in self._reference]}
+        return {
+            "first": [_columns(row) for row in self._first],
+            "recent": [list(v) for v in self._recent],
+            "held": [_columns(cell) for cell in self._held],
+            "seen": self.seen,
+            "gross": self.gross,
+            "measured": self._measured,
+            "signal": self._signal,
+            "early": self._early.state_dict(),
+            "note": self.note,
+            "resolution": self._resolution,
+            "last": None if self._last is None else list(self._last),
+            "reference": None
+            if self._reference is None
+            else [list(part) for part in self._reference],
+        }
 
     def load_state_dict(self, state: dict) -> None:
         """Continue where state_dict was taken."""
-        self._first, self._held = ([Samples(**row) for row in state[name]] for name in ("first", "held"))
+        self._first, self._held = (
+            [Samples(**row) for row in state[name]] for name in ("first", "held")
+        )
         self._recent = [list(map(float, v)) for v in state["recent"]]
-        self._reference = None if state["reference"] is None else tuple(list(part) for part in state["reference"])
-        self.seen, self.gross, self._measured = int(state["seen"]), int(state["gross"]), state.get("measured")
-        self._signal, self.note = float(state.get("signal", self._signal)), str(state.get("note", ""))
+        self._reference = (
+            None if state["reference"] is None else tuple(list(part) for part in state["reference"])
+        )
+        self.seen, self.gross, self._measured = (
+            int(state["seen"]),
+            int(state["gross"]),
+            state.get("measured"),
+        )
+        self._signal, self.note = (
+            float(state.get("signal", self._signal)),
+            str(state.get("note", "")),
+        )
         self._resolution, self._last = float(state.get("resolution", math.inf)), state.get("last")
         self._early.load_state_dict(state.get("early"))
 

@@ -18,10 +18,14 @@ from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 
 __all__ = ["Start"]
 
-_LAST = 128  # cells; their lanes tell the lengthscale to a factor of two, and learning does the rest
+_LAST = (
+    128  # cells; their lanes tell the lengthscale to a factor of two, and learning does the rest
+)
 _FIRST = 4
 _ROUGH = 32  # cells up to which the starts before were rough
-_CONSTANT = 3.0  # signal standard deviations by which the mean may lie from the first values' median
+_CONSTANT = (
+    3.0  # signal standard deviations by which the mean may lie from the first values' median
+)
 
 
 class Start:
@@ -93,22 +97,39 @@ class Start:
         if s.metric:
             centre = guess.centre
             signal = s.signal_stddev or guess.signal
-            found |= {"signal_stddev": guess.signal, "noise_stddev": guess.noise, "constant_stddev": _CONSTANT * signal}
+            found |= {
+                "signal_stddev": guess.signal,
+                "noise_stddev": guess.noise,
+                "constant_stddev": _CONSTANT * signal,
+            }
         chosen = {name: value for name, value in found.items() if getattr(s, name) == 0.0}
         self.found = replace(s, **within_ranges(chosen)), centre
 
     def state_dict(self) -> dict:
-        return {"resolved": {name: getattr(self.resolved, name) for name in AUTOMATIC}, "centre": self.centre,
-                "found": {name: getattr(self.found[0], name) for name in AUTOMATIC}, "found_centre": self.found[1],
-                "count": self._count, "next": self._next, "open": self._open,
-                "cells": [{f.name: getattr(c, f.name) for f in fields(c)} for c in self.cells]}
+        return {
+            "resolved": {name: getattr(self.resolved, name) for name in AUTOMATIC},
+            "centre": self.centre,
+            "found": {name: getattr(self.found[0], name) for name in AUTOMATIC},
+            "found_centre": self.found[1],
+            "count": self._count,
+            "next": self._next,
+            "open": self._open,
+            "cells": [{f.name: getattr(c, f.name) for f in fields(c)} for c in self.cells],
+        }
 
     def load_state_dict(self, state: dict) -> None:
         self.resolved = MapSettings(**asdict(self.settings) | state["resolved"])
         self.found = self.resolved, state["centre"]
         if "found" in state:  # else of a version that made the map again at once
-            self.found = MapSettings(**asdict(self.settings) | state["found"]), state["found_centre"]
-        self.centre, self._count, self._next = state["centre"], int(state["count"]), int(state["next"])
+            self.found = (
+                MapSettings(**asdict(self.settings) | state["found"]),
+                state["found_centre"],
+            )
+        self.centre, self._count, self._next = (
+            state["centre"],
+            int(state["count"]),
+            int(state["next"]),
+        )
         self._open, self.cells = bool(state["open"]), [Samples(**c) for c in state["cells"]]
 
 

@@ -71,7 +71,7 @@ class WarmUp:
         stuck = _equal(values)
         stuck *= stuck > 1 and all(a != b for a, b in pairwise(values[stuck:]))
         for most, apart in ((n, _ABSURD), (stuck, _APART)):
-            found = _outside(values[:most], values[n // 2:], apart)
+            found = _outside(values[:most], values[n // 2 :], apart)
             if not (_BY_MEDIAN < found or found == stuck) or not 0 < found < n - found >= _LEAST:
                 continue
             least = max(step, self._signal(found, channel))
@@ -82,12 +82,19 @@ class WarmUp:
     def _signal(self, start: int, channel: int) -> float:
         """How much the field varies, as cells from number start on tell, SI."""
         s, cells = self._settings, (self._cells or [])[start:]
-        x, y = torch.cat([c.x for c in cells]), torch.cat([c.y for c in cells])[:, channel:channel + 1]
+        x, y = (
+            torch.cat([c.x for c in cells]),
+            torch.cat([c.y for c in cells])[:, channel : channel + 1],
+        )
         return s.signal_stddev or first_guess(x, y, s.kernel, s.field_scale).signal
 
     def state_dict(self) -> list | None:
         """For an exact resume."""
-        return None if self._cells is None else [{f.name: getattr(c, f.name) for f in fields(c)} for c in self._cells]
+        return (
+            None
+            if self._cells is None
+            else [{f.name: getattr(c, f.name) for f in fields(c)} for c in self._cells]
+        )
 
     def load_state_dict(self, state: list | None) -> None:
         """Continue where state_dict was taken."""

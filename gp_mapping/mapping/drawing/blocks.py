@@ -31,12 +31,21 @@ def block_indices(ground: np.ndarray, side: float, margin: float) -> list[tuple[
     for x0, y0, x1, y1 in ground.tolist():
         first = [int(np.floor((v - margin) / side)) for v in (x0, y0)]
         last = [int(np.floor((v + margin) / side)) for v in (x1, y1)]
-        found |= {(i, j) for i in range(first[0], last[0] + 1) for j in range(first[1], last[1] + 1)}
+        found |= {
+            (i, j) for i in range(first[0], last[0] + 1) for j in range(first[1], last[1] + 1)
+        }
     return sorted(found, key=lambda index: index[::-1])
 
 
-def drawn_blocks(field: FieldMap, settings: MapSettings, ground: np.ndarray, cells: int, noise_stddev: float,
-                 revision: int, local: LocalScale | None) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
+def drawn_blocks(
+    field: FieldMap,
+    settings: MapSettings,
+    ground: np.ndarray,
+    cells: int,
+    noise_stddev: float,
+    revision: int,
+    local: LocalScale | None,
+) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
     """Each block's index and grid of cells × cells at `resolution`. Blocks in which nothing is known are left out.
 
     Args:
@@ -54,11 +63,21 @@ def drawn_blocks(field: FieldMap, settings: MapSettings, ground: np.ndarray, cel
             yield index, grid
 
 
-def drawn_block(index: tuple[int, int], field: FieldMap, settings: MapSettings, ground: np.ndarray, cells: int,
-                noise_stddev: float, revision: int, local: LocalScale | None) -> FieldGrid:
+def drawn_block(
+    index: tuple[int, int],
+    field: FieldMap,
+    settings: MapSettings,
+    ground: np.ndarray,
+    cells: int,
+    noise_stddev: float,
+    revision: int,
+    local: LocalScale | None,
+) -> FieldGrid:
     """One of them: column and row; the others as of drawn_blocks."""
     pitch = settings.resolution
     own = replace(settings, margin=0.0, window=0.0, max_grid_cells=max(cells * cells, 16))
     # half a cell inside: a corner that lies on a line between cells belongs to one block, however it rounds
     low, high = ([(k * cells + shift) * pitch for k in index] for shift in (0.5, cells - 0.5))
-    return Renderer(own).render(field, (low, high), noise_stddev, revision, None, local, ground=ground)
+    return Renderer(own).render(
+        field, (low, high), noise_stddev, revision, None, local, ground=ground
+    )

@@ -49,18 +49,26 @@ class GridWindow:
         across = width if width <= side else min(width, max(side, max_cells // height))
         down = min(height, max_cells // across)
         first = []
-        for start, whole, part, place in ((left, width, across, about[0]), (bottom, height, down, about[1])):
+        for start, whole, part, place in (
+            (left, width, across, about[0]),
+            (bottom, height, down, about[1]),
+        ):
             middle = math.floor(place / resolution) - part // 2
-            beyond = part // 4 if part < whole else 0  # room to drive on into before the window has to move
+            beyond = (
+                part // 4 if part < whole else 0
+            )  # room to drive on into before the window has to move
             first.append(min(max(middle, start - beyond), start + whole - part + beyond))
         return GridWindow(*first, across, down, resolution)
 
     def contains(self, low, high, margin: float) -> bool:
         """Whether [low − margin, high + margin] lies inside."""
         r = self.resolution
-        return (low[0] - margin >= (self.left - 1e-9) * r and low[1] - margin >= (self.bottom - 1e-9) * r
-                and high[0] + margin <= (self.left + self.width + 1e-9) * r
-                and high[1] + margin <= (self.bottom + self.height + 1e-9) * r)
+        return (
+            low[0] - margin >= (self.left - 1e-9) * r
+            and low[1] - margin >= (self.bottom - 1e-9) * r
+            and high[0] + margin <= (self.left + self.width + 1e-9) * r
+            and high[1] + margin <= (self.bottom + self.height + 1e-9) * r
+        )
 
     @property
     def origin(self) -> tuple[float, float]:
@@ -70,8 +78,10 @@ class GridWindow:
     def axes(self) -> tuple[Tensor, Tensor]:
         """Cell centres along x (W,) and y (H,), metres."""
         r = self.resolution
-        return ((torch.arange(self.width, dtype=torch.float64) + self.left + 0.5) * r,
-                (torch.arange(self.height, dtype=torch.float64) + self.bottom + 0.5) * r)
+        return (
+            (torch.arange(self.width, dtype=torch.float64) + self.left + 0.5) * r,
+            (torch.arange(self.height, dtype=torch.float64) + self.bottom + 0.5) * r,
+        )
 
 
 @dataclass(frozen=True)
@@ -98,14 +108,16 @@ class FieldGrid:
 
     @property
     def layers(self) -> dict[str, Tensor]:
-        """mean and stddev (H, W), SI; also mean_x, stddev_x, … of several components, or class, mean_0, … of classes.
-        """
+        """mean and stddev (H, W), SI; also mean_x, stddev_x, … of several components, or class, mean_0, … of classes."""
         out = {"mean": self.mean, "stddev": self.stddev}
         if self.classes is not None:
             out["class"] = self.classes
         if self.axes_mean is not None:
-            for name, mean, stddev in zip(layer_names(len(self.axes_mean), self.classes is not None), self.axes_mean,
-                                          self.axes_stddev):
+            for name, mean, stddev in zip(
+                layer_names(len(self.axes_mean), self.classes is not None),
+                self.axes_mean,
+                self.axes_stddev,
+            ):
                 out[f"mean_{name}"], out[f"stddev_{name}"] = mean, stddev
         return out
 

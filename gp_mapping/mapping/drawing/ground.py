@@ -29,7 +29,9 @@ def to_draw(settings: MapSettings, path: Path) -> Ground:
 
     if settings.window > 0.0:
         area = path.around(settings.window)
-        return Ground(list(area.low), list(area.high), area.place, drawing_notes([area], [], fits, settings))
+        return Ground(
+            list(area.low), list(area.high), area.place, drawing_notes([area], [], fits, settings)
+        )
 
     chosen, others = path.extent.drawn(fits, path.usual_move)
     low = [min(area.low[d] for area in chosen) for d in range(2)]
@@ -37,7 +39,9 @@ def to_draw(settings: MapSettings, path: Path) -> Ground:
     return Ground(low, high, chosen[0].place, drawing_notes(chosen, others, fits, settings))
 
 
-def overview_window(settings: MapSettings, path: Path, most: int) -> tuple[GridWindow, list[float], list[float]] | None:
+def overview_window(
+    settings: MapSettings, path: Path, most: int
+) -> tuple[GridWindow, list[float], list[float]] | None:
     """Where a drawing shows a part only: the window over all ground on at most that many cells, and its corners, m.
 
     Its resolution is the one asked for, doubled until that is enough.
@@ -51,5 +55,7 @@ def overview_window(settings: MapSettings, path: Path, most: int) -> tuple[GridW
 
 def _fits(settings: MapSettings, low, high) -> bool:
     """Whether a grid at the resolution that is asked for holds the ground."""
-    window = GridWindow.within(low, high, low, settings.resolution, settings.margin, settings.max_grid_cells)
+    window = GridWindow.within(
+        low, high, low, settings.resolution, settings.margin, settings.max_grid_cells
+    )
     return window.contains(low, high, settings.margin)

@@ -41,24 +41,39 @@ class Lattice:
         self.window, self.length, self.centre, self.prior = window, length, centre, prior
         self.xs, self.ys = (axis.numpy() for axis in window.axes())
         pitch = length / _FRACTION
-        self.direct = pitch <= window.resolution * 1.2  # the cells themselves, where the lattice would not be coarser
+        self.direct = (
+            pitch <= window.resolution * 1.2
+        )  # the cells themselves, where the lattice would not be coarser
         if self.direct:
             self.first = (window.bottom, window.left)
             self.rows, self.columns = self.ys, self.xs
         else:
-            spans = [(math.floor(axis[0] / pitch) - _HALO, math.ceil(axis[-1] / pitch) + _HALO + 1)
-                     for axis in (self.ys, self.xs)]
+            spans = [
+                (math.floor(axis[0] / pitch) - _HALO, math.ceil(axis[-1] / pitch) + _HALO + 1)
+                for axis in (self.ys, self.xs)
+            ]
             self.first = (spans[0][0], spans[1][0])
             self.rows, self.columns = (np.arange(*span) * pitch for span in spans)
-        shape, cells = (len(self.rows), len(self.columns)), (len(centre), window.height, window.width)
+        shape, cells = (
+            (len(self.rows), len(self.columns)),
+            (len(centre), window.height, window.width),
+        )
         first, spread = centre[:, None, None], prior[:, None, None]  # of each channel (C,)
-        self.mean = np.broadcast_to(first, (len(centre), *shape)).copy()  # (C, rows, columns), as variance
+        self.mean = np.broadcast_to(
+            first, (len(centre), *shape)
+        ).copy()  # (C, rows, columns), as variance
         self.variance = np.broadcast_to(spread, self.mean.shape).copy()
-        self.excess: np.ndarray | None = None  # of the norm's variance, where a map knows covariances of components
+        self.excess: np.ndarray | None = (
+            None  # of the norm's variance, where a map knows covariances of components
+        )
         self.drawn_excess: np.ndarray | None = None  # (H, W)
         self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
-        self.exact = np.zeros(shape, dtype=np.int64)  # number of the moment as of which a point is; 0: of none
-        self.drawn, self.stddev = (np.broadcast_to(v, cells).copy() for v in (first, np.sqrt(spread)))  # (C, H, W)
+        self.exact = np.zeros(
+            shape, dtype=np.int64
+        )  # number of the moment as of which a point is; 0: of none
+        self.drawn, self.stddev = (
+            np.broadcast_to(v, cells).copy() for v in (first, np.sqrt(spread))
+        )  # (C, H, W)
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
 
     def moved_to(self, window: GridWindow) -> "Lattice":
@@ -68,12 +83,21 @@ class Lattice:
         to, source = [], []
         for axis in range(2):
             low = max(self.first[axis], new.first[axis])
-            high = min(self.first[axis] + self.stale.shape[axis], new.first[axis] + new.stale.shape[axis])
+            high = min(
+                self.first[axis] + self.stale.shape[axis], new.first[axis] + new.stale.shape[axis]
+            )
             to.append(slice(low - new.first[axis], max(high, low) - new.first[axis]))
             source.append(slice(low - self.first[axis], max(high, low) - self.first[axis]))
         if self.excess is not None:
             new.joined()
-        for name in ("mean", "variance", "stale", "since", "exact", *(["excess"] if self.excess is not None else [])):
+        for name in (
+            "mean",
+            "variance",
+            "stale",
+            "since",
+            "exact",
+            *(["excess"] if self.excess is not None else []),
+        ):
             getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *source)]
         return new
 
@@ -82,11 +106,20 @@ class Lattice:
         if len(old.mean) != len(self.mean):
             return
         self.newest = old.newest
-        near = [np.clip(np.searchsorted(its, mine - 0.5 * (its[1] - its[0])), 0, len(its) - 1) if len(its) > 1 else
-                np.zeros(len(mine), dtype=int) for its, mine in ((old.rows, self.rows), (old.columns, self.columns))]
-        inside = [(mine >= its[0]) & (mine <= its[-1]) for its, mine in ((old.rows, self.rows),
-                                                                         (old.columns, self.columns))]
-        box, source = np.ix_(*(part.nonzero()[0] for part in inside)), np.ix_(*(n[i] for n, i in zip(near, inside)))
+        near = [
+            np.clip(np.searchsorted(its, mine - 0.5 * (its[1] - its[0])), 0, len(its) - 1)
+            if len(its) > 1
+            else np.zeros(len(mine), dtype=int)
+            for its, mine in ((old.rows, self.rows), (old.columns, self.columns))
+        ]
+        inside = [
+            (mine >= its[0]) & (mine <= its[-1])
+            for its, mine in ((old.rows, self.rows), (old.columns, self.columns))
+        ]
+        box, source = (
+            np.ix_(*(part.nonzero()[0] for part in inside)),
+            np.ix_(*(n[i] for n, i in zip(near, inside))),
+        )
         if old.excess is not None:
             self.joined()
             self.excess[box] = old.excess[source]
@@ -115,15 +148,19 @@ class Lattice:
 
     def mark_box(self, low, high, revision: int) -> None:
         """Stale between two corners (2,) m."""
-        box = tuple(slice(*np.searchsorted(nodes, (low[axis], high[axis]))) for nodes, axis in (
-            (self.rows, 1), (self.columns, 0)))
+        box = tuple(
+            slice(*np.searchsorted(nodes, (low[axis], high[axis])))
+            for nodes, axis in ((self.rows, 1), (self.columns, 0))
+        )
         stale = self.stale[box]
         self.since[box][~stale] = revision
         stale[:] = True
 
     def mark(self, points: Tensor, reach: float, revision: int) -> None:
         """Stale within reach (m) of points (K, 2)."""
-        if len(points) > 64:  # the middle of each square of reach/8 stands for its points, which are 0.09 reach away
+        if (
+            len(points) > 64
+        ):  # the middle of each square of reach/8 stands for its points, which are 0.09 reach away
             points = torch.unique((points / (reach / 8)).round(), dim=0) * (reach / 8)
         near = np.zeros(self.stale.shape, dtype=bool)
         for x, y in points.tolist():
@@ -138,15 +175,18 @@ class Lattice:
         """Where points (K,) lie: (K, 2) m."""
         return torch.from_numpy(np.stack([self.columns[columns], self.rows[rows]], 1))
 
-    def choose(self, budget: int | None, oldest: bool, among: np.ndarray | None = None
-               ) -> tuple[np.ndarray, np.ndarray]:
+    def choose(
+        self, budget: int | None, oldest: bool, among: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Row and column indices of the points to evaluate now. among: which are asked for; the stale ones if None."""
         rows, columns = (self.stale if among is None else among).nonzero()
         if budget is None or len(rows) <= budget:
             return rows, columns
         picked, near = np.zeros(len(rows), dtype=bool), 0 if oldest else budget // 2
         if near:
-            away = (self.columns[columns] - self.newest[0]) ** 2 + (self.rows[rows] - self.newest[1]) ** 2
+            away = (self.columns[columns] - self.newest[0]) ** 2 + (
+                self.rows[rows] - self.newest[1]
+            ) ** 2
             picked[np.argpartition(away, near)[:near]] = True
 
         left = np.flatnonzero(~picked)
@@ -158,7 +198,10 @@ class Lattice:
     def joined(self) -> None:
         """From now on components have covariances."""
         if self.excess is None:
-            self.excess, self.drawn_excess = np.zeros(self.stale.shape), np.zeros(self.drawn.shape[1:])
+            self.excess, self.drawn_excess = (
+                np.zeros(self.stale.shape),
+                np.zeros(self.drawn.shape[1:]),
+            )
 
     def fill(self, rows: np.ndarray, columns: np.ndarray, told: Prediction) -> None:
         """What was evaluated at points (K,); they are stale no more."""
@@ -186,7 +229,10 @@ class Lattice:
         down = spline_operator(self.rows[rows], self.ys[i0:i1])
         across = spline_operator(self.columns[columns], self.xs[j0:j1])
         for channel in range(len(self.mean)):
-            for source, target, root in ((self.mean, self.drawn, False), (self.variance, self.stddev, True)):
+            for source, target, root in (
+                (self.mean, self.drawn, False),
+                (self.variance, self.stddev, True),
+            ):
                 values = across(down(source[channel, rows, columns]).T).T
                 target[channel, i0:i1, j0:j1] = np.sqrt(np.maximum(values, 0.0)) if root else values
         if self.excess is not None:

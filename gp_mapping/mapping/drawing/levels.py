@@ -9,7 +9,11 @@ import numpy as np
 
 __all__ = ["HIGHEST", "LOWEST", "UNKNOWN", "Limits", "field_limits", "levels", "nice_limits"]
 
-LOWEST, HIGHEST, UNKNOWN = 1, 98, -1  # RViz: 0 is transparent, 99 and 100 are special, -1 is unknown
+LOWEST, HIGHEST, UNKNOWN = (
+    1,
+    98,
+    -1,
+)  # RViz: 0 is transparent, 99 and 100 are special, -1 is unknown
 _ROWS = 32  # of a grid at a time: the numbers between stay in a processor's cache
 
 
@@ -25,18 +29,24 @@ class Limits(NamedTuple):
 def nice_limits(low: float, high: float) -> tuple[float, float]:
     """The range rounded outwards to steps of 1, 2 or 5 · 10ᵏ, about 20 in it, so that colours do not flicker."""
     span = high - low
-    smallest = 1e-6 * max(abs(low), abs(high)) or 1.0  # a flat field: a range that int8 can still show
+    smallest = (
+        1e-6 * max(abs(low), abs(high)) or 1.0
+    )  # a flat field: a range that int8 can still show
     span = max(span, smallest)
     raw = span / 20.0
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= raw * (1 - 1e-9))
+    step = next(
+        factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= raw * (1 - 1e-9)
+    )
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return first * step, max(last, first + 1) * step
 
 
 def field_limits(grid) -> Limits | None:
     """Limits of mean and stddev (from 0) over the known cells of a FieldGrid; None where nothing is known."""
-    mean, stddev, known = (values.detach().cpu().numpy() for values in (grid.mean, grid.stddev, grid.known))
+    mean, stddev, known = (
+        values.detach().cpu().numpy() for values in (grid.mean, grid.stddev, grid.known)
+    )
     if not known.any():
         return None
     shown = mean[known]
@@ -50,13 +60,13 @@ def levels(values: np.ndarray, known: np.ndarray, low: float, high: float) -> np
     scratch = np.empty((min(_ROWS, len(values)), values.shape[1]))
     scale = (HIGHEST - LOWEST) / (high - low)
     for i in range(0, len(values), _ROWS):
-        part = scratch[: len(values[i: i + _ROWS])]
-        np.subtract(values[i: i + _ROWS], low, out=part)
+        part = scratch[: len(values[i : i + _ROWS])]
+        np.subtract(values[i : i + _ROWS], low, out=part)
         part *= scale
         part += LOWEST
         np.rint(part, out=part)
         np.maximum(part, LOWEST, out=part)
         np.minimum(part, HIGHEST, out=part)
-        np.copyto(out[i: i + _ROWS], part, casting="unsafe")
+        np.copyto(out[i : i + _ROWS], part, casting="unsafe")
     out |= np.negative((~known).view(np.int8))  # all bits set is −1
     return out

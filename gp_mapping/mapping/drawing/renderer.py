@@ -35,7 +35,9 @@ _CHEAP = 6  # points that get what has changed for the price of one that is eval
 _MOMENTS = 4  # of the map, that are kept for points that waited
 _RENEWED = 1000  # moments for which points are followed; then they are evaluated again
 _WORTH = 256  # points from which on it pays to find what has changed
-_SOLVING = 0.1  # s that a drawing with a budget may go on with what a map solves ahead (FieldMap.drawable)
+_SOLVING = (
+    0.1  # s that a drawing with a budget may go on with what a map solves ahead (FieldMap.drawable)
+)
 _WAITING = 1000  # batches of samples, at most, that have not been drawn
 
 
@@ -58,9 +60,16 @@ class Renderer:
         self._lattice: Lattice | None = None
         self._epoch: object = None
         self._touched: list[tuple[int, Tensor]] = []
-        self.points_drawn, self.points_stale = 0, 0  # that the map was asked for in the last call; after it
-        self._undrawn: tuple[int, int, int, int] | None = None  # the lattice box that was evaluated and not yet drawn
-        self._moments: dict[int, object] = {}  # of the map, the newest, as of which points are exact
+        self.points_drawn, self.points_stale = (
+            0,
+            0,
+        )  # that the map was asked for in the last call; after it
+        self._undrawn: tuple[int, int, int, int] | None = (
+            None  # the lattice box that was evaluated and not yet drawn
+        )
+        self._moments: dict[
+            int, object
+        ] = {}  # of the map, the newest, as of which points are exact
         self._newest_moment = self._renewed = 0
         self._scale = ScaleOfGrid()
         self._random = np.random.default_rng(settings.seed)
@@ -71,26 +80,42 @@ class Renderer:
         if len(self._touched) <= _WAITING:
             return
         if self._lattice is None:  # nothing is drawn yet: all of it is stale
-            self._touched = self._touched[_WAITING // 2:]
+            self._touched = self._touched[_WAITING // 2 :]
             return
         # nobody has drawn for a while: mark now, keep no list
-        self._lattice.mark(torch.cat([x for _, x in self._touched]), 1.5 * _REACH * self._lattice.length, 0)
+        self._lattice.mark(
+            torch.cat([x for _, x in self._touched]), 1.5 * _REACH * self._lattice.length, 0
+        )
         self._lattice.newest = x[-1].tolist()
         self._touched = []
 
     def _place(self, low, high, about) -> bool:
         """Put the window where it is wanted; whether it has moved."""
         s, old, margin = self.settings, self.window, self.settings.margin
-        if old is not None and old.contains(low, high, margin) and old.width * old.height <= s.max_grid_cells:
+        if (
+            old is not None
+            and old.contains(low, high, margin)
+            and old.width * old.height <= s.max_grid_cells
+        ):
             return False
-        grow = 0.0 if old is None else 1.0  # a robot that explores shall not move the window at every call
+        grow = (
+            0.0 if old is None else 1.0
+        )  # a robot that explores shall not move the window at every call
         whole = GridWindow.within(low, high, about, s.resolution, margin + grow, s.max_grid_cells)
-        if not whole.contains(low, high, margin):  # more than may be drawn: it follows the robot, in large steps
+        if not whole.contains(
+            low, high, margin
+        ):  # more than may be drawn: it follows the robot, in large steps
             reach = 0.25 * s.resolution * min(whole.width, whole.height)
             inside = [min(max(v, a - margin), b + margin) for v, a, b in zip(about, low, high)]
-            near = [[max(v - reach, a - margin) for v, a in zip(inside, low)],
-                    [min(v + reach, b + margin) for v, b in zip(inside, high)]]
-            if old is not None and (old.width, old.height) == (whole.width, whole.height) and old.contains(*near, 0.0):
+            near = [
+                [max(v - reach, a - margin) for v, a in zip(inside, low)],
+                [min(v + reach, b + margin) for v, b in zip(inside, high)],
+            ]
+            if (
+                old is not None
+                and (old.width, old.height) == (whole.width, whole.height)
+                and old.contains(*near, 0.0)
+            ):
                 return False
         moved, self.window = whole != old, whole
         return moved
@@ -101,8 +126,15 @@ class Renderer:
         if lattice is None or not len(points):
             return 0.0
         x, y = points.numpy().T
-        rows, columns = (np.searchsorted(nodes, v) for nodes, v in ((lattice.rows, y), (lattice.columns, x)))
-        inside = (rows > 0) & (rows < len(lattice.rows)) & (columns > 0) & (columns < len(lattice.columns))
+        rows, columns = (
+            np.searchsorted(nodes, v) for nodes, v in ((lattice.rows, y), (lattice.columns, x))
+        )
+        inside = (
+            (rows > 0)
+            & (rows < len(lattice.rows))
+            & (columns > 0)
+            & (columns < len(lattice.columns))
+        )
         return float(lattice.stale[rows[inside], columns[inside]].mean()) if inside.any() else 0.0
 
     @property
@@ -114,10 +146,21 @@ class Renderer:
         """What waits since that revision of the map, or longer: points, and batches of its first `count` samples."""
         unseen = sum(its <= count for its, _ in self._touched)
         lattice = self._lattice
-        return unseen + (0 if lattice is None else int((lattice.stale & (lattice.since <= revision)).sum()))
+        return unseen + (
+            0 if lattice is None else int((lattice.stale & (lattice.since <= revision)).sum())
+        )
 
-    def render(self, field: FieldMap, bounds, noise_stddev: float, revision: int, budget: int | None = None,
-               local: LocalScale | None = None, about=None, ground: np.ndarray | None = None) -> FieldGrid:
+    def render(
+        self,
+        field: FieldMap,
+        bounds,
+        noise_stddev: float,
+        revision: int,
+        budget: int | None = None,
+        local: LocalScale | None = None,
+        about=None,
+        ground: np.ndarray | None = None,
+    ) -> FieldGrid:
         """The grid over `bounds` (low, high; metres) and a margin, cut where that has more than max_grid_cells.
 
         budget: most lattice points to evaluate now, whatever has changed.  about: (2,) m, a place that a window shall
@@ -130,10 +173,21 @@ class Renderer:
         if self._undrawn is not None:
             self._lattice.draw(self._undrawn)
             self._undrawn = None
-        return self._grid(noise_stddev, self.settings.unknown_ratio * hyper["signal_stddev"], revision, local)
+        return self._grid(
+            noise_stddev, self.settings.unknown_ratio * hyper["signal_stddev"], revision, local
+        )
 
-    def advance(self, field: FieldMap, bounds, noise_stddev: float, revision: int, budget: int | None = None,
-                about=None, ground: np.ndarray | None = None, oldest: bool = False) -> dict[str, float]:
+    def advance(
+        self,
+        field: FieldMap,
+        bounds,
+        noise_stddev: float,
+        revision: int,
+        budget: int | None = None,
+        about=None,
+        ground: np.ndarray | None = None,
+        oldest: bool = False,
+    ) -> dict[str, float]:
         """Evaluate points as `render` does, which is still to be called to see them. The map's hyper-parameters.
 
         oldest: those that have waited longest, wherever they are.
@@ -146,8 +200,11 @@ class Renderer:
         length, moved, old = hyper["lengthscale"], self._place(*bounds, about), self._lattice
         if old is None or not 0.8 < length / old.length < 1.5:
             first = self._channels(field, field.prior())
-            self._lattice = Lattice(self.window, length, *(part[0].cpu().numpy() for part in (
-                first.mean, first.variance)))
+            self._lattice = Lattice(
+                self.window,
+                length,
+                *(part[0].cpu().numpy() for part in (first.mean, first.variance)),
+            )
             moved = True
             if old is not None:
                 self._lattice.take_over(old)
@@ -155,7 +212,11 @@ class Renderer:
             self._lattice = old.moved_to(self.window)
         lattice = self._lattice
         # what a map has drawn ahead is of its own epoch; of the map as it is, it says where it has changed
-        changed = None if self._epoch is None or epoch != field.epoch else field.changed_since(self._epoch)
+        changed = (
+            None
+            if self._epoch is None or epoch != field.epoch
+            else field.changed_since(self._epoch)
+        )
         if self._epoch != epoch:
             if changed is None:
                 lattice.mark_all(revision)
@@ -170,7 +231,10 @@ class Renderer:
         for _ in range(_ROUNDS if seen else 0):
             if not self._spot_check(source, now, noise_stddev, revision):
                 break
-        self._epoch, self._touched = epoch, [(count, x) for count, x in self._touched if count > included]
+        self._epoch, self._touched = (
+            epoch,
+            [(count, x) for count, x in self._touched if count > included],
+        )
         if ground is not None:
             lattice.leave_out(ground, _REACH * length)
         left = None if budget is None else budget - sum(len(rows) for rows, _ in done) // _CHEAP
@@ -184,12 +248,17 @@ class Renderer:
             self._undrawn = (0, len(lattice.rows), 0, len(lattice.columns))
         elif len(rows):
             box, old = (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1), self._undrawn
-            self._undrawn = box if old is None else tuple(f(a, b) for f, a, b in zip((min, max, min, max), box, old))
+            self._undrawn = (
+                box
+                if old is None
+                else tuple(f(a, b) for f, a, b in zip((min, max, min, max), box, old))
+            )
         self.points_stale = int(lattice.stale.sum()) + len(self._touched)
         return hyper
 
-    def _follow(self, field: FieldMap, revision: int, budget: int | None, oldest: bool
-                ) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _follow(
+        self, field: FieldMap, revision: int, budget: int | None, oldest: bool
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Bring points that are exact as of a moment that is kept up to now; which (rows and columns), part by part.
 
         All of them where the budget allows it, for a sample changes a little of everything; else such that are stale,
@@ -198,7 +267,9 @@ class Renderer:
         lattice, done = self._lattice, []
         if not self._moments or lattice.excess is not None:
             return done
-        if self._newest_moment - self._renewed >= _RENEWED:  # what increments round off shall not add up for ever
+        if (
+            self._newest_moment - self._renewed >= _RENEWED
+        ):  # what increments round off shall not add up for ever
             lattice.mark_followed(revision)
             self._moments, self._renewed = {}, self._newest_moment
             return done
@@ -206,15 +277,25 @@ class Renderer:
         oldest_kept = min(self._moments)
         behind = (lattice.exact >= oldest_kept) & (lattice.exact != self._moment_now(field))
         if most is not None and np.count_nonzero(behind) > most:
-            behind &= lattice.stale | ((lattice.exact == oldest_kept) & (len(self._moments) == _MOMENTS))
+            behind &= lattice.stale | (
+                (lattice.exact == oldest_kept) & (len(self._moments) == _MOMENTS)
+            )
         rows, columns = lattice.choose(most, oldest, behind)
         numbers = lattice.exact[rows, columns]
         for number, count in zip(*np.unique(numbers, return_counts=True)):
             if count >= _WORTH:
-                done.append(self._follow_since(field, self._moments[number], rows[numbers == number],
-                                               columns[numbers == number]))
+                done.append(
+                    self._follow_since(
+                        field,
+                        self._moments[number],
+                        rows[numbers == number],
+                        columns[numbers == number],
+                    )
+                )
         if any(len(some[0]) for some in done):
-            lattice.stale[rows, columns] = True  # here and there a map must be asked: where many samples have come
+            lattice.stale[rows, columns] = (
+                True  # here and there a map must be asked: where many samples have come
+            )
             number = self._number_of(field)
             for some in done:
                 lattice.exact[some], lattice.stale[some] = number, False
@@ -223,7 +304,11 @@ class Renderer:
     def _moment_now(self, field: FieldMap) -> int:
         """Number of the newest moment that is kept, where nothing has changed since; else 0."""
         moment = field.moment()
-        return self._newest_moment if moment is not None and self._moments.get(self._newest_moment) == moment else 0
+        return (
+            self._newest_moment
+            if moment is not None and self._moments.get(self._newest_moment) == moment
+            else 0
+        )
 
     def _number_of(self, field: FieldMap) -> int:
         """Of this moment, which is kept with a few before it; 0 where the map has none."""
@@ -235,8 +320,9 @@ class Renderer:
             self._moments.pop(self._newest_moment - _MOMENTS, None)
         return self._newest_moment
 
-    def _follow_since(self, field: FieldMap, moment: object, rows: np.ndarray, columns: np.ndarray
-                      ) -> tuple[np.ndarray, np.ndarray]:
+    def _follow_since(
+        self, field: FieldMap, moment: object, rows: np.ndarray, columns: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Of points (K,) that are exact as of a moment, those of which what has changed since is known: they get it."""
         lattice, increments = self._lattice, field.since(moment)
         if increments is None:
@@ -245,16 +331,29 @@ class Renderer:
         which = known.cpu().numpy()
         rows, columns = rows[which], columns[which]
         if len(rows):
-            held = (torch.from_numpy(part[: field.channels, rows, columns]).mT.to(mean) for part in (
-                lattice.mean, lattice.variance))
+            held = (
+                torch.from_numpy(part[: field.channels, rows, columns]).mT.to(mean)
+                for part in (lattice.mean, lattice.variance)
+            )
             mean, variance = (a + b[known] for a, b in zip(held, (mean, variance)))
-            lattice.fill(rows, columns, self._channels(field, Prediction(mean, variance.clamp_min(0.0),
-                                                                         field.noise_variance())))
+            lattice.fill(
+                rows,
+                columns,
+                self._channels(
+                    field, Prediction(mean, variance.clamp_min(0.0), field.noise_variance())
+                ),
+            )
         return rows, columns
 
-    def _grid(self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None) -> FieldGrid:
+    def _grid(
+        self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None
+    ) -> FieldGrid:
         """What is drawn, copied."""
-        drawn, stddev, more = self._lattice.drawn, self._lattice.stddev, self._lattice.drawn_excess  # (C, H, W), (H, W)
+        drawn, stddev, more = (
+            self._lattice.drawn,
+            self._lattice.stddev,
+            self._lattice.drawn_excess,
+        )  # (C, H, W), (H, W)
         if local is not None and local.tells:
             scale = self._scale.at(local, self._lattice.xs, self._lattice.ys)
             stddev, more = stddev * np.sqrt(scale), more if more is None else more * scale
@@ -262,22 +361,37 @@ class Renderer:
         if s.observes:  # f first, then what it stands for
             latent = len(drawn) // 2
             known, drawn, stddev = stddev[0] <= unknown_above, drawn[latent:], stddev[latent:]
-            drawn = np.clip(drawn, 0.0, None if s.likelihood == "poisson" else 1.0)  # a spline may swing beyond
-        shown = show(drawn, np.square(stddev), s.likelihood == "softmax", 0.0 if more is None else more)
+            drawn = np.clip(
+                drawn, 0.0, None if s.likelihood == "poisson" else 1.0
+            )  # a spline may swing beyond
+        shown = show(
+            drawn, np.square(stddev), s.likelihood == "softmax", 0.0 if more is None else more
+        )
         known = shown.stddev <= unknown_above if known is None else known
-        return FieldGrid(self.window.origin, self.window.resolution, torch.from_numpy(shown.mean.copy()),
-                         torch.from_numpy(shown.stddev.copy()), torch.from_numpy(known), noise_stddev, revision,
-                         *(None if part is None else torch.from_numpy(part.copy()) for part in shown[2:]))
+        return FieldGrid(
+            self.window.origin,
+            self.window.resolution,
+            torch.from_numpy(shown.mean.copy()),
+            torch.from_numpy(shown.stddev.copy()),
+            torch.from_numpy(known),
+            noise_stddev,
+            revision,
+            *(None if part is None else torch.from_numpy(part.copy()) for part in shown[2:]),
+        )
 
     def _channels(self, field: FieldMap, p: Prediction) -> Prediction:
         """f, (K, C), and behind it in more channels what f stands for, where that is published."""
         if not self.settings.observes:
             return p
         told = field.observed(p)
-        mean, variance = (torch.cat(parts, 1) for parts in ((p.mean, told.mean), (p.variance, told.variance)))
+        mean, variance = (
+            torch.cat(parts, 1) for parts in ((p.mean, told.mean), (p.variance, told.variance))
+        )
         return Prediction(mean, variance, p.noise_variance)
 
-    def _spot_check(self, field: Snapshot | FieldMap, now: int, noise_stddev: float, revision: int) -> bool:
+    def _spot_check(
+        self, field: Snapshot | FieldMap, now: int, noise_stddev: float, revision: int
+    ) -> bool:
         """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale.
 
         now: number of the moment; what is exact as of it needs no look.  Whether some had drifted: then others may
@@ -285,14 +399,18 @@ class Renderer:
         """
         lattice = self._lattice
         index = self._random.integers(0, lattice.stale.size, _SPOTS)
-        index = index[~(lattice.stale.ravel()[index] | ((lattice.exact.ravel()[index] == now) & (now > 0)))]
+        index = index[
+            ~(lattice.stale.ravel()[index] | ((lattice.exact.ravel()[index] == now) & (now > 0)))
+        ]
         if not len(index):
             return False
         rows, columns = np.unravel_index(index, lattice.stale.shape)
         places = lattice.places(rows, columns)
         p = field.predict(places)
         mean, variance = p.mean.mT.cpu().numpy(), p.variance.mT.cpu().numpy()  # (C, K)
-        held, spread = (part[: len(mean), rows, columns] for part in (lattice.mean, lattice.variance))
+        held, spread = (
+            part[: len(mean), rows, columns] for part in (lattice.mean, lattice.variance)
+        )
         drift = np.abs(mean - held) > _DRIFT * np.sqrt(variance + noise_stddev**2)
         drift |= np.abs(np.sqrt(spread / variance) - 1.0) > _DRIFT
         drift = drift.any(0)

@@ -31,13 +31,14 @@ def norm(mean: np.ndarray, variance: np.ndarray, excess=0.0) -> tuple[np.ndarray
         return mean[0], np.sqrt(np.maximum(variance[0], 0.0))
     length = np.sqrt(np.square(mean).sum(0))
     there = length > 0.0
-    weight = np.where(there, np.square(mean) / np.where(there, np.square(length), 1.0), 1.0 / len(mean))
+    weight = np.where(
+        there, np.square(mean) / np.where(there, np.square(length), 1.0), 1.0 / len(mean)
+    )
     return length, np.sqrt(np.maximum((weight * variance).sum(0) + excess, 0.0))
 
 
 def excess(prediction: Prediction) -> np.ndarray:
-    """What the covariances between the components add to the norm's variance: b̂ᵀ(Σ − diag Σ)b̂, (N,). 0 without them.
-    """
+    """What the covariances between the components add to the norm's variance: b̂ᵀ(Σ − diag Σ)b̂, (N,). 0 without them."""
     if prediction.covariance is None:
         return np.zeros(len(prediction.mean))
     mean = prediction.mean.cpu().numpy()

@@ -44,14 +44,16 @@ class HeadingTrack:
         self._psi: float | None = None
         self._past: deque[tuple[float, float]] = deque()
 
-    def step(self, x: list[float], stamp: float, heading: list[float] | None) -> tuple[list[float] | None, float]:
-        """Heading (2,), None where there is none, and yaw rate (rad/s) at x (2,) m; heading: of the pose, where known.
-        """
+    def step(
+        self, x: list[float], stamp: float, heading: list[float] | None
+    ) -> tuple[list[float] | None, float]:
+        """Heading (2,), None where there is none, and yaw rate (rad/s) at x (2,) m; heading: of the pose, where known."""
         headings, rates = self.steps([x], [stamp], [heading])
         return headings[0], rates[0]
 
-    def steps(self, positions: list[list[float]], stamps: list[float],
-              headings: list[list[float] | None]) -> tuple[list[list[float] | None], list[float]]:
+    def steps(
+        self, positions: list[list[float]], stamps: list[float], headings: list[list[float] | None]
+    ) -> tuple[list[list[float] | None], list[float]]:
         """As `step` of each in turn: headings, and yaw rates (rad/s)."""
         found, rates, past, psi = [], [], self._past, self._psi
         for x, stamp, heading in zip(positions, stamps, headings):
@@ -81,17 +83,26 @@ class HeadingTrack:
                 return [0.0, 0.0]  # not known yet
             self._psi = math.atan2(x[1] - self._first[1], x[0] - self._first[0])
         else:
-            across = (x[1] - self._last[1]) * math.cos(self._psi) - (x[0] - self._last[0]) * math.sin(self._psi)
+            across = (x[1] - self._last[1]) * math.cos(self._psi) - (
+                x[0] - self._last[0]
+            ) * math.sin(self._psi)
             self._psi += max(-0.5, min(0.5, across / self.ahead))
         self._last = list(x)
         return [math.cos(self._psi), math.sin(self._psi)]
 
     def state_dict(self) -> dict:
-        return {"ahead": self.ahead, "first": self._first, "last": self._last, "psi": self._psi,
-                "past": [list(p) for p in self._past]}
+        return {
+            "ahead": self.ahead,
+            "first": self._first,
+            "last": self._last,
+            "psi": self._psi,
+            "past": [list(p) for p in self._past],
+        }
 
     def load_state_dict(self, state: dict) -> None:
-        self.ahead, self._first, self._last, self._psi = (state[k] for k in ("ahead", "first", "last", "psi"))
+        self.ahead, self._first, self._last, self._psi = (
+            state[k] for k in ("ahead", "first", "last", "psi")
+        )
         self._past = deque(tuple(p) for p in state["past"])
 
 
@@ -106,7 +117,9 @@ class AttitudeLag:
         """τ now."""
         return max(-_LATEST, min(_LATEST, self.product / self.square))
 
-    def add(self, rate: np.ndarray, error: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> None:
+    def add(
+        self, rate: np.ndarray, error: np.ndarray, mean: np.ndarray, variance: np.ndarray
+    ) -> None:
         """Errors (N, 3) that are left with τ as it is, of predictions with mean and variance (N, 3); yaw rates (N,)."""
         pulls = rate[:, None] * np.stack([-mean[:, 1], mean[:, 0]], 1)
         sigma = np.sqrt(variance[:, :2])

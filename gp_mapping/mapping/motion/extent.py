@@ -47,7 +47,9 @@ class Extent:
         self._squares = Squares(8)
         self._here: tuple[int, int] | None = None
         self._total = 0
-        self._areas: tuple[list[Area], int, float] | None = None  # of how many squares, at which link
+        self._areas: tuple[list[Area], int, float] | None = (
+            None  # of how many squares, at which link
+        )
 
     def add(self, x: list[float], point: bool) -> None:
         """One position (2,) m; point: it is one of the path's."""
@@ -59,12 +61,25 @@ class Extent:
             self._squares.put(key, (x[0], x[1], x[0], x[1], float(point), 1.0, x[0], x[1]))
         else:
             left, low, right, high, points, samples, _, _ = held
-            self._squares.put(key, (min(left, x[0]), min(low, x[1]), max(right, x[0]), max(high, x[1]),
-                                    points + point, samples + 1.0, x[0], x[1]))
+            self._squares.put(
+                key,
+                (
+                    min(left, x[0]),
+                    min(low, x[1]),
+                    max(right, x[0]),
+                    max(high, x[1]),
+                    points + point,
+                    samples + 1.0,
+                    x[0],
+                    x[1],
+                ),
+            )
         self._here = key
         self._total += 1
 
-    def extend(self, positions: list[list[float]], points: list[bool], low: list[float], high: list[float]) -> None:
+    def extend(
+        self, positions: list[list[float]], points: list[bool], low: list[float], high: list[float]
+    ) -> None:
         """Positions in order; points: which of them are the path's; low, high: their least and largest coordinates."""
         self.add(positions[0], points[0])
         if any(math.floor(a / _SIDE) != math.floor(b / _SIDE) for a, b in zip(low, high)):
@@ -73,9 +88,18 @@ class Extent:
             return
         more = len(positions) - 1  # all on one square
         held = self._squares.get(self._here)
-        self._squares.put(self._here, (min(held[0], low[0]), min(held[1], low[1]), max(held[2], high[0]),
-                                       max(held[3], high[1]), held[4] + sum(points[1:]), held[5] + more,
-                                       *positions[-1]))
+        self._squares.put(
+            self._here,
+            (
+                min(held[0], low[0]),
+                min(held[1], low[1]),
+                max(held[2], high[0]),
+                max(held[3], high[1]),
+                held[4] + sum(points[1:]),
+                held[5] + more,
+                *positions[-1],
+            ),
+        )
         self._total += more
 
     def join(self, other: "Extent") -> None:
@@ -85,8 +109,16 @@ class Extent:
             if held is None:
                 self._squares.put(key, its)
             else:
-                self._squares.put(key, (*map(min, held[:2], its[:2]), *map(max, held[2:4], its[2:4]),
-                                        held[4] + its[4], held[5] + its[5], *held[6:]))
+                self._squares.put(
+                    key,
+                    (
+                        *map(min, held[:2], its[:2]),
+                        *map(max, held[2:4], its[2:4]),
+                        held[4] + its[4],
+                        held[5] + its[5],
+                        *held[6:],
+                    ),
+                )
             self._total += int(its[5])
         while len(self._squares) > _MOST:
             self._thin()
@@ -117,8 +149,14 @@ class Extent:
     def _area(self, squares) -> Area:
         rows = np.array([self._squares.get(key) for key in squares])
         newest = rows[-1] if self._here not in squares else np.array(self._squares.get(self._here))
-        return Area(tuple(rows[:, :2].min(0).tolist()), tuple(rows[:, 2:4].max(0).tolist()), int(rows[:, 4].sum()),
-                    int(rows[:, 5].sum()), tuple(squares), (float(newest[6]), float(newest[7])))
+        return Area(
+            tuple(rows[:, :2].min(0).tolist()),
+            tuple(rows[:, 2:4].max(0).tolist()),
+            int(rows[:, 4].sum()),
+            int(rows[:, 5].sum()),
+            tuple(squares),
+            (float(newest[6]), float(newest[7])),
+        )
 
     def boxes(self) -> np.ndarray:
         """(K, 4) lowest x and y, highest x and y of the positions in each square, m."""
@@ -131,18 +169,23 @@ class Extent:
     def ground(self, usual_move: float) -> list[Area]:
         """Areas that were driven, the one with most points first: what a pose's glitch makes is none of them."""
         areas = self.areas(usual_move)
-        return [a for a in areas if a is areas[0] or a.points >= _DRIVEN or a.samples >= _SHARE * self._total]
+        return [
+            a
+            for a in areas
+            if a is areas[0] or a.points >= _DRIVEN or a.samples >= _SHARE * self._total
+        ]
 
     def holds(self, positions: np.ndarray, areas: list[Area]) -> np.ndarray:
         """Which of positions (K, 2) m lie on squares of these areas: (K,) bool."""
-        squares = np.array([key for area in areas for key in area.squares], dtype=np.float64).reshape(-1, 2)
+        squares = np.array(
+            [key for area in areas for key in area.squares], dtype=np.float64
+        ).reshape(-1, 2)
         keys = np.floor(np.asarray(positions, dtype=np.float64).reshape(-1, 2) / _SIDE)
         known = squares[:, 0] + 1j * squares[:, 1]
         return np.isin(keys[:, 0] + 1j * keys[:, 1], known)
 
     def drawn(self, fits, usual_move: float) -> tuple[list[Area], list[Area]]:
-        """Areas to draw, the most important first, and those to leave out. fits(low, high): whether a grid holds them.
-        """
+        """Areas to draw, the most important first, and those to leave out. fits(low, high): whether a grid holds them."""
         areas = self.areas(usual_move)
         if not areas:
             return [], []
@@ -159,8 +202,11 @@ class Extent:
         return chosen, [area for area in areas if area not in chosen]
 
     def state_dict(self) -> dict:
-        return {"squares": self._squares.table(), "total": self._total,
-                "here": None if self._here is None else list(self._here)}
+        return {
+            "squares": self._squares.table(),
+            "total": self._total,
+            "here": None if self._here is None else list(self._here),
+        }
 
     def load_state_dict(self, state: dict) -> None:
         self._squares.load(state["squares"])
@@ -169,7 +215,9 @@ class Extent:
 
 
 def _around(areas: list[Area]) -> tuple[list[float], list[float]]:
-    return [min(a.low[d] for a in areas) for d in range(2)], [max(a.high[d] for a in areas) for d in range(2)]
+    return [min(a.low[d] for a in areas) for d in range(2)], [
+        max(a.high[d] for a in areas) for d in range(2)
+    ]
 
 
 def _linked(squares: list[tuple[int, int]], link: float) -> list[tuple]:

@@ -15,7 +15,9 @@ __all__ = ["Path"]
 
 _JUMP = 8.0  # times the usual move between two samples (and four steps): the pose has jumped, nobody drove there
 _MOVES = 301  # newest moves, of which the median is the usual one: what is wild does not decide what is wild
-_RECENT = 9  # points of which the median tells where the robot is: a glitch of its pose does not move it
+_RECENT = (
+    9  # points of which the median tells where the robot is: a glitch of its pose does not move it
+)
 _MOST = 20000  # points; beyond it every second one goes and the spacing doubles
 
 
@@ -25,8 +27,12 @@ class Path:
     def __init__(self, step: float):
         self.step, self.length = step, 0.0
         self._count = 0
-        self._points = torch.empty((64, 2), dtype=torch.float64)  # the first _count rows; it grows by doubling
-        self._starts = torch.zeros(64, dtype=torch.bool)  # of each point: no line leads to it from the one before
+        self._points = torch.empty(
+            (64, 2), dtype=torch.float64
+        )  # the first _count rows; it grows by doubling
+        self._starts = torch.zeros(
+            64, dtype=torch.bool
+        )  # of each point: no line leads to it from the one before
         self._newest = [math.inf, math.inf]  # the last of the points
         self._broken = True  # the next point begins a line
         self._last: list[float] | None = None
@@ -46,10 +52,19 @@ class Path:
 
     def extend(self, positions: list[list[float]]) -> list[float]:
         """Positions in order; the path's length at each of them, metres."""
-        low, high = [min(column) for column in zip(*positions)], [max(column) for column in zip(*positions)]
+        low, high = (
+            [min(column) for column in zip(*positions)],
+            [max(column) for column in zip(*positions)],
+        )
         self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
 
-        dist, last, moves, anchor, length = math.dist, self._last, self._moves, self._anchor, self.length
+        dist, last, moves, anchor, length = (
+            math.dist,
+            self._last,
+            self._moves,
+            self._anchor,
+            self.length,
+        )
         lengths, points = [], []
         for x in positions:
             if last is not None:
@@ -96,11 +111,13 @@ class Path:
         self._starts[self._count] = self._broken
         self._count, self._newest, self._broken = self._count + 1, list(x), False
 
-        if self._count > _MOST:  # every second point goes; a start that goes is handed on to the point after it
+        if (
+            self._count > _MOST
+        ):  # every second point goes; a start that goes is handed on to the point after it
             starts = self._starts[: self._count]
             kept = starts[::2].clone()
             kept[1:] |= starts[1::2][: len(kept) - 1]
-            self._points[: len(kept)] = self._points[: self._count: 2].clone()
+            self._points[: len(kept)] = self._points[: self._count : 2].clone()
             self._starts[: len(kept)] = kept
             self._count, self.step = len(kept), 2 * self.step
             self._newest = self._points[self._count - 1].tolist()
@@ -120,7 +137,7 @@ class Path:
 
         The square moves in steps of an eighth, so that it is not another one at every call.
         """
-        place = self._points[max(0, self._count - _RECENT): self._count].median(0).values.tolist()
+        place = self._points[max(0, self._count - _RECENT) : self._count].median(0).values.tolist()
         step = side / 8
         middle = [step * round(v / step) for v in place]
         low = [min(max(a, m - side / 2), m) for a, m in zip(self._low, middle)]
@@ -141,7 +158,9 @@ class Path:
         Those on ground that was driven; and not single ones with no line to or from them, where most have one.
         """
         points, line = self.points(), self.starts().cumsum(0)
-        kept = torch.from_numpy(self.extent.holds(points.numpy(), self.extent.ground(self.usual_move)))
+        kept = torch.from_numpy(
+            self.extent.holds(points.numpy(), self.extent.ground(self.usual_move))
+        )
         along = line.bincount()[line] > 1 if len(line) else kept
         return points[kept & along] if along.double().mean() > 0.5 else points[kept]
 
@@ -150,15 +169,29 @@ class Path:
         return self._starts[: self._count].clone()
 
     def state_dict(self) -> dict:
-        return {"starts": self.starts(), "broken": self._broken, "last": self._last, "moves": list(self._moves),
-                "points": self.points(), "step": self.step, "length": self.length, "anchor": self._anchor,
-                "low": list(self._low), "high": list(self._high),
-                "extent": self.extent.state_dict()}
+        return {
+            "starts": self.starts(),
+            "broken": self._broken,
+            "last": self._last,
+            "moves": list(self._moves),
+            "points": self.points(),
+            "step": self.step,
+            "length": self.length,
+            "anchor": self._anchor,
+            "low": list(self._low),
+            "high": list(self._high),
+            "extent": self.extent.state_dict(),
+        }
 
     def load_state_dict(self, state: dict) -> None:
-        points, starts = state["points"].to(torch.float64).reshape(-1, 2), state["starts"].to(torch.bool)
+        points, starts = (
+            state["points"].to(torch.float64).reshape(-1, 2),
+            state["starts"].to(torch.bool),
+        )
         if len(points) != len(starts):
-            raise ValueError(f"a path of {len(points)} points and {len(starts)} marks of where a line begins")
+            raise ValueError(
+                f"a path of {len(points)} points and {len(starts)} marks of where a line begins"
+            )
         self._count, self._anchor = len(points), state["anchor"]
         self._points = torch.cat([points, torch.empty((64, 2), dtype=torch.float64)])
         self._starts = torch.cat([starts, torch.zeros(64, dtype=torch.bool)])

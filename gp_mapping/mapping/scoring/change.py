@@ -87,7 +87,9 @@ class ChangeDetector:
         self.size = size
         self._tiles: OrderedDict[tuple[int, int], _Tile] = OrderedDict()
 
-    def add(self, x: list[float], residual: float, variance: float, stamp: float, length: float) -> Change | None:
+    def add(
+        self, x: list[float], residual: float, variance: float, stamp: float, length: float
+    ) -> Change | None:
         """Score a cell; the change that it reveals, or None.
 
         Args:
@@ -103,9 +105,15 @@ class ChangeDetector:
             tile.leave()
 
         square = residual * residual / variance
-        tile.total += 0.5 * min(square / tile.usual, _MOST) * (1.0 - 1.0 / _KAPPA) - 0.5 * math.log(_KAPPA)
+        tile.total += 0.5 * min(square / tile.usual, _MOST) * (1.0 - 1.0 / _KAPPA) - 0.5 * math.log(
+            _KAPPA
+        )
         tile.error, tile.cells = tile.error + residual, tile.cells + 1.0
-        tile.here, tile.squares, tile.last = tile.here + 1.0, tile.squares + min(square, 1e6), length
+        tile.here, tile.squares, tile.last = (
+            tile.here + 1.0,
+            tile.squares + min(square, 1e6),
+            length,
+        )
         if tile.total <= 0.0:
             tile.total = tile.error = tile.cells = 0.0
         self._tiles[key] = tile
@@ -121,12 +129,17 @@ class ChangeDetector:
 
     def suspicion(self) -> list[tuple[float, float, float]]:
         """Tiles on the way to an alarm: centre x, y (m), share of the threshold."""
-        return [((i + 0.5) * self.size, (j + 0.5) * self.size, tile.total / _THRESHOLD)
-                for (i, j), tile in self._tiles.items() if tile.total > 0]
+        return [
+            ((i + 0.5) * self.size, (j + 0.5) * self.size, tile.total / _THRESHOLD)
+            for (i, j), tile in self._tiles.items()
+            if tile.total > 0
+        ]
 
     def state_dict(self) -> dict:
-        rows = {key: (t.total, t.error, t.cells, t.visits, t.misfit, t.here, t.squares, t.last)
-                for key, t in self._tiles.items()}
+        rows = {
+            key: (t.total, t.error, t.cells, t.visits, t.misfit, t.here, t.squares, t.last)
+            for key, t in self._tiles.items()
+        }
         return {"size": self.size, "tiles": table_of(rows, 8)}
 
     def load_state_dict(self, state: dict) -> None:

@@ -42,7 +42,9 @@ class LocalScale:
         self._tree: tuple[cKDTree, np.ndarray] | None = None
         self.version = 0  # of κ, which is another one after each change
         self._whole = 0  # version at which all of it may have changed last
-        self._changes: deque[tuple[int, float, float]] = deque()  # version and place (m) of the newest changes
+        self._changes: deque[tuple[int, float, float]] = (
+            deque()
+        )  # version and place (m) of the newest changes
 
     def __len__(self) -> int:
         return len(self._bins)
@@ -70,7 +72,9 @@ class LocalScale:
         if not bins:
             self._changes.clear()
             self._whole = self.version
-        self._changes.extend((self.version, x / weight, y / weight) for weight, _, x, y in bins if weight > 0)
+        self._changes.extend(
+            (self.version, x / weight, y / weight) for weight, _, x, y in bins if weight > 0
+        )
         while len(self._changes) > _NOTED:
             self._whole = self._changes.popleft()[0]
 
@@ -83,10 +87,15 @@ class LocalScale:
     def join(self, other: "LocalScale") -> None:
         """Count another's scores, too, each where it lies."""
         for weight, score, sum_x, sum_y in other.sums():
-            key = (int(np.floor(sum_x / weight / self.width)), int(np.floor(sum_y / weight / self.width)))
+            key = (
+                int(np.floor(sum_x / weight / self.width)),
+                int(np.floor(sum_y / weight / self.width)),
+            )
             held = self._bins.pop(key) or [0.0] * 4
             keep = min(1.0, _HEAVIEST / (held[0] + weight))
-            self._bins.put(key, [keep * (a + b) for a, b in zip(held, (weight, score, sum_x, sum_y))])
+            self._bins.put(
+                key, [keep * (a + b) for a, b in zip(held, (weight, score, sum_x, sum_y))]
+            )
             if len(self._bins) > _BINS:
                 self._bins.pop_oldest()
         self._changed()
@@ -97,7 +106,9 @@ class LocalScale:
 
     def forget_near(self, x, radius: float) -> None:
         """Drop the bins whose middle lies within radius (m) of x (2,): the field there is another one now."""
-        near = [(sx / w - x[0]) ** 2 + (sy / w - x[1]) ** 2 <= radius**2 for w, _, sx, sy in self.sums()]
+        near = [
+            (sx / w - x[0]) ** 2 + (sy / w - x[1]) ** 2 <= radius**2 for w, _, sx, sy in self.sums()
+        ]
         for key in [key for key, gone in zip(self._bins, near) if gone]:
             self._bins.pop(key)
         self._changed()
@@ -123,8 +134,12 @@ class LocalScale:
         count = min(_NEIGHBOURS, len(sums))
         if not count:
             return np.ones(len(x))
-        away, index = tree.query(x, k=np.arange(1, count + 1), distance_upper_bound=_REACH * self.width)
-        kernel = np.exp(-0.5 * np.square(away / self.width))  # 0 where there is no bin: its distance is infinite
+        away, index = tree.query(
+            x, k=np.arange(1, count + 1), distance_upper_bound=_REACH * self.width
+        )
+        kernel = np.exp(
+            -0.5 * np.square(away / self.width)
+        )  # 0 where there is no bin: its distance is infinite
         weight, score = (np.append(sums[:, i], 0.0)[index] for i in (0, 1))
         return (_PRIOR + (kernel * score).sum(1)) / (_PRIOR + (kernel * weight).sum(1))
 
@@ -149,8 +164,11 @@ class ScaleOfGrid:
 
     def at(self, local: LocalScale, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
         """κ `everywhere` included, at the cells xs (W,), ys (H,) m: (H, W). The axes are not written into."""
-        same = self._of is not None and all(a is b for a, b in zip(self._of, (local, xs, ys))) and (
-            self._of[3] == local.width)
+        same = (
+            self._of is not None
+            and all(a is b for a, b in zip(self._of, (local, xs, ys)))
+            and (self._of[3] == local.width)
+        )
         changed = local.changed_since(self._version) if same else None
         if not same:
             self._begin(local, xs, ys)
@@ -158,8 +176,13 @@ class ScaleOfGrid:
             self._renew(local, slice(0, len(self._rows)), slice(0, len(self._columns)))
         elif len(changed):
             reach = _REACH * local.width
-            box = [slice(*np.searchsorted(axis[nodes], (places.min() - reach, places.max() + reach))) for axis, nodes,
-                   places in ((ys, self._rows, changed[:, 1]), (xs, self._columns, changed[:, 0]))]
+            box = [
+                slice(*np.searchsorted(axis[nodes], (places.min() - reach, places.max() + reach)))
+                for axis, nodes, places in (
+                    (ys, self._rows, changed[:, 1]),
+                    (xs, self._columns, changed[:, 0]),
+                )
+            ]
             self._renew(local, *box)
         self._version = local.version
         return np.float32(local.everywhere) * self._cells
@@ -169,7 +192,9 @@ class ScaleOfGrid:
         self._of = local, xs, ys, local.width
         nodes = []
         for axis in (xs, ys):
-            step = max(1, int(local.width / 6 / max(axis[1] - axis[0], 1e-9))) if len(axis) > 1 else 1
+            step = (
+                max(1, int(local.width / 6 / max(axis[1] - axis[0], 1e-9))) if len(axis) > 1 else 1
+            )
             nodes.append(np.unique(np.append(np.arange(0, len(axis), step), len(axis) - 1)))
         self._columns, self._rows = nodes
         self._coarse = np.ones((len(self._rows), len(self._columns)))

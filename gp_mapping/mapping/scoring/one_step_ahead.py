@@ -52,7 +52,9 @@ class OneStepAhead:
         self._picked: list[tuple] = []
         self._last: tuple[float, float] | None = None  # stamp, path length of the last pick
         self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
-        self._ahead: tuple[Snapshot, Prediction] | None = None  # what one of them said of the cell that is scored now
+        self._ahead: tuple[Snapshot, Prediction] | None = (
+            None  # what one of them said of the cell that is scored now
+        )
 
     def begin_again(self, settings: MapSettings) -> None:
         """The map was made again with other starts: scores that are kept go on with these settings.
@@ -71,33 +73,55 @@ class OneStepAhead:
         """The next sample is not one step ahead of the last."""
         self._last = None
 
-    def pick(self, x: list[float], y: list[float], stamp: float, length: float, heading=None,
-             rate: float = 0.0) -> None:
+    def pick(
+        self,
+        x: list[float],
+        y: list[float],
+        stamp: float,
+        length: float,
+        heading=None,
+        rate: float = 0.0,
+    ) -> None:
         """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
         self.pick_rows([x], [y], [stamp], [length], [heading], [rate])
 
-    def pick_rows(self, positions: list, values: list, stamps: list[float], lengths: list[float], headings: list,
-                  rates: list[float]) -> None:
+    def pick_rows(
+        self,
+        positions: list,
+        values: list,
+        stamps: list[float],
+        lengths: list[float],
+        headings: list,
+        rates: list[float],
+    ) -> None:
         """As `pick` of each in turn."""
         last, step = self._last, self.settings.cell_length / 10
         for i, (stamp, length) in enumerate(zip(stamps, lengths)):
             if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
                 last = (stamp, length)
-                self._picked.append((list(positions[i]), list(values[i]), length, headings[i], rates[i]))
+                self._picked.append(
+                    (list(positions[i]), list(values[i]), length, headings[i], rates[i])
+                )
         self._last = last
 
     def keep(self, length: float, field: FieldMap, place: Tensor) -> None:
-        """Keep what the map says around place (1, 2) for later scores when the path has grown by half a score_distance.
-        """
+        """Keep what the map says around place (1, 2) for later scores when the path has grown by half a score_distance."""
         distance = self.settings.score_distance
         if not self._snapshots or length - self._snapshots[-1][0] >= distance / 2:
             # what it will be asked for lies at most 1.5 distances and a cell further along the path
-            self._snapshots.append((length, field.snapshot(place, 1.6 * distance + 2 * self.settings.cell_length)))
+            self._snapshots.append(
+                (length, field.snapshot(place, 1.6 * distance + 2 * self.settings.cell_length))
+            )
 
     def sound(self, x: Tensor) -> bool:
         """Whether all that is kept for later scores says finite values at x (N, 2) m."""
-        told = [kept.predict_in_pass(x, NO_PASS, torch.zeros_like(x), None) for _, kept in self._snapshots]
-        return all(bool(torch.isfinite(p.mean).all() and torch.isfinite(p.variance).all()) for p in told)
+        told = [
+            kept.predict_in_pass(x, NO_PASS, torch.zeros_like(x), None)
+            for _, kept in self._snapshots
+        ]
+        return all(
+            bool(torch.isfinite(p.mean).all() and torch.isfinite(p.variance).all()) for p in told
+        )
 
     def _older(self, length: float) -> Snapshot | None:
         old = [p for at, p in self._snapshots if length - at >= self.settings.score_distance]
@@ -121,8 +145,14 @@ class OneStepAhead:
         """Noise of one new measurement before scores tell: the model's, of a cell, with all of its white part. (C,)"""
         return field.noise_variance().cpu() + max(0.0, self.white_variance - self.white_averaged)
 
-    def score(self, velocity: Tensor, field: FieldMap, number: float, cell: Samples | None = None,
-              length: float = 0.0) -> None:
+    def score(
+        self,
+        velocity: Tensor,
+        field: FieldMap,
+        number: float,
+        cell: Samples | None = None,
+        length: float = 0.0,
+    ) -> None:
         """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older.
 
         number: of their pass, whose constant is in what is predicted.  cell: they are of it, and `watch` will look at
@@ -143,7 +173,9 @@ class OneStepAhead:
             x, y = (torch.tensor(part, dtype=torch.float64) for part in (places, values))
             known = all(h is not None for h in headings)
             heading = torch.tensor(headings, dtype=torch.float64) if known else None
-            prediction = self._asked(posterior, x, number, velocity, heading, cell if posterior is ahead else None)
+            prediction = self._asked(
+                posterior, x, number, velocity, heading, cell if posterior is ahead else None
+            )
             # five standard deviations and beyond is a change or a gross error: it counts as five, and no more
             total = prediction.variance.cpu() + current
             limit = 5.0 * total.sqrt()
@@ -151,26 +183,47 @@ class OneStepAhead:
             residual = torch.minimum(torch.maximum(residual, -limit), limit)
             self.noise.add(residual, prediction.variance)
             if VECTOR in field.capabilities:
-                self.lag.add(np.array(rates), *(t.cpu().numpy() / self.settings.field_scale
-                                                for t in (residual, prediction.mean)),
-                             total.numpy() / self.settings.field_scale**2)
-            claimed = self._widened * prediction.variance.cpu() + current  # what is published, but for the scale itself
+                self.lag.add(
+                    np.array(rates),
+                    *(
+                        t.cpu().numpy() / self.settings.field_scale
+                        for t in (residual, prediction.mean)
+                    ),
+                    total.numpy() / self.settings.field_scale**2,
+                )
+            claimed = (
+                self._widened * prediction.variance.cpu() + current
+            )  # what is published, but for the scale itself
             self.local.add(x, (residual.square() / claimed).clamp_max(_LARGEST).mean(1))
             self._fresh += len(x)
         if self._fresh >= _REFIT or self.fitted is None:
-            self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white_variance), 0
+            self.fitted, self._fresh = (
+                self.noise.variances(self._expected(field).tolist(), self.white_variance),
+                0,
+            )
             self._widened = widening(degrees_of_freedom(field.learned()))
 
-    def _asked(self, old: Snapshot, x: Tensor, number: float, velocity: Tensor, heading: Tensor | None,
-               cell: Samples | None) -> Prediction:
+    def _asked(
+        self,
+        old: Snapshot,
+        x: Tensor,
+        number: float,
+        velocity: Tensor,
+        heading: Tensor | None,
+        cell: Samples | None,
+    ) -> Prediction:
         """What a posterior says of picked samples x (n, 2), and in the same breath of their cell, kept for `watch`."""
         passing = velocity.expand(len(x), 2)
         if cell is None or (cell.heading is None) != (heading is None) or _number(cell) != number:
             return old.predict_in_pass(x, number, passing, heading)
         joint = None if heading is None else torch.cat([heading, cell.heading])
-        told = old.predict_in_pass(torch.cat([x, cell.x]), number, torch.cat([passing, cell.velocity]), joint)
-        parts = [Prediction(told.mean[part], told.variance[part], told.noise_variance)
-                 for part in (slice(len(x)), slice(len(x), None))]
+        told = old.predict_in_pass(
+            torch.cat([x, cell.x]), number, torch.cat([passing, cell.velocity]), joint
+        )
+        parts = [
+            Prediction(told.mean[part], told.variance[part], told.noise_variance)
+            for part in (slice(len(x)), slice(len(x), None))
+        ]
         self._ahead = old, parts[1]
         return parts[0]
 
@@ -211,22 +264,38 @@ class OneStepAhead:
         if sum(counts):
             self.white_variance, self.white_averaged = (
                 (counts[0] * mine + counts[1] * its) / sum(counts)
-                for mine, its in ((self.white_variance, other.white_variance), (self.white_averaged, other.white_averaged)))
+                for mine, its in (
+                    (self.white_variance, other.white_variance),
+                    (self.white_averaged, other.white_averaged),
+                )
+            )
         self.noise.join(other.noise)
         self.local.join(other.local)
         self.changes.extend(other.changes)
-        self.change_count, self.weakened = self.change_count + other.change_count, self.weakened + other.weakened
+        self.change_count, self.weakened = (
+            self.change_count + other.change_count,
+            self.weakened + other.weakened,
+        )
         if len(self.noise):
-            self.fitted, self._fresh = self.noise.variances(self._expected(field).tolist(), self.white_variance), 0
+            self.fitted, self._fresh = (
+                self.noise.variances(self._expected(field).tolist(), self.white_variance),
+                0,
+            )
 
     def weaken(self, batch: Samples, field: FieldMap) -> Samples:
         """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
-        if not (self.settings.robust and self.settings.metric) or not self.settings.cells or not self.settled(field):
+        if (
+            not (self.settings.robust and self.settings.metric)
+            or not self.settings.cells
+            or not self.settled(field)
+        ):
             return batch
         p = _in_pass(field, batch)
         own = field.hyperparameters()["noise_stddev"] ** 2
         noise = own + float(batch.sensor_variance[0] / batch.count[0])
-        square = float((batch.y - p.mean.cpu()).square().mean()) / (float(p.variance.mean()) + noise)
+        square = float((batch.y - p.mean.cpu()).square().mean()) / (
+            float(p.variance.mean()) + noise
+        )
         weight = student_weight(min(square, _MOST_SURPRISING))
         if weight >= 1.0:
             return batch
@@ -234,18 +303,31 @@ class OneStepAhead:
         return replace(batch, sensor_variance=batch.count * (noise / weight - own))
 
     def state_dict(self) -> dict:
-        return {"noise": self.noise.state_dict(), "detector": self.detector.state_dict(),
-                "local": self.local.state_dict(),
-                "changes": [asdict(c) for c in self.changes], "change_count": self.change_count,
-                "white": self.white_variance, "white_averaged": self.white_averaged,
-                "weakened": self.weakened, "fitted": self.fitted, "fresh": self._fresh,
-                "widened": self._widened,
-                "picked": [{"x": x, "y": y, "length": n, "heading": h, "rate": w}
-                           for x, y, n, h, w in self._picked], "lag": self.lag.state_dict(),
-                "last": None if self._last is None else list(self._last),
-                # where a model's snapshots are not kept, scores pause for score_distance after a resume
-                "snapshots": [{"at": at, "posterior": told} for at, p in self._snapshots
-                              if (told := p.state_dict()) is not None]}
+        return {
+            "noise": self.noise.state_dict(),
+            "detector": self.detector.state_dict(),
+            "local": self.local.state_dict(),
+            "changes": [asdict(c) for c in self.changes],
+            "change_count": self.change_count,
+            "white": self.white_variance,
+            "white_averaged": self.white_averaged,
+            "weakened": self.weakened,
+            "fitted": self.fitted,
+            "fresh": self._fresh,
+            "widened": self._widened,
+            "picked": [
+                {"x": x, "y": y, "length": n, "heading": h, "rate": w}
+                for x, y, n, h, w in self._picked
+            ],
+            "lag": self.lag.state_dict(),
+            "last": None if self._last is None else list(self._last),
+            # where a model's snapshots are not kept, scores pause for score_distance after a resume
+            "snapshots": [
+                {"at": at, "posterior": told}
+                for at, p in self._snapshots
+                if (told := p.state_dict()) is not None
+            ],
+        }
 
     def load_state_dict(self, state: dict, field: FieldMap) -> None:
         """Continue where state_dict was taken. field: the map, whose snapshots are among it."""
@@ -253,14 +335,20 @@ class OneStepAhead:
         self.detector.load_state_dict(state["detector"])
         self.local.load_state_dict(state["local"])
         self.changes.extend(Change(**c) for c in state["changes"])
-        self.white_variance, self.white_averaged = (float(state.get(name, 0.0)) for name in ("white", "white_averaged"))
+        self.white_variance, self.white_averaged = (
+            float(state.get(name, 0.0)) for name in ("white", "white_averaged")
+        )
         self.change_count, self.weakened = int(state["change_count"]), int(state["weakened"])
         self.fitted, self._fresh = state["fitted"], int(state["fresh"])
         self._widened = float(state.get("widened", 1.0))
         self.lag.load_state_dict(state["lag"])
-        self._picked = [tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]]
+        self._picked = [
+            tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]
+        ]
         self._last = None if state["last"] is None else tuple(state["last"])
-        self._snapshots.extend((s["at"], field.load_snapshot(s["posterior"])) for s in state["snapshots"])
+        self._snapshots.extend(
+            (s["at"], field.load_snapshot(s["posterior"])) for s in state["snapshots"]
+        )
 
 
 def _in_pass(field: FieldMap | Snapshot, batch: Samples) -> Prediction:

@@ -35,25 +35,35 @@ class PredictiveNoise:
         """residual: (N, C); latent: (N, C) variance; the oldest scores leave beyond the window."""
         for name, new in (("residual_square", residual.square().cpu()), ("latent", latent.cpu())):
             old = getattr(self, name)
-            setattr(self, name, torch.cat([old if len(old) else old.new_empty((0, new.shape[1])), new])[-self.window:])
+            setattr(
+                self,
+                name,
+                torch.cat([old if len(old) else old.new_empty((0, new.shape[1])), new])[
+                    -self.window :
+                ],
+            )
 
     def join(self, other: "PredictiveNoise") -> None:
         """Another's scores beside these; beyond the window each gives up the same share, its oldest."""
         both = len(self) + len(other)
         if not len(other):
             return
-        keep = [n if both <= self.window else n * self.window // both for n in (len(self), len(other))]
+        keep = [
+            n if both <= self.window else n * self.window // both for n in (len(self), len(other))
+        ]
         for name in ("residual_square", "latent"):
             mine, its = getattr(self, name), getattr(other, name)
             mine = mine if len(mine) else its[:0]
-            setattr(self, name, torch.cat([mine[len(mine) - keep[0]:], its[len(its) - keep[1]:]]))
+            setattr(self, name, torch.cat([mine[len(mine) - keep[0] :], its[len(its) - keep[1] :]]))
 
     def variances(self, prior: list[float], floor: float = 0.0) -> list[float]:
         """σ² of each component, (C,); prior: (C,), or (1,) for all of them; floor: the least of each."""
         count = self.latent.shape[1]
         each = prior * count if len(prior) == 1 else prior
-        return [max(floor, self._variance(self.residual_square[:, c], self.latent[:, c], each[c]))
-                for c in range(count)]
+        return [
+            max(floor, self._variance(self.residual_square[:, c], self.latent[:, c], each[c]))
+            for c in range(count)
+        ]
 
     def variance(self, prior: float) -> float:
         """σ² of all components together: that of their mean score."""
@@ -83,8 +93,17 @@ class PredictiveNoise:
 
         grid = torch.linspace(math.log(1e-4), math.log(1e4), 38, dtype=torch.float64)
         points, rise = grid.tolist(), slopes(grid).tolist()
-        found = [_between(lambda log: float(slopes(grid.new_tensor([log]))), points[k], points[k + 1], rise[k],
-                          rise[k + 1]) for k in range(len(points) - 1) if rise[k] < 0.0 <= rise[k + 1]]
+        found = [
+            _between(
+                lambda log: float(slopes(grid.new_tensor([log]))),
+                points[k],
+                points[k + 1],
+                rise[k],
+                rise[k + 1],
+            )
+            for k in range(len(points) - 1)
+            if rise[k] < 0.0 <= rise[k + 1]
+        ]
         found += [points[0]] * (rise[0] >= 0.0) + [points[-1]] * (rise[-1] < 0.0)
         return prior * math.exp(found[0] if len(found) == 1 else min(found, key=cost, default=0.0))
 
@@ -92,10 +111,15 @@ class PredictiveNoise:
         return {"residual_square": self.residual_square.clone(), "latent": self.latent.clone()}
 
     def load_state_dict(self, state: dict) -> None:
-        self.residual_square, self.latent = state["residual_square"].clone(), state["latent"].clone()
+        self.residual_square, self.latent = (
+            state["residual_square"].clone(),
+            state["latent"].clone(),
+        )
 
 
-def _between(slope: Callable[[float], float], low: float, high: float, left: float, right: float) -> float:
+def _between(
+    slope: Callable[[float], float], low: float, high: float, left: float, right: float
+) -> float:
     """Where a slope that is left < 0 at low and right ≥ 0 at high is 0, to 1e-5: false position, Illinois' form."""
     least, kept = 1e-9 * (right - left), 0
     while high - low > 1e-5:

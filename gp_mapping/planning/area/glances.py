@@ -42,7 +42,9 @@ class Glances:
         self._travel = travel
         self._known: OrderedDict[tuple[int, int], Glance] = OrderedDict()
         none = np.empty((0, travel.about)), np.empty((0, travel.about))
-        self._nowhere, self._still = (Glance(metres, none[0].astype(int), none[1], 1.0) for metres in (np.inf, 0.0))
+        self._nowhere, self._still = (
+            Glance(metres, none[0].astype(int), none[1], 1.0) for metres in (np.inf, 0.0)
+        )
 
     @staticmethod
     def of(travel: Travel) -> Glances:
@@ -77,8 +79,11 @@ class Glances:
                 continue
             count = measurements(metres, step)
             at = (np.arange(count) + 0.5) * (metres / count)
-            marks.append(a[i] + at[:, None] * ((b[i] - a[i]) / metres) if line is None else
-                         np.stack([np.interp(at, ends, line[:, k]) for k in (0, 1)], 1))
+            marks.append(
+                a[i] + at[:, None] * ((b[i] - a[i]) / metres)
+                if line is None
+                else np.stack([np.interp(at, ends, line[:, k]) for k in (0, 1)], 1)
+            )
             ways.append((pair, metres, step * count / metres))
         if not ways:
             return

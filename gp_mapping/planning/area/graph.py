@@ -41,8 +41,9 @@ def nodes_of(free: FreeSpace, most: int) -> tuple[np.ndarray, int]:
     return free.centres(mask), side
 
 
-def _of_blocks(free: FreeSpace, rows: np.ndarray, columns: np.ndarray, links: np.ndarray, side: int
-               ) -> tuple[np.ndarray, np.ndarray]:
+def _of_blocks(
+    free: FreeSpace, rows: np.ndarray, columns: np.ndarray, links: np.ndarray, side: int
+) -> tuple[np.ndarray, np.ndarray]:
     """One of the cells (n,) of each connected part of a block; of each cell its part."""
     block = np.stack([rows, columns]) // side
     same = (block[:, links[0]] == block[:, links[1]]).all(0)
@@ -62,15 +63,31 @@ def _neighbours(free: FreeSpace, rows: np.ndarray, columns: np.ndarray) -> np.nd
     straight = [(number[:, :-1], number[:, 1:]), (number[:-1], number[1:])]
     a, b, c, d = number[:-1, :-1], number[:-1, 1:], number[1:, :-1], number[1:, 1:]
     corners = [(a, d, (b < 0) & (c < 0)), (b, c, (a < 0) & (d < 0))]
-    pairs = [np.stack([one[both], other[both]]) for one, other in straight for both in [(one >= 0) & (other >= 0)]]
-    over = np.concatenate([np.stack([one[both], other[both]]) for one, other, alone in corners
-                           for both in [(one >= 0) & (other >= 0) & alone]], 1)
+    pairs = [
+        np.stack([one[both], other[both]])
+        for one, other in straight
+        for both in [(one >= 0) & (other >= 0)]
+    ]
+    over = np.concatenate(
+        [
+            np.stack([one[both], other[both]])
+            for one, other, alone in corners
+            for both in [(one >= 0) & (other >= 0) & alone]
+        ],
+        1,
+    )
     x = free.centres(free.open)  # row by row, as the cells
     return np.concatenate([*pairs, over[:, free.sees(*x[over])]], 1)
 
 
-def _joined(free: FreeSpace, rows: np.ndarray, columns: np.ndarray, chosen: np.ndarray, part: np.ndarray,
-            links: np.ndarray) -> np.ndarray:
+def _joined(
+    free: FreeSpace,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    chosen: np.ndarray,
+    part: np.ndarray,
+    links: np.ndarray,
+) -> np.ndarray:
     """The cells `chosen`, one of each part, and between neighbouring parts whose cells do not see each other the way.
 
     The way goes cell by cell inside one part, over to the other, and inside it; where it turns is a node.
@@ -79,7 +96,9 @@ def _joined(free: FreeSpace, rows: np.ndarray, columns: np.ndarray, chosen: np.n
     at = np.stack([rows, columns], 1)
     pair = np.sort(part[across], 0)
     metres = sum(np.hypot(*(at[end] - at[chosen[part[end]]]).T) for end in across)
-    order = np.lexsort((metres, pair[1], pair[0]))  # of each two parts where the way over is shortest
+    order = np.lexsort(
+        (metres, pair[1], pair[0])
+    )  # of each two parts where the way over is shortest
     first = np.concatenate([[True], (np.diff(pair[:, order], axis=1) != 0).any(0)])[: len(order)]
     ends = across[:, order[first]]
     x = free.centres(free.open)  # row by row, as the cells
@@ -97,7 +116,9 @@ def _joined(free: FreeSpace, rows: np.ndarray, columns: np.ndarray, chosen: np.n
     while len(new):
         new = new[~reached[new] & (before[new] < count)]
         reached[new], ahead = True, before[new]
-        kept[ahead[(step[new] != step[ahead]).any(1)]] = True  # of a straight part of the way its ends will do
+        kept[ahead[(step[new] != step[ahead]).any(1)]] = (
+            True  # of a straight part of the way its ends will do
+        )
         new = np.unique(ahead)
     return np.flatnonzero(kept)
 

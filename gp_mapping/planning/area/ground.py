@@ -57,9 +57,20 @@ class Ground:
         self._bounds = np.zeros(4)
         self._spacing = 0.0
 
-    def at(self, position, free: FreeSpace | None, path: np.ndarray, lengthscale: float, *,
-           region: tuple[Polygon, ...] = (), keep_out: tuple[Polygon, ...] = (), reach: float = math.inf,
-           margin: float = 1.0, places: int = 450, frame: str = "") -> tuple[SurveyArea, Travel | None]:
+    def at(
+        self,
+        position,
+        free: FreeSpace | None,
+        path: np.ndarray,
+        lengthscale: float,
+        *,
+        region: tuple[Polygon, ...] = (),
+        keep_out: tuple[Polygon, ...] = (),
+        reach: float = math.inf,
+        margin: float = 1.0,
+        places: int = 450,
+        frame: str = "",
+    ) -> tuple[SurveyArea, Travel | None]:
         """The area about a robot at position (2,) m, and the ways in it; None where nothing is left of it.
 
         path: (K, 2) m where it has been.  lengthscale: m, places lie a third of it apart.  The rest: SurveyArea.of.
@@ -67,12 +78,26 @@ class Ground:
         Raises:
             ValueError: frames that do not fit.
         """
-        given = {"region": region, "keep_out": keep_out, "reach": reach, "margin": margin, "places": places,
-                 "frame": frame}
+        given = {
+            "region": region,
+            "keep_out": keep_out,
+            "reach": reach,
+            "margin": margin,
+            "places": places,
+            "frame": frame,
+        }
         if not self.suits(position, free, path, lengthscale, **given):
             position = np.asarray(position, dtype=np.float64)
-            self.area = SurveyArea.of(free, position, path=path, region=region, keep_out=keep_out, reach=reach,
-                                      grow=margin, frame=frame)
+            self.area = SurveyArea.of(
+                free,
+                position,
+                path=path,
+                region=region,
+                keep_out=keep_out,
+                reach=reach,
+                grow=margin,
+                frame=frame,
+            )
             self._spacing = lengthscale / _PER_LENGTHSCALE
             self.travel = Travel(self.area.free, self._spacing, places) if self.area else None
             self._key, self._free, self._centre = _key(free, **given), free, position
@@ -80,17 +105,37 @@ class Ground:
             self.made += 1
         return self.area, self.travel
 
-    def stands_in(self, position, free: FreeSpace | None, *, region: tuple[Polygon, ...] = (),
-                  keep_out: tuple[Polygon, ...] = (), reach: float = math.inf, margin: float = 1.0, places: int = 450,
-                  frame: str = "") -> bool:
+    def stands_in(
+        self,
+        position,
+        free: FreeSpace | None,
+        *,
+        region: tuple[Polygon, ...] = (),
+        keep_out: tuple[Polygon, ...] = (),
+        reach: float = math.inf,
+        margin: float = 1.0,
+        places: int = 450,
+        frame: str = "",
+    ) -> bool:
         """Whether it was made of these, though for another place or a shorter path, and holds the robot."""
         position = np.asarray(position, dtype=np.float64)
         same = self._key == _key(free, region, keep_out, reach, margin, places, frame)
         return bool(self.area) and same and not self._left(position, free)
 
-    def suits(self, position, free: FreeSpace | None, path: np.ndarray, lengthscale: float, *,
-              region: tuple[Polygon, ...] = (), keep_out: tuple[Polygon, ...] = (), reach: float = math.inf,
-              margin: float = 1.0, places: int = 450, frame: str = "") -> bool:
+    def suits(
+        self,
+        position,
+        free: FreeSpace | None,
+        path: np.ndarray,
+        lengthscale: float,
+        *,
+        region: tuple[Polygon, ...] = (),
+        keep_out: tuple[Polygon, ...] = (),
+        reach: float = math.inf,
+        margin: float = 1.0,
+        places: int = 450,
+        frame: str = "",
+    ) -> bool:
         """Whether what is there answers for these; arguments as of `at`."""
         position = np.asarray(position, dtype=np.float64)
         key = _key(free, region, keep_out, reach, margin, places, frame)
@@ -98,16 +143,29 @@ class Ground:
         moved = math.dist(position, self._centre) > _MOVED * reach
         grown = free is None and not region and (_bounds(path) < self._bounds - _GROWN).any()
         refined = not 0.7 < spacing / max(self._spacing, 1e-9) < 1.4
-        return not (key != self._key or moved or grown or refined or self._left(position, free) or not self.area)
+        return not (
+            key != self._key
+            or moved
+            or grown
+            or refined
+            or self._left(position, free)
+            or not self.area
+        )
 
     def _left(self, position: np.ndarray, free: FreeSpace | None) -> bool:
         """Whether the robot has left what was its path's hull: nobody has looked for a way there yet."""
-        return (free is None and self.travel is not None and math.dist(position, self._centre) > _LEFT
-                and self.travel.locate(position) is None)
+        return (
+            free is None
+            and self.travel is not None
+            and math.dist(position, self._centre) > _LEFT
+            and self.travel.locate(position) is None
+        )
 
 
 def _key(free, region, keep_out, reach, margin, places, frame) -> _Key:
-    return _Key(id(free), tuple(map(id, region)), tuple(map(id, keep_out)), reach, margin, places, frame)
+    return _Key(
+        id(free), tuple(map(id, region)), tuple(map(id, keep_out)), reach, margin, places, frame
+    )
 
 
 def _bounds(path: np.ndarray) -> np.ndarray:

@@ -38,7 +38,9 @@ class Polygon:
         try:
             x = np.array(corners, dtype=np.float64).reshape(-1, 2)
         except (TypeError, ValueError):
-            raise ValueError(f"{name}: {corners!r} are not corners, expected x y pairs in metres") from None
+            raise ValueError(
+                f"{name}: {corners!r} are not corners, expected x y pairs in metres"
+            ) from None
 
         if len(x) > 1 and np.array_equal(x[0], x[-1]):
             x = x[:-1]
@@ -49,15 +51,19 @@ class Polygon:
             raise ValueError(f"{name}: corner {bad} is {x[bad].tolist()}, expected finite metres")
         if not on_earth(x).all():
             bad = int((~on_earth(x)).argmax())
-            raise ValueError(f"{name}: corner {bad} is {x[bad].tolist()}, expected metres, at most {FARTHEST:g} from "
-                             "the origin")
+            raise ValueError(
+                f"{name}: corner {bad} is {x[bad].tolist()}, expected metres, at most {FARTHEST:g} from "
+                "the origin"
+            )
 
         size = np.ptp(x, axis=0).max()
         crossing = _crossing(x)
         if crossing is not None:
             i, j = crossing
-            raise ValueError(f"{name}: the side from corner {i} crosses or touches the side from corner {j}; give "
-                             "the corners in order around the area, each once")
+            raise ValueError(
+                f"{name}: the side from corner {i} crosses or touches the side from corner {j}; give "
+                "the corners in order around the area, each once"
+            )
         if abs(_area(x)) <= 1e-9 * size * size:
             raise ValueError(f"{name}: its {len(x)} corners enclose no area")
         return Polygon(x, frame)
@@ -102,7 +108,9 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
     tiny = 1e-12 * float(np.ptp(x, axis=0).max()) ** 2
 
     def turn(p, q, r):
-        return (q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (q[..., 1] - p[..., 1]) * (r[..., 0] - p[..., 0])
+        return (q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (q[..., 1] - p[..., 1]) * (
+            r[..., 0] - p[..., 0]
+        )
 
     def between(p, q, r):
         low, high = np.minimum(p, q), np.maximum(p, q)
@@ -114,11 +122,20 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
         j = np.arange(i + 1, n)
         apart = (j != i + 1) & ~((i == 0) & (j == n - 1))
         p, q, c, d = a[i], b[i], a[j], b[j]
-        first, second, third, fourth = turn(p, q, c), turn(p, q, d), turn(c, d, p[None]), turn(c, d, q[None])
+        first, second, third, fourth = (
+            turn(p, q, c),
+            turn(p, q, d),
+            turn(c, d, p[None]),
+            turn(c, d, q[None]),
+        )
         proper = (first * second < 0) & (third * fourth < 0)
         touch = np.zeros(len(j), dtype=bool)
-        for value, inside in ((first, between(p, q, c)), (second, between(p, q, d)),
-                              (third, between(c, d, p[None])), (fourth, between(c, d, q[None]))):
+        for value, inside in (
+            (first, between(p, q, c)),
+            (second, between(p, q, d)),
+            (third, between(c, d, p[None])),
+            (fourth, between(c, d, q[None])),
+        ):
             touch |= (np.abs(value) <= tiny) & inside
         # neighbours share a corner; only a side that turns straight back lies upon the one before
         back = ~apart & (np.abs(np.where(j == i + 1, second, first)) <= tiny)

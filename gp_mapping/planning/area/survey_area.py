@@ -49,8 +49,19 @@ class SurveyArea:
         return SurveyArea(_nowhere(), torch.empty((0, 2)).double(), torch.empty(0).double(), reason)
 
     @staticmethod
-    def of(free: FreeSpace | None, position, *, path=None, region=(), keep_out=(), reach: float = math.inf,
-           grow: float = 2.0, frame: str = "", max_cells: int = 1024, search: float = 0.5) -> SurveyArea:
+    def of(
+        free: FreeSpace | None,
+        position,
+        *,
+        path=None,
+        region=(),
+        keep_out=(),
+        reach: float = math.inf,
+        grow: float = 2.0,
+        frame: str = "",
+        max_cells: int = 1024,
+        search: float = 0.5,
+    ) -> SurveyArea:
         """Reachable free space ∩ region − keep_out, within reach of the robot.
 
         Args:
@@ -73,8 +84,10 @@ class SurveyArea:
             ValueError: a frame that is not the map's, a reach or bound out of range.
         """
         if not reach > 0 or not grow >= 0 or max_cells < 1:
-            raise ValueError(f"reach={reach}, grow={grow}, max_cells={max_cells}: expected a reach above 0 m, grow of "
-                             "0 m or more and 1 cell or more")
+            raise ValueError(
+                f"reach={reach}, grow={grow}, max_cells={max_cells}: expected a reach above 0 m, grow of "
+                "0 m or more and 1 cell or more"
+            )
         for name, polygons in (("region", region), ("keep_out", keep_out)):
             for polygon in polygons:
                 _same_frame(name, polygon.frame, frame)
@@ -91,8 +104,12 @@ class SurveyArea:
         wanted = _restricted(_cropped(free, position, reach), position, region, keep_out, reach)
         reached = wanted.reachable_from(position, search)
         if not reached.open.any():
-            return SurveyArea(reached, torch.empty((0, 2)).double(), torch.empty(0).double(),
-                              _why_not(free, wanted, position, region, bool(region or keep_out), search))
+            return SurveyArea(
+                reached,
+                torch.empty((0, 2)).double(),
+                torch.empty(0).double(),
+                _why_not(free, wanted, position, region, bool(region or keep_out), search),
+            )
 
         chosen, count = thin(torch.from_numpy(reached.open), max_cells)
         mask = np.zeros(reached.open.size, dtype=bool)
@@ -115,11 +132,20 @@ def hull_space(path, grow: float) -> FreeSpace | None:
 def _made(corners: np.ndarray, margin: float, inside) -> FreeSpace:
     """A grid about corners (K, 2) whose cells are free where inside(centres) says so."""
     low, high = corners.min(0) - margin, corners.max(0) + margin
-    resolution = max(_FINEST, math.sqrt(float((high - low).prod()) / _HULL_CELLS),
-                     float((high - low).max()) / _HULL_CELLS)
+    resolution = max(
+        _FINEST,
+        math.sqrt(float((high - low).prod()) / _HULL_CELLS),
+        float((high - low).max()) / _HULL_CELLS,
+    )
     width, height = (max(1, math.ceil(v / resolution)) for v in high - low)
-    blank = FreeSpace(tuple(low.tolist()), 0.0, resolution, 0.0, np.zeros((height, width)),
-                      np.ones((height, width), dtype=bool))
+    blank = FreeSpace(
+        tuple(low.tolist()),
+        0.0,
+        resolution,
+        0.0,
+        np.zeros((height, width)),
+        np.ones((height, width), dtype=bool),
+    )
     free = inside(blank.centres()).reshape(height, width)
     return replace(blank, clearance=np.where(free, resolution, 0.0), open=free)
 
@@ -134,17 +160,28 @@ def _without_map(path, region, grow: float, position, reach: float) -> tuple[Fre
         corners = np.concatenate([polygon.corners for polygon in region])
         if math.isfinite(reach):
             corners = np.clip(corners, position - reach, position + reach)
-        free = _made(corners, _FINEST, lambda at: np.any([polygon.contains(at) for polygon in region], axis=0))
+        free = _made(
+            corners,
+            _FINEST,
+            lambda at: np.any([polygon.contains(at) for polygon in region], axis=0),
+        )
         return free, "no free-space map: the whole region is taken to be free of obstacles"
     free = None if path is None else hull_space(path, grow)
     if free is None:
-        return None, "nothing has been measured yet, and there is no free-space map: where the robot may go is unknown"
-    return free, (f"no free-space map: the hull of the path, grown by {grow:g} m, is taken to be free of obstacles")
+        return (
+            None,
+            "nothing has been measured yet, and there is no free-space map: where the robot may go is unknown",
+        )
+    return free, (
+        f"no free-space map: the hull of the path, grown by {grow:g} m, is taken to be free of obstacles"
+    )
 
 
 def _same_frame(name: str, given: str, frame: str) -> None:
     if given.lstrip("/") and frame and given.lstrip("/") != frame.lstrip("/"):
-        raise ValueError(f"{name} is in frame {given!r} and the map in {frame!r}; publish it in {frame!r}")
+        raise ValueError(
+            f"{name} is in frame {given!r} and the map in {frame!r}; publish it in {frame!r}"
+        )
 
 
 def _cropped(free: FreeSpace, position: np.ndarray, reach: float) -> FreeSpace:
@@ -162,8 +199,12 @@ def _cropped(free: FreeSpace, position: np.ndarray, reach: float) -> FreeSpace:
         return free
     u, v = left * free.resolution, bottom * free.resolution
     origin = (free.origin[0] + cos * u - sin * v, free.origin[1] + sin * u + cos * v)
-    return replace(free, origin=origin, clearance=free.clearance[bottom:top, left:right],
-                   open=free.open[bottom:top, left:right])
+    return replace(
+        free,
+        origin=origin,
+        clearance=free.clearance[bottom:top, left:right],
+        open=free.open[bottom:top, left:right],
+    )
 
 
 def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: float) -> FreeSpace:
@@ -177,7 +218,11 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
             inside |= polygon.contains(x) & (polygon.away(x) >= half)
         # cells on a border may still lie in two regions that touch: each corner in one of them
         ask = np.flatnonzero(kept & ~inside)
-        aside = (1.0 - 1e-6) * half * np.stack([np.cos(_CORNERS + free.yaw), np.sin(_CORNERS + free.yaw)], 1)
+        aside = (
+            (1.0 - 1e-6)
+            * half
+            * np.stack([np.cos(_CORNERS + free.yaw), np.sin(_CORNERS + free.yaw)], 1)
+        )
         looks = (x[ask, None] + np.vstack([aside, np.zeros((1, 2))])).reshape(-1, 2)
         within = np.zeros(len(looks), dtype=bool)
         for polygon in region:
@@ -191,13 +236,17 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
     return replace(free, open=left)
 
 
-def _why_not(free: FreeSpace, wanted: FreeSpace, position: np.ndarray, region, polygons: bool, search: float) -> str:
+def _why_not(
+    free: FreeSpace, wanted: FreeSpace, position: np.ndarray, region, polygons: bool, search: float
+) -> str:
     here = f"({position[0]:.2f}, {position[1]:.2f}) m"
     if not free.open.any():
         return "the free-space map leaves no place that the robot may enter"
     if not wanted.open.any() and polygons:
-        return ("no free place lies inside the region, out of the keep-out areas and within reach of the robot at "
-                f"{here}")
+        return (
+            "no free place lies inside the region, out of the keep-out areas and within reach of the robot at "
+            f"{here}"
+        )
     if not free.reachable_from(position, search).open.any():
         return f"the robot at {here} stands where the free-space map leaves it no room"
     where = "outside the region" if region else "inside a keep-out area"

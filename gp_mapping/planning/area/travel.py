@@ -27,7 +27,9 @@ _NEAR = 16  # nodes of which one should be in plain view
 _LOOKS = 4  # points of a way for each spacing
 _ABOUT = 4  # places between which a point is interpolated
 _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
-_AHEAD = np.round(1.6 ** np.arange(1, 40)).astype(int)  # points of a way on that are looked at from a corner
+_AHEAD = np.round(1.6 ** np.arange(1, 40)).astype(
+    int
+)  # points of a way on that are looked at from a corner
 _BETWEEN = 8  # parts into which the points between one that is seen and one that is not are cut
 
 
@@ -52,7 +54,9 @@ class Leg:
 
 def turning(a, b):
     """Radians between headings a and b; 0 where one of them is NaN."""
-    return np.nan_to_num(np.abs(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi))
+    return np.nan_to_num(
+        np.abs(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi)
+    )
 
 
 def turn(a: float, b: float) -> float:
@@ -74,15 +78,21 @@ class Travel:
             n log n.
     """
 
-    def __init__(self, free: FreeSpace, spacing: float, max_places: int = 450, max_nodes: int = 8000):
+    def __init__(
+        self, free: FreeSpace, spacing: float, max_places: int = 450, max_nodes: int = 8000
+    ):
         if not spacing > 0 or max_places < 2 or max_nodes < 2:
-            raise ValueError(f"spacing={spacing} m, max_places={max_places}, max_nodes={max_nodes}: expected a spacing "
-                             "above 0 and 2 places and nodes or more")
+            raise ValueError(
+                f"spacing={spacing} m, max_places={max_places}, max_nodes={max_nodes}: expected a spacing "
+                "above 0 and 2 places and nodes or more"
+            )
         self.free = free
         self.nodes, self.block = nodes_of(free, max_nodes)
         self.graph = moves_between(free, self.nodes, self.block)
         self._tree = cKDTree(self.nodes) if len(self.nodes) else None
-        chosen, self.spacing = _spread(self.nodes, max(spacing, self.block * free.resolution), max_places)
+        chosen, self.spacing = _spread(
+            self.nodes, max(spacing, self.block * free.resolution), max_places
+        )
         self.places = chosen  # (P,) nodes
         self.xy = self.nodes[chosen]  # (P, 2) m
         self._places_tree = cKDTree(self.xy) if len(chosen) else None
@@ -122,7 +132,9 @@ class Travel:
         seen = np.zeros_like(near)
         for some in (column == 0, column > 0):  # most see the nearest one
             some &= ~seen[row, 0]
-            seen[row[some], column[some]] = self.free.sees(xy[row[some]], self.nodes[found[row[some], column[some]]])
+            seen[row[some], column[some]] = self.free.sees(
+                xy[row[some]], self.nodes[found[row[some], column[some]]]
+            )
         chosen = found[np.arange(len(xy)), seen.argmax(1)]  # the nearest one where none is seen
         return np.where(near[:, 0], chosen, -1)
 
@@ -176,8 +188,10 @@ class Travel:
             return
         a, b = self.nodes[[p for p, _ in pairs]], self.nodes[[q for _, q in pairs]]
         seen = self.free.sees(a, b)
-        chains = {pair: np.stack([a[i], b[i]]) if seen[i] else self._chain(*pair, min(pair))
-                  for i, pair in enumerate(pairs)}
+        chains = {
+            pair: np.stack([a[i], b[i]]) if seen[i] else self._chain(*pair, min(pair))
+            for i, pair in enumerate(pairs)
+        }
         ways = {pair: chain for pair, chain in chains.items() if chain is not None}
         self._legs.update(zip(ways, self._legs_along(self._pulled(list(ways.values())))))
         while len(self._legs) > _LEGS:
@@ -191,7 +205,9 @@ class Travel:
         """The same to several nodes."""
         chains = [self._chain(node, end, node) for end in to]
         first = np.asarray(xy, dtype=np.float64)[None]
-        legs = iter(self._legs_along(self._pulled([np.vstack([first, c]) for c in chains if c is not None])))
+        legs = iter(
+            self._legs_along(self._pulled([np.vstack([first, c]) for c in chains if c is not None]))
+        )
         return [None if chain is None else next(legs) for chain in chains]
 
     def _chain(self, a: int, b: int, source: int) -> np.ndarray | None:
@@ -219,9 +235,13 @@ class Travel:
         """Ways straightened side by side: what they ask of the free space is asked together."""
         kept: list[list[int]] = [[0] for _ in chains]
         asking = [_pull(len(chain), points) for chain, points in zip(chains, kept)]
-        wants = {i: want for i, steps in enumerate(asking) if (want := next(steps, None)) is not None}
+        wants = {
+            i: want for i, steps in enumerate(asking) if (want := next(steps, None)) is not None
+        }
         while wants:
-            a = np.concatenate([np.broadcast_to(chains[i][at], (len(to), 2)) for i, (at, to) in wants.items()])
+            a = np.concatenate(
+                [np.broadcast_to(chains[i][at], (len(to), 2)) for i, (at, to) in wants.items()]
+            )
             b = np.concatenate([chains[i][to] for i, (_, to) in wants.items()])
             ends = np.cumsum([len(to) for _, to in wants.values()])[:-1]
             for i, seen in zip(list(wants), np.split(self.free.sees(a, b), ends)):
@@ -248,7 +268,9 @@ class Travel:
             total = float(ends[-1])
             headings = np.arctan2(pieces[:, 1], pieces[:, 0])
             turned = float(turning(headings[:-1], headings[1:]).sum())
-            first, last = (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
+            first, last = (
+                (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
+            )
             known.append((line, total, turned, first, last))
 
             count = max(2, math.ceil(_LOOKS * total / self.spacing) + 1)
@@ -265,7 +287,9 @@ class Travel:
         gram = self.xy[index]
         gram = np.square(gram[:, :, None] - gram[:, None]).sum(-1)
         width = 2.0 * (_SMOOTH * self.spacing) ** 2
-        weights = np.linalg.solve(np.exp(-gram / width) + 1e-6 * np.eye(count), np.exp(-away**2 / width)[..., None])
+        weights = np.linalg.solve(
+            np.exp(-gram / width) + 1e-6 * np.eye(count), np.exp(-(away**2) / width)[..., None]
+        )
         return index, weights[..., 0]
 
     def visits(self, legs) -> tuple[Visits, np.ndarray, np.ndarray]:
@@ -286,9 +310,13 @@ class Travel:
         marks = (np.cumsum(lengths) - lengths)[which] + share * lengths[which]
 
         points = np.array([len(leg.points) for leg in legs])
-        take = (np.cumsum(points) - points)[which] + np.rint(share * (points[which] - 1)).astype(int)
-        x, places, weights = (np.concatenate([getattr(leg, name) for leg in legs])[take]
-                              for name in ("points", "places", "weights"))
+        take = (np.cumsum(points) - points)[which] + np.rint(share * (points[which] - 1)).astype(
+            int
+        )
+        x, places, weights = (
+            np.concatenate([getattr(leg, name) for leg in legs])[take]
+            for name in ("points", "places", "weights")
+        )
         scale = torch.from_numpy((step * counts / lengths)[which])
         return Visits(torch.from_numpy(places), torch.from_numpy(weights), scale), x, marks
 

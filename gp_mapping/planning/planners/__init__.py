@@ -11,7 +11,23 @@ from gp_mapping.planning.planners.point import (
 from gp_mapping.planning.planners.route import route
 from gp_mapping.planning.registry import register
 
-__all__ = ["expected_improvement", "gain_per_metre", "integrated_variance", "lanes", "route", "ucb", "variance"]
+__all__ = [
+    "expected_improvement",
+    "gain_per_metre",
+    "integrated_variance",
+    "lanes",
+    "route",
+    "ucb",
+    "variance",
+]
 
-for planner in (gain_per_metre, lanes, route, variance, integrated_variance, ucb, expected_improvement):
+for planner in (
+    gain_per_metre,
+    lanes,
+    route,
+    variance,
+    integrated_variance,
+    ucb,
+    expected_improvement,
+):
     register(planner.__name__, planner)

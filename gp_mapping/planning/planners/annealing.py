@@ -30,8 +30,9 @@ _KEPT = 4  # best routes that are handed back
 _WANTED = 10  # routes taken after which it is looked anew where most is left
 
 
-def annealed(problem: Problem, stops: tuple[int, ...], effort: int,
-             heat: float = _HEAT) -> Iterator[list[tuple[int, ...]]]:
+def annealed(
+    problem: Problem, stops: tuple[int, ...], effort: int, heat: float = _HEAT
+) -> Iterator[list[tuple[int, ...]]]:
     """The best routes so far, best first, after each few looks; those of the start are not among them.
 
     Rated by what they bring in the end (mix 0).
@@ -45,7 +46,9 @@ def annealed(problem: Problem, stops: tuple[int, ...], effort: int,
         proposed = [search.moves.propose(search.stops) for _ in range(min(_BATCH, effort - tried))]
         ahead = 1.0 - tried / effort
         tried += len(proposed)
-        taken = search.step(proposed, first * ahead**2, ahead * cost_per_metre(problem, search.gain))
+        taken = search.step(
+            proposed, first * ahead**2, ahead * cost_per_metre(problem, search.gain)
+        )
         if taken and search.gain > max((gain for gain, _ in found[:1]), default=begun):
             found.insert(0, (search.gain, search.stops))
             del found[_KEPT:]
@@ -57,7 +60,11 @@ def cost_per_metre(problem: Problem, gain: float) -> float:
     total, limit = problem.value.total, problem.limit
     left = total - gain
     metres = min(limit.metres, limit.seconds * limit.speed)
-    return left * math.log(total / left) / metres if 0.0 < left < total and 0.0 < metres < math.inf else 0.0
+    return (
+        left * math.log(total / left) / metres
+        if 0.0 < left < total and 0.0 < metres < math.inf
+        else 0.0
+    )
 
 
 class _Search:
@@ -77,7 +84,9 @@ class _Search:
         return self._exchange.gain
 
     def _keys(self, stops: Sequence[int]) -> list[tuple[int, int]]:
-        ends = [self.problem.start, *stops] + ([] if self.problem.home is None else [self.problem.home])
+        ends = [self.problem.start, *stops] + (
+            [] if self.problem.home is None else [self.problem.home]
+        )
         return [(a, b) if a < b else (b, a) for a, b in pairwise(ends)]
 
     def _begin(self, keys, legs) -> None:
@@ -109,7 +118,11 @@ class _Search:
         if not math.isfinite(limit.seconds):
             return length <= limit.metres
         nodes = self.problem.travel.nodes
-        ends = [self.problem.start, *stops] + ([] if self.problem.home is None else [self.problem.home])
+        ends = [self.problem.start, *stops] + (
+            [] if self.problem.home is None else [self.problem.home]
+        )
         ahead = np.diff(nodes[ends], axis=0)
         headings = [self.problem.heading, *np.arctan2(ahead[:, 1], ahead[:, 0])]
-        return limit.allows(length, limit.time(length, sum(turn(a, b) for a, b in pairwise(headings))))
+        return limit.allows(
+            length, limit.time(length, sum(turn(a, b) for a, b in pairwise(headings)))
+        )

@@ -27,8 +27,11 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
         pays, within = value.at(range(len(value))).numpy(), _FIRST * travel.spacing
         while True:
             away = travel.distances(at, within)[travel.places]
-            worth = np.where(goals & (travel.places != at) & (metres + away + back <= limit.metres),
-                             pays / (away + NEAR), -np.inf)
+            worth = np.where(
+                goals & (travel.places != at) & (metres + away + back <= limit.metres),
+                pays / (away + NEAR),
+                -np.inf,
+            )
             best = int(worth.argmax())
             if math.isinf(within) or worth[best] > pays.max() / (within + NEAR):
                 break  # what lies beyond pays less

@@ -19,7 +19,9 @@ from gp_mapping.planning.problem import Problem
 
 __all__ = ["best_lanes", "lane_routes", "lanes"]
 
-_LEAST = 0.3  # share of the span's lanes; pieces shorter than that share of their distance are left out
+_LEAST = (
+    0.3  # share of the span's lanes; pieces shorter than that share of their distance are left out
+)
 _TRIED = 3  # numbers of lanes for each direction
 _DETOUR = 1.5  # times as far as the nearest piece lies is looked for the way to it, and farther if that is too little
 _FAR = 10.0  # times as far, beyond which all of the ground is looked at
@@ -55,7 +57,9 @@ def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
     x = np.vstack([problem.position[None], problem.travel.nodes[list(stops)]])
     limit = problem.limit
     ends = np.cumsum(np.hypot(*np.diff(x, axis=0).T))
-    stops = stops[: int(np.searchsorted(ends, min(limit.metres, limit.seconds * limit.speed), side="right"))]
+    stops = stops[
+        : int(np.searchsorted(ends, min(limit.metres, limit.seconds * limit.speed), side="right"))
+    ]
     problem.prepare([stops])
     low, high = 0, len(stops)
     while low < high:
@@ -98,7 +102,9 @@ class _Pieces:
 
     def __init__(self, travel: Travel, ends: np.ndarray, lanes: np.ndarray):
         self.ends, self.lanes, self._travel = ends, lanes, travel
-        self._away: dict[int, tuple[np.ndarray, float]] = {}  # (K, 2) m from an end to those that are so near
+        self._away: dict[
+            int, tuple[np.ndarray, float]
+        ] = {}  # (K, 2) m from an end to those that are so near
 
     def joined(self, start: int, reached: np.ndarray, passes: int = 1) -> tuple[int, ...]:
         """Stops: the pieces one after the other, the nearest end first, from a node on; where they are reached.
@@ -123,23 +129,33 @@ class _Pieces:
 
         A way leads to all of these pieces.
         """
-        away, within = self._away.get(node, (np.full(self.ends.shape, np.inf), self._travel.spacing))
+        away, within = self._away.get(
+            node, (np.full(self.ends.shape, np.inf), self._travel.spacing)
+        )
         while not np.isfinite(away[now]).any() and within < math.inf:
             x = self._travel.nodes
             near = float(np.hypot(*(x[self.ends[now]] - x[node]).reshape(-1, 2).T).min())
-            within = _DETOUR * max(near, within) if within < _FAR * max(near, self._travel.spacing) else math.inf
+            within = (
+                _DETOUR * max(near, within)
+                if within < _FAR * max(near, self._travel.spacing)
+                else math.inf
+            )
             away = self._travel.distances(node, within)[self.ends]
             self._away[node] = away, within
         return away
 
 
-def _pieces(travel: Travel, angle: float, low: float, spacing: float, count: int, inset: float) -> _Pieces:
+def _pieces(
+    travel: Travel, angle: float, low: float, spacing: float, count: int, inset: float
+) -> _Pieces:
     free = travel.free
     along = np.array([math.cos(angle), math.sin(angle)])
     across = np.array([-along[1], along[0]])
     extent = travel.nodes @ along
     first, last = float(extent.min()), float(extent.max())
-    marks = np.linspace(first, last, max(2, math.ceil((last - first) / (0.5 * free.resolution)) + 1))
+    marks = np.linspace(
+        first, last, max(2, math.ceil((last - first) / (0.5 * free.resolution)) + 1)
+    )
     lanes = low + (np.arange(count) + 0.5) * spacing
     x = marks[:, None] * along + lanes[:, None, None] * across  # (lanes, marks, 2)
     clear = free.allows(torch.from_numpy(x.reshape(-1, 2))).numpy().reshape(count, -1)
@@ -148,8 +164,12 @@ def _pieces(travel: Travel, angle: float, low: float, spacing: float, count: int
     lane, start = np.nonzero(edges > 0)
     end = np.nonzero(edges < 0)[1] - 1
     length = marks[end] - marks[start]
-    lane, start, end, length = (v[length >= max(_LEAST * spacing, free.resolution)] for v in (lane, start, end, length))
+    lane, start, end, length = (
+        v[length >= max(_LEAST * spacing, free.resolution)] for v in (lane, start, end, length)
+    )
     off = np.minimum(inset, 0.5 * length)[:, None] * along
-    ends = np.stack([travel.locate_all(x[lane, start] + off), travel.locate_all(x[lane, end] - off)], 1)
+    ends = np.stack(
+        [travel.locate_all(x[lane, start] + off), travel.locate_all(x[lane, end] - off)], 1
+    )
     found = (ends >= 0).all(1)
     return _Pieces(travel, ends[found], lane[found])

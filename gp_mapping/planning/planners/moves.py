@@ -63,7 +63,9 @@ class Moves:
         return int(self._nodes[near[int(self.rng.random() * len(near))]]) if near else node
 
     def _some(self) -> int:
-        return int(self._places[np.searchsorted(self._wanted, self.rng.random() * self._wanted[-1])])
+        return int(
+            self._places[np.searchsorted(self._wanted, self.rng.random() * self._wanted[-1])]
+        )
 
     def _line(self, stops) -> np.ndarray:
         ends = [] if self.problem.home is None else [self.travel.nodes[[self.problem.home]]]

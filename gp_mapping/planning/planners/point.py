@@ -11,14 +11,24 @@ import torch
 
 from gp_mapping.planning.problem import Problem
 
-__all__ = ["NEAR", "expected_improvement", "gain_per_metre", "integrated_variance", "next_stops", "ucb", "variance"]
+__all__ = [
+    "NEAR",
+    "expected_improvement",
+    "gain_per_metre",
+    "integrated_variance",
+    "next_stops",
+    "ucb",
+    "variance",
+]
 
 NEAR = 0.3  # m that are added to each way: places under the robot's feet are not infinitely cheap
 _COMPARED = 24  # places that are compared by their whole ways
 _KAPPA = 2.0  # standard deviations that an upper confidence bound adds
 
 
-def next_stops(problem: Problem, score: Callable[[np.ndarray], np.ndarray], together: int = 1) -> Iterator[int]:
+def next_stops(
+    problem: Problem, score: Callable[[np.ndarray], np.ndarray], together: int = 1
+) -> Iterator[int]:
     """The nodes of the places from which home is still in reach, those with the highest scores first.
 
     score: from the length (P,) m of the ways to all places to a value of each.  together: ways looked for at once.
@@ -33,7 +43,7 @@ def next_stops(problem: Problem, score: Callable[[np.ndarray], np.ndarray], toge
         back = 0.0 if problem.home is None else travel.distances(problem.home)[travel.places]
         order = order[(0.9 * (away + back) <= problem.budget.metres)[order]]
     for first in range(0, len(order), together):
-        stops = [int(stop) for stop in travel.places[order[first: first + together]]]
+        stops = [int(stop) for stop in travel.places[order[first : first + together]]]
         if problem.budget.limited:
             problem.prepare([(stop,) for stop in stops])
         yield from (stop for stop in stops if _fits(problem, stop))
@@ -47,7 +57,9 @@ def _fits(problem: Problem, stop: int) -> bool:
     return drive is not None and problem.budget.allows(drive.metres, drive.seconds)
 
 
-def _single(problem: Problem, score: Callable[[np.ndarray], np.ndarray]) -> Iterator[tuple[int, ...]]:
+def _single(
+    problem: Problem, score: Callable[[np.ndarray], np.ndarray]
+) -> Iterator[tuple[int, ...]]:
     stop = next(next_stops(problem, score), None)
     yield () if stop is None else (stop,)
 
@@ -59,7 +71,9 @@ def gain_per_metre(problem: Problem) -> Iterator[tuple[int, ...]]:
     is known already is worth its end alone.
     """
     gain = problem.value.at(range(len(problem.value))).numpy()
-    found = list(islice(next_stops(problem, lambda away: gain / (away + NEAR), _COMPARED), _COMPARED))
+    found = list(
+        islice(next_stops(problem, lambda away: gain / (away + NEAR), _COMPARED), _COMPARED)
+    )
     yield tuple(found[:1])
     if len(found) < 2:
         return
@@ -85,7 +99,9 @@ def variance(problem: Problem) -> Iterator[tuple[int, ...]]:
 
 def _said(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
     if problem.mean is None or problem.stddev is None:
-        raise ValueError("this rule seeks high values: the problem needs mean and stddev of the places")
+        raise ValueError(
+            "this rule seeks high values: the problem needs mean and stddev of the places"
+        )
     return problem.mean, problem.stddev.clamp_min(1e-300)
 
 

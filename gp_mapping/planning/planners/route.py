@@ -19,7 +19,9 @@ __all__ = ["route"]
 _BATCH = 16  # routes rated together
 _PATIENCE = 8  # batches without a better route after which the search ends
 _LOOKS = 2  # routes that are looked at while one would be rated along its real ways
-_LATE = 0.3  # mix up to which the end counts: it is searched by, and not given for what is known sooner
+_LATE = (
+    0.3  # mix up to which the end counts: it is searched by, and not given for what is known sooner
+)
 
 
 def route(problem: Problem) -> Iterator[tuple[int, ...]]:
@@ -95,7 +97,9 @@ class _Seeds:
         return brought + self.problem.gain * max(1.0 - brought, 0.0)
 
     def _top(self, allowed: bool) -> tuple[int, ...]:
-        found = (stops for stops, (end, _) in self._known.items() if end >= self._least or not allowed)
+        found = (
+            stops for stops, (end, _) in self._known.items() if end >= self._least or not allowed
+        )
         return max(found, key=lambda stops: self._known[stops][1], default=())
 
     @property
@@ -116,7 +120,11 @@ class _Seeds:
             return top
         (end, rating), (old_end, old_rating) = self._known[top], self._known[self.old]
         sooner = rating > self._clearly(old_rating)
-        return top if sooner or (self._least > -math.inf and end > self._clearly(old_end)) else self.old
+        return (
+            top
+            if sooner or (self._least > -math.inf and end > self._clearly(old_end))
+            else self.old
+        )
 
 
 def _improved(problem: Problem, seeds: _Seeds) -> Iterator[tuple[int, ...]]:

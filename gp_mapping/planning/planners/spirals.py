@@ -15,10 +15,16 @@ from gp_mapping.planning.problem import Problem
 
 __all__ = ["in_and_out", "spiral_routes"]
 
-_FIRST = (0.35, 0.42, 0.5)  # distances of turns off the walls: beyond them nothing is measured, and nothing is wanted
+_FIRST = (
+    0.35,
+    0.42,
+    0.5,
+)  # distances of turns off the walls: beyond them nothing is measured, and nothing is wanted
 _CORE = 0.6  # distances of turns: what is farther from the innermost one gets a way of its own
 _STEP = 1.005  # of one distance that is tried to the next
-_AGAIN = 2  # ways looked for: of the length of the limit, and shorter by as much as that one is too long
+_AGAIN = (
+    2  # ways looked for: of the length of the limit, and shorter by as much as that one is too long
+)
 
 
 def spiral_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
@@ -29,7 +35,9 @@ def spiral_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
     travel, limit = problem.travel, problem.limit
     free = travel.free
     reached = travel.reachable(problem.start)
-    axes = np.array([[math.cos(free.yaw), math.sin(free.yaw)], [-math.sin(free.yaw), math.cos(free.yaw)]])
+    axes = np.array(
+        [[math.cos(free.yaw), math.sin(free.yaw)], [-math.sin(free.yaw), math.cos(free.yaw)]]
+    )
     extent = travel.nodes[reached] @ axes.T
     low, high = extent.min(0), extent.max(0)
     far = problem.position @ axes.T > 0.5 * (low + high)
@@ -54,11 +62,14 @@ def spiral_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
                 drive = problem.drive(stops)
                 if drive is None or problem.feasible(drive):
                     break
-                metres = length / max(drive.metres / limit.metres, drive.seconds / limit.seconds) - grain
+                metres = (
+                    length / max(drive.metres / limit.metres, drive.seconds / limit.seconds) - grain
+                )
 
 
-def _as_long_as(width: float, height: float, first: float, metres: float, least: float,
-                grain: float) -> np.ndarray | None:
+def _as_long_as(
+    width: float, height: float, first: float, metres: float, least: float, grain: float
+) -> np.ndarray | None:
     """Corners (n, 2) m, on nodes so far apart, of the densest spirals no longer than that; None: not once around."""
     # what is so long is near the area / its metres, on either side of it as the nodes and the core have it
     apart = max(least, 0.9 * (width + grain) * (height + grain) / max(metres, grain))

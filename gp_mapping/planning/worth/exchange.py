@@ -45,8 +45,10 @@ class Exchange:
         lengths = np.array([len(part.noise) for part in parts])
         self._ends = np.cumsum(lengths)
         self._firsts = self._ends - lengths
-        places, weights, noise, self._C_X, self._S_X = (np.concatenate([getattr(part, name) for part in parts])
-                                                        for name in ("places", "weights", "noise", "C", "S"))
+        places, weights, noise, self._C_X, self._S_X = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("places", "weights", "noise", "C", "S")
+        )
         m = len(noise)
         self._both = np.concatenate([self._C_X, self._S_X]).T.copy()  # (P, 2 m)
         both = _combined(self._both, places, weights)
@@ -79,9 +81,13 @@ class Exchange:
     def _of(self, key: tuple[int, int], leg: Glance) -> _Leg:
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _Leg(leg.places, leg.weights, self._noise[leg.places[:, 0]] * leg.scale,
-                                            _combined(self._C, leg.places, leg.weights),
-                                            _combined(self._S, leg.places, leg.weights))
+            known = self._known[key] = _Leg(
+                leg.places,
+                leg.weights,
+                self._noise[leg.places[:, 0]] * leg.scale,
+                _combined(self._C, leg.places, leg.weights),
+                _combined(self._S, leg.places, leg.weights),
+            )
             self._bytes += 2 * known.C.nbytes
             while self._bytes > _ROWS:
                 self._bytes -= 2 * self._known.popitem(last=False)[1].C.nbytes
@@ -96,7 +102,9 @@ class Exchange:
         if not come:
             return more
 
-        places, weights, noise, C_A, S_A = come[0] if len(come) == 1 else map(np.concatenate, zip(*come))
+        places, weights, noise, C_A, S_A = (
+            come[0] if len(come) == 1 else map(np.concatenate, zip(*come))
+        )
         m = len(self._B)
         both = _combined(self._both, places, weights)
         C_AX, S_AX = both[:, :m], both[:, m:]
@@ -106,7 +114,9 @@ class Exchange:
         worth = (S_AX - 0.5 * (Q @ self._I)) @ Q.T
         C = _combined(C_A.T, places, weights) - C_AX @ Q.T
         C.flat[:: len(C) + 1] += noise
-        return more + float(np.trace(np.linalg.solve(C, _combined(S_A.T, places, weights) - worth - worth.T)))
+        return more + float(
+            np.trace(np.linalg.solve(C, _combined(S_A.T, places, weights) - worth - worth.T))
+        )
 
 
 class _Leg(NamedTuple):
@@ -129,7 +139,9 @@ def _inverse(K: np.ndarray) -> np.ndarray:
         return K
     factor, failed = torch.linalg.cholesky_ex(torch.from_numpy(K))
     if int(failed):
-        raise np.linalg.LinAlgError("the map's covariance of a route's measurements is not positive definite")
+        raise np.linalg.LinAlgError(
+            "the map's covariance of a route's measurements is not positive definite"
+        )
     return torch.cholesky_inverse(factor).numpy()
 
 

@@ -19,7 +19,9 @@ from gp_mapping.planning.worth.path_value import PathValue, Visits
 
 __all__ = ["HeldValue"]
 
-_AGREE = 0.05  # of the standard deviation of a measurement at a place, and of the sum of all variances
+_AGREE = (
+    0.05  # of the standard deviation of a measurement at a place, and of the sum of all variances
+)
 _PLACES = 0.8  # share of the places where it must agree: along the way itself a map knows more than places can tell
 _CELL = 0.1  # m of the way that one measurement of the map stands for
 _DECISIONS = 8  # after so many it is made anew in any case
@@ -43,8 +45,16 @@ class HeldValue:
         """What is held is of no map any more."""
         self._value = None
 
-    def steps(self, field, travel: Travel, cells: Tensor, weights: Tensor, noise_variance: float, driven,
-              variance: Tensor) -> Iterator[PathValue | None]:
+    def steps(
+        self,
+        field,
+        travel: Travel,
+        cells: Tensor,
+        weights: Tensor,
+        noise_variance: float,
+        driven,
+        variance: Tensor,
+    ) -> Iterator[PathValue | None]:
         """Yields None between slices and the value at the end.
 
         Args:
@@ -68,11 +78,17 @@ class HeldValue:
         self._cells, self._weights = cells, weights
         yield held
 
-    def _conditioned(self, travel: Travel, cells: Tensor, weights: Tensor, noise_variance: float,
-                     driven) -> PathValue | None:
+    def _conditioned(
+        self, travel: Travel, cells: Tensor, weights: Tensor, noise_variance: float, driven
+    ) -> PathValue | None:
         """What is held, after driving on; None where it is of another area, or nobody knows what was driven."""
         held = self._value
-        if held is None or travel is not self._travel or driven is None or self._decisions >= _DECISIONS:
+        if (
+            held is None
+            or travel is not self._travel
+            or driven is None
+            or self._decisions >= _DECISIONS
+        ):
             return None
         if cells is not self._cells or not torch.equal(weights, self._weights):
             return None
@@ -83,7 +99,11 @@ class HeldValue:
             return held
         leg = travel.along(driven)
         every = max(1, math.floor(_CELL * (len(leg.points) - 1) / max(leg.metres, 1e-9)))
-        x, places, weights = leg.points[every::every], leg.places[every::every], leg.weights[every::every]
+        x, places, weights = (
+            leg.points[every::every],
+            leg.places[every::every],
+            leg.weights[every::every],
+        )
         near = np.hypot(*(travel.xy[places[:, 0]] - x).T) <= travel.spacing
         return held.after(Visits(torch.from_numpy(places[near]), torch.from_numpy(weights[near])))
 

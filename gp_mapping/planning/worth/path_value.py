@@ -53,7 +53,11 @@ class Visits:
 
     def where(self, chosen: Tensor) -> Visits:
         """Those of them that chosen (m,) bool says."""
-        return Visits(self.places[chosen], self.weights[chosen], None if self.scale is None else self.scale[chosen])
+        return Visits(
+            self.places[chosen],
+            self.weights[chosen],
+            None if self.scale is None else self.scale[chosen],
+        )
 
 
 @dataclass(frozen=True)
@@ -86,19 +90,28 @@ class PathValue:
             ValueError: weights that do not fit the cells or are negative, a variance that is not positive, a
                 covariance that is not finite.
         """
-        return deque(PathValue.steps(field, places, cells, weights, noise_variance, _CELLS), maxlen=1)[0]
+        return deque(
+            PathValue.steps(field, places, cells, weights, noise_variance, _CELLS), maxlen=1
+        )[0]
 
     @staticmethod
-    def steps(field: Planned, places, cells, weights=None, noise_variance=None,
-              chunk: int = 128) -> Iterator[PathValue | None]:
+    def steps(
+        field: Planned, places, cells, weights=None, noise_variance=None, chunk: int = 128
+    ) -> Iterator[PathValue | None]:
         """The same in slices of `chunk` cells: yields None between them and the value at the end.
 
         The map must not change meanwhile: give a snapshot of it.
         """
         places, cells = (torch.as_tensor(x, dtype=torch.float64) for x in (places, cells))
-        weights = cells.new_ones(len(cells)) if weights is None else torch.as_tensor(weights, dtype=torch.float64)
+        weights = (
+            cells.new_ones(len(cells))
+            if weights is None
+            else torch.as_tensor(weights, dtype=torch.float64)
+        )
         if weights.shape != cells.shape[:1]:
-            raise ValueError(f"weights {tuple(weights.shape)} and cells {tuple(cells.shape)}: expected one per cell")
+            raise ValueError(
+                f"weights {tuple(weights.shape)} and cells {tuple(cells.shape)}: expected one per cell"
+            )
         if len(weights) and not float(weights.min()) >= 0:
             raise ValueError(f"a weight is {float(weights.min())}, expected 0 or more")
 
@@ -112,11 +125,17 @@ class PathValue:
             S.addmm_(cross.mT, cross * w[:, None])
             total += float(w @ variance)
             yield None
-        noise = field.predict(places[:1]).noise_variance.mean() if noise_variance is None else noise_variance
+        noise = (
+            field.predict(places[:1]).noise_variance.mean()
+            if noise_variance is None
+            else noise_variance
+        )
         noise = torch.as_tensor(noise, dtype=torch.float64).cpu().expand(len(places))
         if len(noise) and not float(noise.min()) > 0:
-            raise ValueError(f"noise_variance is {float(noise.min())}, expected a positive variance in squared SI "
-                             "units")
+            raise ValueError(
+                f"noise_variance is {float(noise.min())}, expected a positive variance in squared SI "
+                "units"
+            )
         if not (torch.isfinite(C).all() and torch.isfinite(S).all()):
             raise ValueError("the map's covariance between places is not finite")
         yield PathValue(0.5 * (C + C.mT), 0.5 * (S + S.mT), noise, total, float(weights.sum()))
@@ -154,12 +173,20 @@ class PathValue:
         """
         paths = [Visits.at(path) for path in paths]
         out: list[Tensor] = [self.noise.new_empty(0)] * len(paths)
-        order = sorted((i for i in range(len(paths)) if len(paths[i])), key=lambda i: -len(paths[i]))
+        order = sorted(
+            (i for i in range(len(paths)) if len(paths[i])), key=lambda i: -len(paths[i])
+        )
         while order:
             longest = len(paths[order[0]])
-            most = max(1, _NUMBERS // (longest * max(len(self), longest * paths[order[0]].places.shape[1])))
-            batch = [i for i in order[:most] if 4 * len(paths[i]) >= 3 * longest
-                     and paths[i].places.shape == (len(paths[i]), paths[order[0]].places.shape[1])]
+            most = max(
+                1, _NUMBERS // (longest * max(len(self), longest * paths[order[0]].places.shape[1]))
+            )
+            batch = [
+                i
+                for i in order[:most]
+                if 4 * len(paths[i]) >= 3 * longest
+                and paths[i].places.shape == (len(paths[i]), paths[order[0]].places.shape[1])
+            ]
             order = [i for i in order if i not in set(batch)]
             for i, gains in zip(batch, self._together([paths[i] for i in batch], longest)):
                 out[i] = gains[: len(paths[i])]
@@ -177,7 +204,9 @@ class PathValue:
         K, S = (_between(m, index, weight) for m in (self.C, self.S))
         K.diagonal(dim1=1, dim2=2).add_(noise)
         L = torch.linalg.cholesky(K)
-        T = torch.linalg.solve_triangular(L, torch.eye(longest, dtype=K.dtype).expand_as(L), upper=False)
+        T = torch.linalg.solve_triangular(
+            L, torch.eye(longest, dtype=K.dtype).expand_as(L), upper=False
+        )
         return (T @ S).mul_(T).sum(2)
 
     @torch.no_grad()
@@ -216,7 +245,9 @@ def _columns(rows: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     out = None
     for i, w in zip(index.unbind(2), weight.unbind(2)):
         part = rows.gather(2, i[:, None].expand(-1, rows.shape[1], -1))
-        out = part.mul_(w[:, None]) if out is None else out.addcmul_(part, w[:, None].expand_as(part))
+        out = (
+            part.mul_(w[:, None]) if out is None else out.addcmul_(part, w[:, None].expand_as(part))
+        )
     return out
 
 

@@ -31,8 +31,9 @@ def lattice(origin, resolution: float, shape: tuple[int, int]) -> Tensor:
 
 
 @torch.no_grad()
-def variance_reduction_surface(field: FieldMap, origin, resolution: float, weights: Tensor,
-                               noise_variance: float | None = None) -> Tensor:
+def variance_reduction_surface(
+    field: FieldMap, origin, resolution: float, weights: Tensor, noise_variance: float | None = None
+) -> Tensor:
     """By how much one measurement in each cell lowers the variance over all cells.
 
     Args:
@@ -52,8 +53,9 @@ def variance_reduction_surface(field: FieldMap, origin, resolution: float, weigh
     b = field.explained(x)
     if b is None:
         targets = weights.reshape(-1) > 0
-        return integrated_variance_reduction(field, x, x[targets], weights.reshape(-1)[targets],
-                                             noise_variance).reshape(weights.shape)
+        return integrated_variance_reduction(
+            field, x, x[targets], weights.reshape(-1)[targets], noise_variance
+        ).reshape(weights.shape)
 
     b, w = b.cpu().numpy(), weights.numpy()
     height, width = w.shape
@@ -70,15 +72,21 @@ def variance_reduction_surface(field: FieldMap, origin, resolution: float, weigh
     transform = fft.rfft2(kernel)
     features = b.reshape(-1, height, width)
     for start in range(0, len(features), _ROWS):
-        part = features[start: start + _ROWS]
+        part = features[start : start + _ROWS]
         total -= 2.0 * np.einsum("jhw,jhw->hw", part, smoothed(part * w, transform))
     gram = (b * w.reshape(-1)) @ b.T  # (R, R)
     total += np.einsum("jn,jn->n", b, gram @ b).reshape(height, width)
 
     variance = float(kernel[0, 0]) - np.einsum("jn,jn->n", b, b).reshape(height, width)
-    noise = float(field.predict(x[:1]).noise_variance.mean()) if noise_variance is None else float(noise_variance)
+    noise = (
+        float(field.predict(x[:1]).noise_variance.mean())
+        if noise_variance is None
+        else float(noise_variance)
+    )
     if not noise > 0:
-        raise ValueError(f"noise_variance is {noise}, expected a positive variance in squared SI units")
+        raise ValueError(
+            f"noise_variance is {noise}, expected a positive variance in squared SI units"
+        )
     return torch.from_numpy(np.maximum(total, 0.0) / (np.maximum(variance, 0.0) + noise))
 
 
@@ -87,4 +95,6 @@ def _kernel(field: FieldMap, origin, resolution: float, padded: list[int]) -> np
     rows, columns = (np.fft.fftfreq(n, 1.0 / n) for n in padded)
     offsets = np.stack(np.meshgrid(columns, rows), -1).reshape(-1, 2) * resolution
     here = torch.as_tensor(origin, dtype=torch.float64).reshape(1, 2)
-    return field.prior_covariance(here, here + torch.from_numpy(offsets)).cpu().numpy().reshape(padded)
+    return (
+        field.prior_covariance(here, here + torch.from_numpy(offsets)).cpu().numpy().reshape(padded)
+    )

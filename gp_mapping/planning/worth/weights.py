@@ -17,8 +17,16 @@ def _below(x: Tensor) -> Tensor:
     return 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
 
 
-def cell_weights(objective: str, areas: Tensor, mean: Tensor, stddev: Tensor, *, level: float = 0.0,
-                 band: float | None = None, scale: Tensor | None = None) -> Tensor:
+def cell_weights(
+    objective: str,
+    areas: Tensor,
+    mean: Tensor,
+    stddev: Tensor,
+    *,
+    level: float = 0.0,
+    band: float | None = None,
+    scale: Tensor | None = None,
+) -> Tensor:
     """Weights (G,) of cells.
 
         area         w = a
@@ -38,9 +46,13 @@ def cell_weights(objective: str, areas: Tensor, mean: Tensor, stddev: Tensor, *,
         ValueError: an unknown objective, a level or band that is not finite.
     """
     if objective not in OBJECTIVES:
-        raise ValueError(f"objective is {objective!r}, expected one of {', '.join(map(repr, OBJECTIVES))}")
+        raise ValueError(
+            f"objective is {objective!r}, expected one of {', '.join(map(repr, OBJECTIVES))}"
+        )
     if not math.isfinite(level) or (band is not None and not (math.isfinite(band) and band > 0)):
-        raise ValueError(f"level={level}, band={band}: expected finite SI values and a band above 0")
+        raise ValueError(
+            f"level={level}, band={band}: expected finite SI values and a band above 0"
+        )
     if objective == "area":
         return areas
     if objective == "local_scale":

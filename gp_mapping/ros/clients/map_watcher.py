@@ -20,8 +20,14 @@ __all__ = ["MapWatcher", "cloud_columns"]
 
 def cloud_columns(message: PointCloud2) -> dict[str, np.ndarray]:
     """The float32 fields of a PointCloud2 as float64 columns (N,) by name."""
-    kind = np.dtype({"names": [f.name for f in message.fields], "formats": ["<f4"] * len(message.fields),
-                     "offsets": [f.offset for f in message.fields], "itemsize": message.point_step})
+    kind = np.dtype(
+        {
+            "names": [f.name for f in message.fields],
+            "formats": ["<f4"] * len(message.fields),
+            "offsets": [f.offset for f in message.fields],
+            "itemsize": message.point_step,
+        }
+    )
     rows = np.frombuffer(message.data, dtype=kind, count=message.width * message.height)
     return {name: rows[name].astype(np.float64) for name in kind.names}
 
@@ -41,15 +47,16 @@ class MapWatcher(SurveyWatcher):
         subscribe(PointCloud2, "mapping/field", self._on_cloud, LATCHED)
         subscribe(MarkerArray, "mapping/markers", self._on_markers, LATCHED)
         subscribe(PoseArray, "mapping/suggestions", self._on_suggestions, LATCHED)
-        self.answers: list[tuple[float, dict[str, np.ndarray]]] = []  # when it was asked (monotonic s), and columns
+        self.answers: list[
+            tuple[float, dict[str, np.ndarray]]
+        ] = []  # when it was asked (monotonic s), and columns
         self._asked: list[float] = []  # of the questions that wait for an answer
         self._pause = self.node.create_client(SetBool, "simulator/pause")
         self._query = self.node.create_publisher(PointCloud2, "mapping/query", 10)
         subscribe(PointCloud2, "mapping/query_result", self._on_answer, 10)
 
     def ask(self, xy, frame: str) -> bool:
-        """Ask what the map says at xy (N, 2) m; the answer joins `answers`. False: the one before is not answered yet.
-        """
+        """Ask what the map says at xy (N, 2) m; the answer joins `answers`. False: the one before is not answered yet."""
         if self._asked:
             return False
         points = np.column_stack([xy, np.zeros(len(xy))]).astype(np.float32)

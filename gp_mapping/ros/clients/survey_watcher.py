@@ -28,7 +28,10 @@ class SurveyWatcher:
         self._executor.add_node(self.node)
         self.diagnostics: dict[str, dict[str, str]] = {}  # status name -> values
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 100)
-        self._clients = {name: self.node.create_client(Trigger, f"mapping/{name}") for name in ("save", "survey/start")}
+        self._clients = {
+            name: self.node.create_client(Trigger, f"mapping/{name}")
+            for name in ("save", "survey/start")
+        }
         self._region = self.node.create_publisher(PolygonStamped, "mapping/region", 1)
 
     def close(self) -> None:
@@ -76,8 +79,7 @@ class SurveyWatcher:
         return future.result().message
 
     def say_region(self, corners, timeout: float, check=lambda: None) -> None:
-        """Publish the corners (x, y) m of the area to survey, once the mapper listens. RuntimeError where it does not.
-        """
+        """Publish the corners (x, y) m of the area to survey, once the mapper listens. RuntimeError where it does not."""
         deadline = time.monotonic() + timeout
         while self._region.get_subscription_count() == 0:
             self.wait(check, deadline, f"nobody listens to {self._region.topic_name}")

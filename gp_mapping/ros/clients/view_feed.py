@@ -29,7 +29,12 @@ _IDLE = 15.0  # s without a reader, after which the mapper need not draw for us
 _SILENT = 5.0  # s without diagnostics, after which the mapper counts as gone
 
 
-_AREAS = ("input", "map", "timing", "survey")  # of the mapper's diagnostics; others under its name are not kept
+_AREAS = (
+    "input",
+    "map",
+    "timing",
+    "survey",
+)  # of the mapper's diagnostics; others under its name are not kept
 _LONGEST, _MOST = 2000, 300  # characters of a text, values of an area: both come from the network
 _POSES = 1000  # of a plan
 
@@ -57,17 +62,28 @@ class LiveFeed:
     node: fully qualified name of the mapper.  domain: ROS_DOMAIN_ID, None for the environment's.
     """
 
-    def __init__(self, node: str = "/mapping", odometry: str = "odometry", domain: int | None = None):
+    def __init__(
+        self, node: str = "/mapping", odometry: str = "odometry", domain: int | None = None
+    ):
         self.name = node
         self._context = Context()
-        rclpy.init(args=[], context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO)
-        self._node = Node("gp_mapping_view", namespace=node.rpartition("/")[0] or "/", context=self._context)
+        rclpy.init(
+            args=[],
+            context=self._context,
+            domain_id=domain,
+            signal_handler_options=SignalHandlerOptions.NO,
+        )
+        self._node = Node(
+            "gp_mapping_view", namespace=node.rpartition("/")[0] or "/", context=self._context
+        )
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
         self._windows = WindowAsker(self._node, node)
         self._odometry, self._subscriptions = odometry, []
         self._asked = self._heard = self._looked = float("-inf")
-        self._cloud: tuple[int, float, PointCloud2, float] | None = None  # number, when it came, when it was sent
+        self._cloud: tuple[int, float, PointCloud2, float] | None = (
+            None  # number, when it came, when it was sent
+        )
         self._map: LiveMap | None = None
         self._robot: tuple[float, float, float, float] | None = None  # x, y, heading, when
         self._points: dict[str, list] = {}
@@ -98,12 +114,16 @@ class LiveFeed:
         looked_at = now - self._asked < _IDLE
         if looked_at and not self._subscriptions:
             make, name = self._node.create_subscription, self.name
-            self._subscriptions = [make(PointCloud2, f"{name}/field", self._on_cloud, LATCHED),
-                                   make(MarkerArray, f"{name}/markers", self._on_markers, LATCHED),
-                                   make(PoseArray, f"{name}/suggestions", self._on_suggestions, LATCHED),
-                                   make(Path, f"{name}/plan", self._on_plan, LATCHED)]
+            self._subscriptions = [
+                make(PointCloud2, f"{name}/field", self._on_cloud, LATCHED),
+                make(MarkerArray, f"{name}/markers", self._on_markers, LATCHED),
+                make(PoseArray, f"{name}/suggestions", self._on_suggestions, LATCHED),
+                make(Path, f"{name}/plan", self._on_plan, LATCHED),
+            ]
             if self._odometry:
-                self._subscriptions.append(make(Odometry, self._odometry, self._on_odometry, sensor_data(1)))
+                self._subscriptions.append(
+                    make(Odometry, self._odometry, self._on_odometry, sensor_data(1))
+                )
         elif not looked_at and self._subscriptions:
             for subscription in self._subscriptions:
                 self._node.destroy_subscription(subscription)
@@ -116,8 +136,13 @@ class LiveFeed:
     def _mappers(self) -> list[str]:
         """Nodes other than ours that publish a field: the likely ones to have been meant."""
         topics = self._node.get_topic_names_and_types()
-        return sorted(name.removesuffix("/field") for name, kinds in topics if name.endswith("/field")
-                      and "sensor_msgs/msg/PointCloud2" in kinds and name != f"{self.name}/field")[:20]
+        return sorted(
+            name.removesuffix("/field")
+            for name, kinds in topics
+            if name.endswith("/field")
+            and "sensor_msgs/msg/PointCloud2" in kinds
+            and name != f"{self.name}/field"
+        )[:20]
 
     # ---- what arrives --------------------------------------------------------------------------------------------
 
@@ -126,8 +151,14 @@ class LiveFeed:
         self._cloud = ((self._cloud[0] if self._cloud else 0) + 1, time.monotonic(), message, sent)
 
     def _on_markers(self, message: MarkerArray) -> None:
-        kept = {m.ns: [(p.x, p.y) for p in m.points] for m in message.markers if m.ns in ("path", "inducing")}
-        ends = kept.get("path", [])  # of its pieces: where one begins at the last one's end, that point is there twice
+        kept = {
+            m.ns: [(p.x, p.y) for p in m.points]
+            for m in message.markers
+            if m.ns in ("path", "inducing")
+        }
+        ends = kept.get(
+            "path", []
+        )  # of its pieces: where one begins at the last one's end, that point is there twice
         kept["path"] = [p for i, p in enumerate(ends) if i % 2 or not i or p != ends[i - 1]]
         self._points, self._overlays = kept, self._overlays + 1
 
@@ -151,8 +182,12 @@ class LiveFeed:
             if "/" + node.lstrip("/") == self.name and area in _AREAS:
                 level = status.level[0] if isinstance(status.level, bytes) else int(status.level)
                 values = {v.key[:_LONGEST]: v.value[:_LONGEST] for v in status.values[:_MOST]}
-                self._statuses[area] = {"area": area, "level": level, "problems": _problems(status.message, values),
-                                        "values": values}
+                self._statuses[area] = {
+                    "area": area,
+                    "level": level,
+                    "problems": _problems(status.message, values),
+                    "values": values,
+                }
                 self._heard = time.monotonic()
 
     # ---- for the page --------------------------------------------------------------------------------------------
@@ -162,8 +197,11 @@ class LiveFeed:
         cloud, made = self._cloud, self._map
         if cloud is None or (made is not None and made.number == cloud[0]):
             return made
-        columns = {name: column for name, column in cloud_columns(cloud[2]).items()
-                   if name in ("x", "y", "mean", "stddev")}
+        columns = {
+            name: column
+            for name, column in cloud_columns(cloud[2]).items()
+            if name in ("x", "y", "mean", "stddev")
+        }
         finite = np.isfinite(np.array(list(columns.values()))).all(0)
         columns = {name: column[finite] for name, column in columns.items()}
         limits = (0.0, 1.0, 0.0, 1.0)
@@ -179,12 +217,18 @@ class LiveFeed:
         if drawn is None or not path:
             return None
         told = self._windows.window(low, high, np.array(path), self._reach(), drawn.frame)
-        return None if told is None else LiveMap(told.number, drawn.frame, told.columns, drawn.limits)
+        return (
+            None if told is None else LiveMap(told.number, drawn.frame, told.columns, drawn.limits)
+        )
 
     def _reach(self) -> float:
         """How far from its path the mapper knows anything, m: a lengthscale, as its diagnostics say it."""
         try:
-            reach = float(self._statuses.get("map", {}).get("values", {}).get("hyperparameters.lengthscale", "nan"))
+            reach = float(
+                self._statuses.get("map", {})
+                .get("values", {})
+                .get("hyperparameters.lengthscale", "nan")
+            )
         except ValueError:
             return 0.5
         return min(max(reach, 0.1), 10.0) if math.isfinite(reach) else 0.5
@@ -198,7 +242,10 @@ class LiveFeed:
         """Unit, scale, and since when the node runs, as its newest diagnostics say them."""
         values = self._statuses.get("map", {}).get("values", {})
         try:
-            scale, started = float(values.get("field_scale", 1.0)), float(values.get("node started", 0.0))
+            scale, started = (
+                float(values.get("field_scale", 1.0)),
+                float(values.get("node started", 0.0)),
+            )
         except ValueError:
             return "", 1.0, 0.0
         usable = math.isfinite(scale) and scale > 0.0 and math.isfinite(started)
@@ -209,11 +256,29 @@ class LiveFeed:
         now, cloud, robot = time.monotonic(), self._cloud, self._robot
         unit, scale, started = self._facts()
         finite = robot is not None and all(map(math.isfinite, robot))
-        newest = {"number": cloud[0], "age": now - cloud[1], "frame": cloud[2].header.frame_id[:_LONGEST],
-                  "old": cloud[3] < started} if cloud else None
-        return {"node": self.name, "unit": unit, "scale": scale,
-                "heard": now - self._heard if self._statuses else None, "silent": now - self._heard > _SILENT,
-                "elsewhere": self._elsewhere, "map": newest, "overlay": self._overlays,
-                "suggestions": self._suggestions, "plan": self._plan,
-                "robot": dict(zip(("x", "y", "heading", "age"), (*robot[:3], now - robot[3]))) if finite else None,
-                "diagnostics": list(self._statuses.values())}
+        newest = (
+            {
+                "number": cloud[0],
+                "age": now - cloud[1],
+                "frame": cloud[2].header.frame_id[:_LONGEST],
+                "old": cloud[3] < started,
+            }
+            if cloud
+            else None
+        )
+        return {
+            "node": self.name,
+            "unit": unit,
+            "scale": scale,
+            "heard": now - self._heard if self._statuses else None,
+            "silent": now - self._heard > _SILENT,
+            "elsewhere": self._elsewhere,
+            "map": newest,
+            "overlay": self._overlays,
+            "suggestions": self._suggestions,
+            "plan": self._plan,
+            "robot": dict(zip(("x", "y", "heading", "age"), (*robot[:3], now - robot[3])))
+            if finite
+            else None,
+            "diagnostics": list(self._statuses.values()),
+        }

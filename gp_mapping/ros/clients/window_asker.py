@@ -20,7 +20,11 @@ __all__ = ["MOST_POINTS", "Window", "WindowAsker"]
 
 MOST_POINTS = 4000  # of a question: while it is answered the mapper takes in nothing
 _LEAST_CELL = 0.05  # m
-_KEPT, _FRESH, _PATIENCE = 12, 10.0, 5.0  # answers; s for which one is shown; s that a question waits
+_KEPT, _FRESH, _PATIENCE = (
+    12,
+    10.0,
+    5.0,
+)  # answers; s for which one is shown; s that a question waits
 _MOST_PATH = 20_000  # points of the path that are looked at
 
 
@@ -38,13 +42,21 @@ class WindowAsker:
     def __init__(self, node: Node, mapper: str):
         self._node, self._lock, self._number = node, threading.Lock(), 0
         self._kept: dict[tuple, tuple[float, Window]] = {}  # by its corners, when it was answered
-        self._wanted: tuple[tuple, np.ndarray, str] | None = None  # the newest that nobody has asked for yet
+        self._wanted: tuple[tuple, np.ndarray, str] | None = (
+            None  # the newest that nobody has asked for yet
+        )
         self._asked: tuple[int, tuple, float] | None = None  # number, corners, when
         self._publisher = node.create_publisher(PointCloud2, f"{mapper}/query", 10)
         node.create_subscription(PointCloud2, f"{mapper}/query_result", self._on_answer, 10)
 
-    def window(self, low: tuple[float, float], high: tuple[float, float], path: np.ndarray, reach: float,
-               frame: str) -> Window | None:
+    def window(
+        self,
+        low: tuple[float, float],
+        high: tuple[float, float],
+        path: np.ndarray,
+        reach: float,
+        frame: str,
+    ) -> Window | None:
         """What is known between the corners (m) within reach of a path (K, 2); None while it is not answered.
 
         Where it is asked for again after _FRESH, the old answer is given until the new one is there.
@@ -61,7 +73,9 @@ class WindowAsker:
         """Ask what is wanted, when the question before is answered or given up."""
         now = time.monotonic()
         with self._lock:
-            if self._wanted is None or (self._asked is not None and now - self._asked[2] < _PATIENCE):
+            if self._wanted is None or (
+                self._asked is not None and now - self._asked[2] < _PATIENCE
+            ):
                 return
             (corners, xy, frame), self._wanted = self._wanted, None
             self._number += 1
@@ -75,7 +89,9 @@ class WindowAsker:
 
     @staticmethod
     def _stamp(number: int) -> Time:
-        return Time(sec=number // 1_000_000, nanosec=number % 1_000_000)  # no time: which question it is
+        return Time(
+            sec=number // 1_000_000, nanosec=number % 1_000_000
+        )  # no time: which question it is
 
     def _on_answer(self, message: PointCloud2) -> None:
         with self._lock:
@@ -96,7 +112,9 @@ class WindowAsker:
         self._kept[corners] = time.monotonic(), Window(self._number, columns)
 
 
-def places(low: tuple[float, float], high: tuple[float, float], path: np.ndarray, reach: float) -> np.ndarray:
+def places(
+    low: tuple[float, float], high: tuple[float, float], path: np.ndarray, reach: float
+) -> np.ndarray:
     """Centres (N, 2) m of cells between the corners that lie within reach of the path, row by row, MOST_POINTS at most.
 
     The side of a cell is 0.05 m, doubled until they are few enough; cells lie on multiples of it.
@@ -112,7 +130,9 @@ def places(low: tuple[float, float], high: tuple[float, float], path: np.ndarray
         side *= 2.0
 
 
-def _near_cells(low: np.ndarray, high: np.ndarray, path: np.ndarray, reach: float, side: float) -> np.ndarray:
+def _near_cells(
+    low: np.ndarray, high: np.ndarray, path: np.ndarray, reach: float, side: float
+) -> np.ndarray:
     """Columns and rows (N, 2) of such cells, in row order; where there would be far too many, only their number."""
     steps = math.ceil(reach / side)
     first, last = np.floor(low / side), np.floor(high / side)

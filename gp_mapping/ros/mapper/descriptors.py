@@ -23,8 +23,12 @@ def _meaning(f) -> str:
 
 def describe_openly(f) -> ParameterDescriptor:
     """The descriptor of a parameter that takes any value, since it is checked when the node is configured."""
-    return ParameterDescriptor(name=f.name, description=_meaning(f), dynamic_typing=True,
-                               additional_constraints="checked when the node is configured")
+    return ParameterDescriptor(
+        name=f.name,
+        description=_meaning(f),
+        dynamic_typing=True,
+        additional_constraints="checked when the node is configured",
+    )
 
 
 def describe(f, managed: bool = False) -> ParameterDescriptor:
@@ -33,16 +37,31 @@ def describe(f, managed: bool = False) -> ParameterDescriptor:
     managed: of a lifecycle node; what is not live may be set there after clean-up, so it is not read-only for ever.
     """
     meta, live = f.metadata, f.name in LIVE_PARAMETERS
-    out = ParameterDescriptor(name=f.name, description=_meaning(f), read_only=not live and not managed)
+    out = ParameterDescriptor(
+        name=f.name, description=_meaning(f), read_only=not live and not managed
+    )
     constraints = ["one of: " + ", ".join(map(str, meta["choices"]))] if meta.get("choices") else []
-    constraints += ["read when the node is configured: clean up before setting it"] if managed and not live else []
+    constraints += (
+        ["read when the node is configured: clean up before setting it"]
+        if managed and not live
+        else []
+    )
     out.additional_constraints = "; ".join(constraints)
     low, high = meta.get("low"), meta.get("high")
     if type(f.default) is float and (low is not None or high is not None):
-        out.floating_point_range = [FloatingPointRange(
-            from_value=float(-sys.float_info.max if low is None else low),
-            to_value=float(sys.float_info.max if high is None else high), step=0.0)]
+        out.floating_point_range = [
+            FloatingPointRange(
+                from_value=float(-sys.float_info.max if low is None else low),
+                to_value=float(sys.float_info.max if high is None else high),
+                step=0.0,
+            )
+        ]
     elif type(f.default) is int and (low is not None or high is not None):
-        out.integer_range = [IntegerRange(from_value=int(-2**63 if low is None else low),
-                                          to_value=int(2**63 - 1 if high is None else high), step=1)]
+        out.integer_range = [
+            IntegerRange(
+                from_value=int(-(2**63) if low is None else low),
+                to_value=int(2**63 - 1 if high is None else high),
+                step=1,
+            )
+        ]
     return out

@@ -51,12 +51,17 @@ class MapEnding:
         if left:
             for role, count in left.items():
                 node.worker.count("abandoned", count, role)
-            node.get_logger().warning(f"{left.total()} messages that had been delivered were not taken in any more: "
-                                      f"{self._why()}")
+            node.get_logger().warning(
+                f"{left.total()} messages that had been delivered were not taken in any more: "
+                f"{self._why()}"
+            )
 
     def finish(self) -> Steps:
         """Take in what is queued, save if asked, answer all calls, publish the last map. 1 where saving failed."""
-        node, reason = self._node, Ending("the node is being stopped or cleaned up; ask again when it is configured")
+        node, reason = (
+            self._node,
+            Ending("the node is being stopped or cleaned up; ask again when it is configured"),
+        )
         node.map_services.refuse(reason)
         while not node.worker.stop(abandon=self._late(), timeout=0.0):
             yield
@@ -80,14 +85,21 @@ class MapEnding:
         return code
 
     def _why(self) -> str:
-        return "a second signal asked for a quick end" if self._hurry() else \
-            f"exit_timeout is {self._node.settings.exit_timeout:g} s"
+        return (
+            "a second signal asked for a quick end"
+            if self._hurry()
+            else f"exit_timeout is {self._node.settings.exit_timeout:g} s"
+        )
 
     def _keep(self) -> int:
         """Save the map if asked, once; say what is lost where it is not on any disk."""
         node, log = self._node, self._node.get_logger()
         # a base station has no map of its own: what it shows is all there is
-        report = node.worker.status.report if node.listens else node.worker.ask(lambda shown: shown.report()).result()
+        report = (
+            node.worker.status.report
+            if node.listens
+            else node.worker.ask(lambda shown: shown.report()).result()
+        )
         if not report["cells"]:
             if node.settings.save_on_exit:
                 log.info("nothing was measured, so nothing is saved")
@@ -95,16 +107,20 @@ class MapEnding:
         if node.listens and node.saver.is_saved():
             log.info(f"the map is saved already: {node.saver.newest_path}")
             return 0
-        size = (f"{report['samples']} measurements, {report['cells']} cells, {report['path_length']:.1f} m of path")
+        size = f"{report['samples']} measurements, {report['cells']} cells, {report['path_length']:.1f} m of path"
         if not node.settings.save_on_exit:
             if node.saver.autosaves and not node.saver.is_autosaved():
                 node.saver.autosave_now()  # the one that is there becomes this one
             if node.saver.is_autosaved():
-                log.warning(f"a map that was not saved is dropped: {size}; resume: true goes on from "
-                            f"{node.saver.autosaved_path}, and save_on_exit: true saves")
+                log.warning(
+                    f"a map that was not saved is dropped: {size}; resume: true goes on from "
+                    f"{node.saver.autosaved_path}, and save_on_exit: true saves"
+                )
             else:
-                log.warning(f"a map that was not saved is dropped: {size}; call ~/save before, or set "
-                            "save_on_exit: true")
+                log.warning(
+                    f"a map that was not saved is dropped: {size}; call ~/save before, or set "
+                    "save_on_exit: true"
+                )
             return 0
         return self._save(size)
 
@@ -113,14 +129,22 @@ class MapEnding:
         try:
             node.saver.save_now(map_folder(where, node.settings.map_name))
             return 0
-        except Exception as error:  # every reason why a map is not on disk ends in the log and in the exit code
-            log.error(f"the map was not saved into {Path(where).expanduser().absolute()}: {_reason(error)}")
+        except (
+            Exception
+        ) as error:  # every reason why a map is not on disk ends in the log and in the exit code
+            log.error(
+                f"the map was not saved into {Path(where).expanduser().absolute()}: {_reason(error)}"
+            )
         try:
             folder = Path(tempfile.mkdtemp(prefix="gp_mapping_"))
             node.saver.save_now(folder, exports=False)
-            log.error(f"the map was saved into {folder} instead: move {folder}/map.gpm to where it shall stay")
+            log.error(
+                f"the map was saved into {folder} instead: move {folder}/map.gpm to where it shall stay"
+            )
         except Exception as error:
-            log.error(f"nor could it be saved into {tempfile.gettempdir()}: {_reason(error)}; lost are {size}")
+            log.error(
+                f"nor could it be saved into {tempfile.gettempdir()}: {_reason(error)}; lost are {size}"
+            )
         return 1
 
 

@@ -63,20 +63,36 @@ class Inputs:
     Raises ParameterError where the messages of an input are not installed.
     """
 
-    def __init__(self, node, settings: IntakeSettings, on_message, *, depth: int, reliable: bool,
-                 find: Callable[[str], type | None] = message_class, listens: bool = True):
+    def __init__(
+        self,
+        node,
+        settings: IntakeSettings,
+        on_message,
+        *,
+        depth: int,
+        reliable: bool,
+        find: Callable[[str], type | None] = message_class,
+        listens: bool = True,
+    ):
         self._node, self._on_message, self._find = node, on_message, find
         self._group = _Gate()
         self._came = self._more = False  # since the last look: anything, more than was taken
-        self._looked = self._asked = time.monotonic()  # when the executor has last come by here, and asked for a moment
+        self._looked = self._asked = (
+            time.monotonic()
+        )  # when the executor has last come by here, and asked for a moment
         self.ports: list[InputPort] = []
         for wanted in inputs_of(settings) if listens else ():
             classes = {name: found for name in wanted.messages if (found := find(name)) is not None}
             if not classes:
                 raise ParameterError(_absent(wanted, settings))
             # links that never move are not silent, and beside other poses TF may be all static
-            steady = wanted.role in ("measurement", "pose", FIX) or (wanted.role, settings.pose_source) == ("tf", "tf")
-            self.ports.append(InputPort(wanted, classes, _qos(wanted.role, depth, reliable), steady))
+            steady = wanted.role in ("measurement", "pose", FIX) or (
+                wanted.role,
+                settings.pose_source,
+            ) == ("tf", "tf")
+            self.ports.append(
+                InputPort(wanted, classes, _qos(wanted.role, depth, reliable), steady)
+            )
             resolved, known = node.resolve_topic_name(wanted.topic), wanted.topic.lstrip("/")
             if resolved != f"/{known}":
                 self.ports[-1].watch.label = f"{resolved} ({known})"
@@ -118,7 +134,9 @@ class Inputs:
         found = True
         while found and go_on():
             found = False
-            for port in self.ports:  # the measurement first, and with each of them the poses up to its stamp
+            for port in (
+                self.ports
+            ):  # the measurement first, and with each of them the poses up to its stamp
                 found = self._take_in(port, BATCH) > 0 or found
         return found
 
@@ -158,11 +176,15 @@ class Inputs:
             port.watch.listening = port.subscription is not None
             if there and port.type not in there:
                 expected = port.type or " or ".join(port.classes)
-                port.wrong_type = (f"{self._node.resolve_topic_name(port.topic)} is published as {', '.join(there)}, "
-                                   f"expected {expected}: remap the topic, or set sensor or pose_source")
+                port.wrong_type = (
+                    f"{self._node.resolve_topic_name(port.topic)} is published as {', '.join(there)}, "
+                    f"expected {expected}: remap the topic, or set sensor or pose_source"
+                )
 
     def _published_types(self, port: InputPort) -> list[str]:
-        return sorted({each.topic_type for each in self._node.get_publishers_info_by_topic(port.topic)})
+        return sorted(
+            {each.topic_type for each in self._node.get_publishers_info_by_topic(port.topic)}
+        )
 
     def _scalar(self, kind: str) -> type | None:
         """A stamped scalar of some other package: any message with a number `data` or `value`."""
@@ -172,11 +194,19 @@ class Inputs:
         return found if numeric else None
 
     def _subscribe(self, port: InputPort, kind: str, found: type) -> None:
-        events = SubscriptionEventCallbacks(message_lost=partial(_on_lost, port.watch),
-                                            incompatible_qos=partial(self._on_incompatible, port))
+        events = SubscriptionEventCallbacks(
+            message_lost=partial(_on_lost, port.watch),
+            incompatible_qos=partial(self._on_incompatible, port),
+        )
         port.type = kind
-        port.subscription = self._node.create_subscription(found, port.topic, partial(self._on_arrival, port), port.qos,
-                                                           callback_group=self._group, event_callbacks=events)
+        port.subscription = self._node.create_subscription(
+            found,
+            port.topic,
+            partial(self._on_arrival, port),
+            port.qos,
+            callback_group=self._group,
+            event_callbacks=events,
+        )
 
     def _on_arrival(self, port: InputPort, message, info) -> None:
         """rclpy has taken one message; the rest of what waits comes with it, on whatever input."""
@@ -238,11 +268,17 @@ class Inputs:
 
     def _on_incompatible(self, port: InputPort, event) -> None:
         reliable = port.qos.reliability == ReliabilityPolicy.RELIABLE
-        remedy = "set reliable_inputs: false" if reliable and port.role in ("measurement", "pose", FIX) else \
-            "/tf_static is published reliable and transient local" if port.role == "tf_static" else \
-            "compare ros2 topic info --verbose"
-        text = (f"QoS mismatch: a publisher of {self._node.resolve_topic_name(port.topic)} offers less than is asked "
-                f"for, so nothing of it arrives; {remedy}")
+        remedy = (
+            "set reliable_inputs: false"
+            if reliable and port.role in ("measurement", "pose", FIX)
+            else "/tf_static is published reliable and transient local"
+            if port.role == "tf_static"
+            else "compare ros2 topic info --verbose"
+        )
+        text = (
+            f"QoS mismatch: a publisher of {self._node.resolve_topic_name(port.topic)} offers less than is asked "
+            f"for, so nothing of it arrives; {remedy}"
+        )
         if text != port.wrong_qos:
             self._node.get_logger().warning(text)
         port.wrong_qos = text
@@ -263,16 +299,26 @@ def _qos(role: str, depth: int, reliable: bool) -> QoSProfile:
     if role in ("measurement", "pose", FIX):
         return sensor_data(depth, reliable)
     static = role == "tf_static"
-    return QoSProfile(depth=TF_DEPTH, reliability=ReliabilityPolicy.RELIABLE,
-                      durability=DurabilityPolicy.TRANSIENT_LOCAL if static else DurabilityPolicy.VOLATILE)
+    return QoSProfile(
+        depth=TF_DEPTH,
+        reliability=ReliabilityPolicy.RELIABLE,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if static else DurabilityPolicy.VOLATILE,
+    )
 
 
 def _absent(wanted: Input, settings: IntakeSettings) -> str:
     """Which parameter asks for messages that are not there, and what to do."""
-    name, value = ("sensor", settings.sensor) if wanted.role == "measurement" else \
-        ("fix_topic", settings.fix_topic) if wanted.role == FIX else \
-        ("mounting", settings.mounting) if wanted.role.startswith("tf") and settings.pose_source != "tf" else \
-        ("pose_source", settings.pose_source)
+    name, value = (
+        ("sensor", settings.sensor)
+        if wanted.role == "measurement"
+        else ("fix_topic", settings.fix_topic)
+        if wanted.role == FIX
+        else ("mounting", settings.mounting)
+        if wanted.role.startswith("tf") and settings.pose_source != "tf"
+        else ("pose_source", settings.pose_source)
+    )
     package = wanted.messages[0].split("/")[0]
-    return (f"parameter {name}: {value!r} needs {' or '.join(wanted.messages)}, and {package} is not installed here; "
-            f"install it (apt: ros-$ROS_DISTRO-{package.replace('_', '-')}), or choose another {name}")
+    return (
+        f"parameter {name}: {value!r} needs {' or '.join(wanted.messages)}, and {package} is not installed here; "
+        f"install it (apt: ros-$ROS_DISTRO-{package.replace('_', '-')}), or choose another {name}"
+    )

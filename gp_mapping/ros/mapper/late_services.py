@@ -68,18 +68,31 @@ class LateServices:
     def __init__(self, node, size: int):
         self._node, self._size, self._on_refused = node, size, lambda n: None
         self._group = ReentrantCallbackGroup()
-        self._services: dict[str, tuple[_Entry, object, bool]] = {}  # with whether it is destroyed here
+        self._services: dict[
+            str, tuple[_Entry, object, bool]
+        ] = {}  # with whether it is destroyed here
         self._waiting: list[_Promise] = []
         self._ending: BaseException | None = None
-        self._sent: dict[str, deque[float]] = {}  # of each service, when its newest BURST answers went out
-        self._outgoing: deque[tuple[_Entry, object, object]] = deque()  # answers that wait for their client
-        self._pace = node.create_timer(PAUSE / BURST, self._send_outgoing, callback_group=self._group,
-                                       clock=Clock(clock_type=ClockType.STEADY_TIME))
+        self._sent: dict[
+            str, deque[float]
+        ] = {}  # of each service, when its newest BURST answers went out
+        self._outgoing: deque[tuple[_Entry, object, object]] = (
+            deque()
+        )  # answers that wait for their client
+        self._pace = node.create_timer(
+            PAUSE / BURST,
+            self._send_outgoing,
+            callback_group=self._group,
+            clock=Clock(clock_type=ClockType.STEADY_TIME),
+        )
         self._pace.cancel()
         self._guard = node.create_guard_condition(self._answer_done, callback_group=self._group)
         # requests that come while the executor is busy wait in the middleware: rclpy's own 10 are few
-        self._qos = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=max(10, size),
-                               reliability=ReliabilityPolicy.RELIABLE)
+        self._qos = QoSProfile(
+            history=HistoryPolicy.KEEP_LAST,
+            depth=max(10, size),
+            reliability=ReliabilityPolicy.RELIABLE,
+        )
 
     @property
     def size(self) -> int:
@@ -101,8 +114,9 @@ class LateServices:
         if known is not None:
             self._serve(known[0]._replace(start=start, refuse=refuse), known[1], own=True)
             return
-        service = self._node.create_service(kind, f"~/{name}", lambda *_: None, qos_profile=self._qos,
-                                            callback_group=self._group)
+        service = self._node.create_service(
+            kind, f"~/{name}", lambda *_: None, qos_profile=self._qos, callback_group=self._group
+        )
         self._serve(_Entry(name, start, refuse, service.send_response), service, own=True)
 
     def adopt(self, name: str, service, start, refuse) -> None:
@@ -148,7 +162,10 @@ class LateServices:
 
     def _come(self, reason: BaseException) -> int:
         """Refuse what the middleware holds of all services; how many calls that were."""
-        return sum(self._refuse_come(entry, service, reason) for entry, service, _ in self._services.values())
+        return sum(
+            self._refuse_come(entry, service, reason)
+            for entry, service, _ in self._services.values()
+        )
 
     def _refuse_come(self, entry: _Entry, service, reason: BaseException) -> int:
         """Refuse the calls of one service that the executor has not taken yet; how many they were."""
@@ -169,7 +186,9 @@ class LateServices:
             return response
         if len(self._waiting) >= self._size:
             self._on_refused(1)
-            entry.refuse(response, TooBusy(f"{self._size} calls wait for an answer already; ask again later"))
+            entry.refuse(
+                response, TooBusy(f"{self._size} calls wait for an answer already; ask again later")
+            )
             return response
         try:
             later = entry.start(request, response)
@@ -236,5 +255,6 @@ class LateServices:
         try:
             entry.send(response, header)
         except (rclpy_implementation.RCLError, InvalidHandle) as error:  # whoever asked has gone
-            self._node.get_logger().warning(f"the answer of ~/{entry.name} could not be sent: "
-                                            f"{str(error).splitlines()[0]}")
+            self._node.get_logger().warning(
+                f"the answer of ~/{entry.name} could not be sent: {str(error).splitlines()[0]}"
+            )

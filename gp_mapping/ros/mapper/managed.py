@@ -21,10 +21,19 @@ from gp_mapping.ros.mapper.steps import StepRunner, Steps, at_once
 
 __all__ = ["ManagedNode"]
 
-EXPECTED = (ValueError, RuntimeError, OSError)  # wrong parameters, files, devices: the text says it all
+EXPECTED = (
+    ValueError,
+    RuntimeError,
+    OSError,
+)  # wrong parameters, files, devices: the text says it all
 WAITING = 100  # calls of change_state that may wait for an answer
-DOING = {"configuring": "configure", "activating": "activate", "deactivating": "deactivate", "cleaningup": "cleanup",
-         "shuttingdown": "shutdown"}
+DOING = {
+    "configuring": "configure",
+    "activating": "activate",
+    "deactivating": "deactivate",
+    "cleaningup": "cleanup",
+    "shuttingdown": "shutdown",
+}
 
 
 class ManagedNode(LifecycleNode):
@@ -38,11 +47,15 @@ class ManagedNode(LifecycleNode):
 
     def __init__(self, name: str, **options):
         super().__init__(name, **options)
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)  # runs before the first /clock and when it stands
+        self._steady = Clock(
+            clock_type=ClockType.STEADY_TIME
+        )  # runs before the first /clock and when it stands
         self._steps = StepRunner(self, self._steady)
         self._changes = LateServices(self, WAITING)
         self._offered: dict[str, LateServices] = {}
-        self._changes.adopt("change_state", self._service_change_state, self._on_change_state, self._refuse_change)
+        self._changes.adopt(
+            "change_state", self._service_change_state, self._on_change_state, self._refuse_change
+        )
 
     def configuring(self) -> Steps:
         """From unconfigured to inactive."""
@@ -80,23 +93,28 @@ class ManagedNode(LifecycleNode):
                 if (yield from self._changing(transition)) != done:
                     return False
             return True
+
         return self._steps.begin(both())
 
     def _on_change_state(self, request, response) -> Later | None:
         """lifecycle_msgs/ChangeState, in place of rclpy's callback."""
         transition = request.transition.id
         if self._steps.busy:
-            raise RuntimeError(f"transition {request.transition.label or transition} is not possible while the node "
-                               f"is in state {self.state!r}")
+            raise RuntimeError(
+                f"transition {request.transition.label or transition} is not possible while the node "
+                f"is in state {self.state!r}"
+            )
         if request.transition.label:
             try:
                 transition = self._state_machine.get_transition_by_label(request.transition.label)
             except rclpy_implementation.RCLError as error:
-                raise RuntimeError(f"transition {request.transition.label!r} is not possible in state {self.state!r}"
-                                   ) from error
+                raise RuntimeError(
+                    f"transition {request.transition.label!r} is not possible in state {self.state!r}"
+                ) from error
 
         def finish(response, code: TransitionCallbackReturn) -> None:
             response.success = code == TransitionCallbackReturn.SUCCESS
+
         return Later(self._steps.begin(self._changing(transition)), finish)
 
     def _refuse_change(self, response, error: BaseException) -> None:
@@ -117,8 +135,12 @@ class ManagedNode(LifecycleNode):
     def _doing(self, name: str) -> Steps:
         """The work of a transition; FAILURE, and logged, where it raises."""
         work: dict[str, Callable[[], Steps]] = {
-            "configure": self.configuring, "activate": self.activating, "deactivate": self.deactivating,
-            "cleanup": self.cleaning_up, "shutdown": self.shutting_down}
+            "configure": self.configuring,
+            "activate": self.activating,
+            "deactivate": self.deactivating,
+            "cleanup": self.cleaning_up,
+            "shutdown": self.shutting_down,
+        }
         try:
             yield from work[name]()
         except Exception as error:  # whatever it is, it is said, and the node can be asked again
@@ -128,14 +150,20 @@ class ManagedNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def _say_impossible(self, transition: int, error: Exception) -> None:
-        self.get_logger().error(f"transition {transition} is not possible in state {self.state!r}: "
-                                f"{str(error).splitlines()[0]}")
+        self.get_logger().error(
+            f"transition {transition} is not possible in state {self.state!r}: "
+            f"{str(error).splitlines()[0]}"
+        )
 
-    def late_services(self, what: str, size: int, on_refused: Callable[[int], None]) -> LateServices:
+    def late_services(
+        self, what: str, size: int, on_refused: Callable[[int], None]
+    ) -> LateServices:
         """The services of that part of the node, which stay as long as the node does; at most `size` calls wait."""
         known = self._offered.get(what)
         if known is not None and known.size != size:  # it sets how many wait in the middleware, too
-            known.close(RuntimeError("the service begins anew with another service_queue_size; ask again"))
+            known.close(
+                RuntimeError("the service begins anew with another service_queue_size; ask again")
+            )
             known = None
         if known is None:
             known = self._offered[what] = LateServices(self, size)
@@ -190,7 +218,9 @@ class ManagedNode(LifecycleNode):
         try:
             return super().trigger_shutdown()
         except rclpy_implementation.RCLError as error:
-            self.get_logger().error(f"shutdown is not possible in state {self.state!r}: {str(error).splitlines()[0]}")
+            self.get_logger().error(
+                f"shutdown is not possible in state {self.state!r}: {str(error).splitlines()[0]}"
+            )
             return TransitionCallbackReturn.FAILURE
 
     def _LifecycleNodeMixin__change_state(self, transition_id: int) -> TransitionCallbackReturn:

@@ -50,15 +50,28 @@ class Shown:
 
     def layer(self, name: str) -> OccupancyGrid:
         """'mean' or 'stddev' between its limits."""
-        low, high = (self.limits or _NOTHING_KNOWN)[:2] if name == "mean" else (self.limits or _NOTHING_KNOWN)[2:]
+        low, high = (
+            (self.limits or _NOTHING_KNOWN)[:2]
+            if name == "mean"
+            else (self.limits or _NOTHING_KNOWN)[2:]
+        )
         return outbound.occupancy_grid(self.grid, getattr(self.grid, name), low, high, self.header)
 
     def markers(self) -> MarkerArray:
         """The path, inducing inputs, memory, suggestions and the scale of colours."""
         results = self.results
-        return markers.map_markers(inducing=results.inducing, memory=results.memory, path=results.path,
-                                   path_starts=results.path_starts, suggestions=self.suggested, grid=self.grid,
-                                   limits=self.limits, unit=self.unit, scale=self.scale, header=self.header)
+        return markers.map_markers(
+            inducing=results.inducing,
+            memory=results.memory,
+            path=results.path,
+            path_starts=results.path_starts,
+            suggestions=self.suggested,
+            grid=self.grid,
+            limits=self.limits,
+            unit=self.unit,
+            scale=self.scale,
+            header=self.header,
+        )
 
     def suggestion(self) -> PoseStamped | None:
         """The first of the places to measure at; None where there is none."""
@@ -67,7 +80,9 @@ class Shown:
 
     def suggestions(self) -> PoseArray:
         """All of them, best first."""
-        return outbound.pose_array([(s.x, s.y) for s in self.results.suggestions], self.results.position, self.header)
+        return outbound.pose_array(
+            [(s.x, s.y) for s in self.results.suggestions], self.results.position, self.header
+        )
 
 
 @dataclass(frozen=True)
@@ -95,16 +110,35 @@ def _layers(shown: Shown) -> object:
 
 OUTPUTS = (
     Output("mean", OccupancyGrid, "grid", lambda s: s.layer("mean"), lambda s: s.layer("mean")),
-    Output("stddev", OccupancyGrid, "grid", lambda s: s.layer("stddev"), lambda s: s.layer("stddev")),
-    Output("field", PointCloud2, "grid", lambda s: outbound.field_cloud(s.grid, s.header, s.room),
-           lambda s: outbound.field_cloud(s.grid, s.header)),
-    Output("limits", Float64MultiArray, "grid", lambda s: s.limits and outbound.limits_message(s.limits)),
+    Output(
+        "stddev", OccupancyGrid, "grid", lambda s: s.layer("stddev"), lambda s: s.layer("stddev")
+    ),
+    Output(
+        "field",
+        PointCloud2,
+        "grid",
+        lambda s: outbound.field_cloud(s.grid, s.header, s.room),
+        lambda s: outbound.field_cloud(s.grid, s.header),
+    ),
+    Output(
+        "limits",
+        Float64MultiArray,
+        "grid",
+        lambda s: s.limits and outbound.limits_message(s.limits),
+    ),
     Output("class", OccupancyGrid, "grid", _of_classes, _of_classes),
     Output("grid_map", GRID_MAP, "grid", _layers, _layers),
-    Output("markers", MarkerArray, "markers", Shown.markers, lambda s: markers.delete_all(s.header)),
+    Output(
+        "markers", MarkerArray, "markers", Shown.markers, lambda s: markers.delete_all(s.header)
+    ),
     Output("suggestion", PoseStamped, "suggestions", Shown.suggestion),
-    Output("suggestions", PoseArray, "suggestions", Shown.suggestions,
-           lambda s: outbound.pose_array((), None, s.header)),
+    Output(
+        "suggestions",
+        PoseArray,
+        "suggestions",
+        Shown.suggestions,
+        lambda s: outbound.pose_array((), None, s.header),
+    ),
 )
 
 
@@ -115,8 +149,12 @@ class _Topic:
     output: Output
     publisher: object
     subscribers: int = 0
-    revision: int | None = None  # of what was published last; None: this topic has news whatever the revision
-    next: float = float("-inf")  # when it may be due again; a late tick does not delay the one after it
+    revision: int | None = (
+        None  # of what was published last; None: this topic has news whatever the revision
+    )
+    next: float = float(
+        "-inf"
+    )  # when it may be due again; a late tick does not delay the one after it
 
 
 class MapPublishers:
@@ -128,13 +166,20 @@ class MapPublishers:
     def __init__(self, node, map_settings, find=message_class):
         self._node = node
         self._unit, self._scale = map_settings.field_unit, map_settings.field_scale
-        kinds = {one.name: find(one.kind) if isinstance(one.kind, str) else one.kind for one in OUTPUTS}
+        kinds = {
+            one.name: find(one.kind) if isinstance(one.kind, str) else one.kind for one in OUTPUTS
+        }
         self._grid_map = kinds["grid_map"]
-        self._outputs = {one.name: _Topic(one, node.create_publisher(kinds[one.name], f"~/{one.name}", LATCHED))
-                        for one in OUTPUTS if kinds[one.name] is not None}
+        self._outputs = {
+            one.name: _Topic(one, node.create_publisher(kinds[one.name], f"~/{one.name}", LATCHED))
+            for one in OUTPUTS
+            if kinds[one.name] is not None
+        }
         self._due: set[str] = set()
         self._last_grid = None
-        self._room = array("B")  # of the field cloud, again and again: publish has copied it when it returns
+        self._room = array(
+            "B"
+        )  # of the field cloud, again and again: publish has copied it when it returns
         self._suggested = ()
         self.limits: outbound.Limits | None = None
         self.published = 0  # sets of results
@@ -146,8 +191,7 @@ class MapPublishers:
             topic.revision = None
 
     def renew_part(self, part: str, at_once: bool = True) -> None:
-        """What a part of Results shows has changed, though the map has not: made at once, or when its period is over.
-        """
+        """What a part of Results shows has changed, though the map has not: made at once, or when its period is over."""
         for topic in self._outputs.values():
             if topic.output.part == part and (at_once or topic.revision is not None):
                 topic.revision = None if at_once else _OLD
@@ -171,8 +215,12 @@ class MapPublishers:
             topic.subscribers = count
             period = periods[topic.output.part]
             joined = topic.revision is None
-            if count and period and revision and (joined or (topic.revision != revision and
-                                                             now >= topic.next - 0.1 * period)):
+            if (
+                count
+                and period
+                and revision
+                and (joined or (topic.revision != revision and now >= topic.next - 0.1 * period))
+            ):
                 self._due.add(name)
                 topic.next = max(topic.next + period, now + 0.5 * period)
         return {self._outputs[name].output.part for name in self._due}
@@ -192,23 +240,37 @@ class MapPublishers:
             topic = self._outputs[name]
             if topic.output.part not in made:
                 continue
-            message = driven if name == "suggestion" and driven is not None else topic.output.make(shown)
+            message = (
+                driven if name == "suggestion" and driven is not None else topic.output.make(shown)
+            )
             if message is not None:
                 topic.publisher.publish(message)
             topic.revision = results.revision
         self._due = set()
         self.published += 1
 
-    def _shown(self, frame: str, grid: FieldGrid, limits: outbound.Limits | None, results: Results | None) -> Shown:
+    def _shown(
+        self, frame: str, grid: FieldGrid, limits: outbound.Limits | None, results: Results | None
+    ) -> Shown:
         header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
-        return Shown(header, grid, limits, results, self._suggested, self._unit, self._scale, self._grid_map,
-                     self._room)
+        return Shown(
+            header,
+            grid,
+            limits,
+            results,
+            self._suggested,
+            self._unit,
+            self._scale,
+            self._grid_map,
+            self._room,
+        )
 
     def answer(self, layer: str, drawn, frame: str) -> OccupancyGrid:
-        """For a service: 'mean' or 'stddev' of (FieldGrid, limits), with the limits on ~/limits; None is an empty map.
-        """
+        """For a service: 'mean' or 'stddev' of (FieldGrid, limits), with the limits on ~/limits; None is an empty map."""
         if drawn is None:
-            return OccupancyGrid(header=Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg()))
+            return OccupancyGrid(
+                header=Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
+            )
         grid, limits = drawn
         self.limits = limits or self.limits or _NOTHING_KNOWN
         self._outputs["limits"].publisher.publish(outbound.limits_message(self.limits))
@@ -217,8 +279,11 @@ class MapPublishers:
     def received(self) -> bool:
         """Whether reliable subscribers have what was published."""
         now = Duration(seconds=0.0)
-        return all(topic.publisher.wait_for_all_acked(now) for topic in self._outputs.values()
-                   if topic.publisher.get_subscription_count())
+        return all(
+            topic.publisher.wait_for_all_acked(now)
+            for topic in self._outputs.values()
+            if topic.publisher.get_subscription_count()
+        )
 
     def publish_cleared(self, frame: str) -> None:
         """After the map was cleared: latched topics must not go on showing it. All unknown, no points, no markers."""

@@ -55,10 +55,14 @@ class NodeParameters:
         try:
             built = Parameters.of(values)
         except ParameterFileError as error:
-            raise ParameterError("\n".join(f"parameter {line}" for line in str(error).splitlines())) from error
+            raise ParameterError(
+                "\n".join(f"parameter {line}" for line in str(error).splitlines())
+            ) from error
         settings = {MapSettings: built.map, IntakeSettings: built.intake, NodeSettings: built.node}
-        self._declare({f.name: getattr(settings[kind], f.name) for kind in SETTINGS for f in fields(kind)},
-                      lambda f: describe(f, managed=True))
+        self._declare(
+            {f.name: getattr(settings[kind], f.name) for kind in SETTINGS for f in fields(kind)},
+            lambda f: describe(f, managed=True),
+        )
         self.live = self._changing = settings[NodeSettings]
         self._configured = True
         return settings
@@ -66,12 +70,21 @@ class NodeParameters:
     def reopen(self) -> None:
         """Take any value again; what nobody has set goes back to its default."""
         self._configured = False
-        self._declare({name: self._value(name) if name in self.given else f.default for name, f in KNOWN.items()},
-                      describe_openly)
+        self._declare(
+            {
+                name: self._value(name) if name in self.given else f.default
+                for name, f in KNOWN.items()
+            },
+            describe_openly,
+        )
 
     def _value(self, name: str):
         """As it stands; the default where nobody has set it, or somebody has deleted it."""
-        value = self._node.get_parameter(name).value if self._node.has_parameter(name) else KNOWN[name].default
+        value = (
+            self._node.get_parameter(name).value
+            if self._node.has_parameter(name)
+            else KNOWN[name].default
+        )
         return value if name in self.given or value is not None else KNOWN[name].default
 
     def _declare(self, values: dict[str, object], descriptor) -> None:
@@ -80,7 +93,9 @@ class NodeParameters:
             for name, value in values.items():
                 if self._node.has_parameter(name):
                     self._node.undeclare_parameter(name)
-                self._node.declare_parameter(name, value, descriptor(KNOWN[name]), ignore_override=True)
+                self._node.declare_parameter(
+                    name, value, descriptor(KNOWN[name]), ignore_override=True
+                )
         finally:
             self._declaring = False
 
@@ -89,9 +104,13 @@ class NodeParameters:
             return SetParametersResult(successful=True)
         fixed = [p.name for p in parameters if p.name in KNOWN and p.name not in LIVE_PARAMETERS]
         if fixed:
-            return SetParametersResult(successful=False, reason=(
-                f"{fixed[0]} belongs to the map that is being built: deactivate and clean up the node (save the map "
-                "before), set it, and configure again"))
+            return SetParametersResult(
+                successful=False,
+                reason=(
+                    f"{fixed[0]} belongs to the map that is being built: deactivate and clean up the node (save the map "
+                    "before), set it, and configure again"
+                ),
+            )
         result, self._changing = on_set(self.live, parameters)
         return result
 
@@ -127,8 +146,10 @@ def unmatched_files(arguments: list[str], node_name: str) -> list[str]:
         names = list(_section_names(sections))
         if names and not any(_reaches(name, node_name) for name in names):
             shown = ", ".join(one_line(name, 100) for name in names[:10])
-            out.append(f"parameter file {path} has the sections {shown}; none of them reaches the node {node_name}; "
-                       "write '/**:' in their place")
+            out.append(
+                f"parameter file {path} has the sections {shown}; none of them reaches the node {node_name}; "
+                "write '/**:' in their place"
+            )
     return out
 
 
@@ -143,8 +164,10 @@ def _section_names(content, prefix: str = ""):
 
 def _reaches(section: str, node_name: str) -> bool:
     """As rcl matches them: * is one part of a name, ** any number of them."""
-    parts = ["(/[^/]+)*" if part == "**" else "/" + re.escape(part).replace("\\*", "[^/]*")
-             for part in section.strip("/").split("/")]
+    parts = [
+        "(/[^/]+)*" if part == "**" else "/" + re.escape(part).replace("\\*", "[^/]*")
+        for part in section.strip("/").split("/")
+    ]
     return re.fullmatch("".join(parts), node_name) is not None
 
 

@@ -28,7 +28,9 @@ __all__ = ["PENDING", "PointQueries", "answer_points", "read_positions"]
 
 PENDING = 10  # questions that wait for the map at most
 _DTYPES = {PointField.FLOAT32: "f4", PointField.FLOAT64: "f8"}
-_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10 * PENDING, reliability=ReliabilityPolicy.RELIABLE)
+_QOS = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST, depth=10 * PENDING, reliability=ReliabilityPolicy.RELIABLE
+)
 
 
 def read_positions(message: PointCloud2) -> np.ndarray:
@@ -43,7 +45,9 @@ def read_positions(message: PointCloud2) -> np.ndarray:
     found = {f.name: f for f in message.fields if f.name in ("x", "y", "z")}
     for name in ("x", "y"):
         if name not in found:
-            raise ValueError(f"it has the fields {', '.join(f.name for f in message.fields) or 'none'}, and no {name}")
+            raise ValueError(
+                f"it has the fields {', '.join(f.name for f in message.fields) or 'none'}, and no {name}"
+            )
     for f in found.values():
         size = 8 if f.datatype == PointField.FLOAT64 else 4
         if f.datatype not in _DTYPES or f.count > 1 or f.offset + size > step:
@@ -51,11 +55,21 @@ def read_positions(message: PointCloud2) -> np.ndarray:
     row = message.row_step if height > 1 else width * step
     data = np.frombuffer(message.data, np.uint8)
     if row < width * step or len(data) < (height - 1) * row + width * step:
-        raise ValueError(f"it has {len(data)} bytes, too few for {height} × {width} points of {step} bytes")
-    kind = np.dtype({"names": list(found), "formats": [order + _DTYPES[f.datatype] for f in found.values()],
-                     "offsets": [f.offset for f in found.values()], "itemsize": step})
+        raise ValueError(
+            f"it has {len(data)} bytes, too few for {height} × {width} points of {step} bytes"
+        )
+    kind = np.dtype(
+        {
+            "names": list(found),
+            "formats": [order + _DTYPES[f.datatype] for f in found.values()],
+            "offsets": [f.offset for f in found.values()],
+            "itemsize": step,
+        }
+    )
     points = np.ndarray((height, width), kind, data.tobytes(), strides=(row, step)).reshape(-1)
-    out = np.zeros((len(points), 3), np.float32 if found["x"].datatype == PointField.FLOAT32 else np.float64)
+    out = np.zeros(
+        (len(points), 3), np.float32 if found["x"].datatype == PointField.FLOAT32 else np.float64
+    )
     for column, name in enumerate(("x", "y", "z")):
         if name in found:
             out[:, column] = points[name]
@@ -86,7 +100,10 @@ def answer_points(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str
             rows += [one, spread]
         values = np.full((len(rows), len(positions)), np.nan)
         values[:, finite] = rows
-    return (np.column_stack([positions, values.T.astype(positions.dtype)]), ("x", "y", "z", "mean", "stddev", *names))
+    return (
+        np.column_stack([positions, values.T.astype(positions.dtype)]),
+        ("x", "y", "z", "mean", "stddev", *names),
+    )
 
 
 class PointQueries:
@@ -126,16 +143,22 @@ class PointQueries:
         frame, asked = self._frame(), message.header.frame_id.lstrip("/")
         if asked != frame:
             self._worker.count("query_frame")
-            self.problem = (f"a question on ~/query is in frame {named(asked)} and the map in {named(frame)}: it was "
-                            "answered by an empty cloud; ask in the map's frame")
+            self.problem = (
+                f"a question on ~/query is in frame {named(asked)} and the map in {named(frame)}: it was "
+                "answered by an empty cloud; ask in the map's frame"
+            )
         elif message.height * message.width > self._max_points:
             self._worker.count("query_too_large")
-            self.problem = (f"a question on ~/query has {message.height * message.width} positions, and "
-                            f"max_query_points is {self._max_points}: it was answered by an empty cloud; ask in parts")
+            self.problem = (
+                f"a question on ~/query has {message.height * message.width} positions, and "
+                f"max_query_points is {self._max_points}: it was answered by an empty cloud; ask in parts"
+            )
         elif len(self._asked) >= PENDING:
             self._worker.count("query_busy")
-            self.problem = (f"more than {PENDING} questions on ~/query wait for the map: the newest was answered by an "
-                            "empty cloud; wait for an answer before the next question")
+            self.problem = (
+                f"more than {PENDING} questions on ~/query wait for the map: the newest was answered by an "
+                "empty cloud; wait for an answer before the next question"
+            )
         else:
             try:
                 return self._ask(message, read_positions(message), frame)
@@ -153,8 +176,10 @@ class PointQueries:
             self.problem = f"{bad} positions of a question on ~/query are not finite: their mean and stddev are NaN"
         if far:
             self._worker.count("query_too_far", far)
-            self.problem = (f"{far} positions of a question on ~/query are farther than {FARTHEST:g} m from the "
-                            "origin: their mean and stddev are NaN; ask in metres, in the map's frame")
+            self.problem = (
+                f"{far} positions of a question on ~/query are farther than {FARTHEST:g} m from the "
+                "origin: their mean and stddev are NaN; ask in metres, in the map's frame"
+            )
         header = Header(stamp=message.header.stamp, frame_id=frame)
         self._asked.append(header)
         future = self._worker.ask(lambda session: answer_points(session, positions))
@@ -179,7 +204,9 @@ class PointQueries:
                 self._publisher.publish(_empty(header))
                 continue
             points, names = future.result()
-            self._publisher.publish(outbound.cloud(points, names, header, bool(np.isfinite(points).all())))
+            self._publisher.publish(
+                outbound.cloud(points, names, header, bool(np.isfinite(points).all()))
+            )
 
 
 def _empty(header: Header) -> PointCloud2:

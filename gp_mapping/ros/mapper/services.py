@@ -35,20 +35,32 @@ class MapServices:
 
     def __init__(self, node, files, saver: Saver, find):
         self._node, self._files, self._saver = node, files, saver
-        self._late = node.late_services("map", node.settings.service_queue_size,
-                                        lambda n: node.worker.count("service_busy", n))
+        self._late = node.late_services(
+            "map", node.settings.service_queue_size, lambda n: node.worker.count("service_busy", n)
+        )
         load = next(found for name in LOAD_MAP if (found := find(name)) is not None)
         save = find(SAVE_MAP)
-        wanted = [(Trigger, "save", self._on_save), (Trigger, "load", self._on_load),
-                  (Trigger, "clear", self._on_clear), (SetBool, "pause", self._on_pause),
-                  (GetMap, "get_mean", self._on_get_mean), (GetMap, "get_stddev", self._on_get_stddev),
-                  (load, "load_map", self._on_load_map)]
+        wanted = [
+            (Trigger, "save", self._on_save),
+            (Trigger, "load", self._on_load),
+            (Trigger, "clear", self._on_clear),
+            (SetBool, "pause", self._on_pause),
+            (GetMap, "get_mean", self._on_get_mean),
+            (GetMap, "get_stddev", self._on_get_stddev),
+            (load, "load_map", self._on_load_map),
+        ]
         if save is not None:
             wanted.append((save, "save_map", self._on_save_map))
-        refusals = {"load_map": self._refuse_load_map, "save_map": self._refuse_save_map,
-                    "get_mean": self._refuse_map, "get_stddev": self._refuse_map}
+        refusals = {
+            "load_map": self._refuse_load_map,
+            "save_map": self._refuse_save_map,
+            "get_mean": self._refuse_map,
+            "get_stddev": self._refuse_map,
+        }
         for kind, name, answer in wanted:
-            self._late.add(kind, name, answer, refusals.get(name) or _Refusal(self, WHAT_FAILED[name]))
+            self._late.add(
+                kind, name, answer, refusals.get(name) or _Refusal(self, WHAT_FAILED[name])
+            )
 
     def refuse(self, reason: Ending) -> None:
         """New calls are answered by the reason; those that wait go on."""
@@ -61,8 +73,13 @@ class MapServices:
     def say(self, what: str, error: BaseException) -> str:
         """Log why something was not done, and return it."""
         plain = isinstance(error, ValueError | OSError | RuntimeError)
-        reason = str(error) if plain and str(error) else \
-            "the node was stopped before its turn came" if isinstance(error, CancelledError) else repr(error)
+        reason = (
+            str(error)
+            if plain and str(error)
+            else "the node was stopped before its turn came"
+            if isinstance(error, CancelledError)
+            else repr(error)
+        )
         text = f"{what}: {reason}"
         self._node.get_logger().error(text)
         return text
@@ -77,13 +94,22 @@ class MapServices:
 
         ValueError for what would be written otherwise than is asked.
         """
-        fits = {"image_format": ("", "pgm"), "map_mode": ("", "raw"), "free_thresh": (0.0, 0.25),
-                "occupied_thresh": (0.0, 0.65)}
+        fits = {
+            "image_format": ("", "pgm"),
+            "map_mode": ("", "raw"),
+            "free_thresh": (0.0, 0.25),
+            "occupied_thresh": (0.0, 0.65),
+        }
         for name, good in fits.items():
             value = getattr(request, name)
-            if not any(value == each or (isinstance(each, float) and abs(value - each) < 1e-6) for each in good):
-                raise ValueError(f"{name}: {named(value)} cannot be had: the values of a field are written as pgm of "
-                                 f"mode raw, which has no thresholds; write {good[1]!r} or leave it out")
+            if not any(
+                value == each or (isinstance(each, float) and abs(value - each) < 1e-6)
+                for each in good
+            ):
+                raise ValueError(
+                    f"{name}: {named(value)} cannot be had: the values of a field are written as pgm of "
+                    f"mode raw, which has no thresholds; write {good[1]!r} or leave it out"
+                )
         return Later(self._saver.save(self._inside(request.map_url)), _said_true)
 
     def _inside(self, url: str) -> str:
@@ -112,6 +138,7 @@ class MapServices:
             number = node.worker.replace_session(session).result()
             self._saver.mark_saved((number, revision, samples), path)
             return path, session, node.worker.whole_map().result() if drawn else None
+
         return self._files.submit(job)
 
     def _loaded(self, result) -> str:
@@ -128,20 +155,28 @@ class MapServices:
     def _on_load(self, request, response) -> Later:
         def finish(response, result) -> None:
             response.message, response.success = self._loaded(result), True
+
         return Later(self._load(self._node.settings.map_name, False), finish)
 
     def _on_load_map(self, request, response) -> Later:
         """nav_msgs/LoadMap (or nav2_msgs'): map_url is the name of the map, as map_name."""
+
         def finish(response, result) -> None:
             self._loaded(result)
             response.result = type(response).RESULT_SUCCESS
             response.map = self._node.publishers_.answer("mean", result[2], self._node.frame)
+
         return Later(self._load(_name(request.map_url), True), finish)
 
     def _refuse_load_map(self, response, error: BaseException) -> None:
         kind, missing = type(response), "no such checkpoint" in str(error)
-        response.result = (kind.RESULT_MAP_DOES_NOT_EXIST if missing else kind.RESULT_INVALID_MAP_DATA
-                           if isinstance(error, ValueError) else kind.RESULT_UNDEFINED_FAILURE)
+        response.result = (
+            kind.RESULT_MAP_DOES_NOT_EXIST
+            if missing
+            else kind.RESULT_INVALID_MAP_DATA
+            if isinstance(error, ValueError)
+            else kind.RESULT_UNDEFINED_FAILURE
+        )
         self.say(WHAT_FAILED["load"], error)
 
     # ---- the map itself ------------------------------------------------------------------------------------------
@@ -154,8 +189,10 @@ class MapServices:
 
     def _map(self, layer: str) -> Later:
         """The layer as an OccupancyGrid, all of it drawn, and its limits on ~/limits; 0 × 0 cells for an empty map."""
+
         def finish(response, drawn) -> None:
             response.map = self._node.publishers_.answer(layer, drawn, self._node.frame)
+
         return Later(self._node.worker.whole_map(), finish)
 
     def _refuse_map(self, response, error: BaseException) -> None:
@@ -169,6 +206,7 @@ class MapServices:
             self._node.place_warning = ""
             self._node.publishers_.publish_cleared(self._node.frame)
             response.success, response.message = True, "the map is empty"
+
         return Later(self._node.worker.clear(), finish)
 
     def _on_pause(self, request, response) -> None:
@@ -176,11 +214,18 @@ class MapServices:
         if request.data and not node.paused:
             node.worker.end_pass()
         node.paused = bool(request.data)
-        response.success, response.message = True, "paused: measurements are not used" if node.paused else "mapping"
+        response.success, response.message = (
+            True,
+            "paused: measurements are not used" if node.paused else "mapping",
+        )
 
 
-WHAT_FAILED = {"save": "not saved", "load": "not loaded, the map is as it was", "clear": "not cleared",
-               "pause": "neither paused nor going on"}
+WHAT_FAILED = {
+    "save": "not saved",
+    "load": "not loaded, the map is as it was",
+    "clear": "not cleared",
+    "pause": "neither paused nor going on",
+}
 
 
 class _Refusal:
@@ -203,4 +248,6 @@ def _said_true(response, saved: Saved) -> None:
 
 def _name(url: str) -> str:
     """The name of a map from a map_url: 'hall' and 'hall/map.gpm' are the same one, '' and 'map.gpm' the nameless."""
-    return url[: -len(CHECKPOINT)].removesuffix("/") if f"/{url}".endswith(f"/{CHECKPOINT}") else url
+    return (
+        url[: -len(CHECKPOINT)].removesuffix("/") if f"/{url}".endswith(f"/{CHECKPOINT}") else url
+    )

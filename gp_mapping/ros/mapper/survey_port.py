@@ -45,14 +45,23 @@ class SurveyPort:
         survey.on_plan = lambda plan: self._changed.trigger()
 
         self._subscribe(PolygonStamped, "~/region", partial(self._on_polygon, survey.set_region))
-        self._subscribe(PolygonStamped, "~/keep_out", partial(self._on_polygon, survey.set_keep_out))
+        self._subscribe(
+            PolygonStamped, "~/keep_out", partial(self._on_polygon, survey.set_keep_out)
+        )
         self._subscribe(PoseStamped, "~/unreachable", self._on_unreachable)
         for topic, moved in _plan_topics(node):
             self._subscribe(Path, topic, partial(self._on_other, topic, moved), LATCHED)
 
-        self._services = node.late_services("survey", node.settings.service_queue_size,
-                                            lambda n: node.worker.count("service_busy", n))
-        for name, act in (("survey/start", survey.start), ("survey/stop", survey.stop), ("survey/pause", survey.pause)):
+        self._services = node.late_services(
+            "survey",
+            node.settings.service_queue_size,
+            lambda n: node.worker.count("service_busy", n),
+        )
+        for name, act in (
+            ("survey/start", survey.start),
+            ("survey/stop", survey.stop),
+            ("survey/pause", survey.pause),
+        ):
             self._services.add(Trigger, name, partial(self._on_trigger, act), _refuse_trigger)
         self._services.add(GetPlan, "make_plan", self._on_make_plan, self._refuse_plan)
 
@@ -86,25 +95,44 @@ class SurveyPort:
         x, y = message.pose.position.x, message.pose.position.y
         if not on_earth([[x, y]]).all():
             self._node.worker.count("place_refused")
-            self._node.get_logger().warning(f"~/unreachable: ({x}, {y}) is no place; it is not used",
-                                            throttle_duration_sec=10.0)
+            self._node.get_logger().warning(
+                f"~/unreachable: ({x}, {y}) is no place; it is not used", throttle_duration_sec=10.0
+            )
             return
         self._survey.close(x, y)
-        self._node.get_logger().info(f"({x:.2f}, {y:.2f}) m was not reached: goals near it are left out for "
-                                     f"{self._node.settings.plan_retry:g} s")
+        self._node.get_logger().info(
+            f"({x:.2f}, {y:.2f}) m was not reached: goals near it are left out for "
+            f"{self._node.settings.plan_retry:g} s"
+        )
 
-    def _on_other(self, topic: str, moved: tuple[float, float, float] | None, message: Path) -> None:
-        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)
+    def _on_other(
+        self, topic: str, moved: tuple[float, float, float] | None, message: Path
+    ) -> None:
+        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
+            -1, 2
+        )
         if moved is not None and on_earth(line).all():
             x, y, yaw = moved
-            line = line @ np.array([[np.cos(yaw), np.sin(yaw)], [-np.sin(yaw), np.cos(yaw)]]) + (x, y)
-        if moved is None and message.header.frame_id.lstrip("/") not in ("", self._node.frame.lstrip("/")):
-            self._node.get_logger().warning(f"{topic} is in frame {named(message.header.frame_id)} and the map in "
-                                            f"{self._node.frame!r}: it is not used", throttle_duration_sec=10.0)
+            line = line @ np.array([[np.cos(yaw), np.sin(yaw)], [-np.sin(yaw), np.cos(yaw)]]) + (
+                x,
+                y,
+            )
+        if moved is None and message.header.frame_id.lstrip("/") not in (
+            "",
+            self._node.frame.lstrip("/"),
+        ):
+            self._node.get_logger().warning(
+                f"{topic} is in frame {named(message.header.frame_id)} and the map in "
+                f"{self._node.frame!r}: it is not used",
+                throttle_duration_sec=10.0,
+            )
         elif not on_earth(line).all():
             self._node.worker.count("place_refused", int((~on_earth(line)).sum()))
-            self._node.get_logger().warning(f"{topic} has places that are not finite, or farther than {FARTHEST:g} m: "
-                                            "it is not used", throttle_duration_sec=10.0)
+            self._node.get_logger().warning(
+                f"{topic} has places that are not finite, or farther than {FARTHEST:g} m: "
+                "it is not used",
+                throttle_duration_sec=10.0,
+            )
         else:
             self._survey.set_others(topic, line)
 
@@ -113,8 +141,10 @@ class SurveyPort:
         self._node.get_logger().info(response.message)
 
     def _on_make_plan(self, request, response) -> Later:
-        start, goal = (_place(pose, name, self._node.frame) for pose, name in
-                       ((request.start, "start"), (request.goal, "goal")))
+        start, goal = (
+            _place(pose, name, self._node.frame)
+            for pose, name in ((request.start, "start"), (request.goal, "goal"))
+        )
         return Later(self._survey.ask(start, goal), self._told_plan)
 
     def _told_plan(self, response, plan) -> None:
@@ -147,7 +177,11 @@ class SurveyPort:
         """Now and then: the next pose of a plan that is being driven, and the surface where somebody looks."""
         survey = self._survey
         survey.wanted = self.plan.get_subscription_count() > 0
-        if survey.gain is not None and survey.gain is not self._drawn and self._gain.get_subscription_count():
+        if (
+            survey.gain is not None
+            and survey.gain is not self._drawn
+            and self._gain.get_subscription_count()
+        ):
             self._drawn = survey.gain
             self._node.worker.ask(self._draw_gain).add_done_callback(self._publish_gain)
 
@@ -161,15 +195,24 @@ class SurveyPort:
         area = self._survey.gain[0]
         low = area.cells.min(0).values.numpy()
         extent = area.cells.max(0).values.numpy() - low
-        resolution = max(area.free.resolution, float(np.sqrt(max(extent.prod(), 1e-9) / _GAIN_CELLS)))
+        resolution = max(
+            area.free.resolution, float(np.sqrt(max(extent.prod(), 1e-9) / _GAIN_CELLS))
+        )
         width, height = (int(v / resolution) + 1 for v in extent)
         origin = low - 0.5 * resolution
         column, row = np.floor((area.cells.numpy() - origin) / resolution).astype(int).T
         weights = np.zeros((height, width))
         np.add.at(weights, (row.clip(0, height - 1), column.clip(0, width - 1)), area.areas.numpy())
-        surface = variance_reduction_surface(session.map, origin, resolution, torch.from_numpy(weights)).numpy()
-        x = np.stack(np.meshgrid(origin[0] + (np.arange(width) + 0.5) * resolution,
-                                 origin[1] + (np.arange(height) + 0.5) * resolution), -1).reshape(-1, 2)
+        surface = variance_reduction_surface(
+            session.map, origin, resolution, torch.from_numpy(weights)
+        ).numpy()
+        x = np.stack(
+            np.meshgrid(
+                origin[0] + (np.arange(width) + 0.5) * resolution,
+                origin[1] + (np.arange(height) + 0.5) * resolution,
+            ),
+            -1,
+        ).reshape(-1, 2)
         known = area.free.allows(torch.from_numpy(x)).numpy().reshape(height, width)
         return surface, known, origin, resolution
 
@@ -181,8 +224,15 @@ class SurveyPort:
         top = max(float(surface[known].max()) if known.any() else 0.0, 1e-300)
         cells = np.where(known, np.rint(98.0 * surface / top).clip(0, 98), -1).astype(np.int8)
         message = OccupancyGrid(header=self._header())
-        message.info.resolution, message.info.width, message.info.height = resolution, cells.shape[1], cells.shape[0]
-        message.info.origin.position.x, message.info.origin.position.y = float(origin[0]), float(origin[1])
+        message.info.resolution, message.info.width, message.info.height = (
+            resolution,
+            cells.shape[1],
+            cells.shape[0],
+        )
+        message.info.origin.position.x, message.info.origin.position.y = (
+            float(origin[0]),
+            float(origin[1]),
+        )
         message.info.origin.orientation.w = 1.0
         message.data = array("b", cells.tobytes())
         self._gain.publish(message)
@@ -196,8 +246,9 @@ def _plan_topics(node) -> list[tuple[str, tuple[float, float, float] | None]]:
     s = node.settings
     named = [part.strip() for part in s.other_plans.split(",") if part.strip()]
     moved = transforms_of(s.merge_transforms)
-    return [(topic, None) for topic in named] or [(f"/{robot}/mapping/plan", moved.get(robot))
-                                                  for robot in others_of(node)]
+    return [(topic, None) for topic in named] or [
+        (f"/{robot}/mapping/plan", moved.get(robot)) for robot in others_of(node)
+    ]
 
 
 def _refuse_trigger(response, error: BaseException) -> None:
@@ -210,7 +261,11 @@ def _place(pose: PoseStamped, name: str, frame: str) -> tuple[float, float] | No
     if not given and x == 0.0 and y == 0.0:
         return None
     if given and given != frame.lstrip("/"):
-        raise ValueError(f"{name} is in frame {named(given)} and the map in {frame!r}; give it in {frame!r}")
+        raise ValueError(
+            f"{name} is in frame {named(given)} and the map in {frame!r}; give it in {frame!r}"
+        )
     if not on_earth([[x, y]]).all():
-        raise ValueError(f"{name} is ({x}, {y}), expected finite metres, at most {FARTHEST:g} from the origin")
+        raise ValueError(
+            f"{name} is ({x}, {y}), expected finite metres, at most {FARTHEST:g} from the origin"
+        )
     return x, y

@@ -18,8 +18,12 @@ from gp_mapping.settings.team import robots_of
 
 __all__ = ["QOS", "TeamPort", "others_of", "tiles_topic"]
 
-QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=20, reliability=ReliabilityPolicy.RELIABLE,
-                 durability=DurabilityPolicy.VOLATILE)
+QOS = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST,
+    depth=20,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+)
 
 
 def tiles_topic(robot: str) -> str:
@@ -38,10 +42,15 @@ class TeamPort:
 
     def __init__(self, node, team: Team):
         self._node, self._team = node, team
-        self._publisher = node.create_publisher(UInt8MultiArray, "~/tiles", QOS) if team.sending else None
-        self._subscriptions = [node.create_subscription(UInt8MultiArray, tiles_topic(robot),
-                                                        partial(self._on_message, robot), QOS)
-                               for robot in team.sources]
+        self._publisher = (
+            node.create_publisher(UInt8MultiArray, "~/tiles", QOS) if team.sending else None
+        )
+        self._subscriptions = [
+            node.create_subscription(
+                UInt8MultiArray, tiles_topic(robot), partial(self._on_message, robot), QOS
+            )
+            for robot in team.sources
+        ]
 
     def destroy(self) -> None:
         """Neither send nor listen."""

@@ -16,54 +16,129 @@ from launch.event_handlers import OnProcessExit
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-__all__ = ["argument", "chosen", "common_arguments", "ends_the_launch", "existing", "fixed_frame",
-           "flag", "input_topics", "mapping_actions", "names", "number", "our_node", "patience", "rviz_actions",
-           "tf_remappings", "value"]
+__all__ = [
+    "argument",
+    "chosen",
+    "common_arguments",
+    "ends_the_launch",
+    "existing",
+    "fixed_frame",
+    "flag",
+    "input_topics",
+    "mapping_actions",
+    "names",
+    "number",
+    "our_node",
+    "patience",
+    "rviz_actions",
+    "tf_remappings",
+    "value",
+]
 
 PATIENCE = "30"  # s
 TRUE_FALSE = ("true", "false")
 
 # Launch arguments that are parameters of the node, too: empty leaves what the parameter files say.
-TEXTS = ("model", "sensor", "pose_source", "save_directory", "load_checkpoint", "map_frame", "base_frame")
+TEXTS = (
+    "model",
+    "sensor",
+    "pose_source",
+    "save_directory",
+    "load_checkpoint",
+    "map_frame",
+    "base_frame",
+)
 FLAGS = ("autostart", "resume", "save_on_exit")
 
 
 # ---- arguments ---------------------------------------------------------------------------------------------------
 
-def argument(name: str, default: str | None, description: str, choices=None) -> DeclareLaunchArgument:
+
+def argument(
+    name: str, default: str | None, description: str, choices=None
+) -> DeclareLaunchArgument:
     """A launch argument with its meaning (ros2 launch … --show-args). default None: it must be given."""
-    return DeclareLaunchArgument(name, default_value=default, description=description,
-                                 choices=None if choices is None else list(choices))
+    return DeclareLaunchArgument(
+        name,
+        default_value=default,
+        description=description,
+        choices=None if choices is None else list(choices),
+    )
 
 
 def common_arguments(share: Path, *, several: bool = False) -> list[DeclareLaunchArgument]:
     """Arguments of every launch file that starts a mapper. several: of more than one, in namespaces of their own."""
-    from gp_mapping.settings.intake import POSE_SOURCES  # not above: a launch that only shows its arguments needs none
+    from gp_mapping.settings.intake import (
+        POSE_SOURCES,
+    )  # not above: a launch that only shows its arguments needs none
     from gp_mapping.settings.sensors import SENSOR_TYPES
 
     as_in_params = "; empty: as in params"
     return [
-        argument("params", "", "parameter file of the mapper; empty: the defaults, as in config/mapping.yaml"),
-        argument("model", "", "the map's model, over what params says; its file in config/models comes before params",
-                 ["", *_models(share)]),
-        *([] if several else [argument("namespace", "", "namespace of the node and of its relative topics")]),
+        argument(
+            "params",
+            "",
+            "parameter file of the mapper; empty: the defaults, as in config/mapping.yaml",
+        ),
+        argument(
+            "model",
+            "",
+            "the map's model, over what params says; its file in config/models comes before params",
+            ["", *_models(share)],
+        ),
+        *(
+            []
+            if several
+            else [argument("namespace", "", "namespace of the node and of its relative topics")]
+        ),
         argument("sensor", "", f"what is mapped{as_in_params}", ["", *SENSOR_TYPES]),
         argument("sensor_topic", "", "where that sensor's messages are; empty: the sensor's name"),
-        argument("pose_source", "", f"where the robot's pose comes from{as_in_params}", ["", *POSE_SOURCES]),
+        argument(
+            "pose_source",
+            "",
+            f"where the robot's pose comes from{as_in_params}",
+            ["", *POSE_SOURCES],
+        ),
         argument("pose_topic", "", "PoseStamped or PoseWithCovarianceStamped; empty: pose"),
-        argument("map_topic", "", "nav_msgs/OccupancyGrid with the free space, for suggestions; empty: map"),
+        argument(
+            "map_topic",
+            "",
+            "nav_msgs/OccupancyGrid with the free space, for suggestions; empty: map",
+        ),
         argument("map_frame", "", f"frame of everything published{as_in_params}"),
         argument("base_frame", "", f"frame of the robot's body, for TF{as_in_params}"),
-        argument("namespaced_tf", "false", "true: TF is on tf and tf_static of the namespace, as with nav2's "
-                 "multi-robot bringup, not on /tf and /tf_static", TRUE_FALSE),
+        argument(
+            "namespaced_tf",
+            "false",
+            "true: TF is on tf and tf_static of the namespace, as with nav2's "
+            "multi-robot bringup, not on /tf and /tf_static",
+            TRUE_FALSE,
+        ),
         argument("load_checkpoint", "", f"map.gpm to go on from{as_in_params}"),
-        argument("save_on_exit", "", f"true saves the map when the node ends{as_in_params}", ["", *TRUE_FALSE]),
-        argument("resume", "", "true goes on from the newest saved map or autosave; empty: as in params",
-                 ["", *TRUE_FALSE]),
-        argument("respawn", "false", "start a mapper that has crashed again, to go on from its autosave (resume)",
-                 TRUE_FALSE),
-        argument("autostart", "", "false leaves configure and activate to a lifecycle manager; empty: as in params",
-                 ["", *TRUE_FALSE]),
+        argument(
+            "save_on_exit",
+            "",
+            f"true saves the map when the node ends{as_in_params}",
+            ["", *TRUE_FALSE],
+        ),
+        argument(
+            "resume",
+            "",
+            "true goes on from the newest saved map or autosave; empty: as in params",
+            ["", *TRUE_FALSE],
+        ),
+        argument(
+            "respawn",
+            "false",
+            "start a mapper that has crashed again, to go on from its autosave (resume)",
+            TRUE_FALSE,
+        ),
+        argument(
+            "autostart",
+            "",
+            "false leaves configure and activate to a lifecycle manager; empty: as in params",
+            ["", *TRUE_FALSE],
+        ),
     ]
 
 
@@ -113,11 +188,14 @@ def names(context, name: str) -> list[str]:
     found = [part.strip().strip("/") for part in value(context, name).split(",")]
     wrong = [part for part in found if not re.fullmatch(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*", part)]
     if wrong or len(set(found)) < len(found):
-        raise RuntimeError(f"{name}:={value(context, name)}: expected different names such as {name}:=robot1,robot2")
+        raise RuntimeError(
+            f"{name}:={value(context, name)}: expected different names such as {name}:=robot1,robot2"
+        )
     return found
 
 
 # ---- processes ---------------------------------------------------------------------------------------------------
+
 
 def our_node(executable: str, **options) -> Node:
     """A node of this package: from lib/gp_mapping of a workspace, else (pip, source tree) with the running Python.
@@ -127,12 +205,16 @@ def our_node(executable: str, **options) -> Node:
     """
     options |= {"output": "screen", "sigterm_timeout": PATIENCE, "sigkill_timeout": PATIENCE}
     try:
-        found = (Path(get_package_prefix("gp_mapping")) / "lib" / "gp_mapping" / executable).exists()
+        found = (
+            Path(get_package_prefix("gp_mapping")) / "lib" / "gp_mapping" / executable
+        ).exists()
     except (PackageNotFoundError, OSError):  # OSError: no ROS installation is sourced
         found = False
     if found:
         return Node(package="gp_mapping", executable=executable, **options)
-    return Node(executable=sys.executable, arguments=["-m", f"gp_mapping.ros.{executable}"], **options)
+    return Node(
+        executable=sys.executable, arguments=["-m", f"gp_mapping.ros.{executable}"], **options
+    )
 
 
 def ends_the_launch(node: Node, what: str) -> list:
@@ -140,6 +222,7 @@ def ends_the_launch(node: Node, what: str) -> list:
 
     what: the node in words, for the message.
     """
+
     def look(event, context):
         if context.is_shutdown or event.returncode == 0:
             return None
@@ -151,21 +234,33 @@ def ends_the_launch(node: Node, what: str) -> list:
 
 def _fail(message: str, code: int) -> None:
     """launch ends in order after an exception, and returns 1; the code of the process is put in its place."""
-    if "pytest" not in sys.modules and "launch_testing" not in sys.modules:  # there launch is a guest
+    if (
+        "pytest" not in sys.modules and "launch_testing" not in sys.modules
+    ):  # there launch is a guest
 
         def leave():
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(code if code > 0 else 128 - code)  # -11: ended by signal 11, which a shell calls 139
+            os._exit(
+                code if code > 0 else 128 - code
+            )  # -11: ended by signal 11, which a shell calls 139
 
         atexit.register(leave)
     raise RuntimeError(message)
 
 
-def mapping_actions(context, share: Path, *, use_sim_time: bool, extra: dict | None = None,
-                    namespace: str | None = None, required: bool = False, frame: str = "",
-                    executable: str = "mapping_node") -> list:
+def mapping_actions(
+    context,
+    share: Path,
+    *,
+    use_sim_time: bool,
+    extra: dict | None = None,
+    namespace: str | None = None,
+    required: bool = False,
+    frame: str = "",
+    executable: str = "mapping_node",
+) -> list:
     """mapping_node and, if asked, RViz, from the launch arguments.
 
     Args:
@@ -180,15 +275,26 @@ def mapping_actions(context, share: Path, *, use_sim_time: bool, extra: dict | N
     """
     namespace = value(context, "namespace") if namespace is None else namespace
     again = {"respawn": True, "respawn_delay": 2.0} if flag(context, "respawn") else {}
-    mapper = our_node(executable, name=executable.removesuffix("_node"), namespace=namespace,
-                      remappings=_remappings(context),
-                      parameters=[*_files(context, share), {"use_sim_time": use_sim_time}, *_settings(context),
-                                  *([{"resume": True}] if again else []), *([extra] if extra else [])], **again)
+    mapper = our_node(
+        executable,
+        name=executable.removesuffix("_node"),
+        namespace=namespace,
+        remappings=_remappings(context),
+        parameters=[
+            *_files(context, share),
+            {"use_sim_time": use_sim_time},
+            *_settings(context),
+            *([{"resume": True}] if again else []),
+            *([extra] if extra else []),
+        ],
+        **again,
+    )
     made = ends_the_launch(mapper, "the mapper") if required and not again else [mapper]
     return [*made, *rviz_actions(context, share, namespace, use_sim_time, frame)]
 
 
 # ---- what the mapper is told -------------------------------------------------------------------------------------
+
 
 def _files(context, share: Path) -> list[str]:
     """Parameter files, later ones win: what the model likes, what the user has written.
@@ -234,9 +340,14 @@ def patience(context, share: Path, rate: float) -> dict:
 
 def _remappings(context) -> list[tuple[str, str]]:
     """Input names of the node to topics. Of those of all sensors and poses it has just the ones that it was set to."""
-    inputs = {"magnetic_field": "magnetic_field_topic", "odometry": "odometry_topic", "map": "map_topic"}
+    inputs = {
+        "magnetic_field": "magnetic_field_topic",
+        "odometry": "odometry_topic",
+        "map": "map_topic",
+    }
     if value(context, "sensor_topic"):
         from gp_mapping.settings.sensors import SENSOR_TYPES
+
         inputs |= dict.fromkeys(SENSOR_TYPES, "sensor_topic")
     if value(context, "pose_topic"):
         inputs |= {"pose": "pose_topic"}
@@ -259,6 +370,7 @@ def input_topics(context, share: Path) -> list[str]:
 
 # ---- RViz --------------------------------------------------------------------------------------------------------
 
+
 def rviz_actions(context, share: Path, namespace: str, use_sim_time: bool, frame: str = "") -> list:
     """RViz with our view; argument rviz: true, false, or auto (where it is installed). frame: of the map, if known."""
     wanted = value(context, "rviz").lower()
@@ -271,17 +383,29 @@ def rviz_actions(context, share: Path, namespace: str, use_sim_time: bool, frame
         get_package_prefix("rviz2")
     except (PackageNotFoundError, OSError):
         if wanted == "true":
-            raise RuntimeError("rviz:=true, but rviz2 is not installed; install it (apt: ros-jazzy-rviz2) or leave "
-                               "rviz:=false") from None
+            raise RuntimeError(
+                "rviz:=true, but rviz2 is not installed; install it (apt: ros-jazzy-rviz2) or leave "
+                "rviz:=false"
+            ) from None
         return [LogInfo(msg=f"rviz2 is not installed; to see the map: gp-mapping view{spoken}")]
     prefix = f"/{namespace.strip('/')}" if namespace.strip("/") else ""
     view = share / "rviz" / "mapping.rviz"
-    topics = sorted(set(re.findall(r"/mapping/\w+", view.read_text(encoding="utf-8"))))  # what it shows of ours
+    topics = sorted(
+        set(re.findall(r"/mapping/\w+", view.read_text(encoding="utf-8")))
+    )  # what it shows of ours
     renamed = [(name, f"{prefix}{name}") for name in topics] if prefix else []
     renamed.append(("/odometry", value(context, "odometry_topic") or f"{prefix}/odometry"))
-    return [Node(package="rviz2", executable="rviz2", namespace=namespace, parameters=[{"use_sim_time": use_sim_time}],
-                 remappings=renamed + tf_remappings(context), output="log", arguments=[
-                     "-d", str(view), *fixed_frame(context, share, frame)])]
+    return [
+        Node(
+            package="rviz2",
+            executable="rviz2",
+            namespace=namespace,
+            parameters=[{"use_sim_time": use_sim_time}],
+            remappings=renamed + tf_remappings(context),
+            output="log",
+            arguments=["-d", str(view), *fixed_frame(context, share, frame)],
+        )
+    ]
 
 
 def fixed_frame(context, share: Path, frame: str = "") -> list[str]:

@@ -16,7 +16,10 @@ __all__ = ["Nav2Driver"]
 
 SUCCEEDED, CANCELED = 4, 5  # action_msgs/GoalStatus
 _EVERY = 4  # poses of a plan that are one goal: Nav2 plans between them
-_ACTIONS = (("NavigateThroughPoses", "navigate_through_poses"), ("NavigateToPose", "navigate_to_pose"))
+_ACTIONS = (
+    ("NavigateThroughPoses", "navigate_through_poses"),
+    ("NavigateToPose", "navigate_to_pose"),
+)
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,17 @@ class Nav2Driver:
         try:
             actions = import_module("nav2_msgs.action")
         except ImportError as error:
-            raise ParameterError("drive: 'nav2' needs nav2_msgs, which is not installed here; install it "
-                                 "(apt: ros-$ROS_DISTRO-nav2-msgs), or choose drive cmd_vel or none") from error
+            raise ParameterError(
+                "drive: 'nav2' needs nav2_msgs, which is not installed here; install it "
+                "(apt: ros-$ROS_DISTRO-nav2-msgs), or choose drive cmd_vel or none"
+            ) from error
         self._node, self._on_failed = node, on_failed
         kinds = [(getattr(actions, kind, None), name) for kind, name in _ACTIONS]
-        self._actions = [_Action(kind, ActionClient(node, kind, name), name == _ACTIONS[0][1])
-                         for kind, name in kinds if kind is not None]
+        self._actions = [
+            _Action(kind, ActionClient(node, kind, name), name == _ACTIONS[0][1])
+            for kind, name in kinds
+            if kind is not None
+        ]
         self._left: list[PoseStamped] = []  # where it is still to go
         self._held = self._waits = False  # waits: nobody was there to take the goal
         self._driving = self._by = None  # the goal that Nav2 drives, and by which action
@@ -72,7 +80,9 @@ class Nav2Driver:
 
     def follow(self, plan: Path | None) -> None:
         """Drive this plan from now on; None: stop."""
-        poses = [] if plan is None or not plan.poses else [*plan.poses[_EVERY::_EVERY], plan.poses[-1]]
+        poses = (
+            [] if plan is None or not plan.poses else [*plan.poses[_EVERY::_EVERY], plan.poses[-1]]
+        )
         self._left = [PoseStamped(header=plan.header, pose=pose.pose) for pose in poses]
         self._order()
 
@@ -98,14 +108,17 @@ class Nav2Driver:
         action = next((a for a in self._actions if a.client.server_is_ready()), None)
         if action is None:
             self._waits = True
-            self._node.get_logger().warning("Nav2 does not answer: the plan waits for it", throttle_duration_sec=10.0)
+            self._node.get_logger().warning(
+                "Nav2 does not answer: the plan waits for it", throttle_duration_sec=10.0
+            )
             return
         if action is not self._by:
             self._cancel()  # one action's goal does not take the place of the other's
         number, poses = self._number, list(self._left)
         self._asked += 1
         action.client.send_goal_async(action.goal(poses)).add_done_callback(
-            lambda future: self._accepted(future, number, action, poses))
+            lambda future: self._accepted(future, number, action, poses)
+        )
 
     def _cancel(self) -> None:
         """Take back what Nav2 drives."""
@@ -125,7 +138,9 @@ class Nav2Driver:
             self._fail(poses, action, "Nav2 did not accept the goal")
             return
         self._driving, self._by = goal, action
-        goal.get_result_async().add_done_callback(lambda done: self._ended(done, number, action, poses))
+        goal.get_result_async().add_done_callback(
+            lambda done: self._ended(done, number, action, poses)
+        )
 
     def _ended(self, future, number: int, action: _Action, poses: list[PoseStamped]) -> None:
         if number != self._number:
@@ -137,7 +152,11 @@ class Nav2Driver:
                 self._order()
         elif status != CANCELED:
             code = getattr(future.result().result, "error_code", None)
-            self._fail(poses, action, f"Nav2 gave up (status {status}{'' if code is None else f', error {code}'})")
+            self._fail(
+                poses,
+                action,
+                f"Nav2 gave up (status {status}{'' if code is None else f', error {code}'})",
+            )
 
     def _fail(self, poses: list[PoseStamped], action: _Action, why: str) -> None:
         self._left = []

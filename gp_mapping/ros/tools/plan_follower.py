@@ -26,27 +26,36 @@ class PlanFollower:
 
     def __init__(self, node, topic: str, frame: str, robot: RobotSettings):
         self._node, self._frame = node, frame.lstrip("/")
-        self._pursuit = Pursuit(robot.max_speed, robot.max_turn_rate, _PER_STEP * robot.max_acceleration, 0.05)
+        self._pursuit = Pursuit(
+            robot.max_speed, robot.max_turn_rate, _PER_STEP * robot.max_acceleration, 0.05
+        )
         self.plans = 0  # that had something to drive
         self.driven = 0.0  # m of the newest plan
         self.withdrawn = False  # the newest one was empty: stand still
         self._at: tuple[float, float] | None = None
         node.create_subscription(Path, topic, self._take, LATCHED)
-        self.planner_at = -math.inf  # monotonic s when whoever plans last said that a survey is running
+        self.planner_at = (
+            -math.inf
+        )  # monotonic s when whoever plans last said that a survey is running
         self._planner = f"{node.resolve_topic_name(topic).rsplit('/', 1)[0].lstrip('/')}: survey"
         node.create_subscription(DiagnosticArray, "/diagnostics", self._hear, 10)
 
     def _hear(self, message: DiagnosticArray) -> None:
         for status in message.status:
-            if status.name == self._planner and any(v.key == "phase" and v.value == "running" for v in status.values):
+            if status.name == self._planner and any(
+                v.key == "phase" and v.value == "running" for v in status.values
+            ):
                 self.planner_at = time.monotonic()
 
     def _take(self, message: Path) -> None:
-        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(-1, 2)
+        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
+            -1, 2
+        )
         given = message.header.frame_id.lstrip("/")
         if given != self._frame or not np.isfinite(line).all():
-            self._node.get_logger().warning(f"a plan in frame {given!r} is not driven: expected finite poses in "
-                                            f"{self._frame!r}")
+            self._node.get_logger().warning(
+                f"a plan in frame {given!r} is not driven: expected finite poses in {self._frame!r}"
+            )
             line = line[:0]
         self.plans += len(line) > 0
         self.driven, self.withdrawn = 0.0, not len(line)

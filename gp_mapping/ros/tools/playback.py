@@ -21,8 +21,17 @@ from gp_mapping.errors import one_line
 from gp_mapping.ros.mapper.descriptors import ParameterError, describe
 from gp_mapping.settings.groups import build_groups, is_foreign, nearest
 
-__all__ = ["ClockPublisher", "NoSubscriber", "Pacer", "declare_groups", "lossless", "run_node", "time_message",
-           "wait_for_any_subscriber", "wait_for_subscribers"]
+__all__ = [
+    "ClockPublisher",
+    "NoSubscriber",
+    "Pacer",
+    "declare_groups",
+    "lossless",
+    "run_node",
+    "time_message",
+    "wait_for_any_subscriber",
+    "wait_for_subscribers",
+]
 
 SETTLED = 1.0  # s without another subscriber, after which those that are there are taken for all
 LATEST_STALL = 1.0  # s of wall time; after a longer stall (suspend, debugger) the schedule moves: no burst is sent
@@ -38,8 +47,12 @@ def lossless(depth: int = 20000) -> QoSProfile:
     With "keep last", a writer drops what a slow reader has not fetched yet as soon as its queue is full: at 20 times
     real time 1000 messages are gone within a second. "Keep all" would block the writer and with it the clock.
     """
-    return QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=depth, reliability=ReliabilityPolicy.RELIABLE,
-                      durability=DurabilityPolicy.VOLATILE)
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=depth,
+        reliability=ReliabilityPolicy.RELIABLE,
+        durability=DurabilityPolicy.VOLATILE,
+    )
 
 
 def time_message(stamp_ns: int) -> Time:
@@ -62,16 +75,22 @@ def declare_groups(node: Node, groups: dict[str, type]) -> dict[str, object]:
     for name in given:
         if name not in known and not is_foreign(name):
             near = nearest(name, known)
-            problems.append(f"parameter {name!r} is not known; " + (
-                f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(known))}"))
+            problems.append(
+                f"parameter {name!r} is not known; "
+                + (f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(known))}")
+            )
     if problems:
         raise ParameterError("\n".join(problems))
     for name, (prefix, f) in known.items():
         if name in given:
-            node.undeclare_parameter(name)  # it was declared from the override, without range or meaning
+            node.undeclare_parameter(
+                name
+            )  # it was declared from the override, without range or meaning
         descriptor = describe(f)
         descriptor.name, descriptor.read_only = name, True
-        node.declare_parameter(name, getattr(settings[prefix], f.name), descriptor, ignore_override=True)
+        node.declare_parameter(
+            name, getattr(settings[prefix], f.name), descriptor, ignore_override=True
+        )
     return settings
 
 
@@ -137,7 +156,9 @@ class ClockPublisher:
         return True
 
 
-def wait_for_subscribers(publishers, timeout: float, executor: SingleThreadedExecutor, stop: threading.Event) -> bool:
+def wait_for_subscribers(
+    publishers, timeout: float, executor: SingleThreadedExecutor, stop: threading.Event
+) -> bool:
     """Wait until each of publishers has a subscriber; False when asked to stop. NoSubscriber after timeout seconds."""
     deadline = time.monotonic() + timeout
     while not stop.is_set():
@@ -146,29 +167,37 @@ def wait_for_subscribers(publishers, timeout: float, executor: SingleThreadedExe
             # the match was seen from this side; give the other side the moment it needs before data is sent
             return not stop.wait(0.5)
         if time.monotonic() > deadline:
-            raise NoSubscriber(f"nobody subscribed to {', '.join(lonely)} within {timeout:g} s; start the subscriber "
-                               "first, check ROS_DOMAIN_ID and topic names, or set wait_for_subscribers:=0.0")
+            raise NoSubscriber(
+                f"nobody subscribed to {', '.join(lonely)} within {timeout:g} s; start the subscriber "
+                "first, check ROS_DOMAIN_ID and topic names, or set wait_for_subscribers:=0.0"
+            )
         executor.spin_once(timeout_sec=0.05)
     return False
 
 
-def wait_for_any_subscriber(publishers, timeout: float, executor: SingleThreadedExecutor,
-                            stop: threading.Event) -> bool:
+def wait_for_any_subscriber(
+    publishers, timeout: float, executor: SingleThreadedExecutor, stop: threading.Event
+) -> bool:
     """Wait for the first subscriber of any, and on until a second brings no more; as wait_for_subscribers.
 
     A node that listens to several topics is not seen on all of them at once.
     """
     deadline, heard, since = time.monotonic() + timeout, set(), 0.0
     while not stop.is_set():
-        now, found = time.monotonic(), {p.topic_name for p in publishers if p.get_subscription_count()}
+        now, found = (
+            time.monotonic(),
+            {p.topic_name for p in publishers if p.get_subscription_count()},
+        )
         if found != heard:
             heard, since = found, now
         if heard and now - since > SETTLED:
             return True
         if not heard and now > deadline:
-            raise NoSubscriber(f"nobody subscribed to any of {', '.join(sorted(p.topic_name for p in publishers))} "
-                               f"within {timeout:g} s; start the subscriber first, check ROS_DOMAIN_ID and topic "
-                               "names, or set wait_for_subscribers:=0.0")
+            raise NoSubscriber(
+                f"nobody subscribed to any of {', '.join(sorted(p.topic_name for p in publishers))} "
+                f"within {timeout:g} s; start the subscriber first, check ROS_DOMAIN_ID and topic "
+                "names, or set wait_for_subscribers:=0.0"
+            )
         executor.spin_once(timeout_sec=0.05)
     return False
 
@@ -185,7 +214,9 @@ def run_node(make: Callable[[], Node], args=None) -> int:
     def handler(_number, _frame):
         stop.set()
 
-    previous = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {
+        number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     node = None
     try:
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
@@ -201,8 +232,12 @@ def run_node(make: Callable[[], Node], args=None) -> int:
         return 3
     except Exception as error:  # of a bag, of the disk, or of rcl, whose errors for wrong arguments have no common base
         known = isinstance(error, OSError | ValueError | RuntimeError)
-        print(f"error: {one_line(error)}" if known else f"error: {type(error).__name__}: {one_line(error)}",
-              file=sys.stderr)
+        print(
+            f"error: {one_line(error)}"
+            if known
+            else f"error: {type(error).__name__}: {one_line(error)}",
+            file=sys.stderr,
+        )
         return 1
     finally:
         if node is not None:

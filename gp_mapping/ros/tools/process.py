@@ -25,7 +25,9 @@ class Stopper:
 
     def __init__(self):
         self.count, self._counted = 0, -ONE_PRESS
-        self._numbers = [n for n in ENDINGS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+        self._numbers = [
+            n for n in ENDINGS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN
+        ]
         for number in self._numbers:
             signal.signal(number, self._on_signal)
 

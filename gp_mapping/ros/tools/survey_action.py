@@ -23,8 +23,10 @@ __all__ = ["KIND", "SurveyAction"]
 KIND = "gp_mapping_interfaces/action/SurveyArea"
 _FEEDBACK = 1.0  # s between two words of it
 _ANSWER = 10.0  # s in which the mapper answers a call
-_MISSING = ("serve_action needs gp_mapping_interfaces, which is not installed here; build it beside gp_mapping "
-            "(interfaces/gp_mapping_interfaces), or leave serve_action false")
+_MISSING = (
+    "serve_action needs gp_mapping_interfaces, which is not installed here; build it beside gp_mapping "
+    "(interfaces/gp_mapping_interfaces), or leave serve_action false"
+)
 
 
 class SurveyAction:
@@ -42,18 +44,29 @@ class SurveyAction:
         self._until = -math.inf  # monotonic s up to which the mapper's answer is waited for
         self._region = node.create_publisher(PolygonStamped, f"{mapping}/region", 10)
         self._set = node.create_client(SetParameters, f"{mapping}/set_parameters")
-        self._start, self._stop = (node.create_client(Trigger, f"{mapping}/survey/{name}")
-                                   for name in ("start", "stop"))
-        self._server = ActionServer(node, self._type, "~/survey_area", lambda handle: self._type.Result(),
-                                    goal_callback=self._look_at, handle_accepted_callback=self._take,
-                                    cancel_callback=lambda _: CancelResponse.ACCEPT)
+        self._start, self._stop = (
+            node.create_client(Trigger, f"{mapping}/survey/{name}") for name in ("start", "stop")
+        )
+        self._server = ActionServer(
+            node,
+            self._type,
+            "~/survey_area",
+            lambda handle: self._type.Result(),
+            goal_callback=self._look_at,
+            handle_accepted_callback=self._take,
+            cancel_callback=lambda _: CancelResponse.ACCEPT,
+        )
 
     def destroy(self) -> None:
         """Take the server away."""
         self._server.destroy()
 
     def _look_at(self, goal) -> GoalResponse:
-        wrong = "another goal is being carried out" if self._goal is not None else _wrong(goal, self._node.frame)
+        wrong = (
+            "another goal is being carried out"
+            if self._goal is not None
+            else _wrong(goal, self._node.frame)
+        )
         if wrong:
             self._node.get_logger().warning(f"the goal is refused: {wrong}")
             return GoalResponse.REJECT
@@ -62,21 +75,37 @@ class SurveyAction:
 
     def _take(self, handle) -> None:
         """Not executed before its end: what has to be waited for would hold up everything else in this thread."""
-        self._handle, self._steps, self._call, self._said_at = handle, self._beginning(handle.request), None, -math.inf
+        self._handle, self._steps, self._call, self._said_at = (
+            handle,
+            self._beginning(handle.request),
+            None,
+            -math.inf,
+        )
 
     def _beginning(self, goal) -> Generator[tuple, Any, str]:
         """Client and request of each call to the mapper, for its answer, None where there is none; why it cannot be."""
-        values = {"plan_budget": goal.budget_metres, "plan_budget_time": goal.budget_seconds,
-                  "target_stddev": goal.target_stddev}
+        values = {
+            "plan_budget": goal.budget_metres,
+            "plan_budget_time": goal.budget_seconds,
+            "target_stddev": goal.target_stddev,
+        }
         values |= {"target_share": goal.target_share} if goal.target_stddev else {}
-        request = SetParameters.Request(parameters=[
-            Parameter(name=name, value=ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=value))
-            for name, value in values.items()])
+        request = SetParameters.Request(
+            parameters=[
+                Parameter(
+                    name=name,
+                    value=ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=value),
+                )
+                for name, value in values.items()
+            ]
+        )
 
         yield self._stop, Trigger.Request()
         if not self._region.get_subscription_count():
             return f"nobody listens to {self._region.topic_name}"
-        self._region.publish(goal.region)  # before the next two calls: what is planned first is inside it
+        self._region.publish(
+            goal.region
+        )  # before the next two calls: what is planned first is inside it
         answer = yield self._set, request
         if answer is None:
             return f"{self._set.srv_name} does not answer"
@@ -102,17 +131,27 @@ class SurveyAction:
         elif self._steps is not None:
             self._go_on()
         elif phase in ("done", "idle"):
-            self._end("succeed" if phase == "done" else "abort", told.get("reason", f"the survey is {phase}"), told)
+            self._end(
+                "succeed" if phase == "done" else "abort",
+                told.get("reason", f"the survey is {phase}"),
+                told,
+            )
         elif silent:
             self._end("abort", silent, told)
         elif told and time.monotonic() - self._said_at > _FEEDBACK:
             self._said_at = time.monotonic()
-            handle.publish_feedback(self._type.Feedback(
-                state=state, plan=plan, driven=_number(told, "driven (m)"),
-                metres_left=_number(told, "budget left (m)", math.inf),
-                seconds_left=_number(told, "budget left (s)", math.inf), stddev_now=_number(told, "stddev now"),
-                stddev_then=_number(told, "stddev at the plan's end"),
-                share_done=_number(told, "share at target_stddev")))
+            handle.publish_feedback(
+                self._type.Feedback(
+                    state=state,
+                    plan=plan,
+                    driven=_number(told, "driven (m)"),
+                    metres_left=_number(told, "budget left (m)", math.inf),
+                    seconds_left=_number(told, "budget left (s)", math.inf),
+                    stddev_now=_number(told, "stddev now"),
+                    stddev_then=_number(told, "stddev at the plan's end"),
+                    share_done=_number(told, "share at target_stddev"),
+                )
+            )
 
     def _go_on(self) -> None:
         """The next step of beginning, where the one before is answered or nobody waits for it any longer."""
@@ -121,7 +160,9 @@ class SurveyAction:
             self._call = call
             return
         try:
-            client, request = self._steps.send(call.result() if call is not None and call.done() else None)
+            client, request = self._steps.send(
+                call.result() if call is not None and call.done() else None
+            )
         except StopIteration as over:
             self._steps = None
             if over.value:
@@ -138,12 +179,17 @@ class SurveyAction:
         def over(handle):
             getattr(handle, how)()
             return result
+
         handle.execute(over)
 
     def _result(self, reason: str, told: dict[str, str]):
         self._node.get_logger().info(f"the goal is over: {reason}")
-        return self._type.Result(reason=reason, driven=_number(told, "driven (m)"), stddev=_number(told, "stddev now"),
-                                 share_done=_number(told, "share at target_stddev"))
+        return self._type.Result(
+            reason=reason,
+            driven=_number(told, "driven (m)"),
+            stddev=_number(told, "stddev now"),
+            share_done=_number(told, "share at target_stddev"),
+        )
 
 
 def _number(told: dict[str, str], key: str, otherwise: float = math.nan) -> float:

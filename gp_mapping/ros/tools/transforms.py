@@ -30,8 +30,11 @@ class RobotTransforms:
             return
         self._sensor_frame, self._mounted = sensor_frame, False
         self._moving = node.create_publisher(self._message, "/tf", lossless() if reliable else 100)
-        self._fixed = node.create_publisher(self._message, "/tf_static", QoSProfile(
-            depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+        self._fixed = node.create_publisher(
+            self._message,
+            "/tf_static",
+            QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL),
+        )
 
     def publish(self, odometry: Odometry, stamp_ns: int) -> None:
         """The link from the odometry's frame to the robot, and, the first time, from the robot to its sensor."""
@@ -41,7 +44,10 @@ class RobotTransforms:
             self._mounted = True
             mount = TransformStamped()
             mount.header.stamp = time_message(stamp_ns)
-            mount.header.frame_id, mount.child_frame_id = odometry.child_frame_id, self._sensor_frame
+            mount.header.frame_id, mount.child_frame_id = (
+                odometry.child_frame_id,
+                self._sensor_frame,
+            )
             mount.transform.rotation.w = 1.0
             self._fixed.publish(self._message(transforms=[mount]))
 

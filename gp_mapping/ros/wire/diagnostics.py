@@ -13,15 +13,24 @@ def _text(value) -> str:
 
 def _values(area) -> list[tuple[str, object]]:
     """The numbers, and the warnings one by one: in the message they are joined, and may hold semicolons themselves."""
-    return [*area.values.items(), *((f"warning {i}", text) for i, text in enumerate(area.warnings, 1))]
+    return [
+        *area.values.items(),
+        *((f"warning {i}", text) for i, text in enumerate(area.warnings, 1)),
+    ]
 
 
 def to_array(areas, node_name: str, stamp) -> DiagnosticArray:
     """One status for each Area, named 'node: area'. stamp: builtin_interfaces/Time."""
     out = DiagnosticArray()
     out.header.stamp = stamp
-    out.status = [DiagnosticStatus(level=bytes([area.level]), name=f"{node_name.lstrip('/')}: {area.name}",
-                                   message=area.message, hardware_id=node_name,
-                                   values=[KeyValue(key=key, value=_text(value)) for key, value in _values(area)])
-                  for area in areas]
+    out.status = [
+        DiagnosticStatus(
+            level=bytes([area.level]),
+            name=f"{node_name.lstrip('/')}: {area.name}",
+            message=area.message,
+            hardware_id=node_name,
+            values=[KeyValue(key=key, value=_text(value)) for key, value in _values(area)],
+        )
+        for area in areas
+    ]
     return out

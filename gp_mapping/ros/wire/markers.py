@@ -9,7 +9,9 @@ from visualization_msgs.msg import Marker, MarkerArray
 __all__ = ["NAMESPACES", "delete_all", "legend_text", "map_markers"]
 
 NAMESPACES = ("inducing", "memory", "path", "suggestions", "legend")
-MOST_POINTS = 4000  # a Point is a Python object: more would cost the executor more than the map itself
+MOST_POINTS = (
+    4000  # a Point is a Python object: more would cost the executor more than the map itself
+)
 
 
 def _points(xy) -> list[Point]:
@@ -24,8 +26,13 @@ def _segments(path, starts) -> list[Point]:
     """Two Points for each piece of the path (K, 2); starts (K,) bool: no piece leads to these, for nobody drove it."""
     step = max(1, -(-2 * len(path) // MOST_POINTS))
     kept = _points(path[::step])
-    begins = [any(starts[max(0, i - step + 1): i + 1]) for i in range(0, len(path), step)]
-    return [end for before, after, begin in zip(kept, kept[1:], begins[1:]) if not begin for end in (before, after)]
+    begins = [any(starts[max(0, i - step + 1) : i + 1]) for i in range(0, len(path), step)]
+    return [
+        end
+        for before, after, begin in zip(kept, kept[1:], begins[1:])
+        if not begin
+        for end in (before, after)
+    ]
 
 
 def _marker(header: Header, namespace: str, kind: int, size: float, colour: tuple) -> Marker:
@@ -44,8 +51,19 @@ def legend_text(limits, unit: str, scale: float) -> str:
     return f"mean {mean_low} to {mean_high} {unit}\nstddev {stddev_low} to {stddev_high} {unit}"
 
 
-def map_markers(*, inducing, memory, path, path_starts, suggestions, grid, limits, unit: str, scale: float,
-                header: Header) -> MarkerArray:
+def map_markers(
+    *,
+    inducing,
+    memory,
+    path,
+    path_starts,
+    suggestions,
+    grid,
+    limits,
+    unit: str,
+    scale: float,
+    header: Header,
+) -> MarkerArray:
     """Markers with stable namespaces and ids, so that each array replaces the one before.
 
     inducing (M, 2), memory (m, 2), path (K, 2), suggestions (k, 2): tensors, map frame.
@@ -55,12 +73,15 @@ def map_markers(*, inducing, memory, path, path_starts, suggestions, grid, limit
     cell = float(grid.resolution) if grid is not None else 0.05
     out = []
     for namespace, xy, kind, size, colour in (
-            ("inducing", inducing, Marker.POINTS, cell, (1.0, 1.0, 1.0, 1.0)),
-            ("memory", memory, Marker.POINTS, 0.6 * cell, (0.1, 0.1, 0.1, 0.7)),
-            ("path", path, Marker.LINE_LIST, 0.3 * cell, (0.2, 0.9, 0.3, 1.0)),
-            ("suggestions", suggestions, Marker.SPHERE_LIST, 2.5 * cell, (1.0, 0.5, 0.1, 0.9))):
+        ("inducing", inducing, Marker.POINTS, cell, (1.0, 1.0, 1.0, 1.0)),
+        ("memory", memory, Marker.POINTS, 0.6 * cell, (0.1, 0.1, 0.1, 0.7)),
+        ("path", path, Marker.LINE_LIST, 0.3 * cell, (0.2, 0.9, 0.3, 1.0)),
+        ("suggestions", suggestions, Marker.SPHERE_LIST, 2.5 * cell, (1.0, 0.5, 0.1, 0.9)),
+    ):
         marker = _marker(header, namespace, kind, size, colour)
-        marker.points = _segments(xy, path_starts.tolist()) if kind == Marker.LINE_LIST else _points(xy)
+        marker.points = (
+            _segments(xy, path_starts.tolist()) if kind == Marker.LINE_LIST else _points(xy)
+        )
         if not marker.points:
             marker.action, marker.points = Marker.DELETE, []  # RViz complains about empty ones
         out.append(marker)

@@ -13,8 +13,21 @@ from std_msgs.msg import Float32MultiArray, Float64MultiArray, Header, MultiArra
 
 from gp_mapping.mapping.drawing.levels import UNKNOWN, Limits, field_limits, levels, nice_limits
 
-__all__ = ["CLOUD_FIELDS", "Limits", "class_grid", "cloud", "field_cloud", "field_limits", "grid_map", "layers",
-           "limits_message", "nice_limits", "occupancy_grid", "pose_array", "pose_stamped"]
+__all__ = [
+    "CLOUD_FIELDS",
+    "Limits",
+    "class_grid",
+    "cloud",
+    "field_cloud",
+    "field_limits",
+    "grid_map",
+    "layers",
+    "limits_message",
+    "nice_limits",
+    "occupancy_grid",
+    "pose_array",
+    "pose_stamped",
+]
 
 CLOUD_FIELDS = ("x", "y", "z", "intensity", "mean", "stddev")
 _ROWS = 32  # of a grid at a time: the numbers between stay in a processor's cache
@@ -41,7 +54,9 @@ def occupancy_grid(grid, values, low: float, high: float, header: Header) -> Occ
 
 def class_grid(grid, header: Header) -> OccupancyGrid:
     """The most likely class of each cell as it is (0, 1, …), −1 where unknown. grid.classes must be there."""
-    return _cells_message(grid, np.where(_numpy(grid.known), _numpy(grid.classes), UNKNOWN).astype(np.int8), header)
+    return _cells_message(
+        grid, np.where(_numpy(grid.known), _numpy(grid.classes), UNKNOWN).astype(np.int8), header
+    )
 
 
 def _cells_message(grid, cells: np.ndarray, header: Header) -> OccupancyGrid:
@@ -49,21 +64,30 @@ def _cells_message(grid, cells: np.ndarray, header: Header) -> OccupancyGrid:
     out.info.map_load_time = header.stamp
     out.info.resolution = float(grid.resolution)
     out.info.height, out.info.width = cells.shape
-    out.info.origin.position.x, out.info.origin.position.y = float(grid.origin[0]), float(grid.origin[1])
+    out.info.origin.position.x, out.info.origin.position.y = (
+        float(grid.origin[0]),
+        float(grid.origin[1]),
+    )
     out.info.origin.orientation.w = 1.0
     out.data = _buffer("b", cells)
     return out
 
 
-def cloud(points: np.ndarray, names, header: Header, dense: bool = True, data: array | None = None) -> PointCloud2:
+def cloud(
+    points: np.ndarray, names, header: Header, dense: bool = True, data: array | None = None
+) -> PointCloud2:
     """A PointCloud2 of points (N, F), float32 or float64, little-endian, a field for each column. dense: no NaN.
 
     data: array("B") that holds points already; None copies them.
     """
     kind = PointField.FLOAT64 if points.dtype.itemsize == 8 else PointField.FLOAT32
-    out = PointCloud2(header=header, height=1, width=len(points), is_bigendian=False, is_dense=dense)
-    out.fields = [PointField(name=name, offset=points.dtype.itemsize * i, datatype=kind, count=1)
-                  for i, name in enumerate(names)]
+    out = PointCloud2(
+        header=header, height=1, width=len(points), is_bigendian=False, is_dense=dense
+    )
+    out.fields = [
+        PointField(name=name, offset=points.dtype.itemsize * i, datatype=kind, count=1)
+        for i, name in enumerate(names)
+    ]
     out.point_step = points.dtype.itemsize * len(names)
     out.row_step = points.nbytes
     out.data = _buffer("B", points) if data is None else data
@@ -91,14 +115,14 @@ def field_cloud(grid, header: Header, room: array | None = None) -> PointCloud2:
     points = np.frombuffer(data, "<f4").reshape(-1, 4 + len(shown))  # (N, F)
     scratch = np.empty((4 + len(shown), _ROWS * width), "<f4")
     for i in range(0, height, _ROWS):
-        index = np.flatnonzero(known[i: i + _ROWS])
+        index = np.flatnonzero(known[i : i + _ROWS])
         part = scratch[:, : len(index)]  # column by column here, then turned in one go
         np.take(columns, index % width, out=part[0])
-        part[1], part[2] = np.repeat(rows[i: i + _ROWS], counts[i: i + _ROWS]), 0.0
+        part[1], part[2] = np.repeat(rows[i : i + _ROWS], counts[i : i + _ROWS]), 0.0
         for k, values in enumerate(shown.values()):
-            part[4 + k] = values[i: i + _ROWS].reshape(-1)[index]
+            part[4 + k] = values[i : i + _ROWS].reshape(-1)[index]
         part[3] = part[4]
-        points[at: at + len(index)] = part.T
+        points[at : at + len(index)] = part.T
         at += len(index)
     return cloud(points, (*CLOUD_FIELDS[:4], *shown), header, data=data)
 
@@ -121,7 +145,10 @@ def grid_map(kind: type, grid, header: Header):
     (height, width), known = grid.shape, _numpy(grid.known)
     out = kind(header=header)
     out.info.resolution = float(grid.resolution)
-    out.info.length_x, out.info.length_y = width * float(grid.resolution), height * float(grid.resolution)
+    out.info.length_x, out.info.length_y = (
+        width * float(grid.resolution),
+        height * float(grid.resolution),
+    )
     out.info.pose.position.x = float(grid.origin[0]) + 0.5 * out.info.length_x
     out.info.pose.position.y = float(grid.origin[1]) + 0.5 * out.info.length_y
     out.info.pose.orientation.w = 1.0
@@ -131,8 +158,10 @@ def grid_map(kind: type, grid, header: Header):
         if name.startswith(("mean", "class")):
             cells[~known] = np.nan
         part = Float32MultiArray(data=_buffer("f", np.ascontiguousarray(cells.ravel()[::-1])))
-        part.layout.dim = [MultiArrayDimension(label="column_index", size=height, stride=height * width),
-                           MultiArrayDimension(label="row_index", size=width, stride=width)]
+        part.layout.dim = [
+            MultiArrayDimension(label="column_index", size=height, stride=height * width),
+            MultiArrayDimension(label="row_index", size=width, stride=width),
+        ]
         names.append(name)
         data.append(part)
     out.layers, out.basic_layers, out.data = names, [], data

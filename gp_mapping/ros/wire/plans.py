@@ -17,29 +17,47 @@ def pose(x: float, y: float, heading: float, header: Header) -> PoseStamped:
     """A pose in the plane, m and radians."""
     out = PoseStamped(header=header)
     out.pose.position.x, out.pose.position.y = float(x), float(y)
-    out.pose.orientation.z, out.pose.orientation.w = math.sin(0.5 * heading), math.cos(0.5 * heading)
+    out.pose.orientation.z, out.pose.orientation.w = (
+        math.sin(0.5 * heading),
+        math.cos(0.5 * heading),
+    )
     return out
 
 
 def path(plan, spacing: float, header: Header) -> Path:
     """Poses at most spacing (m) apart with the heading of travel; none of an empty plan, which means: stand still."""
     x, headings = plan.poses(spacing)
-    return Path(header=header, poses=[pose(*at, heading, header) for at, heading in zip(x.tolist(), headings.tolist())])
+    return Path(
+        header=header,
+        poses=[pose(*at, heading, header) for at, heading in zip(x.tolist(), headings.tolist())],
+    )
 
 
 def plan_markers(plan, header: Header) -> MarkerArray:
     """plan: the line; plan_gain: each measurement, coloured by its share of the best; plan_stops: the goals."""
     line = _marker(header, "plan", Marker.LINE_STRIP, 0.04, (0.2, 0.6, 1.0, 1.0), plan.line)
-    stops = _marker(header, "plan_stops", Marker.SPHERE_LIST, 0.12, (0.2, 0.6, 1.0, 0.9), plan.stops)
-    gains = _marker(header, "plan_gain", Marker.SPHERE_LIST, 0.09, (1.0, 1.0, 1.0, 1.0), plan.visits)
+    stops = _marker(
+        header, "plan_stops", Marker.SPHERE_LIST, 0.12, (0.2, 0.6, 1.0, 0.9), plan.stops
+    )
+    gains = _marker(
+        header, "plan_gain", Marker.SPHERE_LIST, 0.09, (1.0, 1.0, 1.0, 1.0), plan.visits
+    )
     top = max(float(plan.gains.max()), 1e-300) if len(plan.gains) else 1.0
-    gains.colors = [ColorRGBA(r=float(share), g=0.25 + 0.5 * float(share), b=1.0 - float(share), a=1.0)
-                    for share in np.sqrt(plan.gains / top)]
+    gains.colors = [
+        ColorRGBA(r=float(share), g=0.25 + 0.5 * float(share), b=1.0 - float(share), a=1.0)
+        for share in np.sqrt(plan.gains / top)
+    ]
     return MarkerArray(markers=[line, gains, stops])
 
 
 def _marker(header: Header, namespace: str, kind: int, size: float, colour: tuple, xy) -> Marker:
-    out = Marker(header=header, ns=namespace, id=0, type=kind, action=Marker.ADD if len(xy) else Marker.DELETE)
+    out = Marker(
+        header=header,
+        ns=namespace,
+        id=0,
+        type=kind,
+        action=Marker.ADD if len(xy) else Marker.DELETE,
+    )
     out.pose.orientation.w = 1.0
     out.scale.x = out.scale.y = out.scale.z = size
     out.color = ColorRGBA(r=colour[0], g=colour[1], b=colour[2], a=colour[3])

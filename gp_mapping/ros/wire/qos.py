@@ -6,8 +6,12 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 
 __all__ = ["LATCHED", "sensor_data"]
 
-LATCHED = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=1, reliability=ReliabilityPolicy.RELIABLE,
-                     durability=DurabilityPolicy.TRANSIENT_LOCAL)
+LATCHED = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+)
 """Maps and suggestions: a late joiner that asks for transient local and reliable gets the last one at once."""
 
 
@@ -17,5 +21,9 @@ def sensor_data(depth: int, reliable: bool = False) -> QoSProfile:
     The stock sensor profile keeps 5: less than one drawing of a large map takes at 100 Hz.
     """
     reliability = ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT
-    return QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=depth, reliability=reliability,
-                      durability=DurabilityPolicy.VOLATILE)
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=depth,
+        reliability=reliability,
+        durability=DurabilityPolicy.VOLATILE,
+    )

@@ -81,7 +81,9 @@ def _read(message, radius: float, before: FreeSpace | None, prepare: bool = Fals
     try:
         free = FreeSpace.from_occupancy_grid(message, radius=radius)
     except (ValueError, TypeError, OverflowError) as error:
-        return _Read(message, radius, wrong=f"the free-space map cannot be read: {one_line(error, 300)}")
+        return _Read(
+            message, radius, wrong=f"the free-space map cannot be read: {one_line(error, 300)}"
+        )
     if before is not None and before.same_as(free):
         return _Read(message, radius, before)
     if prepare:
@@ -130,7 +132,9 @@ class GroundAside:
         if ground.suits(position, free, path, lengthscale, **given):
             return ground.area, ground.travel
 
-        if aside.idle and free is not None and free.open.size <= _AT_ONCE:  # sooner done than handed over
+        if (
+            aside.idle and free is not None and free.open.size <= _AT_ONCE
+        ):  # sooner done than handed over
             return ground.at(position, free, path, lengthscale, **given)
         if aside.idle:
             new, path = Ground(ground.made), np.array(path)
@@ -138,6 +142,7 @@ class GroundAside:
             def make() -> Ground:
                 new.at(position, free, path, lengthscale, **given)
                 return new
+
             aside.start(make)
         if ground.stands_in(position, free, **given):
             return ground.area, ground.travel

@@ -21,14 +21,23 @@ class Pursuit:
     """
 
     def __init__(self, speed: float, turn_rate: float, acceleration: float, tolerance: float):
-        self.speed, self.turn_rate, self.acceleration, self.tolerance = speed, turn_rate, acceleration, tolerance
+        self.speed, self.turn_rate, self.acceleration, self.tolerance = (
+            speed,
+            turn_rate,
+            acceleration,
+            tolerance,
+        )
         self._line = np.empty((0, 2))
         self._next, self._fresh = 0, False
 
     def follow(self, line) -> None:
         """A new line (K, 2) m; one without points: stand still. Where the robot has passed its beginning, it goes on
         from the nearest point of the first metres."""
-        self._line, self._next, self._fresh = np.asarray(line, dtype=np.float64).reshape(-1, 2), 0, True
+        self._line, self._next, self._fresh = (
+            np.asarray(line, dtype=np.float64).reshape(-1, 2),
+            0,
+            True,
+        )
 
     def _join(self, at: np.ndarray) -> None:
         """Leave out what lies behind the robot at the beginning of a line."""
@@ -39,7 +48,9 @@ class Pursuit:
             if ends[i - 1] > _JOIN:
                 break
             a, b = self._line[i - 1], self._line[i]
-            share = min(1.0, max(0.0, float((at - a) @ (b - a)) / max(float((b - a) @ (b - a)), 1e-12)))
+            share = min(
+                1.0, max(0.0, float((at - a) @ (b - a)) / max(float((b - a) @ (b - a)), 1e-12))
+            )
             away = math.dist(at, a + share * (b - a))
             if away < best - 1e-9:
                 best, chosen = away, i
@@ -53,7 +64,7 @@ class Pursuit:
     @property
     def left(self) -> np.ndarray:
         """The points (K, 2) m that are still ahead."""
-        return self._line[self._next:]
+        return self._line[self._next :]
 
     def command(self, x: float, y: float, yaw: float) -> tuple[float, float]:
         """Speed (m/s) and turn rate (rad/s) for a robot at that pose."""
@@ -69,7 +80,9 @@ class Pursuit:
         turn = max(-self.turn_rate, min(self.turn_rate, _GAIN * error))
         if abs(error) > _POINTING:
             return 0.0, math.copysign(self.turn_rate, error)
-        stop = math.sqrt(2.0 * self.acceleration * max(self._until_corner(at) - 0.3 * self.tolerance, 0.01))
+        stop = math.sqrt(
+            2.0 * self.acceleration * max(self._until_corner(at) - 0.3 * self.tolerance, 0.01)
+        )
         return min(self.speed, stop) * math.cos(error) ** 2, turn
 
     def _passed(self, at: np.ndarray) -> bool:

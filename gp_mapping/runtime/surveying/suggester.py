@@ -52,9 +52,11 @@ class Suggester:
         free, wrong = self._maps.at(message, s.robot_radius)
         wrong = wrong and wrong + "; nothing is suggested meanwhile"
         if free is not None and free.frame.lstrip("/") != frame:
-            wrong = (f"the free-space map is in frame {named(free.frame)} and the field map in "
-                     f"{frame!r}: it is not used; publish it in the same frame, or set map_frame and odometry_frame; "
-                     "nothing is suggested meanwhile")
+            wrong = (
+                f"the free-space map is in frame {named(free.frame)} and the field map in "
+                f"{frame!r}: it is not used; publish it in the same frame, or set map_frame and odometry_frame; "
+                "nothing is suggested meanwhile"
+            )
         if wrong:
             self.obstacles = "not known: the free-space map cannot be used"
             self.note = wrong

@@ -38,7 +38,10 @@ _TRACK = 2000  # positions between two decisions, at most
 _AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at most
 _RESERVE = 0.03  # share of the budget that plans leave: no robot drives a line to the centimetre,
 _LEAST = 0.2  # m, and the last metres have as many corners as the others; a way that is shorter is not worth a plan
-_EXACT, _LONGEST = 5.0, 1.5  # m for which a robot is taken to drive what is planned; metres for one of a plan, at most
+_EXACT, _LONGEST = (
+    5.0,
+    1.5,
+)  # m for which a robot is taken to drive what is planned; metres for one of a plan, at most
 _KEPT = 0.2  # share of what is left, at most, for plans that come late; and of the whole budget for turning round
 _AT_HOME = 0.3  # m
 _LATE = 5.0  # s after which a plan that should be driven is made anew
@@ -52,8 +55,13 @@ class Survey:
     on_plan: called in the map's thread with each new Plan, an empty one included.  maps: as Suggester.
     """
 
-    def __init__(self, settings: NodeSettings, seed: int = 0, on_plan: Callable[[Plan], None] = lambda plan: None,
-                 maps: FreeMaps | None = None):
+    def __init__(
+        self,
+        settings: NodeSettings,
+        seed: int = 0,
+        on_plan: Callable[[Plan], None] = lambda plan: None,
+        maps: FreeMaps | None = None,
+    ):
         self.settings, self.wanted, self.on_plan = settings, False, on_plan
         self.plan = Plan(settings.plan_kind)
         self.state = SurveyState()
@@ -68,7 +76,9 @@ class Survey:
         self._ground, self._held = GroundAside(aside=maps is not None), HeldValue()
         self._here: tuple = ()  # area and travel for the next job
         self._nowhere = ""  # why there are none
-        self._track: list[np.ndarray] | None = None  # where the robot has been since the value was made; None: unknown
+        self._track: list[np.ndarray] | None = (
+            None  # where the robot has been since the value was made; None: unknown
+        )
         self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
         self._job: Iterator[Plan | None] | None = None
@@ -82,7 +92,9 @@ class Survey:
         self._driven = self._spent = 0.0
         self._planned = self._for_it = 0.0  # m of plans, and what was driven for them
         self._along = 0.0  # metres of the plan that are behind the robot
-        self._moved = self._moved_then = self._moved_before = 0.0  # m in all; when the plan came; when it was begun
+        self._moved = self._moved_then = self._moved_before = (
+            0.0  # m in all; when the plan came; when it was begun
+        )
         self._planned_at, self._stale, self._made = -math.inf, True, 0
         self._overdue = math.inf  # stamp (s) by which the plan should long have been driven
         self._thinking = 0.0  # s, running mean of what a plan takes
@@ -132,15 +144,19 @@ class Survey:
     def _polygons(self, name: str, corners, frame: str, map_frame: str) -> str:
         try:
             if frame.lstrip("/") and map_frame and frame.lstrip("/") != map_frame.lstrip("/"):
-                raise ValueError(f"{name} is in frame {named(frame)} and the map in {map_frame!r}; publish "
-                                 f"it in {map_frame!r}")
+                raise ValueError(
+                    f"{name} is in frame {named(frame)} and the map in {map_frame!r}; publish "
+                    f"it in {map_frame!r}"
+                )
             new: tuple[Polygon, ...] = () if not len(corners) else (Polygon.of(corners, "", name),)
             if name == "keep_out" and new:
                 same = any(np.array_equal(p.corners, new[0].corners) for p in self._keep_out)
                 new = self._keep_out if same else (*self._keep_out, *new)
                 if len(new) > _KEEP_OUT:
-                    raise ValueError(f"keep_out: {_KEEP_OUT} polygons are kept out of already; publish an empty one "
-                                     "to begin anew")
+                    raise ValueError(
+                        f"keep_out: {_KEEP_OUT} polygons are kept out of already; publish an empty one "
+                        "to begin anew"
+                    )
         except ValueError as error:
             self.note = f"{one_line(error, 300)}; it is not used"
             return self.note
@@ -171,7 +187,9 @@ class Survey:
         request = Request(start, goal)
         with self._lock:
             if len(self._requests) >= _REQUESTS:
-                request.future.set_result(Plan(self.settings.plan_kind, reason=f"{_REQUESTS} plans wait already"))
+                request.future.set_result(
+                    Plan(self.settings.plan_kind, reason=f"{_REQUESTS} plans wait already")
+                )
             else:
                 self._requests.append(request)
         return request.future
@@ -237,7 +255,10 @@ class Survey:
     def drove(self, x: np.ndarray) -> None:
         """The robot has been at x (N, 2) m, in this order: its way between two steps, corners and all."""
         for at in x:
-            if self._last is None or abs(at[0] - self._last[0]) + abs(at[1] - self._last[1]) > _STEP:
+            if (
+                self._last is None
+                or abs(at[0] - self._last[0]) + abs(at[1] - self._last[1]) > _STEP
+            ):
                 self._follow(at)
 
     def _pass(self, stamp: float | None) -> None:
@@ -266,16 +287,25 @@ class Survey:
         self._moved += moved if moved <= _LEAP else 0.0
         if self.plan:  # never back: who turns before the tip of a dead end is on the way out, not on the way in
             before = self._along
-            found = self.plan.progress(position, max(0.0, self._along - 0.1), 2.0, self._along + moved)
+            found = self.plan.progress(
+                position, max(0.0, self._along - 0.1), 2.0, self._along + moved
+            )
             self._along = max(self._along, found)
             if self._phase == "running" and moved <= _LEAP and before < self.plan.metres - _AT_HOME:
-                self._planned, self._for_it = self._planned + self._along - before, self._for_it + moved
+                self._planned, self._for_it = (
+                    self._planned + self._along - before,
+                    self._for_it + moved,
+                )
 
     def _next_job(self, session, position, message, frame: str) -> bool:
         """Begin to plan where that is asked for; whether it is."""
         if self._requests:
             start = self._requests[0].start or position
-            if start is not None and session.cell_count and not self._look(session, start, message, frame):
+            if (
+                start is not None
+                and session.cell_count
+                and not self._look(session, start, message, frame)
+            ):
                 return False  # the ground is being made; whoever asked waits, nobody else does
             with self._lock:
                 self._asked = request = self._requests.popleft()
@@ -283,14 +313,21 @@ class Survey:
             return True
         # by what was driven as well: a robot that leaves the line does not get on along it
         driven = max(self._along, self._moved - self._moved_then)
-        due = self._stale or not self.plan or driven - self._planned_at >= self.settings.plan_interval or \
-            driven >= self.plan.metres - 0.3 or (self._last_stamp or 0.0) > self._overdue
+        due = (
+            self._stale
+            or not self.plan
+            or driven - self._planned_at >= self.settings.plan_interval
+            or driven >= self.plan.metres - 0.3
+            or (self._last_stamp or 0.0) > self._overdue
+        )
         if self._phase != "running" or not due or position is None or not session.cell_count:
             return False
         if not self.plan and not self._stale and time.monotonic() < self._planned_at:
             return False  # nothing was found a moment ago
         if not self._look(session, position, message, frame):
-            return False  # the ground is being made, and the robot goes on with the plan that it has
+            return (
+                False  # the ground is being made, and the robot goes on with the plan that it has
+            )
         began = time.perf_counter(), self._last_stamp
         self._stale, self._moved_before = False, self._moved
 
@@ -304,6 +341,7 @@ class Survey:
             with self._lock:
                 if self._phase == "running":
                     self._take(plan)
+
         self._begin(self._go_on(session, position), done)
         return True
 
@@ -316,11 +354,15 @@ class Survey:
         # the robot has driven on while this was made: what is behind it is no part of the plan any more
         behind = 0.0
         if plan and self._last is not None:
-            behind = plan.progress(self._last, 0.0, self._lead + 0.5, self._moved - self._moved_before)
+            behind = plan.progress(
+                self._last, 0.0, self._lead + 0.5, self._moved - self._moved_before
+            )
         plan = plan.cut(behind) if behind > 0.0 else plan
         if plan and self.plan and not self._fits(plan):
             if self._along < self.plan.metres - _AT_HOME:
-                plan = self.plan.cut(self._along)  # it drove farther than was foreseen: the old plan still leads home
+                plan = self.plan.cut(
+                    self._along
+                )  # it drove farther than was foreseen: the old plan still leads home
             else:
                 plan = self._homeward("the budget is spent")
         self._planned_at = 0.0 if plan else time.monotonic() + 2.0
@@ -334,7 +376,10 @@ class Survey:
 
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan that was made for a place ahead is still within the budget from where the robot is now."""
-        budget, away = self._plannable, 0.0 if self._last is None else math.dist(self._last, plan.line[0])
+        budget, away = (
+            self._plannable,
+            0.0 if self._last is None else math.dist(self._last, plan.line[0]),
+        )
         return budget.allows(away + plan.metres, away / budget.speed + plan.seconds)
 
     def _set(self, plan: Plan) -> None:
@@ -347,10 +392,16 @@ class Survey:
     def _read(self, message, frame: str) -> str:
         """Read the free-space map where it is new; what is wrong with it."""
         self._free, wrong = self._maps.at(message, self.settings.robot_radius)
-        if self._free is not None and self._free.frame.lstrip("/") and frame and \
-                self._free.frame.lstrip("/") != frame.lstrip("/"):
-            return (f"the free-space map is in frame {named(self._free.frame)} and the field map in "
-                    f"{frame!r}; publish it in the same frame")
+        if (
+            self._free is not None
+            and self._free.frame.lstrip("/")
+            and frame
+            and self._free.frame.lstrip("/") != frame.lstrip("/")
+        ):
+            return (
+                f"the free-space map is in frame {named(self._free.frame)} and the field map in "
+                f"{frame!r}; publish it in the same frame"
+            )
         return wrong
 
     def _look(self, session, position, message, frame: str) -> bool:
@@ -362,9 +413,17 @@ class Survey:
         if not wrong:
             lengthscale = session.map.hyperparameters()["lengthscale"]
             try:
-                area, travel = self._ground.at(position, self._free, session.driven.numpy(), lengthscale,
-                                               region=self._region, keep_out=self._keep_out, reach=s.plan_reach,
-                                               margin=s.plan_margin, places=s.plan_places)
+                area, travel = self._ground.at(
+                    position,
+                    self._free,
+                    session.driven.numpy(),
+                    lengthscale,
+                    region=self._region,
+                    keep_out=self._keep_out,
+                    reach=s.plan_reach,
+                    margin=s.plan_margin,
+                    places=s.plan_places,
+                )
             except ValueError as error:  # what the planner cannot answer: said, and no plan
                 wrong = one_line(error, 300)
             else:
@@ -391,22 +450,41 @@ class Survey:
         told = field.predict(area.cells)
         mean, stddev = told.mean.mean(1).cpu(), told.variance.mean(1).cpu().sqrt()
         scale = session.local_scale_at(area.cells) if s.plan_objective == "local_scale" else None
-        weights = cell_weights(s.plan_objective, area.areas, mean, stddev, level=s.plan_level, scale=scale)
+        weights = cell_weights(
+            s.plan_objective, area.areas, mean, stddev, level=s.plan_level, scale=scale
+        )
         at = field.predict(torch.from_numpy(travel.xy))
         driven = None if self._track is None else np.array(self._track).reshape(-1, 2)
         self._track = self._track[-1:] if self._track else []
         found: PathValue | None = None
-        for found in self._held.steps(field, travel, area.cells, weights, session.noise_variance, driven,
-                                      at.variance.mean(1).cpu()):
+        for found in self._held.steps(
+            field,
+            travel,
+            area.cells,
+            weights,
+            session.noise_variance,
+            driven,
+            at.variance.mean(1).cpu(),
+        ):
             if found is None:
                 yield None
         if found is None:
-            raise RuntimeError("no worth was found of the ways, though all steps of finding it have been made")
+            raise RuntimeError(
+                "no worth was found of the ways, though all steps of finding it have been made"
+            )
         with self._lock:
             others = list(self._others.values())
         value = driven_by_others(found, travel, others)
         closed = self._closed_nodes(travel)
-        self._question = (area, travel, value, stddev, at.mean.mean(1).cpu(), at.variance.mean(1).cpu().sqrt(), closed)
+        self._question = (
+            area,
+            travel,
+            value,
+            stddev,
+            at.mean.mean(1).cpu(),
+            at.variance.mean(1).cpu().sqrt(),
+            closed,
+        )
         self.gain = (area, value.at(range(len(value))).numpy(), travel)
 
     def _closed_nodes(self, travel) -> np.ndarray | None:
@@ -426,9 +504,13 @@ class Survey:
         s = self.settings
         home = home_of(s.plan_home)
         place = None if home is None else self._start if home == "start" else home
-        return Budget(max(0.0, s.plan_budget - self._driven) if s.plan_budget else math.inf,
-                      max(0.0, s.plan_budget_time - self._spent) if s.plan_budget_time else math.inf,
-                      s.plan_speed, s.plan_turn_rate, None if place is None else (float(place[0]), float(place[1])))
+        return Budget(
+            max(0.0, s.plan_budget - self._driven) if s.plan_budget else math.inf,
+            max(0.0, s.plan_budget_time - self._spent) if s.plan_budget_time else math.inf,
+            s.plan_speed,
+            s.plan_turn_rate,
+            None if place is None else (float(place[0]), float(place[1])),
+        )
 
     @property
     def _plannable(self) -> Budget:
@@ -440,12 +522,25 @@ class Survey:
     def _problem(self, position, budget: Budget, **more) -> Problem:
         s = self.settings
         _, travel, value, _, mean, stddev, closed = self._question
-        spent = max(self._driven / s.plan_budget if s.plan_budget else 0.0,
-                    self._spent / s.plan_budget_time if s.plan_budget_time else 0.0)
+        spent = max(
+            self._driven / s.plan_budget if s.plan_budget else 0.0,
+            self._spent / s.plan_budget_time if s.plan_budget_time else 0.0,
+        )
         mix = mix_of_rest(s.plan_mix if s.plan_mix >= 0 else usual_mix(budget), min(spent, 1.0))
-        return Problem(value, travel, np.asarray(position, dtype=np.float64), budget=budget, horizon=s.plan_horizon,
-                       mix=mix, closed=closed, mean=mean, stddev=stddev, seed=self._seed + self._made,
-                       effort=s.plan_effort, **more)
+        return Problem(
+            value,
+            travel,
+            np.asarray(position, dtype=np.float64),
+            budget=budget,
+            horizon=s.plan_horizon,
+            mix=mix,
+            closed=closed,
+            mean=mean,
+            stddev=stddev,
+            seed=self._seed + self._made,
+            effort=s.plan_effort,
+            **more,
+        )
 
     def _go_on(self, session, position) -> Iterator[Plan | None]:
         """The next plan of the survey, from where the robot will be when it is there."""
@@ -464,9 +559,15 @@ class Survey:
         lead = np.empty((0, 2))
         same = old and self._plan_ground == self._ground.made
         if same and not reason:
-            ahead = min(_AHEAD, s.plan_speed * self._thinking + 0.05, max(0.0, old.metres - self._along))
+            ahead = min(
+                _AHEAD, s.plan_speed * self._thinking + 0.05, max(0.0, old.metres - self._along)
+            )
             rest = old.after(self._along)
-            whole = replace(old, line=np.vstack([np.asarray(position)[None], rest])) if len(rest) else old
+            whole = (
+                replace(old, line=np.vstack([np.asarray(position)[None], rest]))
+                if len(rest)
+                else old
+            )
             lead = _until(whole.line, ahead)
             if len(lead) > 1 and not travel.free.sees(lead[:-1], lead[1:]).all():
                 lead = np.empty((0, 2))
@@ -476,18 +577,32 @@ class Survey:
         stops = old.left(self._along + length) if same else ()
         away = 0.0 if budget.home is None else math.dist(start, budget.home)
         kinds = (budget.metres, 1.0), (budget.seconds, 1.0 / s.plan_speed)
-        late = 2.0 * s.plan_speed * self._thinking  # m there and back, where a plan finds the robot beyond its turning
-        held = [max(_RESERVE * left, _LEAST * rate, min(late * rate, _KEPT * left)) if 0.0 < left < math.inf else 0.0
-                for left, rate in kinds]
+        late = (
+            2.0 * s.plan_speed * self._thinking
+        )  # m there and back, where a plan finds the robot beyond its turning
+        held = [
+            max(_RESERVE * left, _LEAST * rate, min(late * rate, _KEPT * left))
+            if 0.0 < left < math.inf
+            else 0.0
+            for left, rate in kinds
+        ]
         # what is too little for the controller to move by would be planned again and again; and who leaves the way
         # home turns round, which takes the half of a circle of a robot that turns as it drives
         turn = 0.0 if budget.home is None else math.pi * s.plan_speed / s.plan_turn_rate
-        least = [max(_LEAST * rate, min(turn * rate, _KEPT * whole))
-                 for whole, (_, rate) in zip((s.plan_budget, s.plan_budget_time), kinds)]
-        spent = any(left - more - (length + away) * rate < few
-                    for (left, rate), more, few in zip(kinds, held, least))
-        problem = self._problem(start, budget.less(length + held[0], length / s.plan_speed + held[1]), old=stops,
-                                fresh=self._made % _FRESH == 0)
+        least = [
+            max(_LEAST * rate, min(turn * rate, _KEPT * whole))
+            for whole, (_, rate) in zip((s.plan_budget, s.plan_budget_time), kinds)
+        ]
+        spent = any(
+            left - more - (length + away) * rate < few
+            for (left, rate), more, few in zip(kinds, held, least)
+        )
+        problem = self._problem(
+            start,
+            budget.less(length + held[0], length / s.plan_speed + held[1]),
+            old=stops,
+            fresh=self._made % _FRESH == 0,
+        )
         if reason or spent:
             yield self._homeward(reason or "the budget is spent")
             return
@@ -497,7 +612,9 @@ class Survey:
             if plan is None:
                 yield None
         if plan and s.plan_least_gain and float(plan.gains.sum()) < s.plan_least_gain * value.total:
-            yield self._homeward(f"the best plan would take less than {s.plan_least_gain:g} of the area's variance")
+            yield self._homeward(
+                f"the best plan would take less than {s.plan_least_gain:g} of the area's variance"
+            )
         elif plan and (not plan.nodes or (budget.limited and plan.metres < 0.5 * _LEAST)):
             yield self._homeward("nothing is left to measure within the budget")
         elif plan is not None and not plan and budget.limited and problem.start is not None:
@@ -512,8 +629,12 @@ class Survey:
         self._reason = reason
         budget, kind = self.budget, self.settings.plan_kind
         problem = self._problem(self._last, budget)
-        if problem.home is None or budget.home is None or self._last is None \
-                or math.dist(self._last, budget.home) < _AT_HOME:
+        if (
+            problem.home is None
+            or budget.home is None
+            or self._last is None
+            or math.dist(self._last, budget.home) < _AT_HOME
+        ):
             left = math.sqrt(max(problem.value.total, 0.0) / max(problem.value.mass, 1e-300))
             return Plan(kind, stddev_now=left, stddev_then=left, reason=reason)
         return replace(finished(problem, kind, ()), reason=f"{reason}: this is the way home")
@@ -521,7 +642,11 @@ class Survey:
     def _ended(self, area, stddev) -> str:
         """Why the survey is at its end; empty while it is not."""
         s = self.settings
-        share = float(area.areas @ (stddev <= s.target_stddev).double()) / area.size if s.target_stddev else math.nan
+        share = (
+            float(area.areas @ (stddev <= s.target_stddev).double()) / area.size
+            if s.target_stddev
+            else math.nan
+        )
         self._share = share
         if s.target_stddev and share >= s.target_share:
             return f"{share:.0%} of the area are known to {s.target_stddev:g}"
@@ -534,15 +659,26 @@ class Survey:
         s = self.settings
         start = request.start or position
         if start is None or not session.cell_count:
-            yield Plan(s.plan_kind, reason="nothing has been measured yet: the map has to know something first")
+            yield Plan(
+                s.plan_kind,
+                reason="nothing has been measured yet: the map has to know something first",
+            )
             return
         for found in self._prepared(session):
             if found is not None:
                 yield found
                 return
             yield None
-        budget = self.budget if self._phase == "running" else Budget(
-            s.plan_budget or math.inf, s.plan_budget_time or math.inf, s.plan_speed, s.plan_turn_rate)
+        budget = (
+            self.budget
+            if self._phase == "running"
+            else Budget(
+                s.plan_budget or math.inf,
+                s.plan_budget_time or math.inf,
+                s.plan_speed,
+                s.plan_turn_rate,
+            )
+        )
         if request.goal is not None:
             budget = replace(budget, home=request.goal)
         plan = None
@@ -558,15 +694,31 @@ class Survey:
         ground = self._ground.area
         area = ground.size if ground else 0.0
         reason = self._reason or plan.reason or (ground.reason if ground else "")
-        self.state = SurveyState(self._phase, reason, self._driven, budget.metres, budget.seconds, area,
-                                 plan.stddev_now, plan.stddev_then, self._share, plan.metres, self._made,
-                                 len(self._closed))
+        self.state = SurveyState(
+            self._phase,
+            reason,
+            self._driven,
+            budget.metres,
+            budget.seconds,
+            area,
+            plan.stddev_now,
+            plan.stddev_then,
+            self._share,
+            plan.metres,
+            self._made,
+            len(self._closed),
+        )
 
     def current_state(self) -> SurveyState:
         """The state, with what has been driven since."""
         budget = self.budget
-        return replace(self.state, phase=self._phase, driven=self._driven, metres_left=budget.metres,
-                       seconds_left=budget.seconds)
+        return replace(
+            self.state,
+            phase=self._phase,
+            driven=self._driven,
+            metres_left=budget.metres,
+            seconds_left=budget.seconds,
+        )
 
     def next_pose(self, position, least: float = 1.0) -> tuple[float, float, float] | None:
         """Where the plan goes next, x, y and heading: its next corner or stop, a metre on at least."""

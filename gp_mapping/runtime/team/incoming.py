@@ -100,8 +100,11 @@ class Source:
             return
         more = size - (before.size if before is not None else 0)
         if self._holdings.used + more > 1e6 * self._holdings.most:
-            raise MessageError("memory_full", f"{self._holdings.used / 1e6:.0f} MB of other robots' totals are kept "
-                               "already; raise merge_memory")
+            raise MessageError(
+                "memory_full",
+                f"{self._holdings.used / 1e6:.0f} MB of other robots' totals are kept "
+                "already; raise merge_memory",
+            )
         if address.part == HEAD and not isinstance(state.get("map"), dict):
             raise MessageError("malformed", "a head without a map")
 
@@ -114,9 +117,15 @@ class Source:
         self._holdings.used += more
         self._settle(held)
         while len(self._maps) > _MAPS:
-            oldest = min((name for name in self._maps if name != address.map), key=lambda m: self._maps[m].arrived)
+            oldest = min(
+                (name for name in self._maps if name != address.map),
+                key=lambda m: self._maps[m].arrived,
+            )
             self._drop(oldest)
-            self.refuse("too_many_maps", f"{self.name} has sent more than {_MAPS} maps; the oldest is left out")
+            self.refuse(
+                "too_many_maps",
+                f"{self.name} has sent more than {_MAPS} maps; the oldest is left out",
+            )
 
     def _settle(self, held: _Map) -> None:
         """Where the newest head has all of its tiles, they are what counts."""
@@ -126,7 +135,9 @@ class Source:
         names = names_of_parts(head.state)
         if names <= held.parts.keys():
             ready = {name: held.parts[name] for name in (HEAD, *sorted(names))}
-            if {n: p.number for n, p in ready.items()} != {n: p.number for n, p in held.ready.items()}:
+            if {n: p.number for n, p in ready.items()} != {
+                n: p.number for n, p in held.ready.items()
+            }:
                 held.ready, self.news = ready, self.news + 1
 
     def _give_up(self, map_id: str) -> None:
@@ -143,7 +154,11 @@ class Source:
 
     def ready(self) -> list[Given]:
         """Each map that is complete, in the order of their ids."""
-        return [Given(self, map_id, held.ready) for map_id, held in sorted(self._maps.items()) if held.ready]
+        return [
+            Given(self, map_id, held.ready)
+            for map_id, held in sorted(self._maps.items())
+            if held.ready
+        ]
 
     def proved(self, given: Given) -> None:
         """Those totals were added."""
@@ -173,10 +188,16 @@ class Source:
     def status(self, now: float) -> dict[str, object]:
         """Plain numbers for diagnostics."""
         parts = [len(held.ready) for held in self._maps.values() if held.ready]
-        out: dict[str, object] = {"maps": len(parts), "tiles": sum(max(1, n - 1) for n in parts),
-                                  "version": max((held.ready[HEAD].number for held in self._maps.values()
-                                                  if held.ready), default=0),
-                                  "received": self.received, "repeated": self.repeated, "bytes": self.bytes}
+        out: dict[str, object] = {
+            "maps": len(parts),
+            "tiles": sum(max(1, n - 1) for n in parts),
+            "version": max(
+                (held.ready[HEAD].number for held in self._maps.values() if held.ready), default=0
+            ),
+            "received": self.received,
+            "repeated": self.repeated,
+            "bytes": self.bytes,
+        }
         if self.newest is not None:
             out["age (s)"] = now - self.newest
         return out | {f"dropped: {reason}": n for reason, n in sorted(self.dropped.items())}
@@ -193,11 +214,17 @@ class Given:
     @property
     def version(self) -> tuple:
         """Differs wherever the content does."""
-        return self.source.name, self.map_id, *((name, part.number) for name, part in self.parts.items())
+        return (
+            self.source.name,
+            self.map_id,
+            *((name, part.number) for name, part in self.parts.items()),
+        )
 
     def state(self) -> dict:
         """Of a session, tiles in place."""
-        tiles = {name: StoredState(name, part.state) for name, part in self.parts.items() if name != HEAD}
+        tiles = {
+            name: StoredState(name, part.state) for name, part in self.parts.items() if name != HEAD
+        }
         return with_parts(self.parts[HEAD].state, tiles)
 
 
@@ -215,10 +242,15 @@ class _Address:
         map_id, part = about.get("map", ""), about.get("part", "")
         number, instead = about.get("number"), about.get("instead", [])
         named = all(isinstance(n, str) and 0 < len(n) <= _LONGEST for n in (map_id, part))
-        others = isinstance(instead, list) and len(instead) <= _GONE and all(
-            isinstance(n, str) and 0 < len(n) <= _LONGEST for n in instead)
+        others = (
+            isinstance(instead, list)
+            and len(instead) <= _GONE
+            and all(isinstance(n, str) and 0 < len(n) <= _LONGEST for n in instead)
+        )
         if not named or not others or type(number) is not int or not 0 <= number < 2**62:
-            raise MessageError("malformed", f"it does not say of which map and tile it is ({one_line(about, 100)})")
+            raise MessageError(
+                "malformed", f"it does not say of which map and tile it is ({one_line(about, 100)})"
+            )
         if map_id in instead:
             raise MessageError("malformed", "a map that takes its own place")
         return _Address(map_id, part, number, tuple(instead))

@@ -62,7 +62,9 @@ class Outgoing:
 
     def _renew(self, name: str, content, number: int) -> None:
         before = self._parts.get(name)
-        self._parts[name] = _Part(content, number, *(() if before is None else (before.sent, before.sent_at)))
+        self._parts[name] = _Part(
+            content, number, *(() if before is None else (before.sent, before.sent_at))
+        )
 
     def due(self, now: float, bandwidth: float, period: float, round_time: float) -> str | None:
         """The part to send now: of those that have changed the one that waits longest, else of all; None: nothing.
@@ -73,18 +75,29 @@ class Outgoing:
         self._tokens = min(self._tokens + bandwidth * (now - then), _BURST * bandwidth)
         if self._tokens < 0.0 or not self._parts:
             return None
-        changed = [(part.sent_at, name) for name, part in self._parts.items()
-                   if part.sent < part.number and now - part.sent_at >= period]
-        old = [(part.sent_at, name) for name, part in self._parts.items() if now - part.sent_at >= round_time]
+        changed = [
+            (part.sent_at, name)
+            for name, part in self._parts.items()
+            if part.sent < part.number and now - part.sent_at >= period
+        ]
+        old = [
+            (part.sent_at, name)
+            for name, part in self._parts.items()
+            if now - part.sent_at >= round_time
+        ]
         return min(changed or old, default=(0.0, None))[1]
 
     def message(self, name: str) -> Callable[[], tuple[bytes, str, int]]:
-        """Makes the bytes of a part, with its name and number, in any thread; it may have to read a file. ValueError.
-        """
+        """Makes the bytes of a part, with its name and number, in any thread; it may have to read a file. ValueError."""
         part, content = self._parts[name], self._parts[name].content
         number = part.number
-        about = {"source": self._source, "map": self._map, "part": name, "number": number,
-                 "instead": list(self._instead)}
+        about = {
+            "source": self._source,
+            "map": self._map,
+            "part": name,
+            "number": number,
+            "instead": list(self._instead),
+        }
 
         def made() -> tuple[bytes, str, int]:
             state = self._slimmed(content.get()) if isinstance(content, StoredState) else content

@@ -22,8 +22,21 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Member", "Sum", "summed"]
 
-_SAME = ("model", "kernel", "anisotropy", "long_share", "long_ratio", "likelihood", "potential", "threshold", "classes",
-         "count_duration", "field_unit", "field_scale", "cells")  # settings by which maps are of one kind
+_SAME = (
+    "model",
+    "kernel",
+    "anisotropy",
+    "long_share",
+    "long_ratio",
+    "likelihood",
+    "potential",
+    "threshold",
+    "classes",
+    "count_duration",
+    "field_unit",
+    "field_scale",
+    "cells",
+)  # settings by which maps are of one kind
 _TRIED = 50  # places along its path where a member's map is asked before it is added
 _MOST = {"max_inducing": 5000, "memory_size": 100_000}  # as their settings allow
 _BUDGETS = 4  # of one map, that the sum of several may have
@@ -35,8 +48,7 @@ Transform = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Member:
-    """Totals of one map. name: whose.  state: makes it.  version: differs wherever the state does.  own: this robot's.
-    """
+    """Totals of one map. name: whose.  state: makes it.  version: differs wherever the state does.  own: this robot's."""
 
     name: str
     map_id: str
@@ -63,8 +75,14 @@ class Sum:
     touched: list[Tensor] = field(default_factory=list)
 
 
-def summed(members: Sequence[Member], settings: MapSettings, frame: str, quantity: str,
-           transforms: dict[str, Transform], before: Sum | None = None) -> Sum:
+def summed(
+    members: Sequence[Member],
+    settings: MapSettings,
+    frame: str,
+    quantity: str,
+    transforms: dict[str, Transform],
+    before: Sum | None = None,
+) -> Sum:
     """The sum of these totals.
 
     Args:
@@ -76,13 +94,18 @@ def summed(members: Sequence[Member], settings: MapSettings, frame: str, quantit
         before: the last sum, whose drawing goes on.
     """
     out = Sum()
-    ordered = sorted(members, key=lambda m: (m.own, m.name, m.map_id))  # this robot last: its place is the newest one
+    ordered = sorted(
+        members, key=lambda m: (m.own, m.name, m.map_id)
+    )  # this robot last: its place is the newest one
     sessions: list[MapSession] = []
     seen: dict[str, str] = {}
     for member in members:  # where and of what this robot's map is counts before what others say
         if member.own:
             about = member.state()["about"]
-            frame, quantity = frame or str(about.get("frame") or ""), quantity or str(about.get("quantity") or "")
+            frame, quantity = (
+                frame or str(about.get("frame") or ""),
+                quantity or str(about.get("quantity") or ""),
+            )
     for member in ordered:
         try:
             state = member.state()
@@ -97,7 +120,9 @@ def summed(members: Sequence[Member], settings: MapSettings, frame: str, quantit
         given = transforms.get(member.name)
         if given is None and not frame:
             frame = str(about.get("frame") or "")
-        refused = _stranger(member, about, frame, quantity, given) or _twice(member, map_ids(about), seen)
+        refused = _stranger(member, about, frame, quantity, given) or _twice(
+            member, map_ids(about), seen
+        )
         if refused:
             out.refused.append((member, *refused))
             continue
@@ -107,7 +132,9 @@ def summed(members: Sequence[Member], settings: MapSettings, frame: str, quantit
             try:
                 session = moved(session, *given)
             except ValueError as error:
-                out.refused.append((member, "cannot_be_moved", f"{member.name}: {one_line(error, 200)}"))
+                out.refused.append(
+                    (member, "cannot_be_moved", f"{member.name}: {one_line(error, 200)}")
+                )
                 continue
             session.about["frame"] = frame
         sessions.append(session)
@@ -117,7 +144,14 @@ def summed(members: Sequence[Member], settings: MapSettings, frame: str, quantit
     try:
         _add_up(sessions, out, before)
     except _SpoiltError as spoilt:
-        rest = summed([m for m in members if m is not spoilt.member], settings, frame, quantity, transforms, before)
+        rest = summed(
+            [m for m in members if m is not spoilt.member],
+            settings,
+            frame,
+            quantity,
+            transforms,
+            before,
+        )
         rest.failed.append((spoilt.member, str(spoilt)))
         return rest
     return out
@@ -127,20 +161,28 @@ def _mismatch(state: dict, settings: MapSettings) -> str:
     its = state["settings"]
     for name in _SAME:
         if its.get(name) != getattr(settings, name):
-            return (f"maps that differ in {name} do not add up: {one_line(its.get(name), 50)!r} there, "
-                    f"{getattr(settings, name)!r} here; give both robots one parameter file")
+            return (
+                f"maps that differ in {name} do not add up: {one_line(its.get(name), 50)!r} there, "
+                f"{getattr(settings, name)!r} here; give both robots one parameter file"
+            )
     return ""
 
 
-def _stranger(member: Member, about: dict, frame: str, quantity: str, given) -> tuple[str, str] | None:
+def _stranger(
+    member: Member, about: dict, frame: str, quantity: str, given
+) -> tuple[str, str] | None:
     """(reason, sentence) where a map is of another place or of another thing."""
     its, measured = str(about.get("frame") or ""), str(about.get("quantity") or "")
     if quantity and measured and measured != quantity:
-        return "other_quantity", (f"{member.name} maps {named(measured)}, and this is a map of {named(quantity)}; only "
-                                  "maps of one quantity add up")
+        return "other_quantity", (
+            f"{member.name} maps {named(measured)}, and this is a map of {named(quantity)}; only "
+            "maps of one quantity add up"
+        )
     if given is None and its and frame and its != frame:
-        return "other_frame", (f"{member.name} is in frame {named(its)} and this map in {named(frame)}; say where its "
-                               f"origin lies: merge_transforms: '{member.name}=x y yaw'")
+        return "other_frame", (
+            f"{member.name} is in frame {named(its)} and this map in {named(frame)}; say where its "
+            f"origin lies: merge_transforms: '{member.name}=x y yaw'"
+        )
     return None
 
 
@@ -148,8 +190,10 @@ def _twice(member: Member, ids: set[str], seen: dict[str, str]) -> tuple[str, st
     again = sorted(ids & seen.keys())
     if not again:
         return None
-    return "same_map", (f"{member.name} goes on from the same saved map as {seen[again[0]]}: what was saved would "
-                        "count twice, so its map is left out")
+    return "same_map", (
+        f"{member.name} goes on from the same saved map as {seen[again[0]]}: what was saved would "
+        "count twice, so its map is left out"
+    )
 
 
 def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
@@ -157,8 +201,14 @@ def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
     _check_finite(state["map"])
     wide = settings
     if not stored_in(state["map"]):  # one map: the sum may have what its members have together
-        wide = replace(settings, **{name: min(min(members, _BUDGETS) * getattr(settings, name), most)
-                                    for name, most in _MOST.items() if name not in state["map"]})
+        wide = replace(
+            settings,
+            **{
+                name: min(min(members, _BUDGETS) * getattr(settings, name), most)
+                for name, most in _MOST.items()
+                if name not in state["map"]
+            },
+        )
     young = MapSession(wide).state_dict()
     session = MapSession.from_state_dict(young | state | {"settings": asdict(wide)})
     if lost := session.map.unreadable():
@@ -168,8 +218,12 @@ def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
         raise ValueError("a map that has hardly begun")
     path = session.path
     told = session.predict(path[:: max(1, len(path) // _TRIED)])
-    if not (torch.isfinite(told.mean).all() and torch.isfinite(told.variance).all() and (told.variance >= 0).all()
-            and torch.isfinite(told.noise_variance).all()):
+    if not (
+        torch.isfinite(told.mean).all()
+        and torch.isfinite(told.variance).all()
+        and (told.variance >= 0).all()
+        and torch.isfinite(told.noise_variance).all()
+    ):
         raise ValueError("the map predicts values that are not finite along its own path")
     return session
 
@@ -194,8 +248,10 @@ def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
         theta = agreed(learned)
         for member, session in zip(out.used, sessions):
             if not session.map.agree_on(theta):
-                out.notes.append(f"{member.name}'s map cannot be carried to the team's hyper-parameters; it is merged "
-                                 "with its own")
+                out.notes.append(
+                    f"{member.name}'s map cannot be carried to the team's hyper-parameters; it is merged "
+                    "with its own"
+                )
 
     first = sessions[0]
     for member, session in list(zip(out.used, sessions))[1:]:
@@ -207,10 +263,16 @@ def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
         except Exception as error:
             raise _SpoiltError(member, error) from error
     first.about = _about(sessions)
-    first.revision = _FIRST_REVISION if before is None or before.session is None else before.session.revision + 1
+    first.revision = (
+        _FIRST_REVISION if before is None or before.session is None else before.session.revision + 1
+    )
     out.session, out.theta = first, first.map.hyperparameters()
-    changed = {m.version for m in out.used} ^ ({m.version for m in before.used} if before is not None else set())
-    out.touched = [s.trace.points() for m, s in zip(out.used, sessions) if m.version in changed and len(s.path)]
+    changed = {m.version for m in out.used} ^ (
+        {m.version for m in before.used} if before is not None else set()
+    )
+    out.touched = [
+        s.trace.points() for m, s in zip(out.used, sessions) if m.version in changed and len(s.path)
+    ]
 
 
 class _SpoiltError(Exception):
@@ -227,14 +289,21 @@ def _about(sessions: list[MapSession]) -> dict:
     for session in sessions:
         out = {**session.about, **{name: value for name, value in out.items() if value}}
     out.pop(MAP_ID, None)
-    return out | {MADE_OF: sorted({each for session in sessions for each in map_ids(session.about)})}
+    return out | {
+        MADE_OF: sorted({each for session in sessions for each in map_ids(session.about)})
+    }
 
 
 def _differences(members: list[Member], sessions: list[MapSession]) -> list[str]:
     """What differs between robots and is settled by leaving each its own."""
-    delays = {m.name: float(s.map.hyperparameters().get("time_offset") or 0.0) for m, s in zip(members, sessions)}
+    delays = {
+        m.name: float(s.map.hyperparameters().get("time_offset") or 0.0)
+        for m, s in zip(members, sessions)
+    }
     if len(delays) < 2 or max(delays.values()) - min(delays.values()) <= _LATE:
         return []
     low, high = min(delays, key=delays.__getitem__), max(delays, key=delays.__getitem__)
-    return [f"the sensor of {high} is {delays[high]:.3g} s late and that of {low} {delays[low]:.3g} s: each is put "
-            "right by its own"]
+    return [
+        f"the sensor of {high} is {delays[high]:.3g} s late and that of {low} {delays[low]:.3g} s: each is put "
+        "right by its own"
+    ]

@@ -41,8 +41,17 @@ class Team:
         on_error: called with a text for the log.
     """
 
-    def __init__(self, worker, settings: Callable[[], NodeSettings], map_settings: Callable[[], MapSettings],
-                 name: str, robots: list[str], frame: Callable[[], str], quantity: str = "", on_error=print):
+    def __init__(
+        self,
+        worker,
+        settings: Callable[[], NodeSettings],
+        map_settings: Callable[[], MapSettings],
+        name: str,
+        robots: list[str],
+        frame: Callable[[], str],
+        quantity: str = "",
+        on_error=print,
+    ):
         self._worker, self._settings, self._map_settings = worker, settings, map_settings
         self._frame, self._quantity, self._on_error = frame, quantity, on_error
         self._holdings = Holdings(settings().merge_memory)
@@ -100,12 +109,17 @@ class Team:
             if self._totals is not None and self.sending:
                 self._outgoing.offer(self._totals)
         s = self._settings()
-        period = min(s.tiles_period if self.sending else s.merge_period, s.merge_period if self.merging else 1e9)
+        period = min(
+            s.tiles_period if self.sending else s.merge_period,
+            s.merge_period if self.merging else 1e9,
+        )
         known = None if self._totals is None else self._totals.key
         if self._asked is None and now - self._asked_at >= period and self._worker.key != known:
             self._asked_at = now
             worker = self._worker
-            self._asked = worker.call(lambda session: worker.timed("totals", totals_of, session, worker.key))
+            self._asked = worker.call(
+                lambda session: worker.timed("totals", totals_of, session, worker.key)
+            )
 
     def _next_message(self, now: float) -> bytes | None:
         s = self._settings()
@@ -132,13 +146,19 @@ class Team:
             try:
                 self._take_sum(self._summing.fetch(), now)
             except Exception as error:
-                problem, self._of = repr(error), None  # tried again, news or not: a full disk may have room then
+                problem, self._of = (
+                    repr(error),
+                    None,
+                )  # tried again, news or not: a full disk may have room then
             if problem and problem != self._problem:
                 self._on_error(f"the robots' maps could not be added: {problem}")
             self._sum_at, self._problem = now, problem
             return
         own = self._totals
-        state = (None if own is None else own.key, tuple(source.news for source in self.sources.values()))
+        state = (
+            None if own is None else own.key,
+            tuple(source.news for source in self.sources.values()),
+        )
         pause = max(self._settings().merge_period, _SHARE * self.took)
         if state == self._of or now - self._sum_at < pause:
             return
@@ -149,15 +169,27 @@ class Team:
                 self._sum = Sum()
                 self._worker.show(None)
             return
-        arguments = (members, self._map_settings(), self._frame(), self._quantity,
-                     transforms_of(self._settings().merge_transforms), self._sum)
+        arguments = (
+            members,
+            self._map_settings(),
+            self._frame(),
+            self._quantity,
+            transforms_of(self._settings().merge_transforms),
+            self._sum,
+        )
         self._summing.start(lambda: summed(*arguments))
 
     def _members(self, own: Totals | None) -> list[Member]:
         self._given = {g.version: g for source in self.sources.values() for g in source.ready()}
-        members = [Member(g.source.name, g.map_id, g.state, version) for version, g in self._given.items()]
+        members = [
+            Member(g.source.name, g.map_id, g.state, version) for version, g in self._given.items()
+        ]
         if own is not None:
-            members.append(Member("this robot", own.map_id, lambda: own.state, ("", own.map_id, own.key), own=True))
+            members.append(
+                Member(
+                    "this robot", own.map_id, lambda: own.state, ("", own.map_id, own.key), own=True
+                )
+            )
         return members
 
     def _take_sum(self, made: Sum, now: float) -> None:
@@ -198,17 +230,27 @@ class Team:
         """Plain numbers by name, and sentences."""
         values: dict[str, object] = {}
         if self.sending:
-            values |= {"sent": self._outgoing.messages, "sent bytes": self._outgoing.bytes,
-                       "parts": self._outgoing.parts, "parts that wait": self._outgoing.waiting}
+            values |= {
+                "sent": self._outgoing.messages,
+                "sent bytes": self._outgoing.bytes,
+                "parts": self._outgoing.parts,
+                "parts that wait": self._outgoing.waiting,
+            }
         if self.merging:
-            values |= {"robots in the map": len({member.name for member in self._sum.used}), "sums": self.sums,
-                       "last sum took (s)": self.took, "kept of others (MB)": self._holdings.used / 1e6}
+            values |= {
+                "robots in the map": len({member.name for member in self._sum.used}),
+                "sums": self.sums,
+                "last sum took (s)": self.took,
+                "kept of others (MB)": self._holdings.used / 1e6,
+            }
             values |= {f"team {name}": value for name, value in self._sum.theta.items()}
         notes = list(self._sum.notes)
         for robot, source in self.sources.items():
             values |= {f"{robot} {name}": value for name, value in source.status(now).items()}
             notes += [text for text in (source.noise, source.problem) if text]
             if source.newest is None:
-                notes.append(f"no totals of {robot} yet: does its mapper run with publish_tiles: true, and can it be "
-                             "heard?")
+                notes.append(
+                    f"no totals of {robot} yet: does its mapper run with publish_tiles: true, and can it be "
+                    "heard?"
+                )
         return values, notes

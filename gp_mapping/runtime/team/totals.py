@@ -13,10 +13,22 @@ from gp_mapping.core.stored import StoredState
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["HEAD", "MADE_OF", "MAP_ID", "Totals", "map_ids", "stored_in", "totals_of", "young_state"]
+__all__ = [
+    "HEAD",
+    "MADE_OF",
+    "MAP_ID",
+    "Totals",
+    "map_ids",
+    "stored_in",
+    "totals_of",
+    "young_state",
+]
 
 HEAD = "head"  # name of the part that holds all but the tiles
-MAP_ID, MADE_OF = "map_id", "made_of"  # in session.about: of this map, and of those that went into it before
+MAP_ID, MADE_OF = (
+    "map_id",
+    "made_of",
+)  # in session.about: of this map, and of those that went into it before
 
 
 @dataclass(frozen=True)
@@ -43,9 +55,20 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
     scores = state["scores"] | {"snapshots": [], "picked": [], "last": None}
     first = state["first_values"] | {"first": [], "held": [], "early": None}
     start = state["start"] | {"cells": [], "open": False}
-    out = {name: value for name, value in state.items() if name not in ("cells", "raw", "track", "settings")}
-    out |= {"settings": asdict(session.started_settings), "scores": scores, "first_values": first, "start": start,
-            "again": None, "pass_open": False, "map": session.map.slimmed(state["map"])}
+    out = {
+        name: value
+        for name, value in state.items()
+        if name not in ("cells", "raw", "track", "settings")
+    }
+    out |= {
+        "settings": asdict(session.started_settings),
+        "scores": scores,
+        "first_values": first,
+        "start": start,
+        "again": None,
+        "pass_open": False,
+        "map": session.map.slimmed(state["map"]),
+    }
     return Totals(session.about[MAP_ID], session.revision, out, key)
 
 

@@ -5,7 +5,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_learner_bayes import LEARNED, NOISE, SIGNAL, cells_of, drive, evidence, highest, learn, random_field
+from test_learner_bayes import (
+    LEARNED,
+    NOISE,
+    SIGNAL,
+    cells_of,
+    drive,
+    evidence,
+    highest,
+    learn,
+    random_field,
+)
 
 from gp_mapping.core.hyper.blocks import Blocks
 from gp_mapping.core.hyper.evidence import evidence_score, negative_log_evidence
@@ -24,21 +34,32 @@ def rough_corner(count=400, seed=0):
     y = random_field(1.2, seed)(x) + inside * random_field(0.3, 50 + seed)(x)
     y = SIGNAL * y[:, None] + 0.03 * torch.randn(len(x), 1, dtype=torch.float64, generator=g)
     still = torch.zeros_like(x)
-    return {"x": x, "velocity": still, "heading": still, "y": y - y[0],
-            "extra": torch.full((len(x),), 1e-4, dtype=torch.float64),
-            "order": torch.arange(len(x), dtype=torch.float64)}
+    return {
+        "x": x,
+        "velocity": still,
+        "heading": still,
+        "y": y - y[0],
+        "extra": torch.full((len(x),), 1e-4, dtype=torch.float64),
+        "order": torch.arange(len(x), dtype=torch.float64),
+    }
 
 
 def test_boxes_part_the_plane():
     """Every sample lies in one box, none holds more than it may, and a later sample is in one of them, too."""
     x = torch.randn(700, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     blocks = Blocks.empty(2, 7).split(x, 100)
-    assert 7 <= len(blocks.low) <= 14 and int(blocks.held(x).max()) <= 100 and int(blocks.held(x).sum()) == 700
+    assert (
+        7 <= len(blocks.low) <= 14
+        and int(blocks.held(x).max()) <= 100
+        and int(blocks.held(x).sum()) == 700
+    )
     far = 1e3 * torch.randn(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     inside = (far[:, None] >= blocks.low) & (far[:, None] < blocks.high)
     assert bool((inside.all(2).sum(1) == 1).all())
     same = torch.zeros(300, 2, dtype=torch.float64)
-    assert len(Blocks.empty(2, 7).split(same, 100).low) == 1, "what lies at one place cannot be parted"
+    assert len(Blocks.empty(2, 7).split(same, 100).low) == 1, (
+        "what lies at one place cannot be parted"
+    )
 
 
 def test_the_sum_of_what_blocks_say():
@@ -48,7 +69,9 @@ def test_the_sum_of_what_blocks_say():
     order, blocks = torch.arange(60.0, dtype=torch.float64), Blocks.empty(2, 3).split(x, 30)
     said = []
     for which in range(2):
-        v, slope, root = (torch.randn(n, dtype=torch.float64, generator=g) for n in ((3,), (3,), (3, 3)))
+        v, slope, root = (
+            torch.randn(n, dtype=torch.float64, generator=g) for n in ((3,), (3,), (3, 3))
+        )
         said.append((v, slope, root @ root.mT))
         blocks = blocks.recorded(which, 30, 59.0, *said[-1])
         assert blocks.silent(x) == (which == 0)
@@ -59,7 +82,9 @@ def test_the_sum_of_what_blocks_say():
     assert blocks.news(x, order, v).tolist() == pytest.approx(nats)
     left = x[1:] if int(blocks.of(x[:1])) == 0 else x[blocks.of(x).argsort()[1:]]
     kept = torch.arange(1.0, 60.0, dtype=torch.float64)
-    assert float(blocks.news(left, kept.clamp_max(59.0), v).sum()) == pytest.approx(sum(nats) + 1 / 1.5)
+    assert float(blocks.news(left, kept.clamp_max(59.0), v).sum()) == pytest.approx(
+        sum(nats) + 1 / 1.5
+    )
     more, later = torch.cat([x, x[:1]]), torch.arange(61.0, dtype=torch.float64)
     assert float(blocks.news(more, later, v).sum()) == pytest.approx(sum(nats) + 1 / 1.5)
 
@@ -77,11 +102,21 @@ def test_average_information_is_the_mean_of_expected_and_observed():
         return len(data["x"]) * negative_log_evidence(theta, logs, *parts)
 
     variances = torch.tensor([1.2**2, 0.3**2], dtype=torch.float64)
-    observed = torch.autograd.functional.hessian(of_variances, variances) * variances[:, None] * variances
+    observed = (
+        torch.autograd.functional.hessian(of_variances, variances) * variances[:, None] * variances
+    )
     assert torch.allclose(average[1:3, 1:3], 0.5 * (fisher[1:3, 1:3] + observed), rtol=1e-8)
     turned = torch.stack([torch.linspace(0.0, 1.0, 60), torch.linspace(1.0, 0.0, 60)], 1).double()
-    gradient, bent = evidence_score(replace(theta, heading_stddev=0.2), replace(theta, heading_stddev=0.2).vector(),
-                                    [True] * 7, parts[0], turned, turned, *parts[3:], average=True)
+    gradient, bent = evidence_score(
+        replace(theta, heading_stddev=0.2),
+        replace(theta, heading_stddev=0.2).vector(),
+        [True] * 7,
+        parts[0],
+        turned,
+        turned,
+        *parts[3:],
+        average=True,
+    )
     assert float(bent.diagonal().min()) > 0 and bool(torch.isfinite(gradient).all())
     assert float(torch.linalg.eigvalsh(bent).min()) > -1e-9 * float(bent.diagonal().max())
 
@@ -101,7 +136,9 @@ def test_a_lengthscale_below_the_spacing_of_cells_is_left():
     data = cells_of(1.0, 200, 1, 0.2, 0.4)
     start = Theta(0.02, SIGNAL, NOISE, 5.0)
     learner = learn(start, start, data)
-    assert highest(data, TRUTH.vector()) - evidence(data, learner.vector) <= 3.0, learner.vector.exp()
+    assert highest(data, TRUTH.vector()) - evidence(data, learner.vector) <= 3.0, (
+        learner.vector.exp()
+    )
 
 
 def test_nothing_new_costs_nothing():
@@ -135,7 +172,10 @@ def test_it_goes_on_from_its_state_bit_for_bit():
     for one in (learner, other):
         while one.step(data, generator):
             pass
-    assert all(bool(torch.isfinite(column.double()).all()) for column in learner.state_dict()["blocks"].values())
+    assert all(
+        bool(torch.isfinite(column.double()).all())
+        for column in learner.state_dict()["blocks"].values()
+    )
     assert torch.equal(learner.vector, other.vector) and torch.equal(learner.metric, other.metric)
     assert learner.steps == other.steps and not learner.streams
 
@@ -175,10 +215,14 @@ def test_a_part_that_is_too_long_holds_up_no_other():
     downhill = torch.tensor([0.2, -0.1, 8.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
     move = learner.within_reach(downhill)
     assert float(move[2]) == HyperLearner.LONGEST[2] and float(move[3:].abs().max()) == 0.0
-    rest = torch.linalg.solve(learner.metric[:2, :2], downhill[:2] - learner.metric[:2, 2] * move[2])
+    rest = torch.linalg.solve(
+        learner.metric[:2, :2], downhill[:2] - learner.metric[:2, 2] * move[2]
+    )
     assert torch.allclose(move[:2], rest) and float(rest.abs().max()) < 0.5
-    assert math.isclose(float(learner.within_reach(0.01 * downhill)[2]),
-                        float(torch.linalg.solve(learner.metric[:3, :3], 0.01 * downhill[:3])[2]))
+    assert math.isclose(
+        float(learner.within_reach(0.01 * downhill)[2]),
+        float(torch.linalg.solve(learner.metric[:3, :3], 0.01 * downhill[:3])[2]),
+    )
 
 
 def test_what_is_known_bends_as_many_cells_do_and_never_less_than_the_prior():
@@ -186,13 +230,22 @@ def test_what_is_known_bends_as_many_cells_do_and_never_less_than_the_prior():
     data = rough_corner(400)
     learner = HyperLearner(TRUTH, TRUTH, free=LEARNED)
     few, many = torch.arange(60), torch.arange(300)
-    assert torch.equal(learner.bend(learner.vector, data, few)[1], learner.score(learner.vector, data, few)[1])
-    bent, expected = learner.bend(learner.vector, data, many)[1], learner.score(learner.vector, data, many)[1]
+    assert torch.equal(
+        learner.bend(learner.vector, data, few)[1], learner.score(learner.vector, data, few)[1]
+    )
+    bent, expected = (
+        learner.bend(learner.vector, data, many)[1],
+        learner.score(learner.vector, data, many)[1],
+    )
     assert not torch.allclose(bent, expected, rtol=0.05)
     louder = {**data, "y": 2.0 * data["y"]}  # A is quadratic in the data, F knows nothing of them
     assert torch.allclose(learner.bend(learner.vector, louder, many)[1], 4.0 * bent)
 
-    learner.step({name: column[:6] for name, column in data.items()}, torch.Generator().manual_seed(0))
+    learner.step(
+        {name: column[:6] for name, column in data.items()}, torch.Generator().manual_seed(0)
+    )
     prior = learner.prior_precision(1, 1, 1)
-    assert torch.allclose(learner.metric, learner.blocks.information.sum(0) + torch.diag(prior), rtol=0.3)
+    assert torch.allclose(
+        learner.metric, learner.blocks.information.sum(0) + torch.diag(prior), rtol=0.3
+    )
     assert float((learner.covariance().diagonal()[:3] / learner.prior_sd[:3].square()).max()) <= 1.0

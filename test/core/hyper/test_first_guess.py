@@ -8,15 +8,23 @@ from core_data import correlation
 from gp_mapping.core.hyper.first_guess import first_guess, robust_stddev
 
 
-def cells(n: int, channels: int = 1, seed: int = 0, step: float = 0.2, length: float = 0.8, noise: float = 0.6):
+def cells(
+    n: int,
+    channels: int = 1,
+    seed: int = 0,
+    step: float = 0.2,
+    length: float = 0.8,
+    noise: float = 0.6,
+):
     """x (n, 2) along a bent way, y (n, C) drawn from a GP of signal 3 about 48, with white noise."""
     rng = np.random.default_rng(seed)
     along = step * np.arange(n)
     x = np.stack([along, np.sin(along)], 1)
     r = np.sqrt(((x[:, None] - x[None]) ** 2).sum(-1)) / length
     low = np.linalg.cholesky(9.0 * correlation("matern52", r) + 1e-9 * np.eye(n))
-    return torch.from_numpy(x), torch.from_numpy(48.0 + low @ rng.normal(size=(n, channels))
-                                                 + noise * rng.normal(size=(n, channels)))
+    return torch.from_numpy(x), torch.from_numpy(
+        48.0 + low @ rng.normal(size=(n, channels)) + noise * rng.normal(size=(n, channels))
+    )
 
 
 def by_a_fine_grid(x, y, spread: float):
@@ -34,17 +42,26 @@ def by_a_fine_grid(x, y, spread: float):
         for tau in np.geomspace(0.01 / 3**0.5, 3.0 * 3**0.5, 30):
             gram = correlation("matern52", r / length) + tau**2 * np.eye(n)
             ones, values = np.linalg.solve(gram, np.ones((n, 1))), np.linalg.solve(gram, y / spread)
-            left = (y / spread * values).sum() - (ones.T @ y / spread @ (ones.T @ y / spread).T).sum() / ones.sum()
+            left = (y / spread * values).sum() - (
+                ones.T @ y / spread @ (ones.T @ y / spread).T
+            ).sum() / ones.sum()
             square = left / channels
             variance = (square + 3.0) / (n + 2.0)
-            fit = (n - 1) * np.log(variance) + np.linalg.slogdet(gram)[1] + np.log(ones.sum()) + square / variance
+            fit = (
+                (n - 1) * np.log(variance)
+                + np.linalg.slogdet(gram)[1]
+                + np.log(ones.sum())
+                + square / variance
+            )
             scores.append(-0.5 * channels * fit - 1.5 * (np.log(variance) + 1.0 / variance))
             found.append(np.log([length, spread * variance**0.5, tau * spread * variance**0.5]))
     weights = np.exp(np.array(scores) - max(scores))
     return np.exp(weights @ np.array(found) / weights.sum())
 
 
-@pytest.mark.parametrize("n, channels, stands", [(4, 1, 1), (6, 1, 1), (25, 1, 1), (40, 3, 1), (12, 1, 4)])
+@pytest.mark.parametrize(
+    "n, channels, stands", [(4, 1, 1), (6, 1, 1), (25, 1, 1), (40, 3, 1), (12, 1, 4)]
+)
 def test_starts_are_the_means_under_the_evidence(n, channels, stands):
     """Whatever the unit of the values; also of a robot that measures several times where it stands."""
     x, y = cells(n * stands, channels)
@@ -54,7 +71,9 @@ def test_starts_are_the_means_under_the_evidence(n, channels, stands):
     assert np.abs(np.log(np.array(told[:3]) / expected)).max() < 0.25, (told, expected)
     assert told.centre == y.median(0).values.tolist()
     small = first_guess(x, 1e-7 * y)
-    assert small[:3] == pytest.approx((told.lengthscale, 1e-7 * told.signal, 1e-7 * told.noise), rel=1e-6)
+    assert small[:3] == pytest.approx(
+        (told.lengthscale, 1e-7 * told.signal, 1e-7 * told.noise), rel=1e-6
+    )
 
 
 def test_of_many_cells_an_even_choice_is_looked_at():
@@ -66,7 +85,9 @@ def test_of_many_cells_an_even_choice_is_looked_at():
 
 def test_the_robust_spread_is_that_of_most_values():
     """Of each channel; where more than half are equal, the plain one."""
-    y = torch.tensor([[0.0, 7.0, 1.0], [1.0, 7.0, 1.0], [2.0, 7.0, 1.0], [3.0, 7.0, 1.0], [900.0, 17.0, 1.0]]).double()
+    y = torch.tensor(
+        [[0.0, 7.0, 1.0], [1.0, 7.0, 1.0], [2.0, 7.0, 1.0], [3.0, 7.0, 1.0], [900.0, 17.0, 1.0]]
+    ).double()
     assert robust_stddev(y).tolist() == pytest.approx([1.4826, 4.0, 0.0])
 
 
@@ -79,13 +100,23 @@ def test_a_wild_value_is_no_field():
     assert abs(wild.centre[0] - plain.centre[0]) < plain.signal
 
 
-@pytest.mark.parametrize("y, signal", [([5.0, 5.0, 5.0], 0.5), ([0.0, 0.0, 0.0], 7.0), ([1.0, 9.0, 5.0], 3 * 5.9304),
-                                       ([40.0, 41.0, 42.0], 3 * 1.4826 * 1.0), ([50.0] * 8, 5.0)])
+@pytest.mark.parametrize(
+    "y, signal",
+    [
+        ([5.0, 5.0, 5.0], 0.5),
+        ([0.0, 0.0, 0.0], 7.0),
+        ([1.0, 9.0, 5.0], 3 * 5.9304),
+        ([40.0, 41.0, 42.0], 3 * 1.4826 * 1.0),
+        ([50.0] * 8, 5.0),
+    ],
+)
 def test_of_few_or_equal_values_the_start_is_wide(y, signal):
     """A tenth of their size, thrice their spread where that is more, the unit where all are 0; a third of it noise."""
     x = torch.arange(len(y)).double()[:, None].expand(-1, 2)
     told = first_guess(x, torch.tensor(y).double()[:, None], unit=7.0)
-    assert told[:3] == pytest.approx((1.0, signal, 0.3 * signal)) and told.centre == [float(np.median(y))]
+    assert told[:3] == pytest.approx((1.0, signal, 0.3 * signal)) and told.centre == [
+        float(np.median(y))
+    ]
     assert first_guess(x, torch.zeros(len(y), 1).double()).signal == 1.0
 
 

@@ -33,12 +33,16 @@ def test_samples_that_were_looked_at_often_are_counted_once(count):
     told = learner.summary().covariance.diagonal()[:3].sqrt()
     # neighbourhoods overlap, lag behind, and know less of each other than all together
     assert bool((told / known > 0.7).all() and (told / known < 1.7).all()), told / known
-    assert bool((learner.summary().covariance[3:] == 0).all()), "what is not learned is not in doubt"
+    assert bool((learner.summary().covariance[3:] == 0).all()), (
+        "what is not learned is not in doubt"
+    )
 
 
 def test_the_factor_is_students_quantile():
     for degrees in (3.0, 5.0, 20.0, 200.0):
-        assert widening(degrees) == pytest.approx((students.ppf(0.975, degrees) / 1.959964) ** 2, rel=2e-3)
+        assert widening(degrees) == pytest.approx(
+            (students.ppf(0.975, degrees) / 1.959964) ** 2, rel=2e-3
+        )
     assert widening(math.inf) == widening(1e6) == 1.0
 
 
@@ -62,13 +66,16 @@ def test_intervals_beside_a_first_lane_hold_what_they_say():
     x, inside, plain, degrees = drive(90, 0.1, 0.5), [], [], []
     for seed in range(60):
         data = cells_of(0.6, 90, seed, 0.1, 0.5)
-        learner = learn(replace(TRUTH, lengthscale=0.6), replace(TRUTH, lengthscale=0.6), data, seed)
+        learner = learn(
+            replace(TRUTH, lengthscale=0.6), replace(TRUTH, lengthscale=0.6), data, seed
+        )
         theta, g = learner.theta, torch.Generator().manual_seed(seed)
         places = x[::3] + 0.3 * (2 * torch.rand(30, 2, dtype=torch.float64, generator=g) - 1)
         truth = SIGNAL * random_field(0.6, seed)(places)
         y = data["y"] + 0.0
         offset = SIGNAL * random_field(0.6, seed)(x) + NOISE * torch.randn(
-            90, dtype=torch.float64, generator=torch.Generator().manual_seed(100 + seed))
+            90, dtype=torch.float64, generator=torch.Generator().manual_seed(100 + seed)
+        )
         kernel = make_kernel("matern52", theta.signal_stddev**2, theta.lengthscale)
         gram = kernel(x, x) + 25.0 + theta.noise_stddev**2 * torch.eye(90)
         cross = kernel(x, places) + 25.0
@@ -77,6 +84,8 @@ def test_intervals_beside_a_first_lane_hold_what_they_say():
         error = truth - offset[0] - mean
         degrees.append(degrees_of_freedom(learner.summary()))
         plain.append(float((error.abs() <= 1.96 * variance.sqrt()).double().mean()))
-        inside.append(float((error.abs() <= 1.96 * (widening(degrees[-1]) * variance).sqrt()).double().mean()))
+        inside.append(
+            float((error.abs() <= 1.96 * (widening(degrees[-1]) * variance).sqrt()).double().mean())
+        )
     assert 0.93 <= sum(inside) / 60 <= 0.975, (sum(inside) / 60, sum(plain) / 60)
     assert sum(plain) / 60 < sum(inside) / 60 - 0.01 and min(degrees) < 20

@@ -41,19 +41,32 @@ def drive(count: int, step: float, lane: float) -> torch.Tensor:
     return torch.tensor(places[:count], dtype=torch.float64)
 
 
-def cells_of(length: float, count: int, seed: int, step: float, lane: float) -> dict[str, torch.Tensor]:
+def cells_of(
+    length: float, count: int, seed: int, step: float, lane: float
+) -> dict[str, torch.Tensor]:
     """What a memory holds after such a drive."""
     x = drive(count, step, lane)
-    noise = torch.randn(count, dtype=torch.float64, generator=torch.Generator().manual_seed(100 + seed))
+    noise = torch.randn(
+        count, dtype=torch.float64, generator=torch.Generator().manual_seed(100 + seed)
+    )
     y = SIGNAL * random_field(length, seed)(x) + NOISE * noise
     still = torch.zeros_like(x)
-    return {"x": x, "velocity": still, "heading": still, "y": (y - y[0])[:, None],
-            "extra": torch.zeros(count, dtype=torch.float64), "order": torch.arange(count, dtype=torch.float64)}
+    return {
+        "x": x,
+        "velocity": still,
+        "heading": still,
+        "y": (y - y[0])[:, None],
+        "extra": torch.zeros(count, dtype=torch.float64),
+        "order": torch.arange(count, dtype=torch.float64),
+    }
 
 
 def learn(theta: Theta, prior: Theta, data: dict, seed: int = 0) -> HyperLearner:
     """Cell by cell, each step as soon as it is pending."""
-    learner, generator = HyperLearner(theta, prior, free=LEARNED), torch.Generator().manual_seed(seed)
+    learner, generator = (
+        HyperLearner(theta, prior, free=LEARNED),
+        torch.Generator().manual_seed(seed),
+    )
     for n in range(1, len(data["x"]) + 1):
         learner.schedule(1)
         while learner.pending >= 1.0:
@@ -74,7 +87,9 @@ def highest(data: dict, vector: torch.Tensor) -> float:
     for _ in range(20):
         gradient, information = evidence_score(theta, vector, list(LEARNED), *parts)
         step, before = torch.zeros(7, dtype=torch.float64), best
-        step[:3] = torch.linalg.solve(information[:3, :3] + 1e-6 * torch.eye(3), gradient[:3]).clamp(-1.0, 1.0)
+        step[:3] = torch.linalg.solve(
+            information[:3, :3] + 1e-6 * torch.eye(3), gradient[:3]
+        ).clamp(-1.0, 1.0)
         for _ in range(8):
             found = evidence(data, vector - step)
             if found > best:
@@ -86,13 +101,18 @@ def highest(data: dict, vector: torch.Tensor) -> float:
     return best
 
 
-@pytest.mark.parametrize("length, step, lane", [(0.2, 0.1, 0.5), (2.0, 0.1, 0.5), (0.2, 0.04, 0.1), (20.0, 3.0, 10.0)])
+@pytest.mark.parametrize(
+    "length, step, lane", [(0.2, 0.1, 0.5), (2.0, 0.1, 0.5), (0.2, 0.04, 0.1), (20.0, 3.0, 10.0)]
+)
 def test_the_evidence_of_all_cells_comes_near_its_maximum(length, step, lane):
     """500 cells; start and prior right, and each of ℓ, s, σ wrong by ten either way: 3 nats of the maximum."""
     data = cells_of(length, 500, 1, step, lane)
     truth = Theta(length, SIGNAL, NOISE, 5.0)
-    starts = {replace(truth, **{name: factor * getattr(truth, name)})
-              for name in ("lengthscale", "signal_stddev", "noise_stddev") for factor in (0.1, 1.0, 10.0)}
+    starts = {
+        replace(truth, **{name: factor * getattr(truth, name)})
+        for name in ("lengthscale", "signal_stddev", "noise_stddev")
+        for factor in (0.1, 1.0, 10.0)
+    }
     assert len(starts) == 7, "the right one, and six wrong ones"
     found = {wrong: learn(wrong, wrong, data).vector for wrong in sorted(starts, key=repr)}
     reached = {wrong: evidence(data, vector) for wrong, vector in found.items()}
@@ -130,7 +150,9 @@ def test_neighbourhoods_follow_the_lengthscale_that_is_learned():
     for length in (0.01, 0.3, 3.0):
         learner = HyperLearner(Theta(length, 1.0, 1.0, 1.0), Theta(0.3, 1.0, 1.0, 1.0))
         drawn = [learner.neighbourhood(data["x"], data["order"], generator) for _ in range(60)]
-        assert all(len(near) <= learner.NEIGHBOURS and len(near) <= count <= 600 for near, count in drawn)
+        assert all(
+            len(near) <= learner.NEIGHBOURS and len(near) <= count <= 600 for near, count in drawn
+        )
         sizes[length] = max(count for _, count in drawn)
     # never fewer than tell that it is longer; all of them where it is long
     assert sizes[0.01] == HyperLearner.LEAST and sizes[0.01] < sizes[0.3] < sizes[3.0] == 600

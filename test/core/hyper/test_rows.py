@@ -9,7 +9,16 @@ from gp_mapping.core.hyper.rows import RowLearner
 from gp_mapping.core.hyper.theta import Theta, heading_of
 from gp_mapping.core.hyper.vector_theta import VectorTheta
 
-PLAIN = Theta(0.8, 3.0, 0.7, 5.0, heading_stddev=0.5, time_offset=0.1, lever_arm_along=0.05, lever_arm_across=-0.1)
+PLAIN = Theta(
+    0.8,
+    3.0,
+    0.7,
+    5.0,
+    heading_stddev=0.5,
+    time_offset=0.1,
+    lever_arm_along=0.05,
+    lever_arm_across=-0.1,
+)
 FREE = (True,) * 7
 
 
@@ -21,8 +30,13 @@ def rows(places: int = 7):
     component = torch.arange(3).repeat(places).double()[:, None]
     y = torch.randn(3 * places, 1, dtype=torch.float64, generator=draw)
     extra = torch.rand(3 * places, dtype=torch.float64, generator=draw)
-    return {"x": torch.cat([x[each], component], 1), "velocity": torch.cat([v[each], 0.0 * component], 1),
-            "heading": heading_of(v[each]), "y": 3.0 * y, "extra": extra}
+    return {
+        "x": torch.cat([x[each], component], 1),
+        "velocity": torch.cat([v[each], 0.0 * component], 1),
+        "heading": heading_of(v[each]),
+        "y": 3.0 * y,
+        "extra": extra,
+    }
 
 
 def dense(theta: VectorTheta, data: dict) -> torch.Tensor:
@@ -37,7 +51,9 @@ def dense(theta: VectorTheta, data: dict) -> torch.Tensor:
 
 @pytest.mark.parametrize("potential", ["free", "harmonic"])
 def test_the_score_is_the_slope_of_the_dense_evidence(potential):
-    theta = VectorTheta.of(PLAIN, vertical=1.4, coherence=0.3 if potential == "harmonic" else 0.0, potential=potential)
+    theta = VectorTheta.of(
+        PLAIN, vertical=1.4, coherence=0.3 if potential == "harmonic" else 0.0, potential=potential
+    )
     data, learner = rows(), RowLearner(theta, replace(theta), free=FREE)
     n = len(data["x"])
     gradient, information = learner.score(theta.vector(), data, torch.arange(n))
@@ -46,15 +62,25 @@ def test_the_score_is_the_slope_of_the_dense_evidence(potential):
 
     def energy(at):
         c = dense(theta.with_vector(at), data)
-        return float(0.5 * torch.logdet(c) + 0.5 * (data["y"] * torch.linalg.solve(c, data["y"])).sum())
+        return float(
+            0.5 * torch.logdet(c) + 0.5 * (data["y"] * torch.linalg.solve(c, data["y"])).sum()
+        )
 
     steps = 1e-5 * torch.eye(9, dtype=torch.float64)
-    slope = torch.tensor([(energy(vector + h) - energy(vector - h)) / 2e-5 for h in steps], dtype=torch.float64)
+    slope = torch.tensor(
+        [(energy(vector + h) - energy(vector - h)) / 2e-5 for h in steps], dtype=torch.float64
+    )
     assert torch.allclose(gradient[free], slope[free], rtol=1e-5, atol=1e-5)
     inverse = torch.linalg.inv(dense(theta, data))
-    products = [inverse @ (dense(theta.with_vector(vector + h), data) - dense(theta.with_vector(vector - h), data))
-                / 2e-5 for h in steps]
-    fisher = torch.stack([torch.stack([0.5 * (a * b.mT).sum() for b in products]) for a in products])
+    products = [
+        inverse
+        @ (dense(theta.with_vector(vector + h), data) - dense(theta.with_vector(vector - h), data))
+        / 2e-5
+        for h in steps
+    ]
+    fisher = torch.stack(
+        [torch.stack([0.5 * (a * b.mT).sum() for b in products]) for a in products]
+    )
     assert torch.allclose(information[free][:, free], fisher[free][:, free], rtol=1e-4, atol=1e-4)
     assert not gradient[~free].any() and not information[~free].any()
 
@@ -79,4 +105,6 @@ def test_a_step_asks_all_components_of_places_that_lie_together():
     assert learner.step(data, generator) and learner.steps == 1 and learner.rejected == 0
     moved = (learner.vector - before).abs()
     longest = torch.tensor(learner.LONGEST, dtype=torch.float64)
-    assert bool((moved > 0).all()) and bool((moved <= longest * (1 + 1e-12)).all()) and learner.streams
+    assert (
+        bool((moved > 0).all()) and bool((moved <= longest * (1 + 1e-12)).all()) and learner.streams
+    )

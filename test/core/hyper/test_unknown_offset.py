@@ -19,18 +19,30 @@ def spiral(turns: float = 4.0, apart: float = 0.5, step: float = 0.1) -> torch.T
     """(N, 2) places `step` apart on a way that always turns to one side."""
     angle = torch.linspace(1.0, 2 * math.pi * turns, 4000, dtype=torch.float64)
     at = apart / (2 * math.pi) * angle[:, None] * torch.stack([angle.cos(), angle.sin()], 1)
-    along = torch.cat([torch.zeros(1, dtype=torch.float64), (at[1:] - at[:-1]).norm(dim=1).cumsum(0)])
-    return at[torch.searchsorted(along, torch.arange(0.0, float(along[-1]), step, dtype=torch.float64))]
+    along = torch.cat(
+        [torch.zeros(1, dtype=torch.float64), (at[1:] - at[:-1]).norm(dim=1).cumsum(0)]
+    )
+    return at[
+        torch.searchsorted(along, torch.arange(0.0, float(along[-1]), step, dtype=torch.float64))
+    ]
 
 
 def measured(x: torch.Tensor, seed: int, offset: float) -> dict[str, torch.Tensor]:
     """Of a sensor whose stamps are `offset` s late."""
     ahead = torch.cat([x[1:] - x[:-1], x[-1:] - x[-2:-1]])
     velocity = SPEED * ahead / ahead.norm(dim=1, keepdim=True)
-    noise = NOISE * torch.randn(len(x), dtype=torch.float64, generator=torch.Generator().manual_seed(500 + seed))
+    noise = NOISE * torch.randn(
+        len(x), dtype=torch.float64, generator=torch.Generator().manual_seed(500 + seed)
+    )
     y = random_field(0.8, seed)(x - offset * velocity) + noise
-    return {"x": x, "velocity": velocity, "heading": heading_of(velocity), "y": (y - y.mean())[:, None],
-            "extra": torch.zeros(len(x), dtype=torch.float64), "order": torch.arange(len(x), dtype=torch.float64)}
+    return {
+        "x": x,
+        "velocity": velocity,
+        "heading": heading_of(velocity),
+        "y": (y - y.mean())[:, None],
+        "extra": torch.zeros(len(x), dtype=torch.float64),
+        "order": torch.arange(len(x), dtype=torch.float64),
+    }
 
 
 def learned(data: dict, start: Theta = START, seed: int = 0) -> HyperLearner:
@@ -56,16 +68,24 @@ def test_lanes_in_two_directions_tell_it_whatever_was_said(said, truth):
     learner = learned(data, replace(START, time_offset=said))
     assert learner.theta.time_offset == pytest.approx(truth, abs=0.03)
     if said != truth:
-        assert learner.theta.time_offset == pytest.approx(float(learner.vector[4]), abs=0.005), "all of it is believed"
+        assert learner.theta.time_offset == pytest.approx(float(learner.vector[4]), abs=0.005), (
+            "all of it is believed"
+        )
 
 
 @pytest.mark.parametrize("said", [0.0, 0.15, -0.3])
 @pytest.mark.parametrize("found", [0.02, 0.16])
 def test_the_two_hypotheses_are_weighed_by_savage_and_dickey(said, found):
     """Whatever the stamps were said to be late by; the prior of any other offset is N(0, .2²)."""
-    learner = HyperLearner(replace(START, time_offset=said), replace(START, time_offset=0.0), free=LEARNED)
-    information = torch.diag(torch.tensor([90.0, 40.0, 60.0, 0.0, 500.0, 0.0, 0.0], dtype=torch.float64))
+    learner = HyperLearner(
+        replace(START, time_offset=said), replace(START, time_offset=0.0), free=LEARNED
+    )
+    information = torch.diag(
+        torch.tensor([90.0, 40.0, 60.0, 0.0, 500.0, 0.0, 0.0], dtype=torch.float64)
+    )
     learner.settle(replace(START, time_offset=found), information)
     stddev = (500.0 + 1.0 / 0.2**2) ** -0.5
     ratio = stats.norm.pdf(said, found, stddev) / stats.norm.pdf(said, 0.0, 0.2)
-    assert float(learner.believed()[4]) == pytest.approx(said + (found - said) / (1.0 + ratio), rel=1e-9)
+    assert float(learner.believed()[4]) == pytest.approx(
+        said + (found - said) / (1.0 + ratio), rel=1e-9
+    )

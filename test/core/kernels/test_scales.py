@@ -18,14 +18,22 @@ PLACES = torch.from_numpy(np.random.default_rng(5).uniform(-0.5, 3.5, (40, 2)))
 
 def gram(theta: Theta, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """s² Σ_j w_j ρ(r/q_j), r over the lengthscale of each axis; NumPy alone."""
-    axes = theta.lengthscale * np.array([max(1.0, 1.0 / theta.anisotropy), max(1.0, theta.anisotropy)])
+    axes = theta.lengthscale * np.array(
+        [max(1.0, 1.0 / theta.anisotropy), max(1.0, theta.anisotropy)]
+    )
     r = np.sqrt((((a[:, None] - b[None]) / axes) ** 2).sum(-1))
-    return theta.signal_stddev**2 * ((1 - theta.long_share) * correlation(theta.kernel_name, r)
-                              + theta.long_share * correlation(theta.kernel_name, r / theta.long_ratio))
+    return theta.signal_stddev**2 * (
+        (1 - theta.long_share) * correlation(theta.kernel_name, r)
+        + theta.long_share * correlation(theta.kernel_name, r / theta.long_ratio)
+    )
 
 
-SHAPES = [{"anisotropy": 3.0}, {"anisotropy": 0.4}, {"long_share": 0.3, "long_ratio": 6.0},
-          {"anisotropy": 0.5, "long_share": 0.8, "long_ratio": 3.0}]
+SHAPES = [
+    {"anisotropy": 3.0},
+    {"anisotropy": 0.4},
+    {"long_share": 0.3, "long_ratio": 6.0},
+    {"anisotropy": 0.5, "long_share": 0.8, "long_ratio": 3.0},
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -36,7 +44,9 @@ def test_a_kernel_is_its_formula(name, shape):
     expected = gram(theta, a.numpy(), b.numpy())
     assert np.allclose(theta.kernel()(a, b).numpy(), expected, rtol=1e-12)
     with torch.enable_grad():  # the way with a gradient, too
-        assert np.allclose(theta.kernel()(a.requires_grad_(), b).detach().numpy(), expected, rtol=1e-12)
+        assert np.allclose(
+            theta.kernel()(a.requires_grad_(), b).detach().numpy(), expected, rtol=1e-12
+        )
     assert np.allclose(theta.kernel().diag(b).numpy(), 9.0)
 
 
@@ -50,10 +60,21 @@ def test_the_slope_is_the_derivative(name):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_evidence_s_gradient_is_that_of_the_evidence(shape):
-    theta = Theta(0.6, 5.0, 1.0, 3.0, heading_stddev=0.5, time_offset=0.05, lever_arm_along=0.02,
-                  lever_arm_across=-0.03, **shape)
+    theta = Theta(
+        0.6,
+        5.0,
+        1.0,
+        3.0,
+        heading_stddev=0.5,
+        time_offset=0.05,
+        lever_arm_along=0.02,
+        lever_arm_across=-0.03,
+        **shape,
+    )
     generator = torch.Generator().manual_seed(0)
-    x, velocity, y = (torch.randn((60, n), dtype=torch.float64, generator=generator) for n in (2, 2, 1))
+    x, velocity, y = (
+        torch.randn((60, n), dtype=torch.float64, generator=generator) for n in (2, 2, 1)
+    )
     heading = velocity / velocity.norm(dim=1, keepdim=True)
     extra = torch.rand(60, dtype=torch.float64, generator=generator)
     parts = (x, velocity, heading, 5.0 * y, extra)
@@ -68,7 +89,14 @@ def test_the_evidence_s_gradient_is_that_of_the_evidence(shape):
 @pytest.mark.parametrize("shape", SHAPES[1:3])
 def test_a_map_is_the_exact_gp_of_that_kernel(model, shape):
     x, y = drive(150)
-    field = create_map(model, **SETTINGS, **shape, inducing_tolerance=1e-5, inducing_information=0.0, centre=[48 * UT])
+    field = create_map(
+        model,
+        **SETTINGS,
+        **shape,
+        inducing_tolerance=1e-5,
+        inducing_information=0.0,
+        centre=[48 * UT],
+    )
     feed(field, samples(x, y), 30)
     theta = Theta(0.5, 10.0, 1.0, 20.0, **shape)
     k, cross = gram(theta, x, x) + 400.0 + np.eye(150), gram(theta, x, PLACES.numpy()) + 400.0
@@ -80,17 +108,29 @@ def test_a_map_is_the_exact_gp_of_that_kernel(model, shape):
 
 def test_both_lengthscales_are_learned_together_and_survive_a_file():
     x, y = drive(400)
-    field = create_map("dual_svgp", **SETTINGS | {"learn_hyperparameters": True, "lengthscale_prior": 0.5},
-                       anisotropy=2.0, long_share=0.2, long_ratio=4.0)
+    field = create_map(
+        "dual_svgp",
+        **SETTINGS | {"learn_hyperparameters": True, "lengthscale_prior": 0.5},
+        anisotropy=2.0,
+        long_share=0.2,
+        long_ratio=4.0,
+    )
     for i in range(0, 400, 20):
-        field.update(samples(x[i: i + 20], y[i: i + 20]))
+        field.update(samples(x[i : i + 20], y[i : i + 20]))
         field.refine(math.inf)
     learned = field.theta
     assert learned.lengthscale != 0.5 and learned.shape == ("matern52", 2.0, 0.2, 4.0)
-    other = create_map("dual_svgp", **SETTINGS | {"learn_hyperparameters": True, "lengthscale_prior": 0.5},
-                       anisotropy=2.0, long_share=0.2, long_ratio=4.0)
+    other = create_map(
+        "dual_svgp",
+        **SETTINGS | {"learn_hyperparameters": True, "lengthscale_prior": 0.5},
+        anisotropy=2.0,
+        long_share=0.2,
+        long_ratio=4.0,
+    )
     other.load_state_dict(field.state_dict())
-    assert other.theta == learned and torch.equal(other.predict(PLACES).mean, field.predict(PLACES).mean)
+    assert other.theta == learned and torch.equal(
+        other.predict(PLACES).mean, field.predict(PLACES).mean
+    )
     assert replace(learned, long_share=0.0).shape != learned.shape
 
 

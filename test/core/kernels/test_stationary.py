@@ -7,7 +7,14 @@ import pytest
 import torch
 from core_data import correlation
 
-from gp_mapping.core.kernels.stationary import Constant, Kernel, Stationary, Sum, make_kernel, scaled_square_distance
+from gp_mapping.core.kernels.stationary import (
+    Constant,
+    Kernel,
+    Stationary,
+    Sum,
+    make_kernel,
+    scaled_square_distance,
+)
 
 NAMES = ["rbf", "matern12", "matern32", "matern52"]
 A = torch.from_numpy(np.random.default_rng(0).uniform(-2, 2, (30, 2)))
@@ -45,11 +52,20 @@ def test_gradient_by_differences_and_finite_where_points_meet(name):
     step = 1e-6
     up, down = (value(torch.tensor(0.1 + d, dtype=torch.float64)) for d in (step, -step))
     numeric = (up - down) / (2 * step)
-    assert torch.isfinite(log_length.grad) and float(log_length.grad) == pytest.approx(float(numeric), rel=1e-4)
+    assert torch.isfinite(log_length.grad) and float(log_length.grad) == pytest.approx(
+        float(numeric), rel=1e-4
+    )
 
 
-@pytest.mark.parametrize("kernel", [Constant(4.0), make_kernel("matern52", 4.0, 0.5),
-                                    Sum((Constant(1.0), make_kernel("rbf", 2.0, 1.0)))], ids=["constant", "one", "sum"])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Constant(4.0),
+        make_kernel("matern52", 4.0, 0.5),
+        Sum((Constant(1.0), make_kernel("rbf", 2.0, 1.0))),
+    ],
+    ids=["constant", "one", "sum"],
+)
 def test_a_kernel_is_not_changed_in_place(kernel):
     """Whoever keeps one keeps what it was."""
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -60,7 +76,9 @@ def test_near_points_far_from_the_origin_keep_their_digits():
     """|a|² + |b|² − 2ab would lose everything at 1e6 m."""
     a = torch.tensor([[1e6, -1e6]], dtype=torch.float64)
     b = a + 2.0**-10
-    assert float(scaled_square_distance(a, b, torch.tensor(0.5).double())) == 2 * (2.0**-10 / 0.5) ** 2
+    assert (
+        float(scaled_square_distance(a, b, torch.tensor(0.5).double())) == 2 * (2.0**-10 / 0.5) ** 2
+    )
 
 
 def test_sums_and_constants():
@@ -79,9 +97,16 @@ def test_precision_follows_the_input():
         assert make_kernel("matern52", 2.0, 0.5)(A.to(dtype), B.to(dtype)).dtype == dtype
 
 
-@pytest.mark.parametrize("name, variance, lengthscale, words", [
-    ("cubic", 1.0, 1.0, "'cubic' is not one of rbf"), ("rbf", 0.0, 1.0, "variance"), ("rbf", np.nan, 1.0, "variance"),
-    ("rbf", 1.0, -1.0, "lengthscale"), ("rbf", 1.0, [1.0, np.inf], "lengthscale")])
+@pytest.mark.parametrize(
+    "name, variance, lengthscale, words",
+    [
+        ("cubic", 1.0, 1.0, "'cubic' is not one of rbf"),
+        ("rbf", 0.0, 1.0, "variance"),
+        ("rbf", np.nan, 1.0, "variance"),
+        ("rbf", 1.0, -1.0, "lengthscale"),
+        ("rbf", 1.0, [1.0, np.inf], "lengthscale"),
+    ],
+)
 def test_bad_kernels_are_refused(name, variance, lengthscale, words):
     with pytest.raises(ValueError, match=words):
         make_kernel(name, variance, lengthscale)

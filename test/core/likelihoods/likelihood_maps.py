@@ -7,9 +7,18 @@ from gp_mapping import Samples, create_map
 from gp_mapping.core.models.dual_svgp.natural_gradient import refresh
 
 KINDS = ("student_t", "bernoulli", "poisson", "softmax")
-BASE = {"learn_hyperparameters": False, "learn_time_offset": False, "heading_stddev": 0.0, "lengthscale": 0.8,
-        "signal_stddev": 1.5, "constant_stddev": 1.0, "inducing_tolerance": 1e-5,
-        "inducing_information": 0.0, "field_scale": 1.0, "classes": 3}
+BASE = {
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "heading_stddev": 0.0,
+    "lengthscale": 0.8,
+    "signal_stddev": 1.5,
+    "constant_stddev": 1.0,
+    "inducing_tolerance": 1e-5,
+    "inducing_information": 0.0,
+    "field_scale": 1.0,
+    "classes": 3,
+}
 PLACES = torch.from_numpy(np.random.default_rng(5).uniform(-0.5, 3.5, (30, 2)))
 
 
@@ -24,11 +33,18 @@ def data(kind, n, seed=0, errors=0.0, noise=0.3):
     rng = np.random.default_rng(seed)
     x = rng.uniform(0, 3, (n, 2))
     f = truth(x)
-    y = {"student_t": lambda: f + rng.normal(0, noise, (n, 1)), "bernoulli": lambda: f + rng.normal(0, 1, (n, 1)) > 0,
-         "poisson": lambda: rng.poisson(np.exp(f)),
-         "softmax": lambda: np.argmax(np.hstack([f, -f, 0 * f]) + rng.gumbel(0, 1, (n, 3)), 1)[:, None]}[kind]()
+    y = {
+        "student_t": lambda: f + rng.normal(0, noise, (n, 1)),
+        "bernoulli": lambda: f + rng.normal(0, 1, (n, 1)) > 0,
+        "poisson": lambda: rng.poisson(np.exp(f)),
+        "softmax": lambda: np.argmax(np.hstack([f, -f, 0 * f]) + rng.gumbel(0, 1, (n, 3)), 1)[
+            :, None
+        ],
+    }[kind]()
     gross = rng.random((n, 1)) < errors
-    return x, np.where(gross, y + rng.uniform(4, 12, (n, 1)) * rng.choice([-1, 1], (n, 1)), y).astype(float)
+    return x, np.where(
+        gross, y + rng.uniform(4, 12, (n, 1)) * rng.choice([-1, 1], (n, 1)), y
+    ).astype(float)
 
 
 def truth(x):
@@ -37,7 +53,7 @@ def truth(x):
 
 def stream(field, x, y, size=10):
     for i in range(0, len(x), size):
-        field.update(Samples(x[i: i + size], y[i: i + size]))
+        field.update(Samples(x[i : i + size], y[i : i + size]))
     return field
 
 

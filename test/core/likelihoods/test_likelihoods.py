@@ -15,8 +15,13 @@ from gp_mapping.core.likelihoods.student_t import StudentT
 from gp_mapping.settings.mapping import MapSettings
 
 NU, SIGMA2 = 4.0, 0.5
-ALL = {"gaussian": Gaussian(), "student_t": StudentT(NU), "bernoulli": Bernoulli(0.5), "poisson": Poisson(),
-       "softmax": Softmax(3)}
+ALL = {
+    "gaussian": Gaussian(),
+    "student_t": StudentT(NU),
+    "bernoulli": Bernoulli(0.5),
+    "poisson": Poisson(),
+    "softmax": Softmax(3),
+}
 ONE_CHANNEL = [name for name in ALL if name != "softmax"]
 
 
@@ -35,8 +40,12 @@ def case(name, spread, n=12, seed=0):
     """y (n, 1) raw, mean (n, 1), variance (n,), noise (n,)."""
     rng = np.random.default_rng(seed)
     mean, variance = rng.normal(0, 1.5, (n, 1)), spread * rng.uniform(0.2, 1.0, n)
-    y = {"gaussian": mean + rng.normal(0, 2, (n, 1)), "student_t": mean + 2 * rng.standard_t(2, (n, 1)),
-         "bernoulli": rng.integers(0, 2, (n, 1)).astype(float), "poisson": rng.poisson(3, (n, 1)).astype(float)}[name]
+    y = {
+        "gaussian": mean + rng.normal(0, 2, (n, 1)),
+        "student_t": mean + 2 * rng.standard_t(2, (n, 1)),
+        "bernoulli": rng.integers(0, 2, (n, 1)).astype(float),
+        "poisson": rng.poisson(3, (n, 1)).astype(float),
+    }[name]
     return [torch.from_numpy(np.asarray(v)) for v in (y, mean, variance, np.full(n, SIGMA2))]
 
 
@@ -54,9 +63,13 @@ def test_expectations_are_those_of_many_nodes(name, spread):
     y, mean, variance, noise = case(name, spread)
     coded = like.encode(y)
     got = like.expected_log_prob(coded, mean, variance, noise).numpy()
-    want = fine(lambda f: log_density(name, y.numpy()[..., None], f), mean.numpy(), variance.numpy())[:, 0]
+    want = fine(
+        lambda f: log_density(name, y.numpy()[..., None], f), mean.numpy(), variance.numpy()
+    )[:, 0]
     assert np.abs(got - want).max() < 2e-5 * np.abs(want).max()
-    density = fine(lambda f: np.exp(log_density(name, y.numpy()[..., None], f)), mean.numpy(), variance.numpy())[:, 0]
+    density = fine(
+        lambda f: np.exp(log_density(name, y.numpy()[..., None], f)), mean.numpy(), variance.numpy()
+    )[:, 0]
     predictive = like.log_predictive(coded, mean, variance, noise).numpy()
     assert np.abs(predictive - np.log(density)).max() < 1e-5
 
@@ -76,15 +89,24 @@ def test_derivatives_are_those_of_the_expectation(name, spread):
     beta = -(energy(m, v * (1 + step)) - energy(m, v * (1 - step))) / (step * v)
     lam, got = like.sites(like.encode(y), mean, variance, noise)
     if name != "gaussian":
-        exact = [part[:, 0].numpy() for part in like.derivatives(like.encode(y), mean, variance, noise)]
+        exact = [
+            part[:, 0].numpy() for part in like.derivatives(like.encode(y), mean, variance, noise)
+        ]
         assert np.abs(exact[0] - alpha).max() < 1e-6 * np.abs(alpha).max() + 1e-7
         assert np.abs(exact[1] - beta).max() < 1e-5 * np.abs(beta).max() + 1e-6
-    if name == "student_t":  # β is held at a share of E[w]: beyond r² = νσ² the curvature is negative
-        weight = fine(lambda f: (NU + 1) / (NU * SIGMA2 + (y.numpy()[..., None] - f) ** 2), m, v)[:, 0]
+    if (
+        name == "student_t"
+    ):  # β is held at a share of E[w]: beyond r² = νσ² the curvature is negative
+        weight = fine(lambda f: (NU + 1) / (NU * SIGMA2 + (y.numpy()[..., None] - f) ** 2), m, v)[
+            :, 0
+        ]
         assert (beta < 0).any() and bool((got > 0).all())
         beta = np.maximum(beta, 0.05 * weight)
     assert np.abs(got.numpy() - beta).max() < 1e-5 * np.abs(beta).max() + 1e-6
-    assert np.abs(lam[:, 0].numpy() - alpha - got.numpy() * m[:, 0]).max() < 1e-5 * np.abs(lam.numpy()).max() + 1e-6
+    assert (
+        np.abs(lam[:, 0].numpy() - alpha - got.numpy() * m[:, 0]).max()
+        < 1e-5 * np.abs(lam.numpy()).max() + 1e-6
+    )
 
 
 def test_softmax_by_a_grid_of_three_dimensions():
@@ -92,7 +114,10 @@ def test_softmax_by_a_grid_of_three_dimensions():
     nodes, weights = gauss_hermite(40)
     grid = torch.cartesian_prod(nodes, nodes, nodes)
     w = torch.cartesian_prod(weights, weights, weights).prod(1)
-    mean, variance = torch.from_numpy(rng.normal(0, 1.5, (4, 3))), torch.tensor([0.01, 0.3, 1.0, 2.0]).double()
+    mean, variance = (
+        torch.from_numpy(rng.normal(0, 1.5, (4, 3))),
+        torch.tensor([0.01, 0.3, 1.0, 2.0]).double(),
+    )
     y = torch.eye(3, dtype=torch.float64)[[0, 1, 2, 1]]
     f = mean[:, None] + variance.sqrt()[:, None, None] * grid
     p = f.softmax(2)
@@ -106,7 +131,9 @@ def test_softmax_by_a_grid_of_three_dimensions():
     expected = (p.square() * w[:, None]).sum(1) - (p * w[:, None]).sum(1).square()
     assert float((spread - expected).abs().max()) < 1e-6
     lam, shared = like.sites(y, mean, variance, None)
-    assert torch.allclose(shared, beta.mean(1)) and torch.allclose(lam, alpha + shared[:, None] * mean)
+    assert torch.allclose(shared, beta.mean(1)) and torch.allclose(
+        lam, alpha + shared[:, None] * mean
+    )
 
 
 def test_faddeeva_against_scipy():
@@ -123,13 +150,23 @@ def test_trapezoid_is_exact_where_gauss_hermite_is_not():
     assert float((expectation(torch.special.ndtr, mean, variance, 2.0) - exact).abs()) < 1e-7
     nodes, weights = gauss_hermite(32)
     assert abs(float(torch.special.ndtr(1.0 + 10 * nodes) @ weights) - exact) > 1e-3
-    assert float(nodes.pow(4) @ weights) == pytest.approx(3.0) and float(weights.sum()) == pytest.approx(1.0)
+    assert float(nodes.pow(4) @ weights) == pytest.approx(3.0) and float(
+        weights.sum()
+    ) == pytest.approx(1.0)
 
 
 def test_observables_against_samples():
     mean, variance = torch.tensor([[0.4], [-1.0]]).double(), torch.tensor([[1.5], [0.2]]).double()
-    f = mean + variance.sqrt() * torch.randn((2, 400000), generator=torch.Generator().manual_seed(0)).double()
-    for name, g in (("bernoulli", torch.special.ndtr), ("poisson", torch.exp), ("student_t", lambda v: v)):
+    f = (
+        mean
+        + variance.sqrt()
+        * torch.randn((2, 400000), generator=torch.Generator().manual_seed(0)).double()
+    )
+    for name, g in (
+        ("bernoulli", torch.special.ndtr),
+        ("poisson", torch.exp),
+        ("student_t", lambda v: v),
+    ):
         first, spread = ALL[name].observable(mean, variance)
         sampled = g(f)
         assert torch.allclose(first[:, 0], sampled.mean(1), rtol=0.02, atol=0.01)
@@ -141,19 +178,26 @@ def test_information_is_the_expected_curvature():
     _, mean, variance, noise = case("bernoulli", 1.0)
     like = ALL["bernoulli"]
     p = special.ndtr(mean.numpy()[:, 0] / np.sqrt(1 + variance.numpy()))
-    above, below = (like.derivatives(torch.full_like(mean, s), mean, variance, noise)[1][:, 0].numpy() for s in (1, -1))
+    above, below = (
+        like.derivatives(torch.full_like(mean, s), mean, variance, noise)[1][:, 0].numpy()
+        for s in (1, -1)
+    )
     assert np.allclose(like.information(mean, variance, noise).numpy(), p * above + (1 - p) * below)
     r = np.linspace(-400, 400, 800001)
     t = stats.t.pdf(r, NU, scale=math.sqrt(SIGMA2))
     w = (NU + 1) / (NU * SIGMA2 + r**2)
     fisher = ((w - 2 * w**2 * r**2 / (NU + 1)) * t).sum() * (r[1] - r[0])
-    assert float(ALL["student_t"].information(mean, variance, noise)[0]) == pytest.approx(fisher, rel=1e-4)
+    assert float(ALL["student_t"].information(mean, variance, noise)[0]) == pytest.approx(
+        fisher, rel=1e-4
+    )
 
 
 def test_the_scale_of_a_student_t_follows_its_score():
     y, mean, variance, noise = case("student_t", 1.0)
     like, step = ALL["student_t"], 1e-5
-    up, down = (like.expected_log_prob(y, mean, variance, noise * math.exp(s)) for s in (step, -step))
+    up, down = (
+        like.expected_log_prob(y, mean, variance, noise * math.exp(s)) for s in (step, -step)
+    )
     got = like.noise_score(y, mean, variance, noise)[:, 0]
     assert torch.allclose(got, -(up - down) / (2 * step), rtol=1e-4, atol=1e-4)
 
@@ -172,24 +216,42 @@ def test_student_t_far_away_and_nearly_known():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="counts"):
         ALL["poisson"].encode(torch.tensor([[-1.0]]))
-    for bad, match in (([[0.5]], "whole numbers"), ([[3.0]], "whole numbers"), ([[0.5, 0.5, 0.5]], "sum to 1"),
-                       ([[1.0, 0.0]], "labels")):
+    for bad, match in (
+        ([[0.5]], "whole numbers"),
+        ([[3.0]], "whole numbers"),
+        ([[0.5, 0.5, 0.5]], "sum to 1"),
+        ([[1.0, 0.0]], "labels"),
+    ):
         with pytest.raises(ValueError, match=match):
             ALL["softmax"].encode(torch.tensor(bad).double())
     shares = torch.tensor([[0.2, 0.8, 0.0]], dtype=torch.float64)
     assert torch.equal(ALL["softmax"].encode(shares), shares)
-    assert torch.equal(ALL["softmax"].encode(torch.tensor([[2.0]])), torch.tensor([[0.0, 0, 1]]).double())
+    assert torch.equal(
+        ALL["softmax"].encode(torch.tensor([[2.0]])), torch.tensor([[0.0, 0, 1]]).double()
+    )
     above = Bernoulli(48e-6).encode(torch.tensor([[50e-6], [40e-6]]))
     assert above.flatten().tolist() == [1.0, -1.0]
 
 
-@pytest.mark.parametrize("kind, good, bad", [("poisson", [0.0, 3.0], [-1.0]), ("bernoulli", [0.0, 1.0], []),
-                                             ("softmax", [0.0, 1.0, 2.0], [3.0, -1.0, 0.5]),
-                                             ("gaussian", [-1e9, 0.5], []), ("student_t", [-1e9, 0.5], [])])
+@pytest.mark.parametrize(
+    "kind, good, bad",
+    [
+        ("poisson", [0.0, 3.0], [-1.0]),
+        ("bernoulli", [0.0, 1.0], []),
+        ("softmax", [0.0, 1.0, 2.0], [3.0, -1.0, 0.5]),
+        ("gaussian", [-1e9, 0.5], []),
+        ("student_t", [-1e9, 0.5], []),
+    ],
+)
 def test_what_can_be_measured_is_told_from_what_cannot(kind, good, bad):
     """One by one, all at once, and none at all."""
     known = Outcomes(MapSettings(likelihood=kind, classes=3))
     told = [known.all_in([[value]]) for value in [*good, *bad]]
     assert told == [True] * len(good) + [False] * len(bad)
-    assert known.all_in(torch.tensor([*good, *bad]).double()[:, None]) is (not bad) and known.all_in([]) is True
-    assert known.strangers([[value] for value in [*good, *bad, *good]]) == [len(good) + i for i in range(len(bad))]
+    assert (
+        known.all_in(torch.tensor([*good, *bad]).double()[:, None]) is (not bad)
+        and known.all_in([]) is True
+    )
+    assert known.strangers([[value] for value in [*good, *bad, *good]]) == [
+        len(good) + i for i in range(len(bad))
+    ]

@@ -25,12 +25,21 @@ def dense(kind, x, y, start=None):
     x, coded = torch.from_numpy(x), like.encode(torch.from_numpy(y))
     factor = torch.linalg.cholesky(prior_of(x))
     n, channels = coded.shape
-    m, low = torch.zeros(n, channels, dtype=torch.float64), torch.eye(n, dtype=torch.float64).mul(0.3)
+    m, low = (
+        torch.zeros(n, channels, dtype=torch.float64),
+        torch.eye(n, dtype=torch.float64).mul(0.3),
+    )
     if start is not None:  # where optima are many
         m, low = torch.linalg.solve(factor, start[0]), torch.linalg.solve(factor, start[1])
     m, low = m.contiguous().requires_grad_(True), low.contiguous().requires_grad_(True)
-    optimiser = torch.optim.LBFGS([m, low], max_iter=200, tolerance_grad=1e-8, tolerance_change=0,
-                                  line_search_fn="strong_wolfe", history_size=60)
+    optimiser = torch.optim.LBFGS(
+        [m, low],
+        max_iter=200,
+        tolerance_grad=1e-8,
+        tolerance_change=0,
+        line_search_fn="strong_wolfe",
+        history_size=60,
+    )
 
     def parts():
         return factor @ m, (factor @ low.tril()).square().sum(1)
@@ -38,10 +47,14 @@ def dense(kind, x, y, start=None):
     def loss():
         optimiser.zero_grad()
         mean, variance = parts()
-        energy = like.expected_log_prob(coded, mean, variance, torch.full((n,), 0.09).double()).sum()
+        energy = like.expected_log_prob(
+            coded, mean, variance, torch.full((n,), 0.09).double()
+        ).sum()
         lower = low.tril()
-        divergence = 0.5 * (m.square().sum() + channels * (lower.square().sum() - n
-                                                            - 2 * lower.diagonal().abs().log().sum()))
+        divergence = 0.5 * (
+            m.square().sum()
+            + channels * (lower.square().sum() - n - 2 * lower.diagonal().abs().log().sum())
+        )
         value = divergence - energy
         value.backward()
         return value
@@ -88,8 +101,16 @@ def test_softmax_with_one_variance_is_close_to_one_with_many():
         lower = low.tril()
         variance = (factor @ lower).square().sum(2).mT
         energy = (coded * (factor @ m)).sum() - like._moments(factor @ m, variance, False)[2].sum()
-        value = 0.5 * (m.square().sum() + lower.square().sum() - 30
-                       - 2 * lower.diagonal(dim1=1, dim2=2).abs().log().sum()) - energy
+        value = (
+            0.5
+            * (
+                m.square().sum()
+                + lower.square().sum()
+                - 30
+                - 2 * lower.diagonal(dim1=1, dim2=2).abs().log().sum()
+            )
+            - energy
+        )
         value.backward()
         return value
 
@@ -110,7 +131,9 @@ def test_the_order_of_a_stream_washes_out(kind):
     for field in (one, other):
         settle(field, 1e-4)
     a, b = one.predict(PLACES), other.predict(PLACES)
-    assert float((a.mean - b.mean).abs().max()) < 0.02 and torch.allclose(a.variance, b.variance, rtol=0.03)
+    assert float((a.mean - b.mean).abs().max()) < 0.02 and torch.allclose(
+        a.variance, b.variance, rtol=0.03
+    )
     # what a stream leaves without any further sweep is already close
     assert float((streamed.mean - a.mean).abs().max()) < 0.25
 
@@ -120,8 +143,13 @@ def test_the_order_of_a_stream_washes_out(kind):
 def test_contract(kind, model, tmp_path):
     """A map like every other: resume, fantasy, forgetting, refusals, bounded memory."""
     x, y = data(kind, 60, seed=2)
-    small = {"memory_size": 30, "max_inducing": 20, "inducing_tolerance": 1e-3,
-             "inducing_information": 0.0, "learn_hyperparameters": True}
+    small = {
+        "memory_size": 30,
+        "max_inducing": 20,
+        "inducing_tolerance": 1e-3,
+        "inducing_information": 0.0,
+        "learn_hyperparameters": True,
+    }
     straight, first, resumed = (build(kind, model, **small) for _ in range(3))
     assert isinstance(straight, FieldMap)
     for field in (straight, first):
@@ -150,7 +178,9 @@ def test_contract(kind, model, tmp_path):
     with pytest.raises(ValueError, match="likelihood"):
         straight.load_state_dict(build("gaussian", model, **small).state_dict())
     with pytest.raises(ValueError, match="merge"):
-        straight.merge(stream(build("gaussian", model, **small), x, np.zeros((60, a.mean.shape[1]))))
+        straight.merge(
+            stream(build("gaussian", model, **small), x, np.zeros((60, a.mean.shape[1])))
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,7 +192,9 @@ def test_merge_is_the_union(kind):
     for field in (left, union):
         settle(field, 1e-4)
     a, b = left.predict(PLACES), union.predict(PLACES)
-    assert float((a.mean - b.mean).abs().max()) < 0.02 and torch.allclose(a.variance, b.variance, rtol=0.03)
+    assert float((a.mean - b.mean).abs().max()) < 0.02 and torch.allclose(
+        a.variance, b.variance, rtol=0.03
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -171,20 +203,34 @@ def test_hyperparameters_climb_the_evidence_bound(kind):
     x, y = data(kind, 14, seed=6, noise=0.15)
     field = stream(build(kind, inducing_inputs=x, learn_hyperparameters=True), x, y)
     settle(field)
-    gradient, information = field.learner.score(field.learner.vector, field.learning_data(), torch.arange(14))
-    like, x, coded = field.likelihood, torch.from_numpy(x), field.likelihood.encode(torch.from_numpy(y))
+    gradient, information = field.learner.score(
+        field.learner.vector, field.learning_data(), torch.arange(14)
+    )
+    like, x, coded = (
+        field.likelihood,
+        torch.from_numpy(x),
+        field.likelihood.encode(torch.from_numpy(y)),
+    )
     mean, spread = field.predict(x).mean, field.covariance(x, x)
     channels = mean.shape[1]
 
     def bound(lengthscale=0.8, signal=1.5, noise=0.3):
         prior = prior_of(x, lengthscale, signal)
         inverse = torch.linalg.inv(prior)
-        divergence = 0.5 * ((mean * (inverse @ mean)).sum() + channels * ((inverse * spread).sum()
-                                                                          + torch.logdet(prior)))
-        energy = like.expected_log_prob(coded, mean, spread.diagonal(), torch.full((14,), noise**2).double())
+        divergence = 0.5 * (
+            (mean * (inverse @ mean)).sum()
+            + channels * ((inverse * spread).sum() + torch.logdet(prior))
+        )
+        energy = like.expected_log_prob(
+            coded, mean, spread.diagonal(), torch.full((14,), noise**2).double()
+        )
         return float(energy.sum() - divergence)
 
-    for k, name, centre, power in ((0, "lengthscale", 0.8, 1.0), (1, "signal", 1.5, 0.5), (2, "noise", 0.3, 0.5)):
+    for k, name, centre, power in (
+        (0, "lengthscale", 0.8, 1.0),
+        (1, "signal", 1.5, 0.5),
+        (2, "noise", 0.3, 0.5),
+    ):
         if not field.learner.free[k]:
             assert name == "noise" and kind != "student_t"
             continue

@@ -13,7 +13,9 @@ from gp_mapping.mapping.session import MapSession
 
 
 def rmse(field, x):
-    return float(np.sqrt(((field.predict(torch.from_numpy(x)).mean.numpy() - truth(x)) ** 2).mean()))
+    return float(
+        np.sqrt(((field.predict(torch.from_numpy(x)).mean.numpy() - truth(x)) ** 2).mean())
+    )
 
 
 def test_gross_errors_cost_a_student_t_little():
@@ -24,8 +26,12 @@ def test_gross_errors_cost_a_student_t_little():
         clean, dirty = data("student_t", 300, seed), data("student_t", 300, seed, errors=0.05)
         for kind, found in ratios.items():
             noise = {"noise_stddev": 0.3 if kind == "gaussian" else 0.27}
-            maps = [stream(build(kind, inducing_tolerance=1e-2,
-                                 inducing_information=0.0, **noise), *d, 20) for d in (clean, dirty)]
+            maps = [
+                stream(
+                    build(kind, inducing_tolerance=1e-2, inducing_information=0.0, **noise), *d, 20
+                )
+                for d in (clean, dirty)
+            ]
             found.append([rmse(field, grid) for field in maps])
     student, gaussian = (np.mean(ratios[k], 0) for k in ("student_t", "gaussian"))
     assert student[1] < 1.10 * student[0], f"{student}"
@@ -39,18 +45,29 @@ def test_a_mean_of_counts_weighs_as_many():
     counts = np.random.default_rng(1).poisson(np.exp(truth(x)), (30, 4)).astype(float)
     for i in range(0, 30, 10):
         for j in range(4):
-            apart.update(Samples(x[i: i + 10], counts[i: i + 10, j]))
-        together.update(Samples(x[i: i + 10], counts[i: i + 10].mean(1), count=np.full(10, 4.0)))
+            apart.update(Samples(x[i : i + 10], counts[i : i + 10, j]))
+        together.update(Samples(x[i : i + 10], counts[i : i + 10].mean(1), count=np.full(10, 4.0)))
     for field in (apart, together):
         settle(field, 1e-9)
     a, b = apart.predict(PLACES), together.predict(PLACES)
-    assert torch.allclose(a.mean, b.mean, atol=1e-4) and torch.allclose(a.variance, b.variance, atol=1e-4)
+    assert torch.allclose(a.mean, b.mean, atol=1e-4) and torch.allclose(
+        a.variance, b.variance, atol=1e-4
+    )
 
 
 def test_settings_of_classes_and_counts():
     s = MapSettings(likelihood="poisson")
-    assert (s.field_scale, s.heading_stddev, s.robust, s.follow_changes, s.cells) == (1.0, 0.0, True, False, True)
-    assert not MapSettings(likelihood="softmax").cells and not MapSettings(likelihood="bernoulli").robust
+    assert (s.field_scale, s.heading_stddev, s.robust, s.follow_changes, s.cells) == (
+        1.0,
+        0.0,
+        True,
+        False,
+        True,
+    )
+    assert (
+        not MapSettings(likelihood="softmax").cells
+        and not MapSettings(likelihood="bernoulli").robust
+    )
     assert MapSettings(likelihood="bernoulli", signal_stddev=3.0).signal_stddev == 3.0
     assert MapSettings(likelihood="student_t").field_scale == 1e-6
     with pytest.raises(ValueError, match="Gaussian measurements only"):
@@ -66,8 +83,19 @@ def test_is_it_above_the_threshold():
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 3, (300, 2))
     y = 40e-6 + 20e-6 * np.exp(-((x - 1.5) ** 2).sum(1)) + rng.normal(0, 1e-6, 300)
-    field = stream(create_map("dual_svgp", likelihood="bernoulli", threshold=50e-6, learn_time_offset=False,
-                              inducing_tolerance=1e-3, inducing_information=0.0), x, y, 25)
+    field = stream(
+        create_map(
+            "dual_svgp",
+            likelihood="bernoulli",
+            threshold=50e-6,
+            learn_time_offset=False,
+            inducing_tolerance=1e-3,
+            inducing_information=0.0,
+        ),
+        x,
+        y,
+        25,
+    )
     field.refine(math.inf)
     p = field.observable(torch.tensor([[1.5, 1.5], [0.1, 0.1], [40.0, 40.0]])).mean[:, 0]
     assert p[0] > 0.95 and p[1] < 0.05 and 0.1 < p[2] < 0.9
@@ -79,7 +107,9 @@ def test_a_session_maps_it(kind):
     x, y = data(kind, 80, seed=3)
     x = x[np.argsort(x[:, 0])]
     metric = {"field_scale": 1.0, "signal_stddev": 1.5} if kind == "student_t" else {}
-    session = MapSession(MapSettings(likelihood=kind, classes=3, max_inducing=40, resolution=0.3, **metric))
+    session = MapSession(
+        MapSettings(likelihood=kind, classes=3, max_inducing=40, resolution=0.3, **metric)
+    )
     batch = Samples(x, y, stamp=np.arange(80) * 0.2)
     session.ingest(batch[:50])
     again = MapSession.from_state_dict(copy.deepcopy(session.state_dict()))

@@ -18,8 +18,11 @@ NU = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 def gpytorch_kernel(name, variance, lengthscale):
     ard = len(lengthscale) if isinstance(lengthscale, list) else None
-    base = gpytorch.kernels.RBFKernel(ard_num_dims=ard) if name == "rbf" else gpytorch.kernels.MaternKernel(
-        nu=NU[name], ard_num_dims=ard)
+    base = (
+        gpytorch.kernels.RBFKernel(ard_num_dims=ard)
+        if name == "rbf"
+        else gpytorch.kernels.MaternKernel(nu=NU[name], ard_num_dims=ard)
+    )
     kernel = gpytorch.kernels.ScaleKernel(base).double()
     base.lengthscale, kernel.outputscale = torch.tensor(lengthscale, dtype=torch.float64), variance
     return kernel
@@ -36,10 +39,15 @@ class GPyTorchExact(gpytorch.models.ExactGP):
 
 def gpytorch_predict(kernel, x, y, noise, xs):
     x, y, xs = (torch.as_tensor(v, dtype=torch.float64) for v in (x, y, xs))
-    likelihood = gpytorch.likelihoods.FixedNoiseGaussianLikelihood(torch.as_tensor(noise, dtype=torch.float64))
+    likelihood = gpytorch.likelihoods.FixedNoiseGaussianLikelihood(
+        torch.as_tensor(noise, dtype=torch.float64)
+    )
     model = GPyTorchExact(x, y, likelihood, kernel).double().eval()
-    with torch.no_grad(), gpytorch.settings.fast_computations(False, False, False), \
-            gpytorch.settings.cholesky_jitter(double_value=0.0):
+    with (
+        torch.no_grad(),
+        gpytorch.settings.fast_computations(False, False, False),
+        gpytorch.settings.cholesky_jitter(double_value=0.0),
+    ):
         out = model(xs)
         return out.mean.numpy(), out.covariance_matrix.numpy()
 
@@ -82,7 +90,7 @@ def test_equals_the_textbook_and_any_batches():
     for size in (1, 13, 150):
         field = create_map("exact", centre=[48 * UT], **SETTINGS)
         for i in range(0, 150, size):
-            field.update(samples(X[i: i + size], Y[i: i + size]))
+            field.update(samples(X[i : i + size], Y[i : i + size]))
         mean, variance = in_ut(field.predict(torch.from_numpy(XS)))
         close(mean - 48, expected[0], 1e-9)
         close(variance[:, 0], np.diag(expected[1]), 1e-9)
@@ -116,8 +124,13 @@ def test_other_dimensions_than_two(dimension):
     y = np.sin(x.sum(1, keepdims=True))
     expected = exact_gp(x, y, np.ones(40), xs, **THETA)
     for model, extra in (("exact", {}), ("dual_svgp", {"inducing_inputs": x})):
-        for heading in (0.0, 0.3 * UT):  # the default heading needs a plane: without velocities it must not matter
-            field = create_map(model, centre=[0.0], **(SETTINGS | extra | {"heading_stddev": heading}))
+        for heading in (
+            0.0,
+            0.3 * UT,
+        ):  # the default heading needs a plane: without velocities it must not matter
+            field = create_map(
+                model, centre=[0.0], **(SETTINGS | extra | {"heading_stddev": heading})
+            )
             field.update(samples(x, y))
             mean, variance = in_ut(field.predict(torch.from_numpy(xs)))
             close(mean, expected[0], 1e-7, model)
@@ -159,7 +172,9 @@ def test_each_pass_has_a_constant_of_its_own():
     for number, with_b in ((None, 0.0), (1.0, 9.0)):
         k = cross + (0.0 if number is None else 9.0 * z[:, 1:2])
         p = torch.from_numpy(XS)
-        mean, variance = in_ut(field.predict(p) if number is None else field.predict_in_pass(p, number))
+        mean, variance = in_ut(
+            field.predict(p) if number is None else field.predict_in_pass(p, number)
+        )
         close(mean - 48, k.T @ np.linalg.solve(whole, y), 1e-9)
         close(variance[:, 0], 500.0 + with_b - (k * np.linalg.solve(whole, k)).sum(0), 1e-9)
     told = field.biases()
@@ -186,7 +201,9 @@ def test_what_else_a_map_does_is_the_exact_gp_too():
     close(field.calibration_data().y, Y - 48, 1e-9)
     at = XS[:3]
     told = in_ut(field.predict(torch.from_numpy(at)))[0]
-    expected = exact_gp(np.vstack([X, at]), np.vstack([Y, told]) - 48, np.ones(len(X) + 3), XS, **THETA)
+    expected = exact_gp(
+        np.vstack([X, at]), np.vstack([Y, told]) - 48, np.ones(len(X) + 3), XS, **THETA
+    )
     mean, variance = in_ut(field.fantasize(torch.from_numpy(at)).predict(torch.from_numpy(XS)))
     close(mean - 48, expected[0], 1e-8)
     close(variance[:, 0], np.diag(expected[1]), 1e-8)

@@ -39,14 +39,24 @@ def agrees(field, x, y, noise=1.0, xs=XS):
 def robots(of=OF, part=slice(None)) -> ExactGP:
     """A map of samples of a robot that turns, is late, and has a constant in each pass."""
     field = create_map("exact", centre=[48 * UT], **(SETTINGS | ROBOT))
-    field.update(samples(X[part], Y[part], velocity=V[part], heading=H[part], pass_number=of[part].astype(float)))
+    field.update(
+        samples(
+            X[part], Y[part], velocity=V[part], heading=H[part], pass_number=of[part].astype(float)
+        )
+    )
     return field
 
 
 def joint(of=OF):
     """K + Σ (N, N) of such samples, and k(X, X*) (N, K) of the field and the robot."""
     moved, there = X - 0.2 * V, XS - 0.2 * VS
-    gram = covariance(moved, moved, **THETA) + 400.0 + 2.25 * H @ H.T + 9.0 * (of[:, None] == of) + np.eye(len(of))
+    gram = (
+        covariance(moved, moved, **THETA)
+        + 400.0
+        + 2.25 * H @ H.T
+        + 9.0 * (of[:, None] == of)
+        + np.eye(len(of))
+    )
     return gram, covariance(moved, there, **THETA) + 400.0 + 2.25 * H @ HS.T
 
 
@@ -57,8 +67,11 @@ def test_what_a_robot_measures_passing_a_place(number):
     k = k + (0.0 if number is None else 9.0 * (number == OF)[:, None])
     velocity, heading = torch.from_numpy(VS), torch.from_numpy(HS)
     field = robots()
-    told = (field.predict(PLACES, velocity, heading) if number is None else
-            field.predict_in_pass(PLACES, number, velocity, heading))
+    told = (
+        field.predict(PLACES, velocity, heading)
+        if number is None
+        else field.predict_in_pass(PLACES, number, velocity, heading)
+    )
     close(in_ut(told)[0] - 48, k.T @ np.linalg.solve(gram, Y - 48), 1e-9)
     prior = 500.0 + 2.25 * (HS**2).sum(1) + (0.0 if number is None else 9.0)
     close(in_ut(told)[1][:, 0], prior - (k * np.linalg.solve(gram, k)).sum(0), 1e-9)
@@ -71,16 +84,26 @@ def test_the_constants_of_passes_with_their_standard_deviations():
     spread = 9.0 * np.eye(3) - 81.0 * z.T @ np.linalg.solve(gram, z)
     apart = np.eye(3) - 1.0 / 3.0
     assert [b.number for b in told] == [0.0, 1.0, 2.0]
-    close([float(b.mean) / UT for b in told], 9.0 * (z.T @ np.linalg.solve(gram, Y - 48))[:, 0], 1e-9)
+    close(
+        [float(b.mean) / UT for b in told], 9.0 * (z.T @ np.linalg.solve(gram, Y - 48))[:, 0], 1e-9
+    )
     close([float(b.stddev) / UT for b in told], np.sqrt(np.diag(spread)), 1e-8)
-    close([float(b.stddev_apart) / UT for b in told], np.sqrt(np.diag(apart @ spread @ apart)), 1e-8)
+    close(
+        [float(b.stddev_apart) / UT for b in told], np.sqrt(np.diag(apart @ spread @ apart)), 1e-8
+    )
 
 
 def test_how_much_passes_differ_is_learned():
     field = create_map("exact", **(SETTINGS | {"learn_hyperparameters": True}))
     before = field.theta.bias_stddev
     of = np.arange(N) // 15
-    field.update(samples(X, Y + np.array([3.0, -8.0, 5.0, 12.0, -1.0, -6.0])[of, None], pass_number=of.astype(float)))
+    field.update(
+        samples(
+            X,
+            Y + np.array([3.0, -8.0, 5.0, 12.0, -1.0, -6.0])[of, None],
+            pass_number=of.astype(float),
+        )
+    )
     assert field.theta.bias_stddev > 10 * before
     assert field.refine() is False and field.learning_steps >= 1
 
@@ -150,7 +173,11 @@ def test_passes_of_two_robots_are_others_when_their_maps_are_merged():
 def test_moved_it_says_there_what_it_said_here():
     """With the velocities and headings of its samples; not where the kernel knows directions."""
     turn = torch.tensor([[math.cos(0.7), -math.sin(0.7)], [math.sin(0.7), math.cos(0.7)]]).double()
-    shift, velocity, heading = torch.tensor([12.0, -7.0]).double(), torch.from_numpy(VS), torch.from_numpy(HS)
+    shift, velocity, heading = (
+        torch.tensor([12.0, -7.0]).double(),
+        torch.from_numpy(VS),
+        torch.from_numpy(HS),
+    )
     for by in (turn, torch.eye(2).double()):
         field = robots()
         before = field.predict(PLACES, velocity, heading)
@@ -194,7 +221,9 @@ def test_a_pose_that_is_uncertain_adds_the_slope_of_what_is_known_to_the_noise()
     agrees(field, X[:60], Y[:60])
     at = torch.from_numpy(X[60:])
     step = 1e-5 * torch.eye(2).double()
-    slope = torch.cat([(field.predict(at + e).mean - field.predict(at - e).mean) / (2e-5 * UT) for e in step], 1)
+    slope = torch.cat(
+        [(field.predict(at + e).mean - field.predict(at - e).mean) / (2e-5 * UT) for e in step], 1
+    )
     field.update(samples(X[60:], Y[60:], position_variance=np.full(N - 60, 0.01) / UT**2))
     noise = np.concatenate([np.ones(60), 1.0 + 0.01 * slope.square().sum(1).numpy()])
     expected = exact_gp(X, Y - 48, noise, XS, **THETA)

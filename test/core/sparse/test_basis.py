@@ -20,7 +20,9 @@ def grown(batch=20, tolerance=1.0, capacity=100, theta=THETA):
     basis, added = empty(theta, capacity), []
     white = basis.whitened(X)
     for i in range(0, len(X), batch):
-        rows = basis.grow(torch.roll(X, -i, 0), torch.roll(white, -i, 1), slice(0, batch), tolerance)
+        rows = basis.grow(
+            torch.roll(X, -i, 0), torch.roll(white, -i, 1), slice(0, batch), tolerance
+        )
         white = torch.cat([white, torch.roll(rows, i, 1)])
         added.append(len(rows))
     return basis, white, added
@@ -53,7 +55,9 @@ def test_grown_basis_is_that_of_its_inputs():
         close(basis.L @ basis.L.mT, basis.kernel(basis.z, basis.z), 1e-12)
         assert torch.equal(basis.L, basis.L.tril())
         close(white, Basis.at(basis.z, empty()).white(X), 1e-9)
-        assert float(basis.residual(X, white).max()) <= 1.0 * (1 + 1e-9), "a residual above the tolerance"
+        assert float(basis.residual(X, white).max()) <= 1.0 * (1 + 1e-9), (
+            "a residual above the tolerance"
+        )
         assert float(basis.L.diagonal().min()) >= 1.0 - 1e-9, "an input of less than the tolerance"
 
 
@@ -61,7 +65,9 @@ def test_growth_stops_at_the_capacity_and_at_the_room():
     basis, _, _ = grown(capacity=7)
     assert len(basis) == 7
     basis = empty()
-    assert len(basis.grow(X, basis.whitened(X), slice(0, 120), 1e-3, room=3)) == 3 and len(basis) == 3
+    assert (
+        len(basis.grow(X, basis.whitened(X), slice(0, 120), 1e-3, room=3)) == 3 and len(basis) == 3
+    )
     assert len(basis.grow(X, basis.whitened(X), slice(0, 120), 1e-3, room=0)) == 0
 
 
@@ -82,7 +88,12 @@ def test_a_view_taken_earlier_stays_valid():
 def test_the_factor_is_whole_rows_which_a_solve_takes_as_they_stand():
     basis, _, _ = grown()
     by_columns = basis.L.mT.contiguous().mT
-    for one in (basis, basis.copy(), Basis.at(basis.z, empty()), Basis.restored(basis.z, by_columns, empty())):
+    for one in (
+        basis,
+        basis.copy(),
+        Basis.at(basis.z, empty()),
+        Basis.restored(basis.z, by_columns, empty()),
+    ):
         assert one.L.is_contiguous() and one.L.shape == (len(one), len(one))
 
 
@@ -123,5 +134,8 @@ def test_transfer_to_other_hyperparameters_holds_the_pseudo_data():
 def test_greedy_inputs_leave_no_residual_above_the_tolerance():
     index = greedy_inputs(THETA.kernel(), X, 1.0, 100)
     basis = Basis.at(X[index], empty())
-    assert len(set(index)) == len(index) and float(basis.residual(X, basis.whitened(X)).max()) <= 1.0 + 1e-9
+    assert (
+        len(set(index)) == len(index)
+        and float(basis.residual(X, basis.whitened(X)).max()) <= 1.0 + 1e-9
+    )
     assert len(greedy_inputs(THETA.kernel(), X, 1.0, 4)) == 4

@@ -10,7 +10,9 @@ from core_data import SETTINGS, UT, feed, samples
 from gp_mapping import create_map
 
 RNG = np.random.default_rng(3)
-PLACES = torch.from_numpy(RNG.uniform(-2, 9, (1300, 2)))  # more than a chunk, and beyond what was measured
+PLACES = torch.from_numpy(
+    RNG.uniform(-2, 9, (1300, 2))
+)  # more than a chunk, and beyond what was measured
 
 
 def way(count, start=0, speed=0.1):
@@ -22,7 +24,9 @@ def way(count, start=0, speed=0.1):
 
 
 def built(count=500, **settings):
-    field = create_map("dual_svgp", **SETTINGS | {"max_inducing": 300, "memory_size": 600} | settings)
+    field = create_map(
+        "dual_svgp", **SETTINGS | {"max_inducing": 300, "memory_size": 600} | settings
+    )
     feed(field, way(count), 20)
     return field
 
@@ -31,13 +35,17 @@ def assert_told(field, moment, before):
     """What since tells is what two predictions say; both in units of the prior's standard deviation."""
     mean, variance, known = field.since(moment)(PLACES)
     now = field.predict(PLACES)
-    assert bool(known.all()) and mean.shape == now.mean.shape and variance.shape == now.variance.shape
+    assert (
+        bool(known.all()) and mean.shape == now.mean.shape and variance.shape == now.variance.shape
+    )
     assert float((now.mean - before.mean - mean).abs().max()) < 1e-8 * 10 * UT
     assert float((now.variance - before.variance - variance).abs().max()) < 1e-8 * (10 * UT) ** 2
     return float(mean.abs().max()), float(variance.abs().max())
 
 
-@pytest.mark.parametrize("settings", [{}, {"heading_stddev": 0.5 * UT}, {"kernel": "rbf", "inducing_tolerance": 0.05}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"heading_stddev": 0.5 * UT}, {"kernel": "rbf", "inducing_tolerance": 0.05}]
+)
 @pytest.mark.parametrize("count", [1, 5, 12])
 def test_what_samples_have_changed(count, settings):
     """Of samples that are inducing inputs, too, and of such that are not."""
@@ -61,7 +69,9 @@ def test_many_increments_add_up_to_what_the_map_says():
         changed = field.since(moment)
         now = field.inducing_inputs()
         if changed is None:
-            assert len(now) < len(inputs) or not torch.equal(now[: len(inputs)], inputs), "others were chosen"
+            assert len(now) < len(inputs) or not torch.equal(now[: len(inputs)], inputs), (
+                "others were chosen"
+            )
             told = field.predict(PLACES)
             mean, variance = told.mean, told.variance
             continue
@@ -84,7 +94,9 @@ def test_nothing_has_changed():
 
 @pytest.mark.parametrize("what", ["theta", "forget", "many", "another", "small", "float32"])
 def test_what_is_not_a_small_change_is_not_told(what):
-    field = built(60 if what == "small" else 500, **{"dtype": "float32"} if what == "float32" else {})
+    field = built(
+        60 if what == "small" else 500, **{"dtype": "float32"} if what == "float32" else {}
+    )
     field.predict(PLACES)
     moment = field.moment()
     if what == "theta":

@@ -14,8 +14,11 @@ def values(n, start=0):
     """Every column that a memory keeps beside key and order, filled with the arrival number; weights of one."""
     index = torch.arange(start, start + n, dtype=torch.float64)
     columns = Memory(1, 2, 1, 1, "cpu")._store
-    out = {name: index if store.ndim == 1 else index[:, None].repeat(1, store.shape[1])
-           for name, store in columns.items() if name not in ("draw", "key", "order")}
+    out = {
+        name: index if store.ndim == 1 else index[:, None].repeat(1, store.shape[1])
+        for name, store in columns.items()
+        if name not in ("draw", "key", "order")
+    }
     return out | {name: torch.ones(n, dtype=torch.float64) for name in ("beta", "weight")}
 
 
@@ -25,7 +28,9 @@ def white_of(index):
 
 def leverage_by(leverage):
     """Features (R, K) → leverage (K,): the first feature is the arrival number."""
-    return lambda white: torch.ones_like(white[0]) if leverage is None else leverage[white[0].long()]
+    return lambda white: (
+        torch.ones_like(white[0]) if leverage is None else leverage[white[0].long()]
+    )
 
 
 def filled(capacity=50, n=400, batch=10, seed=0, leverage=None, protect=250, rule="uniform"):
@@ -38,13 +43,20 @@ def filled(capacity=50, n=400, batch=10, seed=0, leverage=None, protect=250, rul
     return memory, fell
 
 
-@pytest.mark.parametrize("capacity, batch", [(0, 10), (1, 10), (7, 1), (50, 10), (50, 200), (400, 10), (1000, 10)])
+@pytest.mark.parametrize(
+    "capacity, batch", [(0, 10), (1, 10), (7, 1), (50, 10), (50, 200), (400, 10), (1000, 10)]
+)
 def test_bounded_and_every_loss_counted(capacity, batch):
     memory, fell = filled(capacity, batch=batch)
-    assert len(memory) == min(capacity, 400) and fell == 400 - len(memory) and memory.arrivals == 400
+    assert (
+        len(memory) == min(capacity, 400) and fell == 400 - len(memory) and memory.arrivals == 400
+    )
     assert len(set(memory.order.tolist())) == len(memory), "a sample twice"
     assert torch.equal(memory.order, memory.y[:, 0]), "columns no longer belong together"
-    assert torch.equal(memory.whitened(3), white_of(memory.y[:, 0])) and not memory.whitened(5)[3:].any()
+    assert (
+        torch.equal(memory.whitened(3), white_of(memory.y[:, 0]))
+        and not memory.whitened(5)[3:].any()
+    )
 
 
 def test_seeded():
@@ -65,7 +77,9 @@ def test_drawn_in_proportion_to_the_leverage():
     leverage = torch.where(heavy, 0.3, 0.1).double()
     kept = torch.zeros(2, dtype=torch.float64)
     for seed in range(30):
-        memory, _ = filled(60, n=2000, seed=seed, leverage=leverage, batch=50, protect=0, rule="leverage")
+        memory, _ = filled(
+            60, n=2000, seed=seed, leverage=leverage, batch=50, protect=0, rule="leverage"
+        )
         old = memory.order[memory.order < 1900].long()
         kept += torch.stack([heavy[old].sum(), (~heavy[old]).sum()]).double()
     assert 2.2 < float(kept[0] / kept[1]) < 3.9, kept
@@ -119,7 +133,12 @@ def test_another_rule_holds_for_those_that_are_here():
 
 def test_the_setting_reaches_the_map_and_its_file():
     x = torch.linspace(0, 8, 160, dtype=torch.float64)[:, None] * torch.tensor([[1.0, 0.0]])
-    settings = {"memory_size": 40, "lengthscale": 0.5, "learn_hyperparameters": False, "learn_time_offset": False}
+    settings = {
+        "memory_size": 40,
+        "lengthscale": 0.5,
+        "learn_hyperparameters": False,
+        "learn_time_offset": False,
+    }
     oldest, saved = {}, {}
     for rule in ("newest", "uniform"):
         field = create_map("dual_svgp", memory_rule=rule, **settings)
@@ -167,16 +186,22 @@ def test_state_is_a_copy_and_complete():
     for m, generator in zip((memory, other), generators):
         fresh = values(100, 300)
         m.insert(fresh, white_of(fresh["y"][:, 0]), leverage_by(leverage), generator)
-    assert torch.equal(memory.order, other.order) and torch.equal(memory.whitened(5), other.white(5))
+    assert torch.equal(memory.order, other.order) and torch.equal(
+        memory.whitened(5), other.white(5)
+    )
     assert other.arrivals == 400 and other.protect == memory.protect
     for name, value in state.items():
-        assert torch.equal(value, kept[name]) if torch.is_tensor(value) else value == kept[name], name
+        assert torch.equal(value, kept[name]) if torch.is_tensor(value) else value == kept[name], (
+            name
+        )
 
 
 def test_a_copy_with_room_for_more_features_is_independent():
     memory, _ = filled(20)
     wider = memory.copy(9, capacity=30)
-    assert wider.rows == 9 and wider.capacity == 30 and torch.equal(wider.white(5), memory.whitened(5))
+    assert (
+        wider.rows == 9 and wider.capacity == 30 and torch.equal(wider.white(5), memory.whitened(5))
+    )
     before = memory.lam.clone()
     for each in (wider, memory.copy()):
         assert torch.equal(each.order, memory.order) and each.arrivals == memory.arrivals

@@ -48,9 +48,11 @@ def judge(x, y, of, noise, number=None, at=PLACES, bias=BIAS, centre=0.0):
 def mapped(model: str, x, y, of, step: int = 7, inputs=None, **settings):
     """A map of these samples, streamed; its inducing inputs lie at all of them, or at `inputs`."""
     apart = {} if model == "exact" else {"inducing_inputs": x if inputs is None else inputs}
-    field = create_map(model, **SETTINGS | {"bias_stddev": BIAS * UT, "centre": [48.0 * UT]} | apart | settings)
+    field = create_map(
+        model, **SETTINGS | {"bias_stddev": BIAS * UT, "centre": [48.0 * UT]} | apart | settings
+    )
     for i in range(0, len(x), step):
-        field.update(batch_of(x[i: i + step], y[i: i + step], of[i: i + step]))
+        field.update(batch_of(x[i : i + step], y[i : i + step], of[i : i + step]))
     return field
 
 
@@ -60,8 +62,10 @@ def batch_of(x, y, of):
 
 def agrees(told: Prediction, expected, digits: float = 1e-6) -> bool:
     mean, variance = expected
-    return bool(np.abs(told.mean.numpy() / UT - mean).max() < digits
-                and np.abs(told.variance.numpy()[:, 0] / UT**2 - variance).max() < digits)
+    return bool(
+        np.abs(told.mean.numpy() / UT - mean).max() < digits
+        and np.abs(told.variance.numpy()[:, 0] / UT**2 - variance).max() < digits
+    )
 
 
 def assert_is(field, x, y, of, noise, **others):
@@ -70,7 +74,10 @@ def assert_is(field, x, y, of, noise, **others):
     assert agrees(field.predict(at), judge(x, y, of, noise, centre=48.0, **others))
     for number in (*np.unique(of), 77.0):
         if number >= 0:
-            assert agrees(field.predict_in_pass(at, number), judge(x, y, of, noise, number, centre=48.0, **others))
+            assert agrees(
+                field.predict_in_pass(at, number),
+                judge(x, y, of, noise, number, centre=48.0, **others),
+            )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -101,7 +108,9 @@ def test_what_is_known_of_the_differences_between_passes_is_the_dense_gp_s(model
     expected = np.diag(apart @ joint @ apart) ** 0.5
     told = mapped(model, x, y, of).biases()
     assert np.abs(np.array([float(b.stddev_apart) for b in told]) / UT - expected).max() < 1e-6
-    assert np.abs(np.array([float(b.stddev) for b in told]) / UT - np.diag(joint) ** 0.5).max() < 1e-6
+    assert (
+        np.abs(np.array([float(b.stddev) for b in told]) / UT - np.diag(joint) ** 0.5).max() < 1e-6
+    )
     assert all(float(b.stddev_apart) < 0.5 * float(b.stddev) for b in told)
 
 
@@ -112,14 +121,27 @@ def test_passes_beyond_the_bound_are_integrated_out_and_change_nothing():
     assert agrees(field.predict(at), expected)
     assert len(field.biases()) == 2 and field.counters()["closed_passes"] == 10
     assert field.biases()[-1].number == 11.0, "the newest pass goes on"
-    assert agrees(field.predict_in_pass(at, 11.0), judge(x, y, of, np.ones(len(x)), 11.0, centre=48.0))
-    assert len(field.remembered_places()) < 80, "of a closed pass no sample can be taken out by itself"
+    assert agrees(
+        field.predict_in_pass(at, 11.0), judge(x, y, of, np.ones(len(x)), 11.0, centre=48.0)
+    )
+    assert len(field.remembered_places()) < 80, (
+        "of a closed pass no sample can be taken out by itself"
+    )
 
 
 def test_forgetting_other_hyperparameters_and_growth_keep_it_exact():
     x, y, of = passes()
-    grown = mapped("dual_svgp", x, y, of, inducing_inputs=None, inducing_tolerance=1e-5, inducing_information=0.0,
-                   max_inducing=len(x), tiles=False)
+    grown = mapped(
+        "dual_svgp",
+        x,
+        y,
+        of,
+        inducing_inputs=None,
+        inducing_tolerance=1e-5,
+        inducing_information=0.0,
+        max_inducing=len(x),
+        tiles=False,
+    )
     assert len(grown.inducing_inputs()) == len(x)
     assert_is(grown, x, y, of, np.ones(len(x)))
     grown.forget(0.25)
@@ -151,16 +173,25 @@ def test_two_robots_passes_are_not_the_same_ones(model):
 def test_sums_of_two_are_those_of_all_their_samples():
     """Of passes that one of them has, that both have, and none."""
     draw = torch.Generator().manual_seed(0)
-    white, beta, lam = (torch.randn(shape, dtype=torch.float64, generator=draw) for shape in ((4, 30), (30,), (30, 2)))
+    white, beta, lam = (
+        torch.randn(shape, dtype=torch.float64, generator=draw)
+        for shape in ((4, 30), (30,), (30, 2))
+    )
     of = torch.tensor([0.0] * 8 + [1.0] * 12 + [NO_PASS] * 2 + [7.0] * 8).double()
     none = PassSums.none(4, 2, "cpu")
-    one, other = (none.add(of[part], white[:, part], beta[part], lam[part]) for part in (slice(0, 12), slice(12, 30)))
+    one, other = (
+        none.add(of[part], white[:, part], beta[part], lam[part])
+        for part in (slice(0, 12), slice(12, 30))
+    )
     both = one.merge(other)
     assert both.numbers == (0.0, 1.0, 7.0) and one.merge(none) is one
     for i, number in enumerate(both.numbers):
         mine = of == number
-        for told, each in ((both.whitened[i], (white * beta)[:, mine].sum(1)), (both.precision[i], beta[mine].sum()),
-                           (both.linear[i], lam[mine].sum(0))):
+        for told, each in (
+            (both.whitened[i], (white * beta)[:, mine].sum(1)),
+            (both.precision[i], beta[mine].sum()),
+            (both.linear[i], lam[mine].sum(0)),
+        ):
             assert torch.allclose(told, each, rtol=1e-12)
 
 
@@ -194,19 +225,33 @@ def test_the_evidence_of_other_hyperparameters_knows_the_constants():
     x, y, of = (torch.from_numpy(part) for part in passes(25))
     theta = Theta(0.5, 6.0, 1.0, 20.0, bias_stddev=2.0)
     vector = theta.vector().requires_grad_(True)
-    parts = (x, torch.zeros_like(x), torch.zeros_like(x), y - 48.0, torch.zeros(25, dtype=torch.float64))
+    parts = (
+        x,
+        torch.zeros_like(x),
+        torch.zeros_like(x),
+        y - 48.0,
+        torch.zeros(25, dtype=torch.float64),
+    )
     value = 25 * negative_log_evidence(theta, vector, *parts, of)
-    expected, = torch.autograd.grad(value, vector)
+    (expected,) = torch.autograd.grad(value, vector)
     value = value.detach()
     gradient, information = evidence_score(theta, theta.vector(), [True] * 7, *parts, of)
     assert torch.allclose(gradient, expected, atol=1e-8)
     hot = (of[:, None] == torch.arange(3.0)[None]).double()
     field = theta.kernel()(x, x)
     gram = field + 400.0 + 4.0 * hot @ hot.mT + torch.eye(25)
-    assert float(value) == pytest.approx(-float(torch.distributions.MultivariateNormal(
-        torch.zeros(25, dtype=torch.float64), gram).log_prob(y[:, 0] - 48.0)), rel=1e-12)
+    assert float(value) == pytest.approx(
+        -float(
+            torch.distributions.MultivariateNormal(
+                torch.zeros(25, dtype=torch.float64), gram
+            ).log_prob(y[:, 0] - 48.0)
+        ),
+        rel=1e-12,
+    )
     solved = torch.linalg.solve(gram, field)
-    assert float(information[1, 1]) == pytest.approx(0.5 * float((solved * solved.mT).sum()), rel=1e-9)
+    assert float(information[1, 1]) == pytest.approx(
+        0.5 * float((solved * solved.mT).sum()), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("model", ("dual_svgp", "exact"))
@@ -218,7 +263,12 @@ def test_the_spread_of_the_constants_is_that_of_the_evidence_from_any_start(mode
     logs = np.linspace(-12.0, 12.0, 2001)
 
     def value(variance: float) -> float:
-        gram = covariance(x, x, **THETA) + THETA["constant"] ** 2 + np.eye(len(x)) + variance * (of[:, None] == of)
+        gram = (
+            covariance(x, x, **THETA)
+            + THETA["constant"] ** 2
+            + np.eye(len(x))
+            + variance * (of[:, None] == of)
+        )
         sign, size = np.linalg.slogdet(gram)
         return -0.5 * (size + (y[:, 0] - 48.0) @ np.linalg.solve(gram, y[:, 0] - 48.0))
 
@@ -230,13 +280,19 @@ def test_the_spread_of_the_constants_is_that_of_the_evidence_from_any_start(mode
     best = math.exp(0.5 * logs[own.argmax()])
     assert 0.7 < spread.stddev / best < 1.3, (spread, best)
     assert 6.0 < spread.determined < 7.01, "of eight constants seven differences are known"
-    assert 1.3 < spread.variance_to_come / spread.stddev**2 < 1.6, "2.36² over 1.96²: Student's t of seven"
+    assert 1.3 < spread.variance_to_come / spread.stddev**2 < 1.6, (
+        "2.36² over 1.96²: Student's t of seven"
+    )
 
 
 def test_one_pass_says_nothing_of_others():
     x, y, of = passes(40, 1)
-    field = mapped("dual_svgp", x, y, of, bias_stddev=0.0, noise_stddev=NOISE * UT, learn_noise=True)
-    assert field.hyperparameters()["bias_stddev"] == pytest.approx(0.1 * NOISE * UT), "a tenth of the noise"
+    field = mapped(
+        "dual_svgp", x, y, of, bias_stddev=0.0, noise_stddev=NOISE * UT, learn_noise=True
+    )
+    assert field.hyperparameters()["bias_stddev"] == pytest.approx(0.1 * NOISE * UT), (
+        "a tenth of the noise"
+    )
     assert float(field.bias_variance()) == pytest.approx((0.1 * NOISE * UT) ** 2)
 
 
@@ -261,4 +317,6 @@ def test_a_model_without_such_constants_says_so():
 def test_few_passes_widen_the_interval_of_one_to_come_as_student_s_distribution(degrees):
     widened = (stats.t.ppf(0.975, degrees) / stats.norm.ppf(0.975)) ** 2
     assert BiasSpread(2.0, degrees).variance_to_come == pytest.approx(4.0 * widened, rel=0.02)
-    assert BiasSpread(2.0, 0.0).variance_to_come == pytest.approx(4.0), "the prior alone is believed"
+    assert BiasSpread(2.0, 0.0).variance_to_come == pytest.approx(4.0), (
+        "the prior alone is believed"
+    )

@@ -18,18 +18,26 @@ PLACES = torch.from_numpy(np.random.default_rng(0).uniform(-1, 4, (1300, 2)))  #
 
 def test_frozen_while_the_map_goes_on():
     for settings in ({}, {"max_inducing": 20}, {"dtype": "float32"}):
-        field = create_map("dual_svgp", **(SETTINGS | {"memory_size": 50, "inducing_tolerance": 0.01,
-                                                       "inducing_information": 0.0} | settings))
+        field = create_map(
+            "dual_svgp",
+            **(
+                SETTINGS
+                | {"memory_size": 50, "inducing_tolerance": 0.01, "inducing_information": 0.0}
+                | settings
+            ),
+        )
         moments = []
         for i in range(0, 300, 20):
-            field.update(samples(X[i: i + 20], Y[i: i + 20]))
+            field.update(samples(X[i : i + 20], Y[i : i + 20]))
             moments.append((field.posterior, field.predict(PLACES)))
             if i == 160:
                 field.forget(0.5)
                 assert field.adopt(replace(field.theta, lengthscale=0.55))
         for posterior, prediction in moments:
             again = posterior.predict(PLACES)
-            assert torch.equal(again.mean, prediction.mean) and torch.equal(again.variance, prediction.variance)
+            assert torch.equal(again.mean, prediction.mean) and torch.equal(
+                again.variance, prediction.variance
+            )
 
 
 def test_asked_twice_it_is_factored_once():
@@ -46,7 +54,9 @@ def test_a_copy_is_not_told_by_what_the_map_has_told_before():
     feed(field, samples(X, Y), 50)
     before = field.predict(PLACES[:20])
     after = field.fantasize(PLACES[:20]).predict(PLACES[:20])
-    assert bool((after.variance < before.variance).all()) and torch.equal(field.predict(PLACES[:20]).mean, before.mean)
+    assert bool((after.variance < before.variance).all()) and torch.equal(
+        field.predict(PLACES[:20]).mean, before.mean
+    )
 
 
 def test_state_round_trip():
@@ -59,8 +69,12 @@ def test_state_round_trip():
     assert same_state(state, kept) and all(leaf is not None for _, leaf in flat(state))
     for velocity in (None, torch.full((1300, 2), 0.3, dtype=torch.float64)):
         again = Posterior.from_state_dict(kept, "cpu")
-        assert torch.equal(other.predict(PLACES, velocity).mean, again.predict(PLACES, velocity).mean)
-        assert torch.equal(other.predict(PLACES, velocity).variance, again.predict(PLACES, velocity).variance)
+        assert torch.equal(
+            other.predict(PLACES, velocity).mean, again.predict(PLACES, velocity).mean
+        )
+        assert torch.equal(
+            other.predict(PLACES, velocity).variance, again.predict(PLACES, velocity).variance
+        )
     with_robot = other.predict(PLACES, torch.full((1300, 2), 0.3, dtype=torch.float64))
     assert not torch.equal(with_robot.mean, other.predict(PLACES).mean)
 
@@ -71,7 +85,9 @@ def test_chunks_are_out_of_sight():
     whole = field.predict(PLACES)
     parts = [field.predict(part) for part in PLACES.split(100)]
     assert torch.allclose(whole.mean, torch.cat([p.mean for p in parts]), rtol=1e-12, atol=0.0)
-    assert torch.allclose(whole.variance, torch.cat([p.variance for p in parts]), rtol=1e-9, atol=0.0)
+    assert torch.allclose(
+        whole.variance, torch.cat([p.variance for p in parts]), rtol=1e-9, atol=0.0
+    )
 
 
 def test_sensor_noise_counts_in_a_new_measurement():
@@ -88,10 +104,14 @@ def test_no_passes_no_constants():
     assert field.posterior.biases() == [] and field.posterior.bias_evidence() is None
 
 
-@pytest.mark.parametrize("model, settings", [("dual_svgp", {}), ("solve_gp", {"max_orthogonal": 40})])
+@pytest.mark.parametrize(
+    "model, settings", [("dual_svgp", {}), ("solve_gp", {"max_orthogonal": 40})]
+)
 def test_what_is_explained_is_what_the_prior_has_more(model, settings):
     """cov(a, b) = k(a, b) + s_c² − b(a)ᵀb(b), also where there is a second set of inducing inputs."""
-    field = create_map(model, **SETTINGS | {"max_inducing": 20, "inducing_tolerance": 0.01} | settings)
+    field = create_map(
+        model, **SETTINGS | {"max_inducing": 20, "inducing_tolerance": 0.01} | settings
+    )
     feed(field, samples(X, Y), 50)
     a, b = PLACES[:30], PLACES[30:50]
     posterior = field.posterior

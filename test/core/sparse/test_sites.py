@@ -22,7 +22,11 @@ def written_out(white, beta, lam):
     d = torch.eye(len(white), dtype=torch.float64)
     for i in range(white.shape[1]):
         d = d + beta[i] * torch.outer(white[:, i], white[:, i])
-    return d, sum(torch.outer(white[:, i], lam[i]) for i in range(white.shape[1])), white @ beta[:, None]
+    return (
+        d,
+        sum(torch.outer(white[:, i], lam[i]) for i in range(white.shape[1])),
+        white @ beta[:, None],
+    )
 
 
 def filled(part=slice(None), capacity=10, size=6):
@@ -32,7 +36,9 @@ def filled(part=slice(None), capacity=10, size=6):
 
 
 def agrees(sites, expected, tolerance=1e-12):
-    for name, got, want in zip(("precision", "linear", "ones"), (sites.precision, sites.linear, sites.ones), expected):
+    for name, got, want in zip(
+        ("precision", "linear", "ones"), (sites.precision, sites.linear, sites.ones), expected
+    ):
         close(got, want, tolerance, name)
 
 
@@ -70,7 +76,9 @@ def test_pad_and_border_are_as_if_the_rows_had_always_been_there():
 def test_project():
     transfer = rand(8, 6)
     agrees(filled().project(transfer, 9), written_out(transfer @ WHITE, BETA, LAM))
-    assert torch.equal(filled().project(transfer, 9).precision, filled().project(transfer, 9).precision.mT)
+    assert torch.equal(
+        filled().project(transfer, 9).precision, filled().project(transfer, 9).precision.mT
+    )
 
 
 def test_merge():

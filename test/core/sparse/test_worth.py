@@ -12,8 +12,15 @@ from gp_mapping.core.sparse.worth import Sparing, bits_of, ratio_of
 from gp_mapping.core.types import Samples
 
 UT = 1e-6
-SETTINGS = {"lengthscale": 1.0, "signal_stddev": 10 * UT, "noise_stddev": 0.3 * UT, "heading_stddev": 0.0,
-            "learn_hyperparameters": False, "learn_time_offset": False, "max_inducing": 1000}
+SETTINGS = {
+    "lengthscale": 1.0,
+    "signal_stddev": 10 * UT,
+    "noise_stddev": 0.3 * UT,
+    "heading_stddev": 0.0,
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "max_inducing": 1000,
+}
 
 
 def lanes(side, gap=0.4, step=0.15):
@@ -40,16 +47,22 @@ def drive(lengthscale, side, passes=1, gap=0.4, step=0.15, **settings):
     g = torch.Generator().manual_seed(1)
     for _ in range(passes):
         for x in lanes(side, gap, step).split(1):
-            field.update(Samples(x, field_at(x, lengthscale) + 0.3 * UT * torch.randn(len(x), 1, generator=g).double()))
+            field.update(
+                Samples(
+                    x,
+                    field_at(x, lengthscale)
+                    + 0.3 * UT * torch.randn(len(x), 1, generator=g).double(),
+                )
+            )
     return field
 
 
 def remaining(kernel, z, x, beta, j):
     """w of input j by its definition: innovation variance times the precision of the samples on the innovation."""
     rest = [i for i in range(len(z)) if i != j]
-    gain = torch.linalg.solve(kernel(z[rest], z[rest]), kernel(z[rest], z[j: j + 1]))
-    variance = float(kernel.diag(z[j: j + 1]) - (kernel(z[j: j + 1], z[rest]) @ gain).sum())
-    covariance = kernel(x, z[j: j + 1]) - kernel(x, z[rest]) @ gain
+    gain = torch.linalg.solve(kernel(z[rest], z[rest]), kernel(z[rest], z[j : j + 1]))
+    variance = float(kernel.diag(z[j : j + 1]) - (kernel(z[j : j + 1], z[rest]) @ gain).sum())
+    covariance = kernel(x, z[j : j + 1]) - kernel(x, z[rest]) @ gain
     return float((beta[:, None] * covariance.square()).sum() / variance)
 
 
@@ -74,12 +87,17 @@ def test_what_goes_is_what_brute_force_takes_away():
     excess = (white * beta) @ white.mT
     sparing = Sparing.of(factor, excess, least, 12)
     while not sparing.go_on(least, None, most=2):  # as it may be cut into steps
-        assert torch.equal(sparing.alive, Sparing.from_state_dict(sparing.state_dict(), "cpu").alive)
+        assert torch.equal(
+            sparing.alive, Sparing.from_state_dict(sparing.state_dict(), "cpu").alive
+        )
     assert sparing.alive.nonzero()[:, 0].tolist() == left and sparing.left == len(left)
     assert sparing.worst == pytest.approx(gone, rel=1e-8)
     few = Sparing.of(factor, excess, 0.0, 5)
     assert few.go_on(0.0, 5) and few.left == 5
-    assert Sparing.of(factor, excess, 0.0, 11) is not None and Sparing.of(factor, excess, 0.0, 12) is None
+    assert (
+        Sparing.of(factor, excess, 0.0, 11) is not None
+        and Sparing.of(factor, excess, 0.0, 12) is None
+    )
 
 
 def test_a_bit_is_a_ratio():

@@ -11,7 +11,9 @@ from gp_mapping.sim.robot import CommandedDrive, RobotSettings
 
 
 def driven(line, start, yaw=0.0, seconds=120.0):
-    robot = CommandedDrive(*start, yaw=yaw, settings=RobotSettings(max_speed=0.5, max_turn_rate=1.5))
+    robot = CommandedDrive(
+        *start, yaw=yaw, settings=RobotSettings(max_speed=0.5, max_turn_rate=1.5)
+    )
     pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
     pursuit.follow(line)
     track = []
@@ -39,8 +41,15 @@ def test_it_keeps_within_centimetres_of_a_zigzag(dense, yaw):
     line = np.array([[0, 0], [2, 0], [2, 1.0], [0.5, 1.2], [2.0, 1.9], [0.0, 0.4]], dtype=float)
     given = line
     if dense:
-        given = np.vstack([a + (b - a) * np.linspace(0, 1, max(2, int(math.dist(a, b) / 0.25)), endpoint=False)[:, None]
-                           for a, b in pairwise(line)] + [line[-1:]])
+        given = np.vstack(
+            [
+                a
+                + (b - a)
+                * np.linspace(0, 1, max(2, int(math.dist(a, b) / 0.25)), endpoint=False)[:, None]
+                for a, b in pairwise(line)
+            ]
+            + [line[-1:]]
+        )
     track, robot, pursuit = driven(given, (0.0, 0.0), yaw)
     assert pursuit.done and math.dist((robot.x, robot.y), line[-1]) < 0.08
     assert away(track, line).max() < 0.07
@@ -65,12 +74,17 @@ def test_a_base_without_commands_stops_and_takes_no_nonsense():
 
 
 @pytest.mark.parametrize(("corner", "full"), [(3.0, True), (0.2, False)])
-def test_however_dense_its_points_a_straight_is_driven_at_full_speed_and_a_corner_slowly(corner, full):
+def test_however_dense_its_points_a_straight_is_driven_at_full_speed_and_a_corner_slowly(
+    corner, full
+):
     pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
     straight = np.linspace(0.0, corner, round(corner / 0.02) + 1)
     pursuit.follow(np.vstack([np.stack([straight, np.zeros_like(straight)], 1), [(corner, 0.5)]]))
     speed, turn = pursuit.command(0.1, 0.0, 0.0)
-    assert speed == (0.3 if full else pytest.approx(math.sqrt(2.0 * 0.5 * (0.1 - 0.3 * 0.06)))) and turn == 0.0
+    assert (
+        speed == (0.3 if full else pytest.approx(math.sqrt(2.0 * 0.5 * (0.1 - 0.3 * 0.06))))
+        and turn == 0.0
+    )
 
 
 def test_a_new_line_is_joined_where_the_robot_is_not_where_it_begins():

@@ -25,9 +25,15 @@ def floor(frame: str = "map", wall: bool = True):
     if wall:
         data[:26, 25] = 100
     still = SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)
-    info = SimpleNamespace(resolution=0.1, width=50, height=40, origin=SimpleNamespace(
-        position=SimpleNamespace(x=0.0, y=0.0, z=0.0), orientation=still))
-    return SimpleNamespace(info=info, header=SimpleNamespace(frame_id=frame), data=array("b", data.tobytes()))
+    info = SimpleNamespace(
+        resolution=0.1,
+        width=50,
+        height=40,
+        origin=SimpleNamespace(position=SimpleNamespace(x=0.0, y=0.0, z=0.0), orientation=still),
+    )
+    return SimpleNamespace(
+        info=info, header=SimpleNamespace(frame_id=frame), data=array("b", data.tobytes())
+    )
 
 
 class Robot:
@@ -35,8 +41,15 @@ class Robot:
 
     def __init__(self, settings: NodeSettings, message=None, start=(1.0, 1.0), zigzag: float = 0.0):
         self.zigzag = zigzag
-        self.session = MapSession(MapSettings(lengthscale=0.8, signal_stddev=1e-5, noise_stddev=1e-6, max_inducing=120,
-                                              learn_hyperparameters=False))
+        self.session = MapSession(
+            MapSettings(
+                lengthscale=0.8,
+                signal_stddev=1e-5,
+                noise_stddev=1e-6,
+                max_inducing=120,
+                learn_hyperparameters=False,
+            )
+        )
         self.plans = []
         self.survey = Survey(settings, on_plan=self.plans.append)
         self.message = floor() if message is None else message
@@ -49,8 +62,13 @@ class Robot:
         stamps = self.time + 0.1 * np.arange(1, len(x) + 1)
         self.time = float(stamps[-1])
         field = 45e-6 + 8e-6 * np.sin(1.5 * x[:, 0]) * np.cos(1.2 * x[:, 1])
-        self.session.ingest(Samples(torch.from_numpy(x), torch.from_numpy(field)[:, None],
-                                    stamp=torch.from_numpy(stamps)))
+        self.session.ingest(
+            Samples(
+                torch.from_numpy(x),
+                torch.from_numpy(field)[:, None],
+                stamp=torch.from_numpy(stamps),
+            )
+        )
 
     def think(self, message="same", frame: str = "map") -> int:
         """Until nothing is left to think about; how many slices it took."""
@@ -69,7 +87,10 @@ class Robot:
         x = np.stack([np.interp(marks, ends, rest[:, i]) for i in (0, 1)], 1)
         if self.zigzag and len(x) > 1:
             ahead = np.gradient(x, axis=0)
-            aside = np.stack([-ahead[:, 1], ahead[:, 0]], 1) / np.maximum(np.hypot(*ahead.T), 1e-9)[:, None]
+            aside = (
+                np.stack([-ahead[:, 1], ahead[:, 0]], 1)
+                / np.maximum(np.hypot(*ahead.T), 1e-9)[:, None]
+            )
             x = x + self.zigzag * aside * (-1.0) ** np.arange(len(x))[:, None]
         if not len(x):  # it stands at the end of its plan
             self.think()
@@ -105,7 +126,9 @@ def test_a_survey_ends_at_home_within_its_budget():
     assert state.phase == "done" and "budget" in state.reason
     assert math.dist(robot.at, (1.0, 1.0)) < 0.35
     assert 5.0 < robot.metres < 9.0
-    assert state.driven == pytest.approx(robot.metres, abs=0.3), "but for the way on, when home was near enough"
+    assert state.driven == pytest.approx(robot.metres, abs=0.3), (
+        "but for the way on, when home was near enough"
+    )
     free = robot.survey._free
     assert bool(free.allows(torch.from_numpy(np.array(robot.track))).all())
     assert sum(bool(plan) for plan in robot.plans) >= 3, "it was planned anew on the way"
@@ -118,8 +141,13 @@ def test_a_way_is_counted_with_its_corners_however_seldom_the_survey_is_asked():
     robot = Robot(settings(plan_budget=9.0))
     robot.survey.start()
     robot.survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
-    corner = np.vstack([np.linspace((1.0, 1.0), (2.0, 1.0), 100), np.linspace((2.0, 1.0), (2.0, 2.0), 100),
-                        np.linspace((2.0, 2.0), (1.0, 1.0), 141)])
+    corner = np.vstack(
+        [
+            np.linspace((1.0, 1.0), (2.0, 1.0), 100),
+            np.linspace((2.0, 1.0), (2.0, 2.0), 100),
+            np.linspace((2.0, 2.0), (1.0, 1.0), 141),
+        ]
+    )
     robot.survey.drove(corner)
     robot.survey.step(robot.session, tuple(corner[-1]), robot.message, "map", robot.time + 10.0)
     assert robot.survey.current_state().driven == pytest.approx(2.0 + math.sqrt(2.0), abs=0.05)
@@ -127,7 +155,11 @@ def test_a_way_is_counted_with_its_corners_however_seldom_the_survey_is_asked():
 
 def test_a_planner_that_is_too_slow_does_not_break_the_budget():
     """The robot drives metres while a plan is made: one that it no longer fits is not taken, the old one leads home."""
-    robot = Robot(settings(plan_budget=9.0, plan_home="start", plan_slice=0.001, plan_interval=0.5, plan_effort=200))
+    robot = Robot(
+        settings(
+            plan_budget=9.0, plan_home="start", plan_slice=0.001, plan_interval=0.5, plan_effort=200
+        )
+    )
     told = []
     robot.survey.on_plan = told.append
     robot.survey.start()
@@ -139,7 +171,9 @@ def test_a_planner_that_is_too_slow_does_not_break_the_budget():
             break
         robot.drive(0.4)
     assert robot.survey.current_state().phase == "done" and robot.metres < 9.1
-    assert len(told) == robot.survey.current_state().plans, "every decision is published, were it to go on as before"
+    assert len(told) == robot.survey.current_state().plans, (
+        "every decision is published, were it to go on as before"
+    )
     assert math.dist(robot.at, (1.0, 1.0)) < 0.35
 
 
@@ -155,7 +189,9 @@ def test_twice_what_is_driven_while_a_plan_is_made_is_kept():
     assert 8.0 < metres[0] < 8.8 and 7.2 < metres[1] <= 7.8 and 6.0 < metres[2] <= 7.2, metres
 
 
-@pytest.mark.parametrize("robot_is", [{"plan_budget": 1.2}, {"plan_budget": 8.0, "plan_turn_rate": 0.01}])
+@pytest.mark.parametrize(
+    "robot_is", [{"plan_budget": 1.2}, {"plan_budget": 8.0, "plan_turn_rate": 0.01}]
+)
 def test_a_small_budget_and_a_robot_that_hardly_turns_are_planned_for_all_the_same(robot_is):
     robot = Robot(settings(plan_home="start", **robot_is), message=floor(wall=False))
     robot.survey.start()
@@ -179,8 +215,12 @@ def test_a_robot_that_drives_more_than_is_planned_comes_home_all_the_same(budget
 def test_nobody_turns_round_on_the_way_home_for_less_than_the_turns_take(budget, turn_rate):
     """A robot that turns as it drives, at .3 m/s and 1 rad/s, needs .94 m for half a circle, at .6 rad/s 1.57 m."""
     home, half = (1.0, 1.0), math.pi * 0.3 / turn_rate
-    robot = Robot(settings(plan_budget=budget, plan_home="start", plan_interval=0.3, plan_turn_rate=turn_rate),
-                  message=floor(wall=False))
+    robot = Robot(
+        settings(
+            plan_budget=budget, plan_home="start", plan_interval=0.3, plan_turn_rate=turn_rate
+        ),
+        message=floor(wall=False),
+    )
     told = []
 
     def published(plan):
@@ -190,8 +230,14 @@ def test_nobody_turns_round_on_the_way_home_for_less_than_the_turns_take(budget,
     robot.survey.on_plan = published
     robot.survey.start()
     robot.go_on()
-    assert robot.survey.current_state().phase == "done" and math.dist(robot.at, home) < 0.35 and robot.metres < budget
-    assert turn_rate <= 1.0 or robot.metres > 0.9 * budget, "who turns quickly has little to keep for it"
+    assert (
+        robot.survey.current_state().phase == "done"
+        and math.dist(robot.at, home) < 0.35
+        and robot.metres < budget
+    )
+    assert turn_rate <= 1.0 or robot.metres > 0.9 * budget, (
+        "who turns quickly has little to keep for it"
+    )
     assert told[0][1] > 3.0 and told[-1][1] < 0.15, "the last one leads straight home"
     assert max((more for left, more in told if left < 0.95 * half), default=0.0) < 0.15, told
 
@@ -249,7 +295,9 @@ def test_slices_are_short_and_the_map_is_untouched():
     robot.survey.start()
     assert robot.think() >= 5
     assert robot.session.revision == state
-    torch.testing.assert_close(robot.session.predict([[2.0, 2.0]]).variance, told.variance, rtol=0, atol=0)
+    torch.testing.assert_close(
+        robot.session.predict([[2.0, 2.0]]).variance, told.variance, rtol=0, atol=0
+    )
 
 
 def test_goals_that_were_not_reached_are_left_out_for_a_while():
@@ -276,13 +324,18 @@ def test_region_and_keep_out_bound_the_plan_and_wrong_ones_are_refused():
     assert survey.set_region([(0.3, 0.3), (2.0, 0.3), (2.0, 2.0), (0.3, 2.0)], "map", "map") == ""
     robot.think()
     assert survey.plan and survey.plan.line.max() < 2.0 and survey.plan.line.min() > 0.3
-    for corners, frame, words in (([(0, 0), (2, 2), (2, 0), (0, 2)], "map", "crosses or touches"),
-                                  ([(0, 0), (1, 1)], "map", "2 corners"), ([(0, 0), (1, 0), (0, 1)], "odom", "odom")):
+    for corners, frame, words in (
+        ([(0, 0), (2, 2), (2, 0), (0, 2)], "map", "crosses or touches"),
+        ([(0, 0), (1, 1)], "map", "2 corners"),
+        ([(0, 0), (1, 0), (0, 1)], "odom", "odom"),
+    ):
         wrong = survey.set_region(corners, frame, "map")
         assert words in wrong and wrong.endswith("it is not used") and survey.note == wrong
     robot.think()
     assert survey.plan.line.max() < 2.0, "what was valid before stays"
-    assert survey.set_keep_out([(1.3, 0.2), (1.6, 0.2), (1.6, 1.4), (1.3, 1.4)], "/map", "map") == ""
+    assert (
+        survey.set_keep_out([(1.3, 0.2), (1.6, 0.2), (1.6, 1.4), (1.3, 1.4)], "/map", "map") == ""
+    )
     robot.think()
     x = survey.plan.line
     assert not ((x[:, 0] > 1.1) & (x[:, 0] < 1.8) & (x[:, 1] < 1.6)).any()
@@ -301,7 +354,11 @@ def test_pause_stop_and_start_again():
     robot.drive(1.0)
     left = survey.budget.metres
     survey.pause()
-    assert not robot.plans[-1] and robot.plans[-1].reason == "the survey is paused" and robot.think() == 0
+    assert (
+        not robot.plans[-1]
+        and robot.plans[-1].reason == "the survey is paused"
+        and robot.think() == 0
+    )
     assert survey.start() == "the survey goes on" and survey.budget.metres == left
     robot.think()
     assert survey.plan
@@ -315,11 +372,17 @@ def test_it_ends_when_the_target_is_known_or_little_is_to_be_had():
     robot = Robot(settings(target_stddev=5e-6, target_share=0.6))
     robot.survey.start()
     robot.go_on()
-    assert robot.survey.current_state().phase == "done" and "of the area are known to 5e-06" in robot.survey.current_state().reason
+    assert (
+        robot.survey.current_state().phase == "done"
+        and "of the area are known to 5e-06" in robot.survey.current_state().reason
+    )
     lazy = Robot(settings(plan_least_gain=0.9999, plan_budget=5.0))
     lazy.survey.start()
     lazy.think()
-    assert not lazy.survey.plan and "less than 0.9999 of the area's variance" in lazy.survey.current_state().reason
+    assert (
+        not lazy.survey.plan
+        and "less than 0.9999 of the area's variance" in lazy.survey.current_state().reason
+    )
 
 
 def test_plans_on_demand_leave_the_survey_alone():
@@ -343,7 +406,10 @@ def test_whoever_asked_for_a_plan_is_answered_whatever_comes_between(end):
     survey.start()
     robot.think()
     asked = survey.ask(goal=(4.0, 1.0))
-    assert survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time) and not asked.done()
+    assert (
+        survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
+        and not asked.done()
+    )
     if end == "drop":
         survey.drop(ArithmeticError("no inverse"))
         assert "no inverse" in str(asked.exception())
@@ -355,8 +421,13 @@ def test_whoever_asked_for_a_plan_is_answered_whatever_comes_between(end):
     if end == "forget":
         assert not found and found.reason == "the map has changed"
     else:
-        assert math.dist(found.line[-1], (4.0, 1.0)) < 0.1, "the survey's end is not the end of what others asked"
-        assert not survey.plan and survey.current_state().phase == {"stop": "idle", "pause": "paused"}[end]
+        assert math.dist(found.line[-1], (4.0, 1.0)) < 0.1, (
+            "the survey's end is not the end of what others asked"
+        )
+        assert (
+            not survey.plan
+            and survey.current_state().phase == {"stop": "idle", "pause": "paused"}[end]
+        )
 
 
 def test_a_question_that_cannot_even_be_begun_is_answered_and_the_next_one_gets_its_turn():
@@ -378,7 +449,9 @@ def test_other_robots_plans_are_not_measured_twice():
     robot.survey._stale = True
     robot.survey.plan = type(mine)("route")
     robot.think()
-    near = np.hypot(*(robot.survey.plan.visits[:, None] - mine.visits).transpose(2, 0, 1)).min(1) < 0.4
+    near = (
+        np.hypot(*(robot.survey.plan.visits[:, None] - mine.visits).transpose(2, 0, 1)).min(1) < 0.4
+    )
     assert near.mean() < 0.6
 
 

@@ -31,7 +31,9 @@ def chop(members: Tensor, most: int) -> list[Tensor]:
     """A tile's samples, oldest first, as closed blocks of most/2 and one open block, the last, of at most `most`."""
     half, over = max(1, most // 2), len(members) - most
     closed = -(-over // half) if over > 0 else 0
-    return [*members[: closed * half].split(half), members[closed * half:]] if closed else [members]
+    return (
+        [*members[: closed * half].split(half), members[closed * half :]] if closed else [members]
+    )
 
 
 def partition(tiles: Tensor, order: Tensor, most: int) -> list[list[Tensor]]:
@@ -54,7 +56,7 @@ def whiten_block(kernel, x: Tensor, raw: Tensor, features: int, noise: Tensor, y
     gamma.diagonal().add_(noise)
     factor, _ = cholesky(gamma)
     both = solve_lower(factor, torch.cat([raw.mT, y], 1))
-    return factor, both[:, : len(raw)].mT, both[:, len(raw):]
+    return factor, both[:, : len(raw)].mT, both[:, len(raw) :]
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,26 @@ class Block:
 
     def reduce(self, kernel, x: Tensor, whitened: Tensor, features: int) -> Tensor:
         """U⁻¹ (k(x_B, x) − A_Bᵀ a(x)), what the block's residuals tell of x (N, D), a(x) white (R, N): (n, N)."""
-        return solve_lower(self.factor, kernel(self.x, x)) - self.whitened[features:].mT @ whitened[features:]
+        return (
+            solve_lower(self.factor, kernel(self.x, x))
+            - self.whitened[features:].mT @ whitened[features:]
+        )
 
     def state_dict(self) -> dict:
-        return {"tile": list(self.tile), "x": self.x.clone(), "factor": self.factor.clone(),
-                "white": self.whitened.clone(), "lam": self.lam.clone()}
+        return {
+            "tile": list(self.tile),
+            "x": self.x.clone(),
+            "factor": self.factor.clone(),
+            "white": self.whitened.clone(),
+            "lam": self.lam.clone(),
+        }
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Block":
-        return Block(tuple(int(i) for i in state["tile"]),
-                     *(state[name].to(device) for name in ("x", "factor", "white", "lam")))
+        return Block(
+            tuple(int(i) for i in state["tile"]),
+            *(state[name].to(device) for name in ("x", "factor", "white", "lam")),
+        )
 
 
 class BlockMemory(Memory):
@@ -90,11 +102,24 @@ class BlockMemory(Memory):
 
     COLUMNS = (*Memory.COLUMNS, "raw", "chain", "tile", "block")
 
-    def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250,
-                 width: int = 100):
+    def __init__(
+        self,
+        capacity: int,
+        dimension: int,
+        channels: int,
+        rows: int,
+        device,
+        protect: int = 250,
+        width: int = 100,
+    ):
         super().__init__(capacity, dimension, channels, rows, device, protect)
         self.width = width
-        for name, size in (("raw", (rows,)), ("chain", (width,)), ("tile", (dimension,)), ("block", ())):
+        for name, size in (
+            ("raw", (rows,)),
+            ("chain", (width,)),
+            ("tile", (dimension,)),
+            ("block", ()),
+        ):
             self._store[name] = torch.zeros((capacity, *size), dtype=torch.float64, device=device)
 
     def mark(self) -> None:
@@ -113,8 +138,11 @@ class BlockMemory(Memory):
 
     def open_blocks(self) -> Iterable[tuple[tuple[int, ...], Tensor]]:
         """Each tile that has one, with the indices of its open block's samples."""
-        newest = {tuple(int(i) for i in self.tile[part[0]].tolist()): part
-                  for part in self.blocks() if float(self.block[part[0]]) >= 0}  # by number: the last is open
+        newest = {
+            tuple(int(i) for i in self.tile[part[0]].tolist()): part
+            for part in self.blocks()
+            if float(self.block[part[0]]) >= 0
+        }  # by number: the last is open
         return newest.items()
 
     def in_tile(self, tile: Tensor) -> Tensor:
@@ -134,5 +162,11 @@ class BlockMemory(Memory):
 
     @classmethod
     def _sized(cls, state: dict, device) -> "BlockMemory":
-        return cls(int(state["capacity"]), state["x"].shape[1], state["y"].shape[1], int(state["rows"]), device,
-                   width=int(state["width"]))
+        return cls(
+            int(state["capacity"]),
+            state["x"].shape[1],
+            state["y"].shape[1],
+            int(state["rows"]),
+            device,
+            width=int(state["width"]),
+        )

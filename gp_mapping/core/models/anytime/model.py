@@ -37,9 +37,14 @@ class Member:
     conditional: str
 
 
-MEMBERS = {"sor": Member("none", "deterministic"), "dtc": Member("none", "joint"),
-           "fitc": Member("diagonal", "joint"), "fic": Member("diagonal", "independent"),
-           "pitc": Member("block", "joint"), "pic": Member("block", "local")}
+MEMBERS = {
+    "sor": Member("none", "deterministic"),
+    "dtc": Member("none", "joint"),
+    "fitc": Member("diagonal", "joint"),
+    "fic": Member("diagonal", "independent"),
+    "pitc": Member("block", "joint"),
+    "pic": Member("block", "local"),
+}
 
 
 class AnytimeMap(DualSVGP):
@@ -63,7 +68,9 @@ class AnytimeMap(DualSVGP):
             # an inducing input at a fantasy would raise SoR's variance there, which is 0 far from every z
             self.fantasy_tolerance = float("inf")
 
-    may_slice = False  # its sites hold what the basis does not reach, and are made of all samples together
+    may_slice = (
+        False  # its sites hold what the basis does not reach, and are made of all samples together
+    )
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -73,15 +80,26 @@ class AnytimeMap(DualSVGP):
         """What Γ has beside σ²: diag(K − Q), or 0. white: a(x) (R, N). (N,)"""
         if self.member.residual == "none":
             return whitened.new_zeros(whitened.shape[1])
-        return (basis.theta.signal_stddev**2 - whitened[basis.features:].square().sum(0)).clamp_min(0.0)
+        return (
+            basis.theta.signal_stddev**2 - whitened[basis.features :].square().sum(0)
+        ).clamp_min(0.0)
 
     def own_noise(self, theta) -> Tensor:
         """σ² of each remembered sample, grown by what was forgotten: (m,)."""
         return self.noise(self.memory.noise, self.memory.extra, theta) / self.memory.weight
 
-    def add_sites(self, whitened: Tensor, places: Tensor, y: Tensor, noise: Tensor,
-                  count: Tensor, of: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return super().add_sites(whitened, places, y, noise + self.unreached(self.basis, whitened), count, of)
+    def add_sites(
+        self,
+        whitened: Tensor,
+        places: Tensor,
+        y: Tensor,
+        noise: Tensor,
+        count: Tensor,
+        of: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        return super().add_sites(
+            whitened, places, y, noise + self.unreached(self.basis, whitened), count, of
+        )
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """New inducing inputs: border the sites, then put in again the samples whose Γ has become smaller by them."""
@@ -95,13 +113,17 @@ class AnytimeMap(DualSVGP):
         whitened = memory.whitened(self.basis.size)[:, stale]
         beta = 1.0 / (self.own_noise(self.theta)[stale] + self.unreached(self.basis, whitened))
         lam = beta[:, None] * memory.y[stale]
-        self.sites.add(whitened, beta - memory.beta[stale], lam - memory.lam[stale], memory.pass_number[stale])
+        self.sites.add(
+            whitened, beta - memory.beta[stale], lam - memory.lam[stale], memory.pass_number[stale]
+        )
         memory.keep_columns()
         memory.beta[stale], memory.lam[stale] = beta, lam
 
     def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
         beta = 1.0 / (self.own_noise(theta) + self.unreached(basis, whitened))
-        return MemorySites(whitened, {"beta": beta, "lam": beta[:, None] * self.memory.y}, self.memory.pass_number)
+        return MemorySites(
+            whitened, {"beta": beta, "lam": beta[:, None] * self.memory.y}, self.memory.pass_number
+        )
 
     def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
         self._rate(values, whitened)
@@ -130,7 +152,9 @@ class AnytimeMap(DualSVGP):
         """The posterior now, with this member's test conditional."""
         if self._posterior is None:
             plain = super().posterior  # RuntimeError where nothing was seen
-            self._posterior = AnytimePosterior(**own(plain), conditional=self.member.conditional, **self._local())
+            self._posterior = AnytimePosterior(
+                **own(plain), conditional=self.member.conditional, **self._local()
+            )
         return self._posterior
 
     def _local(self) -> dict:

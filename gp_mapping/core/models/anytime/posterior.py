@@ -1,10 +1,10 @@
 """The test conditionals of the anytime family, on one posterior of the inducing variables.
 
-    q(f*) = ∫ q*(f*| y_B, u) q(u) du        (Hoang et al. 2015, eq. 3; App. D.4)
-    deterministic  f* = a*ᵀu                                             SoR
-    joint          f* | u exact, so that test points share their residual  DTC, FITC, PITC
-    independent    f* | u exact for one point, residuals of two points apart  FIC
-    local          f* | u, y_B exact, B the block of x*'s tile           PIC
+q(f*) = ∫ q*(f*| y_B, u) q(u) du        (Hoang et al. 2015, eq. 3; App. D.4)
+deterministic  f* = a*ᵀu                                             SoR
+joint          f* | u exact, so that test points share their residual  DTC, FITC, PITC
+independent    f* | u exact for one point, residuals of two points apart  FIC
+local          f* | u, y_B exact, B the block of x*'s tile           PIC
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class AnytimePosterior(Posterior, kind="anytime"):
             return [(None, torch.arange(len(x), device=x.device))]
         tiles, owner = torch.unique(tiles_of(x, self.side).long(), dim=0, return_inverse=True)
         known = {block.tile: block for block in self.blocks}
-        parts = owner.argsort(stable=True).split(torch.bincount(owner, minlength=len(tiles)).tolist())
+        parts = owner.argsort(stable=True).split(
+            torch.bincount(owner, minlength=len(tiles)).tolist()
+        )
         return [(known.get(tuple(tile)), part) for tile, part in zip(tiles.tolist(), parts)]
 
     def tell(self, x: Tensor, heading: Tensor | None, block: Block | None):
@@ -69,12 +71,18 @@ class AnytimePosterior(Posterior, kind="anytime"):
                 mean[part] = corrected.mT @ self.weights + offset
                 known = self.solve_root(corrected).square().sum(0)
                 if self.conditional == "local":
-                    left = self.theta.signal_stddev**2 - a[features:].square().sum(0) - told.square().sum(0)
+                    left = (
+                        self.theta.signal_stddev**2
+                        - a[features:].square().sum(0)
+                        - told.square().sum(0)
+                    )
                     known = known + left.clamp_min(0.0)
                 variance[part] = known
         return mean, variance
 
-    def inner_and_solved(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def inner_and_solved(
+        self, x: Tensor, heading: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """As inner, and R⁻¹a of the basis alone."""
         if self.conditional in ("joint", "independent"):
             return super().inner_and_solved(x, heading)
@@ -101,7 +109,11 @@ class AnytimePosterior(Posterior, kind="anytime"):
 
     def covariance_with(self, b: Tensor) -> Covariances:
         """What b alone asks for is kept only where test points share their residual."""
-        return super().covariance_with(b) if self.conditional == "joint" else Snapshot.covariance_with(self, b)
+        return (
+            super().covariance_with(b)
+            if self.conditional == "joint"
+            else Snapshot.covariance_with(self, b)
+        )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Between a (N, D) and b (K, D): ãᵀD⁻¹b̃, and of the residual what the test conditional shares. Squared SI."""
@@ -127,19 +139,28 @@ class AnytimePosterior(Posterior, kind="anytime"):
             for part, whitened, told in halves["a"][1]:
                 for other, whitened_b, told_b in halves["b"][1]:
                     if bool((tiles["a"][part[0]] == tiles["b"][other[0]]).all()):
-                        out[part[:, None], other] = (kernel(a[part], b[other]) - whitened.mT @ whitened_b
-                                                     - told.mT @ told_b)
+                        out[part[:, None], other] = (
+                            kernel(a[part], b[other]) - whitened.mT @ whitened_b - told.mT @ told_b
+                        )
         return (out + halves["a"][0].mT @ halves["b"][0]) * self.scaling.scale**2
 
     def state_dict(self) -> dict:
-        return super().state_dict() | {"kind": "anytime", "conditional": self.conditional, "side": self.side,
-                                       "blocks": [block.state_dict() for block in self.blocks]}
+        return super().state_dict() | {
+            "kind": "anytime",
+            "conditional": self.conditional,
+            "side": self.side,
+            "blocks": [block.state_dict() for block in self.blocks],
+        }
 
     @classmethod
     def restore(cls, state: dict, plain: Posterior, device) -> "AnytimePosterior":
         """From `state_dict`, given what Posterior itself reads of it."""
-        return cls(**own(plain), conditional=state["conditional"], side=state["side"],
-                   blocks=tuple(Block.from_state_dict(block, device) for block in state["blocks"]))
+        return cls(
+            **own(plain),
+            conditional=state["conditional"],
+            side=state["side"],
+            blocks=tuple(Block.from_state_dict(block, device) for block in state["blocks"]),
+        )
 
 
 def own(posterior: Posterior) -> dict:

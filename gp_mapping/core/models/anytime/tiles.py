@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.anytime.blocks import Block, BlockMemory, chop, partition, tiles_of, whiten_block
+from gp_mapping.core.models.anytime.blocks import (
+    Block,
+    BlockMemory,
+    chop,
+    partition,
+    tiles_of,
+    whiten_block,
+)
 from gp_mapping.core.models.anytime.model import STALE, AnytimeMap
 from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites
 from gp_mapping.core.sparse.basis import Basis
@@ -33,10 +40,14 @@ class TileMap(AnytimeMap):
     fitting = (*AnytimeMap.fitting, "tile_side", "tile_samples")
     counted = (*AnytimeMap.counted, "closed")
 
-    def __init__(self, name: str, theta, *, tile_side: float = 2.0, tile_samples: int = 100, **settings):
+    def __init__(
+        self, name: str, theta, *, tile_side: float = 2.0, tile_samples: int = 100, **settings
+    ):
         super().__init__(name, theta, **settings)
         self.tile_side, self.tile_samples, self.closed = tile_side, tile_samples, 0
-        self._blocks: dict[int, Block] = {}  # what posteriors may keep, by number; made when first asked for
+        self._blocks: dict[
+            int, Block
+        ] = {}  # what posteriors may keep, by number; made when first asked for
 
     @property
     def side(self) -> float:
@@ -44,8 +55,9 @@ class TileMap(AnytimeMap):
         return self.tile_side * self.theta.lengthscale
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> BlockMemory:
-        return BlockMemory(self.memory_size, dimension, channels, rows, self.device,
-                           width=self.tile_samples).follow(self.memory_rule)
+        return BlockMemory(
+            self.memory_size, dimension, channels, rows, self.device, width=self.tile_samples
+        ).follow(self.memory_rule)
 
     def remembered_features(self, rows: int) -> Tensor:
         return self.memory.raw[:, :rows].mT
@@ -66,7 +78,9 @@ class TileMap(AnytimeMap):
         self._join()
         return fell
 
-    def _alone(self, values: dict[str, Tensor], whitened: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    def _alone(
+        self, values: dict[str, Tensor], whitened: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
         """Samples that stand in the sites with their β, as blocks of one: U = β^−½, W = a β^½, λ = y β^½."""
         root, memory = values["beta"].sqrt(), self.memory
         n = len(root)
@@ -74,8 +88,14 @@ class TileMap(AnytimeMap):
         raw[:, : len(whitened)] = whitened.mT
         chain[:, 0] = 1.0 / root
         places = self.theta.place(values["x"], values["velocity"], values["heading"])
-        return values | {"lam": root[:, None] * values["y"], "beta": torch.ones_like(root), "raw": raw, "chain": chain,
-                         "tile": tiles_of(places, self.side), "block": torch.full_like(root, -1.0)}, whitened * root
+        return values | {
+            "lam": root[:, None] * values["y"],
+            "beta": torch.ones_like(root),
+            "raw": raw,
+            "chain": chain,
+            "tile": tiles_of(places, self.side),
+            "block": torch.full_like(root, -1.0),
+        }, whitened * root
 
     def _isolate(self, leaving: Tensor) -> None:
         """Samples are about to leave the memory: each becomes a block of its own, the others stay together."""
@@ -114,7 +134,11 @@ class TileMap(AnytimeMap):
         raw, fresh = memory.raw[old, :rows].mT, memory.raw[new, :rows].mT
         shared = self.basis.kernel(places[old], places[new]) - raw[features:].mT @ fresh[features:]
         known = solve_lower(factor, shared)  # (n, k)
-        gamma = self.basis.kernel(places[new], places[new]) - fresh[features:].mT @ fresh[features:] - known.mT @ known
+        gamma = (
+            self.basis.kernel(places[new], places[new])
+            - fresh[features:].mT @ fresh[features:]
+            - known.mT @ known
+        )
         gamma.diagonal().add_(self.own_noise(self.theta)[new])
         root, _ = cholesky(gamma)
         whitened = solve_lower(root, (fresh - memory.whitened(rows)[:, old] @ known).mT).mT
@@ -123,7 +147,7 @@ class TileMap(AnytimeMap):
         n, k = known.shape
         memory.chain[new] = 0.0
         memory.chain[new, :n] = known.mT
-        memory.chain[new, n: n + k] = root
+        memory.chain[new, n : n + k] = root
         self._forget_copies(old)
         memory.block[new] = float(memory.block[old[0]])
 
@@ -137,11 +161,24 @@ class TileMap(AnytimeMap):
         memory, rows = self.memory, self.basis.size
         groups = [g if isinstance(g, tuple) else (g, None) for g in groups]
         noise, places, raw = self.own_noise(self.theta), self.memory_places(self.theta), memory.raw
-        made = [whiten_block(self.basis.kernel, places[part], raw[part, :rows].mT, self.basis.features, noise[part],
-                             memory.y[part]) for part, _ in groups]
+        made = [
+            whiten_block(
+                self.basis.kernel,
+                places[part],
+                raw[part, :rows].mT,
+                self.basis.features,
+                noise[part],
+                memory.y[part],
+            )
+            for part, _ in groups
+        ]
         everyone = torch.cat([part for part, _ in groups])
         self._forget_copies(everyone)
-        self._replace(everyone, torch.cat([whitened for _, whitened, _ in made], 1), torch.cat([lam for _, _, lam in made]))
+        self._replace(
+            everyone,
+            torch.cat([whitened for _, whitened, _ in made], 1),
+            torch.cat([lam for _, _, lam in made]),
+        )
         number, chain, block = float(memory.block.max()) + 1.0, memory.chain, memory.block
         for (part, fixed), (factor, _, _) in zip(groups, made):
             chain[part] = 0.0
@@ -173,7 +210,7 @@ class TileMap(AnytimeMap):
             solved[:, part] = solve_lower(memory.factor(part), recalled[:, part].mT).mT
         self.sites.border(solved, memory.whitened(old), memory.beta, memory.lam)
         memory.extend_whitened(old, solved)
-        memory.raw[:, old: old + len(recalled)] = recalled.mT
+        memory.raw[:, old : old + len(recalled)] = recalled.mT
         self._blocks = {}
         spent = recalled.square().sum(0) / self.own_noise(self.theta) > STALE
         self._arrange([part for part in blocks if bool(spent[part].any())])
@@ -182,18 +219,29 @@ class TileMap(AnytimeMap):
         """Tiles laid anew, since their side follows the lengthscale and places the time offset."""
         memory, places = self.memory, self.memory_places(theta)
         tiles = tiles_of(places, self.tile_side * theta.lengthscale)
-        groups = [part for parts in partition(tiles, memory.order, self.tile_samples) for part in parts]
-        return self._memory_sites(theta, basis, whitened, groups, torch.arange(len(memory), device=self.device), tiles)
+        groups = [
+            part for parts in partition(tiles, memory.order, self.tile_samples) for part in parts
+        ]
+        return self._memory_sites(
+            theta, basis, whitened, groups, torch.arange(len(memory), device=self.device), tiles
+        )
 
     def memory_sites_of(self, kept: Tensor) -> MemorySites:
         """The blocks as they are, but without those that leave."""
         memory, stay = self.memory, kept.nonzero()[:, 0]
         groups = [part[kept[part]] for part in memory.blocks()]
-        return self._memory_sites(self.theta, self.basis, self.remembered_features(self.basis.size),
-                           [part for part in groups if len(part)], stay, memory.tile)
+        return self._memory_sites(
+            self.theta,
+            self.basis,
+            self.remembered_features(self.basis.size),
+            [part for part in groups if len(part)],
+            stay,
+            memory.tile,
+        )
 
-    def _memory_sites(self, theta, basis: Basis, raw: Tensor, groups: list[Tensor], stay: Tensor, tiles: Tensor
-               ) -> MemorySites:
+    def _memory_sites(
+        self, theta, basis: Basis, raw: Tensor, groups: list[Tensor], stay: Tensor, tiles: Tensor
+    ) -> MemorySites:
         memory, noise, places = self.memory, self.own_noise(theta), self.memory_places(theta)
         self._blocks = {}
         whitened, lam = torch.zeros_like(raw), torch.zeros_like(memory.y)
@@ -201,13 +249,27 @@ class TileMap(AnytimeMap):
         full = raw.new_zeros((len(memory), memory.rows))
         full[:, : len(raw)] = raw.mT
         for number, part in enumerate(groups):
-            factor, whitened[:, part], lam[part] = whiten_block(basis.kernel, places[part], raw[:, part], basis.features,
-                                                             noise[part], memory.y[part])
+            factor, whitened[:, part], lam[part] = whiten_block(
+                basis.kernel,
+                places[part],
+                raw[:, part],
+                basis.features,
+                noise[part],
+                memory.y[part],
+            )
             chain[part, : len(part)] = factor
             block[part] = float(number)
-        columns = {"beta": torch.ones_like(memory.beta), "lam": lam, "raw": full, "chain": chain, "tile": tiles,
-                   "block": block}
-        return MemorySites(whitened[:, stay], {name: column[stay] for name, column in columns.items()})
+        columns = {
+            "beta": torch.ones_like(memory.beta),
+            "lam": lam,
+            "raw": full,
+            "chain": chain,
+            "tile": tiles,
+            "block": block,
+        }
+        return MemorySites(
+            whitened[:, stay], {name: column[stay] for name, column in columns.items()}
+        )
 
     # --- test conditional, fantasies, files -----------------------------------------------------------------------
     def leverage(self, whitened: Tensor) -> Tensor:
@@ -223,7 +285,12 @@ class TileMap(AnytimeMap):
         for tile, part in memory.open_blocks():
             number = int(memory.block[part[0]])
             known[number] = self._blocks.get(number) or Block(
-                tile, places[part], memory.factor(part).clone(), memory.whitened(rows)[:, part].clone(), memory.lam[part])
+                tile,
+                places[part],
+                memory.factor(part).clone(),
+                memory.whitened(rows)[:, part].clone(),
+                memory.lam[part],
+            )
         self._blocks = known
         return {"side": self.side, "blocks": tuple(known.values())}
 
@@ -235,15 +302,32 @@ class TileMap(AnytimeMap):
         self.need_data()
         inner, before, new = self.scaling.inner_x(x), self.posterior, self.duplicate()
         n = len(inner)
-        new.tile_samples, new.memory_size = self.tile_samples + n, self.memory_size + n  # nobody has to leave for them
-        new.memory = self.memory.copy(capacity=self.memory.capacity + n, width=self.memory.width + n)
+        new.tile_samples, new.memory_size = (
+            self.tile_samples + n,
+            self.memory_size + n,
+        )  # nobody has to leave for them
+        new.memory = self.memory.copy(
+            capacity=self.memory.capacity + n, width=self.memory.width + n
+        )
         mean, _ = before.inner(inner)
         noise = torch.full((n,), before.noise_variance, dtype=torch.float64, device=self.device)
         whitened = new.basis.whitened(inner)
         zero = torch.zeros_like(noise)
         lam, beta = new.add_sites(whitened, inner, mean, noise, zero + 1.0)
-        new.remember({"x": inner, "velocity": torch.zeros_like(inner), "heading": inner.new_zeros((n, 2)), "y": mean,
-                       "lam": lam, "beta": beta, "noise": noise, "extra": zero, "weight": zero + 1.0}, whitened)
+        new.remember(
+            {
+                "x": inner,
+                "velocity": torch.zeros_like(inner),
+                "heading": inner.new_zeros((n, 2)),
+                "y": mean,
+                "lam": lam,
+                "beta": beta,
+                "noise": noise,
+                "extra": zero,
+                "weight": zero + 1.0,
+            },
+            whitened,
+        )
         return new
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:

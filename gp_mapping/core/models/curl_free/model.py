@@ -45,7 +45,9 @@ class CurlFree(ScaledMap):
         Solin et al. 2018: one scalar potential for the three components.
     """
 
-    def __init__(self, theta: VectorTheta, *, scale: float = 1.0, centre=None, device="cpu", **others):
+    def __init__(
+        self, theta: VectorTheta, *, scale: float = 1.0, centre=None, device="cpu", **others
+    ):
         super().__init__(scale=scale, centre=centre, device=device)
         self.rows = _Rows(theta, device=device, **others)
         self.rows.theta.kernel()  # refuses a kernel without a potential, now and not at the first sample
@@ -78,23 +80,41 @@ class CurlFree(ScaledMap):
     # --- samples in -----------------------------------------------------------------------------------------------
     def _scaling_for(self, batch: Samples) -> Scaling:
         if batch.y.shape[1] != COMPONENTS or batch.x.shape[1] not in (2, 3):
-            raise ValueError(f"curl_free maps the three components of a vector in the plane or in space: y is (N, 3) "
-                             f"and x (N, 2) or (N, 3), not {tuple(batch.y.shape)} and {tuple(batch.x.shape)}")
+            raise ValueError(
+                f"curl_free maps the three components of a vector in the plane or in space: y is (N, 3) "
+                f"and x (N, 2) or (N, 3), not {tuple(batch.y.shape)} and {tuple(batch.x.shape)}"
+            )
         return super()._scaling_for(batch)
 
     def absorb(self, batch: Standardised) -> UpdateReport:
         if self.rows.scaling is None:
             self.rows.scaling = _unit(len(self.scaling.origin), self.device)
-        each = {name: getattr(batch, name).repeat_interleave(COMPONENTS, 0)
-                for name in ("heading", "noise", "extra", "position_variance", "count")}
-        report = self.rows.absorb(Standardised(x=to_rows(batch.x), velocity=_still(batch.velocity),
-                                                y=batch.y.reshape(-1, 1), **each))
+        each = {
+            name: getattr(batch, name).repeat_interleave(COMPONENTS, 0)
+            for name in ("heading", "noise", "extra", "position_variance", "count")
+        }
+        report = self.rows.absorb(
+            Standardised(
+                x=to_rows(batch.x),
+                velocity=_still(batch.velocity),
+                y=batch.y.reshape(-1, 1),
+                **each,
+            )
+        )
         return self.report(len(batch.x), report)
 
     def report(self, used: int, rows: UpdateReport | None = None) -> UpdateReport:
         rows = rows or self.rows.report(0)
-        return UpdateReport(used, self.samples, rows.inducing, rows.memory, rows.added, rows.removed, rows.jitter,
-                            rows.everywhere)
+        return UpdateReport(
+            used,
+            self.samples,
+            rows.inducing,
+            rows.memory,
+            rows.added,
+            rows.removed,
+            rows.jitter,
+            rows.everywhere,
+        )
 
     def refine(self, budget_s: float = float("inf")) -> bool:
         """Hyper-parameter steps that are pending; True: more are pending."""
@@ -129,7 +149,10 @@ class CurlFree(ScaledMap):
 
     def hyperparameters(self) -> dict[str, float]:
         """ScaledMap's, signal_stddev of the vertical component; its noise over the others'; γ."""
-        return super().hyperparameters() | {"vertical_noise": self.theta.vertical, "coherence": self.theta.coherence}
+        return super().hyperparameters() | {
+            "vertical_noise": self.theta.vertical,
+            "coherence": self.theta.coherence,
+        }
 
     # --- forget, fantasize, merge, save ---------------------------------------------------------------------------
     def forget(self, factor: float) -> None:
@@ -150,7 +173,9 @@ class CurlFree(ScaledMap):
         new.rows = self.rows.fantasize(to_rows(self.scaling.inner_x(x)))
         return new
 
-    def _union(self, other: CurlFree, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float) -> None:
+    def _union(
+        self, other: CurlFree, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
+    ) -> None:
         """Its rows, moved to this map's origin and centre."""
         rows = other.rows.duplicate()
         _recentre(rows, delta)
@@ -174,14 +199,23 @@ class CurlFree(ScaledMap):
     def load_state_dict(self, state: dict) -> None:
         """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
         try:
-            if state["field_scale"] != self.scale or state["theta"]["potential"] != self.theta.potential:
-                raise ValueError(f"the state is of a {state['theta']['potential']} potential with field_scale "
-                                 f"{state['field_scale']}, this map of a {self.theta.potential} one with {self.scale}")
+            if (
+                state["field_scale"] != self.scale
+                or state["theta"]["potential"] != self.theta.potential
+            ):
+                raise ValueError(
+                    f"the state is of a {state['theta']['potential']} potential with field_scale "
+                    f"{state['field_scale']}, this map of a {self.theta.potential} one with {self.scale}"
+                )
             scaling = None
             if state["place"] is not None:
-                scaling = Scaling(state["place"].to(self.device), state["mean"].to(self.device), self.scale)
+                scaling = Scaling(
+                    state["place"].to(self.device), state["mean"].to(self.device), self.scale
+                )
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a state of a curl_free map: {type(error).__name__}: {error}") from error
+            raise ValueError(
+                f"not a state of a curl_free map: {type(error).__name__}: {error}"
+            ) from error
         self.rows.load_state_dict(state)
         self.scaling = scaling
 

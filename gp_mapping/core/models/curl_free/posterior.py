@@ -37,11 +37,19 @@ class CurlFreePosterior(Snapshot):
         """Of a new measurement, mean over the components, inner units."""
         return float(self.component_noise.mean())
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         """Components at x (N, D) m, with their covariance, SI. With a velocity: what the robot measures there."""
-        mean, covariance = self._joint(*self.rows.theta.passing(self.scaling.inner_x(x), velocity, heading))
-        return Prediction(mean, covariance.diagonal(dim1=1, dim2=2).clamp_min(0.0),
-                          self.component_noise * self.scaling.scale**2, covariance)
+        mean, covariance = self._joint(
+            *self.rows.theta.passing(self.scaling.inner_x(x), velocity, heading)
+        )
+        return Prediction(
+            mean,
+            covariance.diagonal(dim1=1, dim2=2).clamp_min(0.0),
+            self.component_noise * self.scaling.scale**2,
+            covariance,
+        )
 
     def gradient(self, x: Tensor) -> Tensor:
         """∂_d of the mean of each component at standardised x (N, D): (N, 3, D)."""
@@ -51,7 +59,9 @@ class CurlFreePosterior(Snapshot):
         """Posterior covariance of components: (N, 3, K, 3), squared SI."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         joint = self.rows.covariance(to_rows(a), to_rows(b))
-        own = self.rows.theta.constant_stddev**2  # of one component with itself, not with the others
+        own = (
+            self.rows.theta.constant_stddev**2
+        )  # of one component with itself, not with the others
         kind = torch.arange(COMPONENTS, device=a.device)
         joint = joint.reshape(len(a), COMPONENTS, len(b), COMPONENTS) * self.scaling.scale**2
         return joint - own * self.scaling.scale**2 * (kind[:, None, None] != kind).to(joint.dtype)
@@ -66,17 +76,22 @@ class CurlFreePosterior(Snapshot):
 
     def _joint(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor]:
         """The same at standardised x; with a heading (N, 2), of field and robot together."""
-        means, covariances = [x.new_empty((0, COMPONENTS))], [x.new_empty((0, COMPONENTS, COMPONENTS))]
+        means, covariances = (
+            [x.new_empty((0, COMPONENTS))],
+            [x.new_empty((0, COMPONENTS, COMPONENTS))],
+        )
         p, kernel = self.rows, self.rows.theta.kernel()
         turns = heading is not None and p.theta.heading_stddev > 0
         for i in range(0, len(x), _CHUNK):
-            rows = to_rows(x[i: i + _CHUNK])
-            h = heading[i: i + _CHUNK].repeat_interleave(COMPONENTS, 0) if turns else None
+            rows = to_rows(x[i : i + _CHUNK])
+            h = heading[i : i + _CHUNK].repeat_interleave(COMPONENTS, 0) if turns else None
             others = _each(p.theta.feature_rows(rows, h))
             whitened = p.whitened(rows, h)
             half = p.solve_root(whitened)
             spent = _gram(_each(whitened)) - _gram(_each(half))
-            covariances.append(torch.diag_embed(by_component(kernel.diag(rows))) + _gram(others) - spent.double())
+            covariances.append(
+                torch.diag_embed(by_component(kernel.diag(rows))) + _gram(others) - spent.double()
+            )
             means.append(by_component((whitened.mT @ p.weights.to(whitened.dtype)).double()[:, 0]))
         scale = self.scaling.scale
         return torch.cat(means) * scale + self.scaling.centre, torch.cat(covariances) * scale**2
@@ -90,7 +105,9 @@ class CurlFreePosterior(Snapshot):
         unit = self.rows.R.new_zeros((len(self.rows.R), len(at)))
         unit[at, range(len(at))] = 1.0
         size = theta.heading_stddev * self.scaling.scale
-        return size * self.rows.weights[at, 0], size * self.rows.solve_root(unit).square().sum(0).sqrt()
+        return size * self.rows.weights[at, 0], size * self.rows.solve_root(unit).square().sum(
+            0
+        ).sqrt()
 
     def norm(self, x: Tensor) -> Prediction:
         """|B|: mean |μ| + tr[(I − ûûᵀ)Σ]/(2|μ|), variance ûᵀΣû, û = μ/|μ|. (N, 1)"""
@@ -100,7 +117,9 @@ class CurlFreePosterior(Snapshot):
         along = (unit[:, None] @ covariance @ unit[:, :, None])[:, 0, 0]
         trace = covariance.diagonal(dim1=1, dim2=2).sum(1)
         # second order; where Σ is not small beside |μ|² the series means nothing, so at most √(|μ|² + tr Σ)
-        bent = (length + (trace - along) / (2 * length.clamp_min(1e-300))).minimum((length.square() + trace).sqrt())
+        bent = (length + (trace - along) / (2 * length.clamp_min(1e-300))).minimum(
+            (length.square() + trace).sqrt()
+        )
         noise = (unit.square() @ self.component_noise).mean().reshape(1) * self.scaling.scale**2
         return Prediction(bent[:, None], along.clamp_min(0.0)[:, None], noise)
 

@@ -1,6 +1,6 @@
 """A dual SVGP made of sums that were formed elsewhere: at given θ and z they are all that the data said.
 
-    D = I + Σ_k (D_k − I),    r = Σ_k r_k        over parts k of the data, in any order (sites.py)
+D = I + Σ_k (D_k − I),    r = Σ_k r_k        over parts k of the data, in any order (sites.py)
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _TOGETHER = 2000  # samples whose features are in memory together
 
 
 @torch.no_grad()
-def part_of(theta: Theta, z: Tensor, scaling: Scaling, cells: Samples, memory_size: int = 0) -> DualSVGP:
+def part_of(
+    theta: Theta, z: Tensor, scaling: Scaling, cells: Samples, memory_size: int = 0
+) -> DualSVGP:
     """A map of some of the data at given θ and z, which learns nothing and closes no pass; its sites are that part's.
 
     Args:
@@ -34,19 +36,33 @@ def part_of(theta: Theta, z: Tensor, scaling: Scaling, cells: Samples, memory_si
         cells: that part, SI.
         memory_size: samples that it remembers.
     """
-    new = DualSVGP(theta, inducing_inputs=z + scaling.origin, memory_size=memory_size, scale=scaling.scale,
-                   centre=scaling.centre, max_biases=max(1, len(cells)))
+    new = DualSVGP(
+        theta,
+        inducing_inputs=z + scaling.origin,
+        memory_size=memory_size,
+        scale=scaling.scale,
+        centre=scaling.centre,
+        max_biases=max(1, len(cells)),
+    )
     new.scaling = scaling
     new.begin(z.shape[1], len(scaling.centre))
     new.basis = Basis.at(z, new.basis)  # z itself, not z + origin − origin
     for start in range(0, len(cells), _TOGETHER):
-        new.update(cells[start:start + _TOGETHER])
+        new.update(cells[start : start + _TOGETHER])
     return new
 
 
 @torch.no_grad()
-def assemble(model: DualSVGP, theta: Theta, z: Tensor, scaling: Scaling, sites: Sites, samples: int,
-             memory: Memory, newest_pass: float) -> None:
+def assemble(
+    model: DualSVGP,
+    theta: Theta,
+    z: Tensor,
+    scaling: Scaling,
+    sites: Sites,
+    samples: int,
+    memory: Memory,
+    newest_pass: float,
+) -> None:
     """Make an empty map one of these sums.
 
     Args:
@@ -61,7 +77,9 @@ def assemble(model: DualSVGP, theta: Theta, z: Tensor, scaling: Scaling, sites: 
     model.basis = Basis.at(z, model.new_basis(theta, z.shape[1]))
     capacity = model.basis.features + max(model.max_inducing, len(z))
     model.sites = sites.clone(capacity)
-    model.memory = memory.copy(capacity, capacity=max(model.memory_size, len(memory))).follow(model.memory_rule)
+    model.memory = memory.copy(capacity, capacity=max(model.memory_size, len(memory))).follow(
+        model.memory_rule
+    )
     model.samples, model.newest_pass = samples, newest_pass
     model.unremembered_empty = len(memory) == samples
     if model.learner is not None:

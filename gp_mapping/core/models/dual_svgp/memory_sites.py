@@ -27,7 +27,9 @@ class MemorySites:
     def part(self, which: slice) -> MemorySites:
         """The share of some of the samples."""
         columns = {name: column[which] for name, column in self.columns.items()}
-        return MemorySites(self.whitened[:, which], columns, None if self.of is None else self.of[which])
+        return MemorySites(
+            self.whitened[:, which], columns, None if self.of is None else self.of[which]
+        )
 
     def write(self, memory: Memory) -> None:
         """The memory keeps it, to take it out again."""

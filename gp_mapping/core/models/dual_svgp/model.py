@@ -1,12 +1,12 @@
 """Memory-based dual SVGP (Chang et al. 2023), whitened, with inducing inputs added lazily.
 
-    update   D += Σ β a aᵀ, r += Σ a λ        (λ form: equal to batch SGPR at fixed z and θ, in any order)
-    grow     a sample becomes an inducing input where the data tell enough of what the others leave open (worth.py);
-             old sites are padded, and the memory, whose features at the new z are known, fills the border: exact while
-             all samples are remembered
-    thin     inputs that later ones made dispensable go: a robot's newest place always looks new
-    adopt    θ moved, or z are thinned: the memory is taken out, the rest is carried by its pseudo-data, the memory is
-             put back with fresh features (sparse_map.py); at once or in slices (rebuild.py)
+update   D += Σ β a aᵀ, r += Σ a λ        (λ form: equal to batch SGPR at fixed z and θ, in any order)
+grow     a sample becomes an inducing input where the data tell enough of what the others leave open (worth.py);
+         old sites are padded, and the memory, whose features at the new z are known, fills the border: exact while
+         all samples are remembered
+thin     inputs that later ones made dispensable go: a robot's newest place always looks new
+adopt    θ moved, or z are thinned: the memory is taken out, the rest is carried by its pseudo-data, the memory is
+         put back with fresh features (sparse_map.py); at once or in slices (rebuild.py)
 """
 
 from __future__ import annotations
@@ -71,15 +71,43 @@ class DualSVGP(SendableMap):
     counted = (*SendableMap.counted, "floor", "thinned", "moves", "closed_passes")
     fantasy_tolerance = 1e-6  # share of s² that makes the residual at a fantasy an inducing input
 
-    def __init__(self, theta: Theta, *, max_inducing: int = 400, tolerance: float = 0.02, memory_size: int = 2000,
-                 information: float = 0.0, inducing_inputs=None, learner: HyperLearner | None = None, seed: int = 0,
-                 scale: float = 1.0, centre=None, device="cpu", dtype=torch.float64, likelihood=None,
-                 steps: int | None = None, max_biases: int = 50, bias_prior: float = 0.0,
-                 memory_rule: str = "uniform"):
-        super().__init__(theta, likelihood or Gaussian(), learner=learner, memory_size=memory_size, seed=seed,
-                         scale=scale, centre=centre, device=device)
+    def __init__(
+        self,
+        theta: Theta,
+        *,
+        max_inducing: int = 400,
+        tolerance: float = 0.02,
+        memory_size: int = 2000,
+        information: float = 0.0,
+        inducing_inputs=None,
+        learner: HyperLearner | None = None,
+        seed: int = 0,
+        scale: float = 1.0,
+        centre=None,
+        device="cpu",
+        dtype=torch.float64,
+        likelihood=None,
+        steps: int | None = None,
+        max_biases: int = 50,
+        bias_prior: float = 0.0,
+        memory_rule: str = "uniform",
+    ):
+        super().__init__(
+            theta,
+            likelihood or Gaussian(),
+            learner=learner,
+            memory_size=memory_size,
+            seed=seed,
+            scale=scale,
+            centre=centre,
+            device=device,
+        )
         self.tolerance, self.information, self.dtype = tolerance, information, dtype
-        self.fixed = None if inducing_inputs is None else torch.as_tensor(inducing_inputs, dtype=torch.float64)
+        self.fixed = (
+            None
+            if inducing_inputs is None
+            else torch.as_tensor(inducing_inputs, dtype=torch.float64)
+        )
         self.max_inducing = max_inducing if self.fixed is None else len(self.fixed)
         self.steps, self.memory_rule = steps or self.likelihood.steps, memory_rule
         self.floor = 0.0  # bits (without `information`: variance) below which nothing pays since the budget was full
@@ -94,7 +122,9 @@ class DualSVGP(SendableMap):
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> Memory:
         """An empty memory for sites of that many rows."""
-        return self.memory_kind(self.memory_size, dimension, channels, rows, self.device).follow(self.memory_rule)
+        return self.memory_kind(self.memory_size, dimension, channels, rows, self.device).follow(
+            self.memory_rule
+        )
 
     def begin(self, dimension: int, channels: int) -> None:
         basis = self.new_basis(self.theta, dimension)
@@ -120,18 +150,29 @@ class DualSVGP(SendableMap):
                 parts += [part[half:], part[:half]]
         if len(reports) == 1:
             return reports[0]
-        return self.report(len(batch.x), sum(r.added for r in reports), sum(r.removed for r in reports),
-                           any(r.everywhere for r in reports))
+        return self.report(
+            len(batch.x),
+            sum(r.added for r in reports),
+            sum(r.removed for r in reports),
+            any(r.everywhere for r in reports),
+        )
 
     def _fits(self, batch: Standardised) -> bool:
         """Whether there is room for its inducing inputs, or as much will be made as it takes."""
         count, held = len(batch.x), len(self.basis)
-        if self.fixed is not None or not held or held + count <= self.max_inducing or count <= self.given_up:
+        if (
+            self.fixed is not None
+            or not held
+            or held + count <= self.max_inducing
+            or count <= self.given_up
+        ):
             return True
         _, places, noise = self._placed(batch)
         whitened = self.basis.whitened(places, batch.heading)
         precision = self._precision(whitened, places, noise, self.likelihood.weight(batch.count))
-        return not self._wanted(places, whitened, precision, (self.max_inducing - held) or self.given_up)
+        return not self._wanted(
+            places, whitened, precision, (self.max_inducing - held) or self.given_up
+        )
 
     def _placed(self, batch: Standardised) -> tuple[Tensor, Tensor, Tensor]:
         """What is beside a sample's own noise, where θ says that it was measured, and its noise in all."""
@@ -141,12 +182,23 @@ class DualSVGP(SendableMap):
 
     def _absorb_part(self, batch: Standardised) -> UpdateReport:
         extra, places, noise = self._placed(batch)
-        whitened, added, removed = self._grow(places, batch.heading, noise, self.likelihood.weight(batch.count))
+        whitened, added, removed = self._grow(
+            places, batch.heading, noise, self.likelihood.weight(batch.count)
+        )
         of = torch.full_like(noise, NO_PASS) if batch.pass_number is None else batch.pass_number
         lam, beta = self.add_sites(whitened, places, batch.y, noise, batch.count, of)
-        values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y, "lam": lam,
-                  "beta": beta, "noise": batch.noise, "extra": extra, "weight": self.likelihood.weight(batch.count),
-                  "pass_number": of}
+        values = {
+            "x": batch.x,
+            "velocity": batch.velocity,
+            "heading": batch.heading,
+            "y": batch.y,
+            "lam": lam,
+            "beta": beta,
+            "noise": batch.noise,
+            "extra": extra,
+            "weight": self.likelihood.weight(batch.count),
+            "pass_number": of,
+        }
         if self.remember(values, whitened):
             self.unremembered_empty = False
         if bool((batch.noise > 0).any()):
@@ -177,12 +229,18 @@ class DualSVGP(SendableMap):
         A closed pass keeps its say, with its unknown constant integrated out; its samples leave the memory, since none
         of them could be taken out of the sums alone.
         """
-        memory, closing = self.memory, self.sites.passes.surplus(self.max_biases, self.memory.pass_number)
+        memory, closing = (
+            self.memory,
+            self.sites.passes.surplus(self.max_biases, self.memory.pass_number),
+        )
         if not closing:
             return
         self.sites.close(closing, self.theta.bias_stddev**2)
         self.closed_passes += len(closing)
-        gone = torch.isin(memory.pass_number, torch.tensor(sorted(closing), dtype=torch.float64, device=self.device))
+        gone = torch.isin(
+            memory.pass_number,
+            torch.tensor(sorted(closing), dtype=torch.float64, device=self.device),
+        )
         memory.keep(~gone)
         self.unremembered_empty = False
         self.outdate()
@@ -202,12 +260,23 @@ class DualSVGP(SendableMap):
         half = solve_lower(factor, whitened)
         return half.mT @ solve_lower(factor, linear), half.square().sum(0)
 
-    def report(self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False) -> UpdateReport:
+    def report(
+        self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False
+    ) -> UpdateReport:
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
-        return UpdateReport(used, self.samples, inducing, memory, added, removed, self.jitter, everywhere)
+        return UpdateReport(
+            used, self.samples, inducing, memory, added, removed, self.jitter, everywhere
+        )
 
-    def add_sites(self, whitened: Tensor, places: Tensor, y: Tensor, noise: Tensor,
-                  count: Tensor, of: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def add_sites(
+        self,
+        whitened: Tensor,
+        places: Tensor,
+        y: Tensor,
+        noise: Tensor,
+        count: Tensor,
+        of: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Add the batch's sites (λ, β); returns them.
 
         white: a(x) (R, N) at the places (N, D).  of (N,): passes of the samples.
@@ -238,19 +307,30 @@ class DualSVGP(SendableMap):
     @property
     def least_residual(self) -> float:
         """Least residual variance at an inducing input, inner units."""
-        return max(self.tolerance * self.theta.signal_stddev**2, 0.0 if self.information > 0 else self.floor)
+        return max(
+            self.tolerance * self.theta.signal_stddev**2,
+            0.0 if self.information > 0 else self.floor,
+        )
 
-    def _grow(self, x: Tensor, heading: Tensor, noise: Tensor, weight: Tensor) -> tuple[Tensor, int, int]:
+    def _grow(
+        self, x: Tensor, heading: Tensor, noise: Tensor, weight: Tensor
+    ) -> tuple[Tensor, int, int]:
         """Make inducing inputs of the samples that are worth it: a(x) afterwards, how many were added, and removed."""
         whitened = self.basis.whitened(x, heading)
         if self.fixed is not None:
             return whitened, 0, 0
         return self.grow(x, heading, whitened, self._precision(whitened, x, noise, weight))
 
-    def grow(self, x: Tensor, heading: Tensor, whitened: Tensor, precision: Tensor) -> tuple[Tensor, int, int]:
+    def grow(
+        self, x: Tensor, heading: Tensor, whitened: Tensor, precision: Tensor
+    ) -> tuple[Tensor, int, int]:
         """As _grow, of samples whose a(x) (R, N) and β (N,) are known; where the budget is full, room is made."""
         removed = 0
-        if self.rebuild is None and len(self.basis) == self.max_inducing and self._wanted(x, whitened, precision):
+        if (
+            self.rebuild is None
+            and len(self.basis) == self.max_inducing
+            and self._wanted(x, whitened, precision)
+        ):
             removed = self._move()
             whitened = self.basis.whitened(x, heading) if removed else whitened
         whitened, added = self.append(x, whitened, precision)
@@ -260,9 +340,17 @@ class DualSVGP(SendableMap):
         """β that samples about to come will have, as far as it is known before: (N,)."""
         if self.likelihood.conjugate:
             return weight / noise
-        mean, variance = (torch.zeros((len(x), self.sites.channels), dtype=torch.float64, device=x.device),
-                          torch.zeros_like(noise)) if self.empty else self.marginals(whitened)
-        return weight * self.likelihood.information(mean, variance + self.basis.residual(x, whitened), noise)
+        mean, variance = (
+            (
+                torch.zeros((len(x), self.sites.channels), dtype=torch.float64, device=x.device),
+                torch.zeros_like(noise),
+            )
+            if self.empty
+            else self.marginals(whitened)
+        )
+        return weight * self.likelihood.information(
+            mean, variance + self.basis.residual(x, whitened), noise
+        )
 
     def remembered_precision(self, theta: Theta) -> Tensor:
         """β of the memory's samples at θ, each by itself: (m,)."""
@@ -291,21 +379,33 @@ class DualSVGP(SendableMap):
 
     def _thin(self) -> int:
         """Let go of inputs that are not worth theirs any more, when there are a sixth more of them. How many went."""
-        few = len(self.basis) < self.thinned + max(16, self.thinned // 6)  # as with most samples, and the least to ask
+        few = len(self.basis) < self.thinned + max(
+            16, self.thinned // 6
+        )  # as with most samples, and the least to ask
         if few or self.fixed is not None or not self.worth:
             return 0
         before = len(self.basis)
         self.adopt_in_slices(self.theta)
         return before - len(self.basis)
 
-    def _grown(self, basis: Basis, x: Tensor, whitened: Tensor, precision: Tensor, room: int | None = None) -> Tensor:
+    def _grown(
+        self, basis: Basis, x: Tensor, whitened: Tensor, precision: Tensor, room: int | None = None
+    ) -> Tensor:
         """That basis grows by x: the new rows of a(x), and of those of the memory behind them."""
         worth = self.worth
         if worth:
             precision = torch.cat([precision, self.remembered_precision(self.theta)])
         behind = self.memory_places(self.theta), self.remembered_features(self.basis.size)
-        return basis.grow(x, whitened, slice(0, len(x)), self.least_residual, room, precision if worth else None, worth,
-                          behind)
+        return basis.grow(
+            x,
+            whitened,
+            slice(0, len(x)),
+            self.least_residual,
+            room,
+            precision if worth else None,
+            worth,
+            behind,
+        )
 
     def append(self, x: Tensor, whitened: Tensor, precision: Tensor) -> tuple[Tensor, int]:
         """Grow the basis by x; pad the sites, and border them with the memory, whose features are extended."""
@@ -318,7 +418,7 @@ class DualSVGP(SendableMap):
         rows = self._grown(self.basis, x, whitened, precision)
         if not len(rows):
             return whitened, 0
-        fresh, recalled = rows[:, : len(x)], rows[:, len(x):]
+        fresh, recalled = rows[:, : len(x)], rows[:, len(x) :]
         self.sites.pad(len(rows))
         self._recall(old, remembered, recalled)
         return torch.cat([whitened, fresh]), len(rows)
@@ -329,7 +429,9 @@ class DualSVGP(SendableMap):
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """New rows `recalled` of a(x), from row `old` on, for the memory and its share of the sites."""
-        self.sites.border(recalled, remembered, self.memory.beta, self.memory.lam, self.memory.pass_number)
+        self.sites.border(
+            recalled, remembered, self.memory.beta, self.memory.lam, self.memory.pass_number
+        )
         self.memory.extend_whitened(old, recalled)
 
     @property
@@ -341,8 +443,16 @@ class DualSVGP(SendableMap):
             factor, self.jitter = cholesky(precision)
             weights = solve_lower(factor, solve_lower(factor, linear), transpose=True)
             noise = self.likelihood.noise_variance(self.noise_level)
-            self._posterior = Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling,
-                                        passes=self._open_passes())
+            self._posterior = Posterior(
+                self.theta,
+                self.basis.z,
+                self.basis.L,
+                factor,
+                weights,
+                noise,
+                self.scaling,
+                passes=self._open_passes(),
+            )
         return self._posterior
 
     def need_factor(self) -> None:
@@ -382,18 +492,27 @@ class DualSVGP(SendableMap):
         that the inputs leave open at a remembered sample. `inputs_per_square_lengthscale`: of those that the robot has
         touched.
         """
-        told = super().counters() | {"budget": self.max_inducing, "budget_full": self.moves,
-                                     "closed_passes": self.closed_passes}
+        told = super().counters() | {
+            "budget": self.max_inducing,
+            "budget_full": self.moves,
+            "closed_passes": self.closed_passes,
+        }
         if self.basis is None or not len(self.memory):
             return told
         places = self.memory_places(self.theta)
-        squares = torch.cat([places, self.basis.z]).div(self.theta.lengthscale).floor().unique(dim=0)
-        return told | {"prior_left": float((self.left_open() / self.basis.kernel.diag(places)).max()),
-                       "inputs_per_square_lengthscale": len(self.basis) / len(squares)}
+        squares = (
+            torch.cat([places, self.basis.z]).div(self.theta.lengthscale).floor().unique(dim=0)
+        )
+        return told | {
+            "prior_left": float((self.left_open() / self.basis.kernel.diag(places)).max()),
+            "inputs_per_square_lengthscale": len(self.basis) / len(squares),
+        }
 
     def left_open(self) -> Tensor:
         """k − q, the prior variance that the inducing inputs do not reach, at each remembered sample: (m,), inner."""
-        return self.basis.residual(self.memory_places(self.theta), self.remembered_features(self.basis.size))
+        return self.basis.residual(
+            self.memory_places(self.theta), self.remembered_features(self.basis.size)
+        )
 
     def inducing_inputs(self) -> Tensor:
         return self._outer_places(None if self.basis is None else self.basis.z)
@@ -403,15 +522,24 @@ class DualSVGP(SendableMap):
         """The memory's share of the sites at θ, in a basis where its features are `white`."""
         memory = self.memory
         if not self.likelihood.conjugate:
-            return MemorySites(whitened, {"beta": memory.beta.clone(), "lam": memory.lam.clone()}, memory.pass_number)
+            return MemorySites(
+                whitened,
+                {"beta": memory.beta.clone(), "lam": memory.lam.clone()},
+                memory.pass_number,
+            )
         beta = memory.weight / self.noise(memory.noise, memory.extra, theta, memory.x)
-        return MemorySites(whitened, {"beta": beta, "lam": beta[:, None] * memory.y}, memory.pass_number)
+        return MemorySites(
+            whitened, {"beta": beta, "lam": beta[:, None] * memory.y}, memory.pass_number
+        )
 
     def memory_sites_of(self, kept: Tensor) -> MemorySites:
         """The share of the sites that the samples kept (m,) have, as it is, where the others leave."""
         memory = self.memory
-        return MemorySites(memory.whitened(self.basis.size)[:, kept], {"beta": memory.beta[kept], "lam": memory.lam[kept]},
-                     memory.pass_number[kept])
+        return MemorySites(
+            memory.whitened(self.basis.size)[:, kept],
+            {"beta": memory.beta[kept], "lam": memory.lam[kept]},
+            memory.pass_number[kept],
+        )
 
     def learning_data(self) -> dict:
         """Also the sites, and marginals when they are asked for: what pseudo-data are made from."""
@@ -422,8 +550,12 @@ class DualSVGP(SendableMap):
             mean, variance = self.marginals(whitened)
             return mean, variance + self.basis.residual(memory.x[which], whitened)
 
-        return super().learning_data() | {"lam": memory.lam, "beta": memory.beta, "weight": memory.weight,
-                                           "marginals": marginals}
+        return super().learning_data() | {
+            "lam": memory.lam,
+            "beta": memory.beta,
+            "weight": memory.weight,
+            "marginals": marginals,
+        }
 
     def _adopted(self) -> None:
         refresh(self, self.likelihood.refreshed)
@@ -431,7 +563,9 @@ class DualSVGP(SendableMap):
     # --- what the operations of sparse_map.py ask -----------------------------------------------------------------
     def stand_in(self, store: Sites, sign: float, among: slice = slice(None)) -> None:
         memory, whitened = self.memory, self.memory.whitened(self.basis.size)[:, among]
-        store.add(whitened, sign * memory.beta[among], sign * memory.lam[among], memory.pass_number[among])
+        store.add(
+            whitened, sign * memory.beta[among], sign * memory.lam[among], memory.pass_number[among]
+        )
 
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
         """Of the rest, the pseudo-data on u near x: Λ ← SΛS, S_jj ∈ {0, 1}; whitened, that is T = LᵀSL⁻ᵀ.
@@ -456,7 +590,9 @@ class DualSVGP(SendableMap):
         factor = self.basis.L.double()
         keep = (~(torch.cdist(self.basis.z, near) <= radius).any(1)).double()
         inducing = torch.linalg.solve_triangular(factor, keep[:, None] * factor, upper=False).mT
-        return torch.block_diag(torch.eye(self.basis.features, dtype=torch.float64, device=self.device), inducing)
+        return torch.block_diag(
+            torch.eye(self.basis.features, dtype=torch.float64, device=self.device), inducing
+        )
 
     def duplicate(self, rows: int = 0) -> DualSVGP:
         """An independent copy with room for some more inducing inputs."""
@@ -479,10 +615,17 @@ class DualSVGP(SendableMap):
         new = self.duplicate(len(inner))
         mean, variance = before.inner(inner)
         whitened = new.basis.whitened(inner)
-        rows = new.basis.grow(inner, whitened, slice(0, len(inner)), self.fantasy_tolerance * self.theta.signal_stddev**2)
+        rows = new.basis.grow(
+            inner,
+            whitened,
+            slice(0, len(inner)),
+            self.fantasy_tolerance * self.theta.signal_stddev**2,
+        )
         new.sites.pad(len(rows))  # no border by the memory: it would move the mean
 
-        beta = self.likelihood.information(mean, variance, torch.full_like(variance, self.noise_level))
+        beta = self.likelihood.information(
+            mean, variance, torch.full_like(variance, self.noise_level)
+        )
         new.sites.add(torch.cat([whitened, rows]), beta, beta[:, None] * mean)
         new.unremembered_empty = False  # no sample stands for it
         return new
@@ -490,14 +633,18 @@ class DualSVGP(SendableMap):
     def converted(self, other: DualSVGP, offset: Tensor) -> DualSVGP:
         its = other.duplicate(2)  # room for features that only this map has
         if its.theta != self.theta and not its.adopt(self.theta):
-            raise ValueError("the other map cannot be carried to this one's hyper-parameters; nothing was merged")
+            raise ValueError(
+                "the other map cannot be carried to this one's hyper-parameters; nothing was merged"
+            )
         return its
 
     def renumber(self, by: float) -> None:
         super().renumber(by)
         self.sites.passes = self.sites.passes.renumber(by)
 
-    def take_over(self, its: DualSVGP, memory: dict[str, Tensor], offset: Tensor, delta: Tensor) -> int:
+    def take_over(
+        self, its: DualSVGP, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
+    ) -> int:
         """The rest projected into the joint basis, the memory with fresh features."""
         z = its.basis.z + offset
         places = self.theta.place(memory["x"], memory["velocity"], memory["heading"])
@@ -509,7 +656,9 @@ class DualSVGP(SendableMap):
             transfer = self.basis.transfer_from(z, its.basis.L, its.theta)
             self.sites.merge(rest.project(transfer, self.sites.capacity))
         if self.fixed is not None or not self.worth:
-            return self.take_in(memory, self.basis.whitened(places, memory["heading"]), its.memory.arrivals)
+            return self.take_in(
+                memory, self.basis.whitened(places, memory["heading"]), its.memory.arrivals
+            )
 
         # where worth decides, a sample comes with its site: without it nothing would tell what its input is worth;
         # oldest first, as blocks of samples grow
@@ -517,7 +666,9 @@ class DualSVGP(SendableMap):
         for part in memory["order"].argsort().split(min(_SLICE, self.given_up)):
             x, heading = places[part], memory["heading"][part]
             whitened, _, _ = self.grow(x, heading, self.basis.whitened(x, heading), precision[part])
-            fell += self.take_in({name: column[part] for name, column in memory.items()}, whitened, arrivals)
+            fell += self.take_in(
+                {name: column[part] for name, column in memory.items()}, whitened, arrivals
+            )
             arrivals = 0
         return fell
 
@@ -538,9 +689,17 @@ class DualSVGP(SendableMap):
             which: indices of remembered samples (k,).
             theta: its hyper-parameters; this map's if None.
         """
-        new, state = self.shell(), self.memory.values()  # not its features: they are most of it, and of this basis
-        new.theta, new.basis = theta or self.theta, self.new_basis(theta or self.theta, self.memory.x.shape[1])
-        new.sites = Sites(new.basis.size, self.sites.channels, new.basis.features + self.max_inducing, self.device)
+        new, state = (
+            self.shell(),
+            self.memory.values(),
+        )  # not its features: they are most of it, and of this basis
+        new.theta, new.basis = (
+            theta or self.theta,
+            self.new_basis(theta or self.theta, self.memory.x.shape[1]),
+        )
+        new.sites = Sites(
+            new.basis.size, self.sites.channels, new.basis.features + self.max_inducing, self.device
+        )
         if self.likelihood.conjugate:
             beta = self.remembered_precision(new.theta)
             state |= {"beta": beta, "lam": beta[:, None] * self.memory.y}
@@ -548,9 +707,14 @@ class DualSVGP(SendableMap):
         kept = {name: state[name][which] for name in type(self.memory).COLUMNS}
         # numbered anew: passed on from tile to tile, arrival numbers would grow like a power
         kept["order"] = kept["order"].argsort().argsort().double()
-        kept |= {"arrivals": len(which), "white": self.memory.x.new_zeros((len(which), new.basis.size)),
-                 "capacity": len(which), "rows": new.basis.size, "protect": self.memory.protect,
-                 "rule": self.memory_rule}
+        kept |= {
+            "arrivals": len(which),
+            "white": self.memory.x.new_zeros((len(which), new.basis.size)),
+            "capacity": len(which),
+            "rows": new.basis.size,
+            "protect": self.memory.protect,
+            "rule": self.memory_rule,
+        }
         new.memory = type(self.memory).from_state_dict(state | kept, self.device)
         new.samples, new.unremembered_empty, new.learner = len(which), True, None
         new.generator = torch.Generator().manual_seed(0)
@@ -559,11 +723,17 @@ class DualSVGP(SendableMap):
     def _saved_parts(self) -> dict:
         parts = super()._saved_parts() | {"fixed": self.fixed, "basis": None} | self.saved_rebuild()
         if self.basis is not None:
-            parts |= {"basis": {"z": self.basis.z.clone(), "L": self.basis.L.clone()}, "sites": self.sites.state_dict()}
+            parts |= {
+                "basis": {"z": self.basis.z.clone(), "L": self.basis.L.clone()},
+                "sites": self.sites.state_dict(),
+            }
         return parts
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
-        parts |= super()._loaded_parts(state, parts) | {"basis": None, "rebuild": self.restored_rebuild(state)}
+        parts |= super()._loaded_parts(state, parts) | {
+            "basis": None,
+            "rebuild": self.restored_rebuild(state),
+        }
         if state["basis"] is None:
             return parts
         z, factor = (state["basis"][name].to(self.device) for name in ("z", "L"))

@@ -16,8 +16,9 @@ from torch import Tensor
 __all__ = ["add_and_refine", "refresh"]
 
 
-def add_and_refine(model, whitened: Tensor, residual: Tensor, y: Tensor, noise: Tensor,
-                   weight: Tensor) -> tuple[Tensor, Tensor]:
+def add_and_refine(
+    model, whitened: Tensor, residual: Tensor, y: Tensor, noise: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
     """Add a batch's sites, and take part of the memory along: λ (N, C), β (N,) of the batch.
 
     white: a(x) (R, N).  residual (N,): k − q, which the basis does not reach.  y (N, C), noise (N,): of the batch.
@@ -31,10 +32,14 @@ def add_and_refine(model, whitened: Tensor, residual: Tensor, y: Tensor, noise: 
     model.sites.add(whitened, beta, lam)
     chosen = _choose(model, whitened)
     memory = model.memory
-    joint = {"y": torch.cat([y, memory.y[chosen]]), "weight": torch.cat([weight, memory.weight[chosen]]),
-             "noise": torch.cat([noise, _noise(model)[chosen]]),
-             "residual": torch.cat([residual, _residual(model, chosen)]),
-             "lam": torch.cat([lam, memory.lam[chosen]]), "beta": torch.cat([beta, memory.beta[chosen]])}
+    joint = {
+        "y": torch.cat([y, memory.y[chosen]]),
+        "weight": torch.cat([weight, memory.weight[chosen]]),
+        "noise": torch.cat([noise, _noise(model)[chosen]]),
+        "residual": torch.cat([residual, _residual(model, chosen)]),
+        "lam": torch.cat([lam, memory.lam[chosen]]),
+        "beta": torch.cat([beta, memory.beta[chosen]]),
+    }
     whitened = torch.cat([whitened, memory.whitened(model.basis.size)[:, chosen]], 1)
     for _ in range(model.steps):
         _step(model, whitened, joint)
@@ -66,7 +71,9 @@ def refresh(model, most: int | None = None) -> float:
 def _step(model, whitened: Tensor, part: dict[str, Tensor]) -> None:
     """λ ← λ + (β' − β)m + ρ(wα + βm − λ), β ← β' = w E[−∂²]: with ρ = 1 that is λ ← wα + β'm."""
     mean, variance = model.marginals(whitened)
-    alpha, beta, rate = model.likelihood.step(part["y"], mean, variance + part["residual"], part["noise"])
+    alpha, beta, rate = model.likelihood.step(
+        part["y"], mean, variance + part["residual"], part["noise"]
+    )
     weight, gain = part["weight"], part["weight"] * beta - part["beta"]
     pull = weight[:, None] * alpha + part["beta"][:, None] * mean - part["lam"]
     change = gain[:, None] * mean + rate[:, None] * pull
@@ -95,5 +102,10 @@ def _choose(model, whitened: Tensor) -> Tensor:
     if len(memory) <= most:
         return torch.arange(len(memory), device=model.device)
     features = model.basis.features  # the constant is common to all
-    near = (memory.whitened(model.basis.size)[features:].mT @ whitened[features:]).amax(1).topk(most // 2).indices
+    near = (
+        (memory.whitened(model.basis.size)[features:].mT @ whitened[features:])
+        .amax(1)
+        .topk(most // 2)
+        .indices
+    )
     return torch.cat([near, _draw(model, most // 2)]).unique()

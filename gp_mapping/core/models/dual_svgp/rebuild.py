@@ -33,7 +33,9 @@ __all__ = ["SLICE", "Rebuild"]
 
 SLICE = 4e8  # floating-point operations after which a slice begins no further step: a tenth of a rebuild at M = 400
 _CHUNK = 250  # remembered samples that are carried together
-_LOOK = 2 * SLICE  # operations in which candidates are looked at together: at the default sizes all of them, so that
+_LOOK = (
+    2 * SLICE
+)  # operations in which candidates are looked at together: at the default sizes all of them, so that
 #                   the choice is the one that would be made at once
 _LET_GO = 10  # inputs that go together
 _TENSORS = {"whitened": "white", "moved": "moved"}  # attributes, and their names in files
@@ -52,12 +54,16 @@ class Rebuild:
 
     def __init__(self, model, theta: Theta, budget: int, full: bool = False):
         self.source, self.theta, self.budget, self.full = model, theta, budget, full
-        self.todo: tuple[tuple, ...] = (("choose",),)  # steps with their arguments; replaced, never written into
+        self.todo: tuple[tuple, ...] = (
+            ("choose",),
+        )  # steps with their arguments; replaced, never written into
         self.log: tuple[tuple, ...] = ()  # what the map has done meanwhile
         self.taken, self.done, self.floor = False, 0, 0.0
         self.basis: Basis | None = None
         self.whitened: Tensor | None = None  # a(x) of the memory in that basis
-        self.unremembered: Sites | None = None  # without the memory's share, in the old basis; None: there is none
+        self.unremembered: Sites | None = (
+            None  # without the memory's share, in the old basis; None: there is none
+        )
         self.moved: Tensor | None = None  # T of the rest into that basis
         self.sparing: Sparing | None = None  # inputs that go
         self.sites: Sites | None = None
@@ -99,7 +105,9 @@ class Rebuild:
         while spent < SLICE and not self.todo:
             if not self.taken:
                 self.source.take(self.theta, self.result(), self.full)
-                self.basis = self.whitened = self.unremembered = self.sites = self.memory_sites = None
+                self.basis = self.whitened = self.unremembered = self.sites = self.memory_sites = (
+                    None
+                )
                 self.taken = True
                 continue
             if self.source.rebuild is not None:  # what it took in again wants another one
@@ -122,7 +130,9 @@ class Rebuild:
         """A fresh basis on z, in which the memory has no features yet."""
         source = self.source
         self.basis = Basis.at(z, source.new_basis(self.theta, z.shape[1]))
-        self.whitened = torch.zeros((self.basis.size, len(source.memory)), dtype=torch.float64, device=source.device)
+        self.whitened = torch.zeros(
+            (self.basis.size, len(source.memory)), dtype=torch.float64, device=source.device
+        )
         return len(z) ** 3 / 3.0
 
     def _choose(self) -> float:
@@ -142,7 +152,9 @@ class Rebuild:
                 spent += self._at(old[needed])
                 ahead = whiten
             count = len(source.memory)
-            lots = max(1, math.ceil(2.0 * count**2 * self.budget / _LOOK))  # each spread over all the ground
+            lots = max(
+                1, math.ceil(2.0 * count**2 * self.budget / _LOOK)
+            )  # each spread over all the ground
             ahead = [*ahead, *(("grow", first, lots) for first in range(lots)), ("enough",)]
         else:
             ahead = [*ahead, *self._transfer_steps(), ("spare",)]
@@ -158,7 +170,9 @@ class Rebuild:
         """The old basis, and the memory's features in it."""
         source = self.source
         self.basis = source.basis.copy()
-        self.whitened = source.remembered_features(self.basis.size).clone(memory_format=torch.contiguous_format)
+        self.whitened = source.remembered_features(self.basis.size).clone(
+            memory_format=torch.contiguous_format
+        )
         return float(self.whitened.numel() + len(self.basis) ** 2)
 
     def _tolerance(self) -> float:
@@ -166,21 +180,35 @@ class Rebuild:
 
     def _whiten(self, start: int, stop: int) -> float:
         """Features of some remembered samples."""
-        places, heading = self.source.memory_places(self.theta)[start:stop], self.source.memory.heading[start:stop]
+        places, heading = (
+            self.source.memory_places(self.theta)[start:stop],
+            self.source.memory.heading[start:stop],
+        )
         self.whitened[:, start:stop] = self.basis.whitened(places, heading)
         return 2.0 * len(self.basis) ** 2 * (stop - start)
 
     def _grow(self, first: int, every: int) -> float:
         """Inducing inputs among some remembered samples: the first-th and each `every`-th after it."""
-        source, worth, places = self.source, ratio_of(self.source.information), self.source.memory_places(self.theta)
+        source, worth, places = (
+            self.source,
+            ratio_of(self.source.information),
+            self.source.memory_places(self.theta),
+        )
         among = slice(first, len(places), every)
         left = self.basis.residual(places[among], self.whitened[:, among])
         wanting = int((left > self._tolerance()).sum())
         if not wanting:
             return 0.0
         precision = source.remembered_precision(self.theta) if worth else None
-        rows = self.basis.grow(places, self.whitened, among, self._tolerance(), self.budget - len(self.basis), precision,
-                               worth)
+        rows = self.basis.grow(
+            places,
+            self.whitened,
+            among,
+            self._tolerance(),
+            self.budget - len(self.basis),
+            precision,
+            worth,
+        )
         if len(rows):
             self.whitened = torch.cat([self.whitened, rows])
         return 2.0 * wanting * len(places) * (len(self.basis) + 2.0 * len(rows))
@@ -199,7 +227,12 @@ class Rebuild:
         pool = torch.cat([old, places[:: max(1, len(places) // 1000)]])
         kernel = source.new_basis(self.theta, old.shape[1]).kernel
         spent = self._at(pool[greedy_inputs(kernel, pool, self._tolerance() / 4, self.budget)])
-        self.todo = (*(("whiten", *block) for block in self._blocks()), *self._transfer_steps(), ("spare",), *self.todo)
+        self.todo = (
+            *(("whiten", *block) for block in self._blocks()),
+            *self._transfer_steps(),
+            ("spare",),
+            *self.todo,
+        )
         return spent + len(pool) * self.budget**2
 
     def _transfer_steps(self) -> list[tuple]:
@@ -210,8 +243,16 @@ class Rebuild:
         if not self.source.unremembered_empty:
             unremembered = [("transfer",), ("project",)]
             if self.unremembered is None:
-                unremembered = [("copy_rest",), *(("take_out", *block) for block in self._blocks()), *unremembered]
-        return [*unremembered, ("begin_sites",), *(("put_back", *block) for block in self._blocks())]
+                unremembered = [
+                    ("copy_rest",),
+                    *(("take_out", *block) for block in self._blocks()),
+                    *unremembered,
+                ]
+        return [
+            *unremembered,
+            ("begin_sites",),
+            *(("put_back", *block) for block in self._blocks()),
+        ]
 
     def _stand(self) -> float:
         """The sites as they are."""
@@ -237,10 +278,15 @@ class Rebuild:
     def _project(self) -> float:
         """The rest into the new basis."""
         source, unremembered = self.source, self.unremembered
-        if source.unremembered_model_noise:  # β = 1/(s_p² + …) of samples that are gone follows s_p²
+        if (
+            source.unremembered_model_noise
+        ):  # β = 1/(s_p² + …) of samples that are gone follows s_p²
             unremembered = unremembered.clone()
             unremembered.scale(source.theta.noise_stddev**2 / self.theta.noise_stddev**2)
-        self.sites, self.moved = unremembered.project(self.moved, self.basis.features + source.max_inducing), None
+        self.sites, self.moved = (
+            unremembered.project(self.moved, self.basis.features + source.max_inducing),
+            None,
+        )
         return 5.0 * len(self.basis) ** 3
 
     def _begin_sites(self) -> float:
@@ -264,7 +310,9 @@ class Rebuild:
             return 0.0
         features = self.basis.features
         told, _ = self.sites.integrated(self.theta.bias_stddev**2)
-        excess = told[features:, features:] - torch.eye(size, dtype=torch.float64, device=source.device)
+        excess = told[features:, features:] - torch.eye(
+            size, dtype=torch.float64, device=source.device
+        )
         self.sparing = Sparing.of(self.basis.L, excess, ratio_of(source.information), self.budget)
         if self.sparing is None:
             return 2.0 * size**3
@@ -286,12 +334,16 @@ class Rebuild:
     def _keep_inputs(self, kept: Tensor) -> float:
         """Of the inputs only those kept (M,), and what is known of them."""
         source, factor, size = self.source, self.basis.L.double(), len(self.basis)
-        if not source.may_slice or source.dtype != torch.float64:  # sites that depend on the basis, or on its rounding
+        if (
+            not source.may_slice or source.dtype != torch.float64
+        ):  # sites that depend on the basis, or on its rounding
             spent = self._at(self.basis.z[kept])
             again = [("whiten", *block) for block in self._blocks()] + self._transfer_steps()
             self.todo = (*again, *self.todo)
             return spent
-        self.basis = Basis.at(self.basis.z[kept], source.new_basis(self.theta, self.basis.z.shape[1]))
+        self.basis = Basis.at(
+            self.basis.z[kept], source.new_basis(self.theta, self.basis.z.shape[1])
+        )
         features = torch.eye(self.basis.features, dtype=torch.float64, device=source.device)
         self.moved = torch.block_diag(features, solve_lower(self.basis.L, factor[kept]))
         self.todo = (("narrow",), ("narrow_sites",), *self.todo)
@@ -306,7 +358,10 @@ class Rebuild:
     def _narrow_sites(self) -> float:
         """The sites on the inputs that stay."""
         source, size = self.source, self.sites.size
-        self.sites, self.moved = self.sites.project(self.moved, self.basis.features + source.max_inducing), None
+        self.sites, self.moved = (
+            self.sites.project(self.moved, self.basis.features + source.max_inducing),
+            None,
+        )
         self.memory_sites = source.memory_sites_at(self.theta, self.basis, self.whitened)
         return 4.0 * size**3
 
@@ -319,34 +374,57 @@ class Rebuild:
     def state_dict(self) -> dict:
         """Everything that going on exactly needs; of a rebuild that is frozen."""
         basis, memory_sites = self.basis, self.memory_sites
-        return {"source": self.source.state_dict(), "theta": asdict(self.theta), "budget": self.budget,
-                "full": self.full, "todo": [list(step) for step in self.todo],
-                "log": [{"what": what, "argument": _columns(argument)} for what, argument in self.log],
-                "taken": self.taken, "done": self.done, "floor": self.floor,
-                "basis": None if basis is None else {"z": basis.z.clone(), "L": basis.L.clone()},
-                **{filed: None if (part := getattr(self, name)) is None else part.clone()
-                   for name, filed in _TENSORS.items()},
-                "rest": None if self.unremembered is None else self.unremembered.state_dict(),
-                "sites": None if self.sites is None else self.sites.state_dict(),
-                "sparing": None if self.sparing is None else self.sparing.state_dict(), "shared": memory_sites is not None}
+        return {
+            "source": self.source.state_dict(),
+            "theta": asdict(self.theta),
+            "budget": self.budget,
+            "full": self.full,
+            "todo": [list(step) for step in self.todo],
+            "log": [{"what": what, "argument": _columns(argument)} for what, argument in self.log],
+            "taken": self.taken,
+            "done": self.done,
+            "floor": self.floor,
+            "basis": None if basis is None else {"z": basis.z.clone(), "L": basis.L.clone()},
+            **{
+                filed: None if (part := getattr(self, name)) is None else part.clone()
+                for name, filed in _TENSORS.items()
+            },
+            "rest": None if self.unremembered is None else self.unremembered.state_dict(),
+            "sites": None if self.sites is None else self.sites.state_dict(),
+            "sparing": None if self.sparing is None else self.sparing.state_dict(),
+            "shared": memory_sites is not None,
+        }
 
     @staticmethod
     def restored(state: dict, source) -> Rebuild:
         """From a state. source: a map of its kind, which takes the state's."""
         source.load_state_dict(state["source"])
         source.sliced, source.driven, device = True, True, source.device
-        new = Rebuild(source, type(source.theta)(**state["theta"]), int(state["budget"]), bool(state["full"]))
+        new = Rebuild(
+            source, type(source.theta)(**state["theta"]), int(state["budget"]), bool(state["full"])
+        )
         new.todo = tuple((name, *map(int, block)) for name, *block in state["todo"])
-        new.log = tuple((entry["what"], _argument(entry["argument"], device)) for entry in state["log"])
-        new.taken, new.done, new.floor = bool(state["taken"]), int(state["done"]), float(state["floor"])
+        new.log = tuple(
+            (entry["what"], _argument(entry["argument"], device)) for entry in state["log"]
+        )
+        new.taken, new.done, new.floor = (
+            bool(state["taken"]),
+            int(state["done"]),
+            float(state["floor"]),
+        )
         if state["basis"] is not None:
             z, factor = (state["basis"][name].to(device) for name in ("z", "L"))
             new.basis = Basis.restored(z, factor, source.new_basis(new.theta, z.shape[1]))
-        new.whitened, new.moved = (None if state[filed] is None else state[filed].to(device)
-                                   for filed in _TENSORS.values())
-        new.unremembered, new.sites = (None if state[name] is None else Sites.from_state_dict(state[name], device)
-                               for name in ("rest", "sites"))
-        new.sparing = None if state["sparing"] is None else Sparing.from_state_dict(state["sparing"], device)
+        new.whitened, new.moved = (
+            None if state[filed] is None else state[filed].to(device) for filed in _TENSORS.values()
+        )
+        new.unremembered, new.sites = (
+            None if state[name] is None else Sites.from_state_dict(state[name], device)
+            for name in ("rest", "sites")
+        )
+        new.sparing = (
+            None if state["sparing"] is None else Sparing.from_state_dict(state["sparing"], device)
+        )
         if state["shared"]:
             new.memory_sites = source.memory_sites_at(new.theta, new.basis, new.whitened)
         return new
@@ -362,4 +440,6 @@ def _columns(argument: Standardised | float) -> dict | float:
 def _argument(kept: dict | float, device) -> Standardised | float:
     if not isinstance(kept, dict):
         return float(kept)
-    return Standardised(**{name: None if value is None else value.to(device) for name, value in kept.items()})
+    return Standardised(
+        **{name: None if value is None else value.to(device) for name, value in kept.items()}
+    )

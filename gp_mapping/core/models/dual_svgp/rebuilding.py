@@ -36,7 +36,9 @@ class Rebuilding(SparseMap):
     def adopt_in_slices(self, theta: Theta) -> bool:
         return self.rebuild is None and self.begin_rebuild(theta)
 
-    def begin_rebuild(self, theta: Theta, budget: int | None = None, full: bool = False, at_once: bool = False) -> bool:
+    def begin_rebuild(
+        self, theta: Theta, budget: int | None = None, full: bool = False, at_once: bool = False
+    ) -> bool:
         """Begin to carry the map to θ; whether it is there. The map as it was where that does not factor.
 
         Args:
@@ -104,7 +106,9 @@ class Rebuilding(SparseMap):
     def _give_way_to(self, new: Rebuilding) -> None:
         """That one has seen all that this one has, and is where this one is to go: it takes its place."""
         own = ("learner", "generator", "epoch", "newest_pass", "sliced", "driven", "rebuild")
-        self.__dict__.update({name: value for name, value in new.__dict__.items() if name not in own})
+        self.__dict__.update(
+            {name: value for name, value in new.__dict__.items() if name not in own}
+        )
         self.rebuild = None
         if self.learner is not None:  # s_b is not among what that learns
             self.learner.theta = replace(self.learner.theta, bias_stddev=self.theta.bias_stddev)

@@ -26,22 +26,40 @@ class SendableMap(Rebuilding):
     """Base of the maps on inducing inputs."""
 
     sums_follow = True  # whether the sums are those of the memory's samples, each by itself
-    budgets: tuple[str, ...] = ("max_inducing", "memory_size")  # of whoever loads a slim state its own count
+    budgets: tuple[str, ...] = (
+        "max_inducing",
+        "memory_size",
+    )  # of whoever loads a slim state its own count
 
     def slimmed(self, state: dict) -> dict:
         """A state without features and factor; without sums, too, where all samples are remembered."""
         if not self.sums_follow or state.get("basis") is None:
             return state
-        out = {name: value for name, value in state.items() if name not in (*self.budgets, "generator", "rebuild")}
-        memory = {name: value for name, value in state["memory"].items()
-                  if name not in ("white", "capacity", "rows", "draw", "key")}
+        out = {
+            name: value
+            for name, value in state.items()
+            if name not in (*self.budgets, "generator", "rebuild")
+        }
+        memory = {
+            name: value
+            for name, value in state["memory"].items()
+            if name not in ("white", "capacity", "rows", "draw", "key")
+        }
         sites = {"channels": state["sites"]["linear"].shape[1] - 1}
         if not state["rest_empty"]:
             precision = state["sites"]["precision"]
             lower = torch.tril_indices(*precision.shape)
-            sites |= {"lower": precision[lower[0], lower[1]], "linear": state["sites"]["linear"],
-                      "passes": state["sites"]["passes"]}
-        return out | {_SLIM: True, "memory": memory, "sites": sites, "basis": {"z": state["basis"]["z"]}}
+            sites |= {
+                "lower": precision[lower[0], lower[1]],
+                "linear": state["sites"]["linear"],
+                "passes": state["sites"]["passes"],
+            }
+        return out | {
+            _SLIM: True,
+            "memory": memory,
+            "sites": sites,
+            "basis": {"z": state["basis"]["z"]},
+        }
 
     def load_state_dict(self, state: dict) -> None:
         """Continue where `state_dict` was taken; from a slim state to rounding, with this map's own budgets."""
@@ -49,23 +67,43 @@ class SendableMap(Rebuilding):
             try:
                 state = self._whole(state)
             except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
-                raise ValueError(f"not a state of a {self.name} map: {type(error).__name__}: {error}") from error
+                raise ValueError(
+                    f"not a state of a {self.name} map: {type(error).__name__}: {error}"
+                ) from error
         super().load_state_dict(state)
 
     def _whole(self, state: dict) -> dict:
         """A slim state with all that was left out."""
         theta = type(self.theta)(**state["theta"])
-        z, columns = state["basis"]["z"].to(self.device), {
-            name: value.to(self.device) if torch.is_tensor(value) else value for name, value in state["memory"].items()}
+        z, columns = (
+            state["basis"]["z"].to(self.device),
+            {
+                name: value.to(self.device) if torch.is_tensor(value) else value
+                for name, value in state["memory"].items()
+            },
+        )
         basis = Basis.at(z, self.new_basis(theta, z.shape[1]))
         rows = basis.features + max(self.max_inducing, len(z))
 
         count = len(columns["x"])
-        whitened = basis.whitened(theta.place(columns["x"], columns["velocity"], columns["heading"]), columns["heading"])
+        whitened = basis.whitened(
+            theta.place(columns["x"], columns["velocity"], columns["heading"]), columns["heading"]
+        )
         generator = torch.Generator().manual_seed(count)
-        draw = torch.rand(count, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(self.device)
-        memory = columns | {"white": whitened.mT, "capacity": max(self.memory_size, count), "rows": rows, "draw": draw,
-                            "key": torch.full_like(draw, UNRANKED), "rule": self.memory_rule}
+        draw = (
+            torch.rand(count, dtype=torch.float64, generator=generator)
+            .clamp_min(1e-300)
+            .log()
+            .to(self.device)
+        )
+        memory = columns | {
+            "white": whitened.mT,
+            "capacity": max(self.memory_size, count),
+            "rows": rows,
+            "draw": draw,
+            "key": torch.full_like(draw, UNRANKED),
+            "rule": self.memory_rule,
+        }
 
         told = state["sites"]
         sites = Sites(basis.size, int(told["channels"]), rows, self.device)
@@ -73,13 +111,25 @@ class SendableMap(Rebuilding):
             lower = torch.tril_indices(basis.size, basis.size)
             full = torch.zeros((basis.size, basis.size), dtype=torch.float64, device=self.device)
             full[lower[0], lower[1]] = told["lower"].to(self.device)
-            packed = {"precision": full + full.tril(-1).mT, "linear": told["linear"], "capacity": rows,
-                      "passes": told["passes"]}
+            packed = {
+                "precision": full + full.tril(-1).mT,
+                "linear": told["linear"],
+                "capacity": rows,
+                "passes": told["passes"],
+            }
         else:
             sites.add(whitened, columns["beta"], columns["lam"], columns["pass_number"])
             packed = sites.state_dict()
-        return state | {"memory": memory, "sites": packed, "basis": {"z": z, "L": basis.L.clone()},
-                        "generator": generator.get_state()} | {name: getattr(self, name) for name in self.budgets}
+        return (
+            state
+            | {
+                "memory": memory,
+                "sites": packed,
+                "basis": {"z": z, "L": basis.L.clone()},
+                "generator": generator.get_state(),
+            }
+            | {name: getattr(self, name) for name in self.budgets}
+        )
 
     @torch.no_grad()
     def move(self, turn: Tensor, shift: Tensor) -> None:
@@ -107,7 +157,7 @@ class SendableMap(Rebuilding):
         rows = torch.eye(self.sites.size, dtype=torch.float64, device=self.device)
         if ("heading_stddev", 0) in names:
             first = names.index(("heading_stddev", 0))
-            rows[first: first + 2, first: first + 2] = turn
+            rows[first : first + 2, first : first + 2] = turn
         columns = torch.eye(self.sites.channels, dtype=torch.float64, device=self.device)
         if vector:
             columns[:2, :2] = turn
@@ -125,11 +175,18 @@ class SendableMap(Rebuilding):
         if self.theta.anisotropy != 1.0:
             raise ValueError("a map with an anisotropic kernel can be shifted, not turned")
         if not self.sums_follow:
-            raise ValueError(f"a map of model {self.name} can be shifted, not turned: its blocks are squares")
-        if self.scaling is not None and (len(self.scaling.origin) != 2 or self.sites.channels not in (1, 3)
-                                         or (self.sites.channels == 3 and not self.likelihood.conjugate)):
-            raise ValueError(f"a map of {self.sites.channels} numbers in {len(self.scaling.origin)} dimensions can be "
-                             "shifted, not turned")
+            raise ValueError(
+                f"a map of model {self.name} can be shifted, not turned: its blocks are squares"
+            )
+        if self.scaling is not None and (
+            len(self.scaling.origin) != 2
+            or self.sites.channels not in (1, 3)
+            or (self.sites.channels == 3 and not self.likelihood.conjugate)
+        ):
+            raise ValueError(
+                f"a map of {self.sites.channels} numbers in {len(self.scaling.origin)} dimensions can be "
+                "shifted, not turned"
+            )
 
     @torch.no_grad()
     def agree_on(self, theta: Theta) -> bool:
@@ -150,7 +207,10 @@ class SendableMap(Rebuilding):
 
         placed = replace(own, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
         wanted = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
-        if replace(placed, noise_stddev=wanted.noise_stddev, bias_stddev=wanted.bias_stddev) == wanted:
+        if (
+            replace(placed, noise_stddev=wanted.noise_stddev, bias_stddev=wanted.bias_stddev)
+            == wanted
+        ):
             self.theta = wanted  # neither is in a feature
             self.changed()
             return True

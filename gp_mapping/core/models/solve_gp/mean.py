@@ -22,8 +22,15 @@ def _solve(factor: Tensor, right: Tensor) -> Tensor:
     return solve_lower(factor, solve_lower(factor, right), transpose=True)
 
 
-def solve_blocks(precision: Tensor, linear: Tensor, first: Tensor, second: Tensor, start: Tensor, tolerance: float,
-                 steps: int) -> tuple[Tensor, int]:
+def solve_blocks(
+    precision: Tensor,
+    linear: Tensor,
+    first: Tensor,
+    second: Tensor,
+    start: Tensor,
+    tolerance: float,
+    steps: int,
+) -> tuple[Tensor, int]:
     """w with D w = r, from a start; and how many steps that took, −1 where `steps` were not enough.
 
     precision: D (R, R).  linear: r (R, C).  first, second: Cholesky factors of D_u (s, s) and D_v (t, t).
@@ -47,6 +54,8 @@ def solve_blocks(precision: Tensor, linear: Tensor, first: Tensor, second: Tenso
         moved = _solve(first, cross @ p)
         image = block_p - cross.mT @ moved  # S p
         curvature = (p * image).sum(0)
-        rate = torch.where(curvature > 0, square / curvature, 0.0)  # a column that is solved already stays
+        rate = torch.where(
+            curvature > 0, square / curvature, 0.0
+        )  # a column that is solved already stays
         v, u, residual = v + rate * p, u - rate * moved, residual - rate * image
     return torch.cat([u, v]), -1

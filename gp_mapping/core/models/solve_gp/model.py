@@ -55,20 +55,39 @@ class SolveGP(DualSVGP):
     fitting = (*DualSVGP.fitting, "first", "orthogonal_covariance")
     budgets = (*DualSVGP.budgets, "first")
 
-    def __init__(self, theta: Theta, *, max_inducing: int = 400, max_orthogonal: int = 400, inducing_inputs=None,
-                 orthogonal_inputs=None, orthogonal_covariance: bool = True, solve_tolerance: float = 1e-3,
-                 direct: int = _DIRECT, **others):
+    def __init__(
+        self,
+        theta: Theta,
+        *,
+        max_inducing: int = 400,
+        max_orthogonal: int = 400,
+        inducing_inputs=None,
+        orthogonal_inputs=None,
+        orthogonal_covariance: bool = True,
+        solve_tolerance: float = 1e-3,
+        direct: int = _DIRECT,
+        **others,
+    ):
         if inducing_inputs is None and orthogonal_inputs is not None:
-            raise ValueError("orthogonal_inputs without inducing_inputs: give both, or let the map choose both")
+            raise ValueError(
+                "orthogonal_inputs without inducing_inputs: give both, or let the map choose both"
+            )
         fixed = None
         if inducing_inputs is not None:
-            parts = [torch.as_tensor(p, dtype=torch.float64) for p in (inducing_inputs, orthogonal_inputs)
-                     if p is not None]
+            parts = [
+                torch.as_tensor(p, dtype=torch.float64)
+                for p in (inducing_inputs, orthogonal_inputs)
+                if p is not None
+            ]
             fixed, max_inducing = torch.cat(parts), len(parts[0])
-        super().__init__(theta, max_inducing=max_inducing + max_orthogonal, inducing_inputs=fixed, **others)
+        super().__init__(
+            theta, max_inducing=max_inducing + max_orthogonal, inducing_inputs=fixed, **others
+        )
         self.first, self.orthogonal_covariance = max_inducing, orthogonal_covariance
         self.solve_tolerance, self.direct = solve_tolerance, direct
-        self.solve_steps = 0  # of the last solution: 0 direct, −1 direct because steps did not suffice
+        self.solve_steps = (
+            0  # of the last solution: 0 direct, −1 direct because steps did not suffice
+        )
         # where iterations begin, and updates until they are tried again; both are set by updates only, so that no
         # question changes what later samples make of the map
         self._start: Tensor | None = None
@@ -112,15 +131,18 @@ class SolveGP(DualSVGP):
         if rows > self.direct and second is not None and start is not None and not self._rest:
             factor, self.jitter = cholesky(precision[:split, :split])
             padded = torch.cat([start, start.new_zeros((rows - len(start), start.shape[1]))])
-            weights, self.solve_steps = solve_blocks(precision, linear, factor, second, padded, self.solve_tolerance,
-                                                     _STEPS)
+            weights, self.solve_steps = solve_blocks(
+                precision, linear, factor, second, padded, self.solve_tolerance, _STEPS
+            )
             if self.solve_steps >= 0:
                 return factor, orthogonal, weights
         factor, self.jitter = cholesky(precision)
         self.jitter = max(self.jitter, jitter)
         weights = torch.cholesky_solve(linear, factor)
         if rows > split:
-            factor = factor[:split, :split].mT.contiguous().mT  # of its own, by columns as LAPACK leaves it
+            factor = (
+                factor[:split, :split].mT.contiguous().mT
+            )  # of its own, by columns as LAPACK leaves it
         return factor, orthogonal, weights
 
     def marginals(self, whitened: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,8 +153,17 @@ class SolveGP(DualSVGP):
 
     def _with(self, factor: Tensor, second: Tensor | None, weights: Tensor) -> Posterior:
         noise = self.likelihood.noise_variance(self.noise_level)
-        return Posterior(self.theta, self.basis.z, self.basis.L, factor, weights, noise, self.scaling, second,
-                         self._open_passes())
+        return Posterior(
+            self.theta,
+            self.basis.z,
+            self.basis.L,
+            factor,
+            weights,
+            noise,
+            self.scaling,
+            second,
+            self._open_passes(),
+        )
 
     @property
     def posterior(self) -> Posterior:
@@ -167,4 +198,6 @@ class SolveGP(DualSVGP):
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         start = state["start"]
         return super()._loaded_parts(state, parts) | {
-            "_start": None if start is None else start.to(self.device, copy=True), "_rest": int(state["rest"])}
+            "_start": None if start is None else start.to(self.device, copy=True),
+            "_rest": int(state["rest"]),
+        }

@@ -35,21 +35,31 @@ def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Sa
     """
     keys, owner = layout.owners(x)
     number: dict[Key, int] = {}  # of each tile that is asked at all
-    near = [[number.setdefault(k, len(number)) for k in layout.near(key) if exists(k)] for key in keys]
+    near = [
+        [number.setdefault(k, len(number)) for k in layout.near(key) if exists(k)] for key in keys
+    ]
     most, tiles = max(map(len, near), default=0), list(number)
     if not most:
         return [(None, torch.arange(len(x), device=x.device), x.new_ones(len(x)))] if len(x) else []
 
-    around = torch.tensor([some + [-1] * (most - len(some)) for some in near], device=x.device)[owner]  # (N, K)
-    low, high = (torch.tensor(corner, dtype=x.dtype, device=x.device)[around]
-                 for corner in zip(*map(layout.core, tiles)))
+    around = torch.tensor([some + [-1] * (most - len(some)) for some in near], device=x.device)[
+        owner
+    ]  # (N, K)
+    low, high = (
+        torch.tensor(corner, dtype=x.dtype, device=x.device)[around]
+        for corner in zip(*map(layout.core, tiles))
+    )
     say = layout.say(low, high, x[:, None]).masked_fill_(around < 0, 0.0)
     total = say.sum(1, keepdim=True)
     say = torch.where(say < _SILENT * total, 0.0, say)
     weight = say / say.sum(1, keepdim=True)
 
     if len(x) == 1:  # as a robot brings them: there is nothing to be put in order
-        return [(tile, owner, weight[:, i]) for i, (tile, w) in enumerate(zip(tiles, weight[0].tolist())) if w > 0]
+        return [
+            (tile, owner, weight[:, i])
+            for i, (tile, w) in enumerate(zip(tiles, weight[0].tolist()))
+            if w > 0
+        ]
     asked = weight > 0  # nan, where nobody is near, is not
     tile, weight, place = around[asked], weight[asked], asked.nonzero()[:, 0]  # in order of places
     order = tile.argsort(stable=True)
@@ -70,9 +80,16 @@ def blend(said: list[tuple[Tensor, Tensor, Prediction]], count: int) -> Predicti
     return Prediction(mean, variance, first.noise_variance)
 
 
-def blended_prediction(layout: Layout, exists: Callable[[Key], bool], asked: Callable[[Key], Snapshot | FieldMap],
-                       prior: Prediction, x: Tensor, velocity: Tensor | None, heading: Tensor | None,
-                       number: float | None = None) -> Prediction:
+def blended_prediction(
+    layout: Layout,
+    exists: Callable[[Key], bool],
+    asked: Callable[[Key], Snapshot | FieldMap],
+    prior: Prediction,
+    x: Tensor,
+    velocity: Tensor | None,
+    heading: Tensor | None,
+    number: float | None = None,
+) -> Prediction:
     """Prediction at x (N, 2) of all that answer there; the prior where nobody does.
 
     asked: who predicts for a tile.  prior: mean and variance (1, C).  number: of a pass, of whose measurements it is.
@@ -80,19 +97,33 @@ def blended_prediction(layout: Layout, exists: Callable[[Key], bool], asked: Cal
     said = []
     for key, which, weight in sayings(layout, exists, x):
         if key is None:
-            part = Prediction(prior.mean.expand(len(which), -1), prior.variance.expand(len(which), -1),
-                              prior.noise_variance)
+            part = Prediction(
+                prior.mean.expand(len(which), -1),
+                prior.variance.expand(len(which), -1),
+                prior.noise_variance,
+            )
         else:
-            passing = (None if velocity is None else velocity[which], None if heading is None else heading[which])
+            passing = (
+                None if velocity is None else velocity[which],
+                None if heading is None else heading[which],
+            )
             told = asked(key)
-            part = (told.predict(x[which], *passing) if number is None else
-                    told.predict_in_pass(x[which], number, *passing))
+            part = (
+                told.predict(x[which], *passing)
+                if number is None
+                else told.predict_in_pass(x[which], number, *passing)
+            )
         said.append((which.to(part.mean.device), weight.to(part.mean), part))
     return blend(said, len(x))
 
 
-def blended_covariances(layout: Layout, exists: Callable[[Key], bool], asked: Callable[[Key], Snapshot | FieldMap],
-                        prior: Prediction, b: Tensor) -> Covariances:
+def blended_covariances(
+    layout: Layout,
+    exists: Callable[[Key], bool],
+    asked: Callable[[Key], Snapshot | FieldMap],
+    prior: Prediction,
+    b: Tensor,
+) -> Covariances:
     """With places b (K, 2): each tile is told once of those that it knows. Arguments as of blended_prediction."""
     far = replace(layout, blend=2.0 * layout.halo)
 
@@ -106,13 +137,21 @@ def blended_covariances(layout: Layout, exists: Callable[[Key], bool], asked: Ca
         return {key: (which, *found[key][:, which]) for key, which in chosen.items()}
 
     def variance_of(key: Key | None, x: Tensor) -> Tensor:
-        return prior.variance[0, :1].expand(len(x)) if key is None else asked(key).predict(x).variance[:, 0]
+        return (
+            prior.variance[0, :1].expand(len(x))
+            if key is None
+            else asked(key).predict(x).variance[:, 0]
+        )
 
     def stretch(told: Tensor, reached: Tensor) -> Tensor:
         return (told / reached.clamp_min(1e-300)).sqrt()
 
     its = weighed(b)
-    others = {key: asked(key).covariance_with(b[which]) for key, (which, _, _) in its.items() if key is not None}
+    others = {
+        key: asked(key).covariance_with(b[which])
+        for key, (which, _, _) in its.items()
+        if key is not None
+    }
     told, reached = (prior.mean.new_zeros(len(b), dtype=torch.float64) for _ in range(2))
     for key, (which, near, wide) in its.items():
         variance = variance_of(key, b[which])
@@ -128,7 +167,11 @@ def blended_covariances(layout: Layout, exists: Callable[[Key], bool], asked: Ca
             if key in others:
                 other, _, its_wide = its[key]
                 between, variance = others[key](a[which])
-                part = wide.to(between).sqrt()[:, None] * between * its_wide.to(between).sqrt()[None, :]
+                part = (
+                    wide.to(between).sqrt()[:, None]
+                    * between
+                    * its_wide.to(between).sqrt()[None, :]
+                )
                 total[which[:, None].to(total.device), other[None, :].to(total.device)] += part
             else:
                 variance = variance_of(key, a[which])

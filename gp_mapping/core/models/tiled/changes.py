@@ -8,13 +8,14 @@ __all__ = ["Box", "Changes"]
 
 Box = tuple[tuple[float, float], tuple[float, float]]  # lower and upper corner, m
 
-_MOST = 64  # changes that are told apart; who has not looked for longer than that looks at everything
+_MOST = (
+    64  # changes that are told apart; who has not looked for longer than that looks at everything
+)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """whole: epoch at which all may have changed last.  places: the newest changes, each the epoch after it and where.
-    """
+    """whole: epoch at which all may have changed last.  places: the newest changes, each the epoch after it and where."""
 
     whole: int = 0
     places: tuple[tuple[int, Box], ...] = ()

@@ -31,8 +31,11 @@ def merge_tiles(model, other) -> None:
             continue
         source = other.tiles[key].map
         places = source.remembered_places()
-        own = torch.ones(len(places), dtype=torch.bool) if other.layout is None else \
-            other.layout.outside(key, places) < 0
+        own = (
+            torch.ones(len(places), dtype=torch.bool)
+            if other.layout is None
+            else other.layout.outside(key, places) < 0
+        )
         model.merged_without += max(0, source.samples - len(places))
 
         cores = model.layout.keys(places[own]) if bool(own.any()) else []
@@ -47,8 +50,13 @@ def merge_tiles(model, other) -> None:
                 continue
             indices = own.nonzero()[:, 0][which]
             for near in model.present(model.layout.near(mine)):
-                _give(model, near, source, indices[model.layout.takes(near, places[indices])],
-                      renumber)
+                _give(
+                    model,
+                    near,
+                    source,
+                    indices[model.layout.takes(near, places[indices])],
+                    renumber,
+                )
         other.put_away()
 
     model.reach(torch.tensor([other.low, other.high], dtype=torch.float64))

@@ -87,7 +87,9 @@ class Layout:
 
     def outside(self, key: Key, x: Tensor) -> Tensor:
         """How far x (N, 2) lies outside a tile's core along the worse axis: (N,) m, negative inside."""
-        low, high = (torch.tensor(corner, dtype=x.dtype, device=x.device) for corner in self.core(key))
+        low, high = (
+            torch.tensor(corner, dtype=x.dtype, device=x.device) for corner in self.core(key)
+        )
         return torch.maximum(low - x, x - high).amax(1)
 
     def takes(self, key: Key, x: Tensor) -> Tensor:
@@ -114,12 +116,19 @@ class Layout:
         return ramp.add_(faint, alpha=_FAINT).clamp_min_(1e-300)
 
     def state_dict(self) -> dict:
-        return {"low": list(self.low), "high": list(self.high), "side": self.side, "halo": self.halo,
-                "blend": self.blend}
+        return {
+            "low": list(self.low),
+            "high": list(self.high),
+            "side": self.side,
+            "halo": self.halo,
+            "blend": self.blend,
+        }
 
     @staticmethod
     def from_state_dict(state: dict) -> Layout:
-        return Layout(tuple(state["low"]), tuple(state["high"]), state["side"], state["halo"], state["blend"])
+        return Layout(
+            tuple(state["low"]), tuple(state["high"]), state["side"], state["halo"], state["blend"]
+        )
 
 
 def name_of(key: Key) -> str:

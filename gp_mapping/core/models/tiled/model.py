@@ -75,8 +75,16 @@ class TiledMap(Moments, Revertible, FieldMap):
 
     name = "tiled"
 
-    def __init__(self, make: Callable[[Tensor | None], DualSVGP], *, side: float = 8.0, most: int = 12,
-                 limit: int = 100_000, shelf: Shelf | None = None, seed: int = 0):
+    def __init__(
+        self,
+        make: Callable[[Tensor | None], DualSVGP],
+        *,
+        side: float = 8.0,
+        most: int = 12,
+        limit: int = 100_000,
+        shelf: Shelf | None = None,
+        seed: int = 0,
+    ):
         self.make, self.side, self.most, self.limit = make, side, max(most, 9), limit
         self.shelf = Shelf() if shelf is None else shelf
         self.sliced = False  # whether tiles are carried to another θ slice by slice
@@ -86,7 +94,9 @@ class TiledMap(Moments, Revertible, FieldMap):
         self.current: Key = _HOME
         self.learner = None  # once there are several tiles; before, the first one's
         self.generator = torch.Generator().manual_seed(seed)
-        self.visits = Visits(self.restored, self.most)  # tiles on the shelf that a question was about
+        self.visits = Visits(
+            self.restored, self.most
+        )  # tiles on the shelf that a question was about
         self.lost: dict[Key, str] = {}  # tiles that could not be read any more, the newest, and why
         self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]  # of all samples, m
         self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
@@ -119,7 +129,9 @@ class TiledMap(Moments, Revertible, FieldMap):
 
         require_room(self, [key for key, _ in self.layout.keys(batch.x)])
         self.turn += 1
-        for key, _ in self.layout.keys(batch.x):  # from the shelf now: it takes part in no transaction
+        for key, _ in self.layout.keys(
+            batch.x
+        ):  # from the shelf now: it takes part in no transaction
             for near in self.present(self.layout.near(key)):
                 self.tiles[near].touched = self.turn
         if self.sliced:
@@ -146,7 +158,9 @@ class TiledMap(Moments, Revertible, FieldMap):
             self.reach(batch.x)
             self.samples += len(batch)
             if self.learner is not None:
-                self.learner.theta = replace(self.learner.theta, bias_stddev=self.home.theta.bias_stddev)
+                self.learner.theta = replace(
+                    self.learner.theta, bias_stddev=self.home.theta.bias_stddev
+                )
                 self.learner.schedule(len(batch))
         self.put_away()
         return self._report(len(batch), reports)
@@ -184,10 +198,16 @@ class TiledMap(Moments, Revertible, FieldMap):
 
     def _report(self, used: int, reports: list[UpdateReport]) -> UpdateReport:
         maps = [tile.map for tile in self.tiles.values()]
-        return UpdateReport(used, self.samples, sum(len(m.inducing_inputs()) for m in maps),
-                            sum(len(m.remembered_places()) for m in maps), sum(r.added for r in reports),
-                            sum(r.removed for r in reports), max((r.jitter for r in reports), default=0.0),
-                            any(r.everywhere for r in reports))
+        return UpdateReport(
+            used,
+            self.samples,
+            sum(len(m.inducing_inputs()) for m in maps),
+            sum(len(m.remembered_places()) for m in maps),
+            sum(r.added for r in reports),
+            sum(r.removed for r in reports),
+            max((r.jitter for r in reports), default=0.0),
+            any(r.everywhere for r in reports),
+        )
 
     def note_passes(self, of: Tensor | None) -> None:
         """Passes (N,) that were seen, in whichever tile."""
@@ -279,7 +299,9 @@ class TiledMap(Moments, Revertible, FieldMap):
         if len(self.tiles) <= self.most:
             return
         held = set(self.layout.near(self.current))
-        order = sorted((t.touched, k) for k, t in self.tiles.items() if k not in held and not t.seeds)
+        order = sorted(
+            (t.touched, k) for k, t in self.tiles.items() if k not in held and not t.seeds
+        )
         for _, key in order[: len(self.tiles) - self.most]:
             tile = self.tiles.pop(key)
             tile.rest()
@@ -294,7 +316,11 @@ class TiledMap(Moments, Revertible, FieldMap):
     def _step(self) -> None:
         where, which = torch.rand(2, dtype=torch.float64, generator=self.generator).tolist()
         data = self.home
-        others = [k for k in self.layout.near(self.current) if k in self.tiles and self.tiles[k].map.samples]
+        others = [
+            k
+            for k in self.layout.near(self.current)
+            if k in self.tiles and self.tiles[k].map.samples
+        ]
         if self.former is None and where >= _OWN_STEPS:
             data = self.tiles[others[int(which * len(others))]].map
         self.learner.step(data.learning_data(), self.generator)
@@ -305,8 +331,11 @@ class TiledMap(Moments, Revertible, FieldMap):
 
     # --- the map out ----------------------------------------------------------------------------------------------
     centre = property(lambda self: self.home.centre)
-    capabilities = property(lambda self: self.home.capabilities if self.learner is None
-                            else self.home.capabilities | {"learns"})
+    capabilities = property(
+        lambda self: (
+            self.home.capabilities if self.learner is None else self.home.capabilities | {"learns"}
+        )
+    )
     epoch = property(lambda self: self.own_epoch + (self.home.epoch if self.layout is None else 0))
 
     def changed_since(self, epoch: int) -> list[Box] | None:
@@ -321,8 +350,12 @@ class TiledMap(Moments, Revertible, FieldMap):
             self.changes = Changes(self.own_epoch)
             return
         low, high = self.layout.core(key)
-        for axis in range(2):  # into a neighbour as far as both answer; where there is none, as far as it says anything
-            before, after = ((key[0] + s, key[1]) if axis == 0 else (key[0], key[1] + s) for s in (-1, 1))
+        for axis in range(
+            2
+        ):  # into a neighbour as far as both answer; where there is none, as far as it says anything
+            before, after = (
+                (key[0] + s, key[1]) if axis == 0 else (key[0], key[1] + s) for s in (-1, 1)
+            )
             low[axis] -= self._reach_into(before)
             high[axis] += self._reach_into(after)
         self.changes = self.changes.with_place(self.own_epoch, (tuple(low), tuple(high)))
@@ -339,7 +372,9 @@ class TiledMap(Moments, Revertible, FieldMap):
         return not self.tiles[key].seeds if key in self.tiles else key in self.shelf
 
     @torch.no_grad()
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         """Mean and latent variance at x (N, 2), blended; the prior where no tile is near."""
         if self.layout is None or self.former is not None:
             return self.home.predict(x, velocity, heading)
@@ -347,16 +382,27 @@ class TiledMap(Moments, Revertible, FieldMap):
         x = torch.as_tensor(x, dtype=torch.float64)
         if not len(x):
             return self.home.predict(x)
-        return self._answered(lambda: blended_prediction(self.layout, self._answers, self._asked, self.prior(), x,
-                                                         velocity, heading))
+        return self._answered(
+            lambda: blended_prediction(
+                self.layout, self._answers, self._asked, self.prior(), x, velocity, heading
+            )
+        )
 
     @torch.no_grad()
-    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
-                        heading: Tensor | None = None) -> Prediction:
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
         if self.layout is None or self.former is not None:
             return self.home.predict_in_pass(x, number, velocity, heading)
-        return self._answered(lambda: blended_prediction(self.layout, self._answers, self._asked, self.prior(), x,
-                                                         velocity, heading, number))
+        return self._answered(
+            lambda: blended_prediction(
+                self.layout, self._answers, self._asked, self.prior(), x, velocity, heading, number
+            )
+        )
 
     def bias_variance(self) -> Tensor:
         return self.home.bias_variance()
@@ -390,7 +436,9 @@ class TiledMap(Moments, Revertible, FieldMap):
             return self.home.covariance_with(b)
 
         b, prior = torch.as_tensor(b, dtype=torch.float64), self.prior()
-        with_b = self._answered(lambda: blended_covariances(self.layout, self._answers, self._asked, prior, b))
+        with_b = self._answered(
+            lambda: blended_covariances(self.layout, self._answers, self._asked, prior, b)
+        )
         return lambda a: self._answered(lambda: with_b(a))
 
     def noise_variance(self) -> Tensor:
@@ -403,7 +451,11 @@ class TiledMap(Moments, Revertible, FieldMap):
         return self.home.outcome(y)
 
     def log_predictive(self, batch: Samples) -> Tensor:
-        return self.home.log_predictive(batch) if self.layout is None else super().log_predictive(batch)
+        return (
+            self.home.log_predictive(batch)
+            if self.layout is None
+            else super().log_predictive(batch)
+        )
 
     def hyperparameters(self) -> dict[str, float]:
         """Of the tile where the robot is."""
@@ -428,21 +480,30 @@ class TiledMap(Moments, Revertible, FieldMap):
         if self.layout is None or self.former is not None:
             return of(self.home)
         parts = [(key, of(self.tiles[key].map)) for key in sorted(self.tiles)]
-        return torch.cat([x[self.layout.outside(key, x) < 0] for key, x in parts if len(x)] or [self._no_places()])
+        return torch.cat(
+            [x[self.layout.outside(key, x) < 0] for key, x in parts if len(x)]
+            or [self._no_places()]
+        )
 
     def counters(self) -> dict[str, int | float]:
         """Of the tile where the robot is; and how many tiles there are, in memory, and came back from the shelf."""
         told = self.home.counters()
         if self.learner is not None:
             told = told | {"learning_rejected": self.learner.rejected}
-        return told | {"tiles": self.count, "tiles_in_memory": len(self.tiles),
-                       "tiles_loaded": self.loads, "tiles_lost": self.lost_count,
-                       "merged_without": self.merged_without}
+        return told | {
+            "tiles": self.count,
+            "tiles_in_memory": len(self.tiles),
+            "tiles_loaded": self.loads,
+            "tiles_lost": self.lost_count,
+            "merged_without": self.merged_without,
+        }
 
     def notes(self) -> list[str]:
         """Which tiles are left out, why tiles stay in memory that should not, and that there may be no more."""
-        told = [f"tile {name_of(key)} of the map is left out, what it knew is not known any more: {why}"
-                for key, why in self.lost.items()]
+        told = [
+            f"tile {name_of(key)} of the map is left out, what it knew is not known any more: {why}"
+            for key, why in self.lost.items()
+        ]
         if self.lost_count > len(self.lost):
             told.append(f"{self.lost_count - len(self.lost)} more tiles are left out")
         return [*told, *filter(None, [self.shelf.problem(), bound_note(self)]), *self.home.notes()]
@@ -455,17 +516,31 @@ class TiledMap(Moments, Revertible, FieldMap):
         keys = [k for k in sorted(self.tiles) if self._answers(k)]
         if near is not None:
             half = 0.5 * self.layout.blend
-            keys = [k for k in keys if bool((self.layout.outside(k, near) <= reach + half).any())] or [self.current]
-            return TiledSnapshot(self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior())
+            keys = [
+                k for k in keys if bool((self.layout.outside(k, near) <= reach + half).any())
+            ] or [self.current]
+            return TiledSnapshot(
+                self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior()
+            )
         away = {k: self.shelf.peek(k) for k in self.shelf.keys()}
-        return TiledSnapshot(self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior(), away,
-                             Visits(self.restored, self.most), self.forgot)
+        return TiledSnapshot(
+            self.layout,
+            {k: self.tiles[k].map.snapshot() for k in keys},
+            self.prior(),
+            away,
+            Visits(self.restored, self.most),
+            self.forgot,
+        )
 
     def load_snapshot(self, state: dict) -> Snapshot:
         if "layout" not in state:
             return self.home.load_snapshot(state)
-        told = Prediction(*(state["prior"][name] for name in ("mean", "variance", "noise_variance")))
-        tiles = {key_of(name): self.home.load_snapshot(part) for name, part in state["tiles"].items()}
+        told = Prediction(
+            *(state["prior"][name] for name in ("mean", "variance", "noise_variance"))
+        )
+        tiles = {
+            key_of(name): self.home.load_snapshot(part) for name, part in state["tiles"].items()
+        }
         return TiledSnapshot(Layout.from_state_dict(state["layout"]), tiles, told)
 
     # --- forget, fantasize, merge, save ---------------------------------------------------------------------------
@@ -511,7 +586,9 @@ class TiledMap(Moments, Revertible, FieldMap):
 
         def expect() -> None:
             for key in self.knowing(x):
-                new.tiles[key] = Tile(self._asked(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot)
+                new.tiles[key] = Tile(
+                    self._asked(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot
+                )
 
         self._answered(expect)
         return new
@@ -523,8 +600,10 @@ class TiledMap(Moments, Revertible, FieldMap):
         `merged_without` (samples).
         """
         if not isinstance(other, TiledMap):
-            raise ValueError(f"cannot merge a {type(other).__name__} into a map of tiles; make both with the same "
-                             "setting tiles")
+            raise ValueError(
+                f"cannot merge a {type(other).__name__} into a map of tiles; make both with the same "
+                "setting tiles"
+            )
         if not other.started:
             return
         if self.layout is None and other.layout is None:
@@ -537,7 +616,9 @@ class TiledMap(Moments, Revertible, FieldMap):
                 self.settle()
             return
         if not self.started:
-            raise ValueError("a map of several tiles cannot be merged into an empty one; load it in its place")
+            raise ValueError(
+                "a map of several tiles cannot be merged into an empty one; load it in its place"
+            )
         merge_tiles(self, other)
 
     def slimmed(self, state: dict) -> dict:

@@ -54,14 +54,25 @@ class Moments:
             """What a tile at hand tells."""
             if key not in found:
                 then = moment.tiles.get(key)
-                found[key] = None if then is None or key not in self.tiles else self.tiles[key].map.since(then)
+                found[key] = (
+                    None
+                    if then is None or key not in self.tiles
+                    else self.tiles[key].map.since(then)
+                )
             return found[key]
 
         def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            mean = torch.zeros((len(x), len(self.centre)), dtype=torch.float64, device=self.centre.device)
-            variance, known = torch.zeros_like(mean), torch.ones(len(x), dtype=torch.bool, device=mean.device)
+            mean = torch.zeros(
+                (len(x), len(self.centre)), dtype=torch.float64, device=self.centre.device
+            )
+            variance, known = (
+                torch.zeros_like(mean),
+                torch.ones(len(x), dtype=torch.bool, device=mean.device),
+            )
             for key, which, weight in sayings(self.layout, self._answers, x):
-                if key is None or (key not in self.tiles and key not in moment.tiles and moment.loads == self.loads):
+                if key is None or (
+                    key not in self.tiles and key not in moment.tiles and moment.loads == self.loads
+                ):
                     continue  # the prior, then as now, or a tile that has been on the shelf all the time
                 some, memory_sites = which.to(mean.device), weight.to(mean)[:, None]
                 if of(key) is None:

@@ -17,8 +17,10 @@ __all__ = ["adopt_tiles_in_slices", "learned_by", "move_tiles", "slim_state", "u
 def slim_state(model, state: dict) -> dict:
     """The state of the map, or of one of its tiles, in fewer bytes."""
     if "seeds" in state:
-        return state | {"map": model.home.slimmed(state["map"]),
-                        "seeds": [model.home.slimmed(seed) for seed in state["seeds"]]}
+        return state | {
+            "map": model.home.slimmed(state["map"]),
+            "seeds": [model.home.slimmed(seed) for seed in state["seeds"]],
+        }
     return model.home.slimmed(state) if "basis" in state else state
 
 
@@ -50,19 +52,33 @@ def move_tiles(model, turn: Tensor, shift: Tensor) -> None:
     if model.layout is None:
         model.home.move(turn, shift)
     elif not torch.equal(turn, torch.eye(2, dtype=torch.float64)):
-        raise ValueError("a map of several tiles can be shifted, not turned: its tiles lie along the axes of its frame")
+        raise ValueError(
+            "a map of several tiles can be shifted, not turned: its tiles lie along the axes of its frame"
+        )
     else:
         model.drain()
         for key in sorted([*model.tiles, *model.shelf.keys()]):
             for there in model.present([key]):
                 model.tiles[there].map.move(turn, shift)
             model.put_away()
-        low, high = (tuple((torch.tensor(v, dtype=torch.float64) + shift).tolist())
-                     for v in (model.layout.low, model.layout.high))
+        low, high = (
+            tuple((torch.tensor(v, dtype=torch.float64) + shift).tolist())
+            for v in (model.layout.low, model.layout.high)
+        )
         model.layout = replace(model.layout, low=low, high=high)
     if model.low[0] <= model.high[0]:
-        corners = torch.tensor([[x, y] for x in (model.low[0], model.high[0]) for y in (model.low[1], model.high[1])],
-                               dtype=torch.float64) @ turn.mT + shift
+        corners = (
+            torch.tensor(
+                [
+                    [x, y]
+                    for x in (model.low[0], model.high[0])
+                    for y in (model.low[1], model.high[1])
+                ],
+                dtype=torch.float64,
+            )
+            @ turn.mT
+            + shift
+        )
         model.low, model.high = corners.amin(0).tolist(), corners.amax(0).tolist()
     model.note_change()
 

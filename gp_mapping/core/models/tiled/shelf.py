@@ -56,5 +56,10 @@ class Shelf:
 
     def restored(self, state: dict) -> Shelf:
         """One with the same room and what a checkpoint kept; of files before tiles had their own, plain states."""
-        return Shelf(self.room, {key_of(name): part if isinstance(part, StoredState) else StoredState(name, part)
-                                 for name, part in state.items()})
+        return Shelf(
+            self.room,
+            {
+                key_of(name): part if isinstance(part, StoredState) else StoredState(name, part)
+                for name, part in state.items()
+            },
+        )

@@ -29,21 +29,40 @@ class TiledSnapshot(Snapshot):
         forgot: log of what had been forgotten of all.
     """
 
-    def __init__(self, layout: Layout, tiles: dict[Key, Snapshot], prior: Prediction,
-                 away: dict[Key, StoredState] | None = None, visits: Visits | None = None, forgot: float = 0.0):
+    def __init__(
+        self,
+        layout: Layout,
+        tiles: dict[Key, Snapshot],
+        prior: Prediction,
+        away: dict[Key, StoredState] | None = None,
+        visits: Visits | None = None,
+        forgot: float = 0.0,
+    ):
         self.layout, self.tiles, self.prior = layout, tiles, prior
         self.away, self.visits, self.forgot = away or {}, visits, forgot
 
-    def predict(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         return self._blended(x, velocity, heading, None)
 
-    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
-                        heading: Tensor | None = None) -> Prediction:
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
         return self._blended(x, velocity, heading, number)
 
-    def _blended(self, x: Tensor, velocity: Tensor | None, heading: Tensor | None, number: float | None) -> Prediction:
-        return self._answered(lambda: blended_prediction(self.layout, self._exists, self._asked, self.prior, x,
-                                                         velocity, heading, number))
+    def _blended(
+        self, x: Tensor, velocity: Tensor | None, heading: Tensor | None, number: float | None
+    ) -> Prediction:
+        return self._answered(
+            lambda: blended_prediction(
+                self.layout, self._exists, self._asked, self.prior, x, velocity, heading, number
+            )
+        )
 
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -52,7 +71,9 @@ class TiledSnapshot(Snapshot):
 
     @torch.no_grad()
     def covariance_with(self, b: Tensor) -> Covariances:
-        with_b = self._answered(lambda: blended_covariances(self.layout, self._exists, self._asked, self.prior, b))
+        with_b = self._answered(
+            lambda: blended_covariances(self.layout, self._exists, self._asked, self.prior, b)
+        )
         return lambda a: self._answered(lambda: with_b(a))
 
     def _answered(self, ask: Callable):
@@ -67,9 +88,18 @@ class TiledSnapshot(Snapshot):
         return key in self.tiles or key in self.away
 
     def _asked(self, key: Key) -> Snapshot | FieldMap:
-        return self.tiles[key] if key in self.tiles else self.visits.get(key, self.away[key], self.forgot)
+        return (
+            self.tiles[key]
+            if key in self.tiles
+            else self.visits.get(key, self.away[key], self.forgot)
+        )
 
     def state_dict(self) -> dict | None:
         parts = {name_of(key): told.state_dict() for key, told in self.tiles.items()}
-        return {"layout": self.layout.state_dict(), "tiles": parts,
-                "prior": {name: getattr(self.prior, name) for name in ("mean", "variance", "noise_variance")}}
+        return {
+            "layout": self.layout.state_dict(),
+            "tiles": parts,
+            "prior": {
+                name: getattr(self.prior, name) for name in ("mean", "variance", "noise_variance")
+            },
+        }

@@ -21,7 +21,13 @@ class Tile(Revertible):
     forgotten of it.  touched: number of the update that needed it last.
     """
 
-    def __init__(self, map_: DualSVGP, seeds: tuple[DualSVGP, ...] = (), forgot: float = 0.0, touched: int = 0):
+    def __init__(
+        self,
+        map_: DualSVGP,
+        seeds: tuple[DualSVGP, ...] = (),
+        forgot: float = 0.0,
+        touched: int = 0,
+    ):
         self.map, self.seeds, self.forgot, self.touched = map_, seeds, forgot, touched
         self._stored: tuple[StoredState, tuple] | None = None  # the newest state, and of when it is
 
@@ -56,7 +62,12 @@ class Tile(Revertible):
         if self.map.rebuild is not None:
             self.map.go_on()
             return True
-        if learner is None or self.seeds or not self.map.started or not learner.left(self.map.theta):
+        if (
+            learner is None
+            or self.seeds
+            or not self.map.started
+            or not learner.left(self.map.theta)
+        ):
             return False
         self.map.adopt_in_slices(learner.theta)
         return True
@@ -69,8 +80,11 @@ class Tile(Revertible):
         """Its state now: the same object as long as nothing has changed, so that nobody writes it twice."""
         now = self._moment()
         if self._stored is None or self._stored[1] != now:
-            state = {"map": self.map.state_dict(), "forgot": self.forgot,
-                     "seeds": [seed.state_dict() for seed in self.seeds]}
+            state = {
+                "map": self.map.state_dict(),
+                "forgot": self.forgot,
+                "seeds": [seed.state_dict() for seed in self.seeds],
+            }
             self._stored = StoredState(name, state), now
         return self._stored[0]
 
@@ -81,4 +95,11 @@ class Tile(Revertible):
     def _moment(self) -> tuple:
         """Differs wherever the state does: each change of a map adds samples, moves its epoch or its θ."""
         under_way = None if self.map.rebuild is None else self.map.rebuild.moment
-        return self.map.epoch, self.map.samples, self.map.theta, self.forgot, len(self.seeds), under_way
+        return (
+            self.map.epoch,
+            self.map.samples,
+            self.map.theta,
+            self.forgot,
+            len(self.seeds),
+            under_way,
+        )

@@ -33,7 +33,12 @@ from gp_mapping.core.types import Prediction, UpdateReport
 
 __all__ = ["LatticeMap"]
 
-_MOVING = ("noise_stddev", "time_offset", "lever_arm_along", "lever_arm_across")  # what places and weights depend on
+_MOVING = (
+    "noise_stddev",
+    "time_offset",
+    "lever_arm_along",
+    "lever_arm_across",
+)  # what places and weights depend on
 _ROUGH = 0.1  # of s: an interpolation error that is said
 _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
 
@@ -58,13 +63,34 @@ class LatticeMap(SparseMap):
     fitting = (*SparseMap.fitting, "density", "max_nodes")
     counted = (*SparseMap.counted, "refused", "coarsened")
 
-    def __init__(self, theta: Theta, *, density: float = 8.0, max_nodes: int = 500_000, memory_size: int = 2000,
-                 learner: HyperLearner | None = None, seed: int = 0, scale: float = 1.0, centre=None, device="cpu"):
-        super().__init__(theta, Gaussian(), learner=learner, memory_size=memory_size, seed=seed, scale=scale,
-                         centre=centre, device=device)
+    def __init__(
+        self,
+        theta: Theta,
+        *,
+        density: float = 8.0,
+        max_nodes: int = 500_000,
+        memory_size: int = 2000,
+        learner: HyperLearner | None = None,
+        seed: int = 0,
+        scale: float = 1.0,
+        centre=None,
+        device="cpu",
+    ):
+        super().__init__(
+            theta,
+            Gaussian(),
+            learner=learner,
+            memory_size=memory_size,
+            seed=seed,
+            scale=scale,
+            centre=centre,
+            device=device,
+        )
         self.density, self.max_nodes = density, max_nodes
         self.refused, self.coarsened = 0, 0
-        self.points: dict[str, Tensor] = {}  # of fantasies: in the sums, not in the lumps, so that each counts exactly
+        self.points: dict[
+            str, Tensor
+        ] = {}  # of fantasies: in the sums, not in the lumps, so that each counts exactly
         self.features: tuple | None = None  # f, Σ and the number of samples that they are from
         self._kernel: tuple | None = None
 
@@ -81,11 +107,16 @@ class LatticeMap(SparseMap):
         return PackedMemory(self.memory_size, dimension, channels, rows, self.device)
 
     def begin(self, dimension: int, channels: int) -> None:
-        self.sites = GridSites(self.spacing_for(self.theta), self.scaling.origin, channels, self.device)
+        self.sites = GridSites(
+            self.spacing_for(self.theta), self.scaling.origin, channels, self.device
+        )
         self.memory = self.new_memory(dimension, channels, 0)
         kind = {"dtype": torch.float64, "device": self.device}
-        self.points = {"x": torch.zeros((0, 2), **kind), "beta": torch.zeros(0, **kind),
-                       "lam": torch.zeros((0, channels), **kind)}
+        self.points = {
+            "x": torch.zeros((0, 2), **kind),
+            "beta": torch.zeros(0, **kind),
+            "lam": torch.zeros((0, channels), **kind),
+        }
 
     def changed(self, features: bool = True) -> None:
         """All of the map may have; unless `features`, their weights say as much as before."""
@@ -97,14 +128,22 @@ class LatticeMap(SparseMap):
     @torch.no_grad()
     def absorb(self, batch: Standardised) -> UpdateReport:
         if batch.x.shape[1] != 2:
-            raise ValueError(f"model wiski maps the plane; samples are {batch.x.shape[1]}-D: use dual_svgp")
+            raise ValueError(
+                f"model wiski maps the plane; samples are {batch.x.shape[1]}-D: use dual_svgp"
+            )
         if self.sites is None:
             self.begin(2, batch.y.shape[1])
         extra = batch.extra + self._pose_noise(batch)
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
         epoch, use = self.epoch, self.make_room(places)
-        values = {"x": batch.x, "velocity": batch.velocity, "heading": batch.heading, "y": batch.y,
-                  "noise": batch.noise, "extra": extra}
+        values = {
+            "x": batch.x,
+            "velocity": batch.velocity,
+            "heading": batch.heading,
+            "y": batch.y,
+            "noise": batch.noise,
+            "extra": extra,
+        }
         if use is not None:
             self.refused += int((~use).sum())
             places, values = places[use], {k: v[use] for k, v in values.items()}
@@ -115,8 +154,12 @@ class LatticeMap(SparseMap):
         beta = 1.0 / self.noise(values["noise"], values["extra"], self.theta)
         lam = beta[:, None] * values["y"]
         self.grid.add(places, values["heading"], beta, lam)
-        values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta),
-                   "pass_number": torch.full_like(beta, NO_PASS)}
+        values |= {
+            "lam": lam,
+            "beta": beta,
+            "weight": torch.ones_like(beta),
+            "pass_number": torch.full_like(beta, NO_PASS),
+        }
         self.entered(places, values["heading"], beta)
         if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
             self.unremembered_empty = False
@@ -140,7 +183,9 @@ class LatticeMap(SparseMap):
             return torch.zeros_like(batch.noise)
         self._learn_features()
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
-        return around(self, places).gradient(places).square().sum(2).mean(1) * batch.position_variance
+        return (
+            around(self, places).gradient(places).square().sum(2).mean(1) * batch.position_variance
+        )
 
     def leverage(self, whitened: Tensor) -> Tensor:
         """All alike, so that the memory draws by β: a variance for each would be a solve. (K,)"""
@@ -161,7 +206,9 @@ class LatticeMap(SparseMap):
 
     def _within_reach(self, places: Tensor) -> Tensor:
         """Which places (N, 2) a box that holds what is known may hold, too; the farthest are left out: (N,)."""
-        most = 0.25 * self.theta.lengthscale / self.grid.spacing  # doubled for the last time at or below
+        most = (
+            0.25 * self.theta.lengthscale / self.grid.spacing
+        )  # doubled for the last time at or below
         largest = 2.0 ** (math.floor(math.log2(most)) + 1) if most >= 1.0 else 1.0
         kept = torch.ones(len(places), dtype=torch.bool, device=self.device)
         away = (places - places.median(0).values).square().sum(1)
@@ -195,12 +242,19 @@ class LatticeMap(SparseMap):
         self.need_data()
         return around(self, self.scaling.inner_x(x), reach)
 
-    def predict_now(self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None) -> Prediction:
+    def predict_now(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
         """As predict, of every sample so far, from the neighbourhood of x alone: no solve."""
         return self.around(x).predict(x, velocity, heading)
 
-    def predict_in_pass(self, x: Tensor, number: float, velocity: Tensor | None = None,
-                        heading: Tensor | None = None) -> Prediction:
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
         """As predict_now: passes have no constants here."""
         return self.predict_now(x, velocity, heading)
 
@@ -222,9 +276,11 @@ class LatticeMap(SparseMap):
         error = interpolation_error(self.theta, self.grid.spacing)
         if error < _ROUGH:
             return []
-        return [f"between its nodes the lattice interpolates kernel {self.theta.kernel_name} with an error of up to "
-                f"{100 * error:.0f} % of signal_stddev; write kernel: matern32 or a smoother one, a larger "
-                "grid_density, or another model"]
+        return [
+            f"between its nodes the lattice interpolates kernel {self.theta.kernel_name} with an error of up to "
+            f"{100 * error:.0f} % of signal_stddev; write kernel: matern32 or a smoother one, a larger "
+            "grid_density, or another model"
+        ]
 
     def _learn_features(self) -> None:
         """The features' weights anew, where a twentieth more samples have come: they belong to all of the map."""
@@ -247,7 +303,9 @@ class LatticeMap(SparseMap):
         ratio = theta.lengthscale / (self.grid.spacing * self.density)
         if not 1.0 / _KEEP < ratio < _KEEP:
             self.respace(self.spacing_for(theta))
-        self.changed(features=False)  # a step of θ is small; they come anew with a twentieth more samples
+        self.changed(
+            features=False
+        )  # a step of θ is small; they come anew with a twentieth more samples
         return True
 
     def move_to(self, theta: Theta) -> None:
@@ -290,8 +348,16 @@ class LatticeMap(SparseMap):
     def stand_in(self, store: GridSites, sign: float) -> None:
         """The memory and the fantasies."""
         memory, points = self.memory, self.points
-        store.add(self.memory_places(self.theta), memory.heading, sign * memory.beta, sign * memory.lam)
-        store.add(points["x"], torch.zeros_like(points["x"]), sign * points["beta"], sign * points["lam"], aggregate=False)
+        store.add(
+            self.memory_places(self.theta), memory.heading, sign * memory.beta, sign * memory.lam
+        )
+        store.add(
+            points["x"],
+            torch.zeros_like(points["x"]),
+            sign * points["beta"],
+            sign * points["lam"],
+            aggregate=False,
+        )
 
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
         unremembered = self.unremembered()
@@ -320,17 +386,24 @@ class LatticeMap(SparseMap):
         if self.sites is not None:
             shape = self.grid.joint_box(its.grid)[1]
             if shape[0] * shape[1] > self.max_nodes:
-                raise ValueError(f"the two maps together need {shape[0] * shape[1]} nodes, more than max_grid_nodes "
-                                 f"{self.max_nodes}; nothing was merged")
+                raise ValueError(
+                    f"the two maps together need {shape[0] * shape[1]} nodes, more than max_grid_nodes "
+                    f"{self.max_nodes}; nothing was merged"
+                )
         return its
 
-    def take_over(self, its: LatticeMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor) -> int:
+    def take_over(
+        self, its: LatticeMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
+    ) -> int:
         """Its sums whole, as they lie on the common lattice; what it remembers is among them."""
         its.grid.shift_centre(delta)
         self.grid.grow(*self.grid.joint_box(its.grid))
         self.grid.merge(its.grid)
-        fresh = {"x": its.points["x"] + offset, "beta": its.points["beta"],
-                 "lam": its.points["lam"] + its.points["beta"][:, None] * delta}
+        fresh = {
+            "x": its.points["x"] + offset,
+            "beta": its.points["beta"],
+            "lam": its.points["lam"] + its.points["beta"][:, None] * delta,
+        }
         self.points = {k: torch.cat([v, fresh[k]]) for k, v in self.points.items()}
         whitened = memory["beta"].new_empty((0, len(memory["beta"])))
         return self.memory.offer(memory, whitened, self.leverage, its.memory.arrivals)
@@ -344,11 +417,15 @@ class LatticeMap(SparseMap):
         """Put sites with the target of the mean `before` at inner x (K, 2) into the copy `new`; x, β of them."""
         low, shape = new.grid.box_for(inner)
         if shape[0] * shape[1] > self.max_nodes:
-            raise ValueError(f"a fantasy so far away needs {shape[0] * shape[1]} nodes, more than max_grid_nodes "
-                             f"{self.max_nodes}")
+            raise ValueError(
+                f"a fantasy so far away needs {shape[0] * shape[1]} nodes, more than max_grid_nodes "
+                f"{self.max_nodes}"
+            )
         new.grid.grow(low, shape)
         mean = before.mean(inner)
-        beta = torch.full((len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=self.device)
+        beta = torch.full(
+            (len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=self.device
+        )
         fresh = {"x": inner, "beta": beta, "lam": beta[:, None] * mean}
         new.grid.add(inner, torch.zeros_like(inner), beta, fresh["lam"], aggregate=False)
         new.points = {k: torch.cat([v, fresh[k]]) for k, v in new.points.items()}
@@ -365,8 +442,11 @@ class LatticeMap(SparseMap):
         parts = super()._saved_parts()
         if self.sites is None:
             return parts | {"grid": None}
-        return parts | {"grid": self.grid.state_dict(), "points": {k: v.clone() for k, v in self.points.items()},
-                "features": None if self.features is None else list(self.features)}
+        return parts | {
+            "grid": self.grid.state_dict(),
+            "points": {k: v.clone() for k, v in self.points.items()},
+            "features": None if self.features is None else list(self.features),
+        }
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         parts = super()._loaded_parts(state, parts) | parts
@@ -374,7 +454,12 @@ class LatticeMap(SparseMap):
             return parts | {"points": {}, "features": None}
         features = state["features"]
         if features is not None:
-            features = (*(part.to(self.device, copy=True) for part in features[:2]), int(features[2]))
-        return parts | {"sites": GridSites.from_state_dict(state["grid"], parts["scaling"].origin, self.device),
-                "points": {k: v.to(self.device, copy=True) for k, v in state["points"].items()},
-                "features": features}
+            features = (
+                *(part.to(self.device, copy=True) for part in features[:2]),
+                int(features[2]),
+            )
+        return parts | {
+            "sites": GridSites.from_state_dict(state["grid"], parts["scaling"].origin, self.device),
+            "points": {k: v.to(self.device, copy=True) for k, v in state["points"].items()},
+            "features": features,
+        }

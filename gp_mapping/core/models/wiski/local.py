@@ -16,9 +16,19 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot, gradient_of
-from gp_mapping.core.models.wiski.lattice.features import feature_prior, feature_rows, features_at, unresolved
+from gp_mapping.core.models.wiski.lattice.features import (
+    feature_prior,
+    feature_rows,
+    features_at,
+    unresolved,
+)
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
-from gp_mapping.core.models.wiski.lattice.windows import Aggregates, Window, feature_posterior, rim_thinned
+from gp_mapping.core.models.wiski.lattice.windows import (
+    Aggregates,
+    Window,
+    feature_posterior,
+    rim_thinned,
+)
 from gp_mapping.core.scaling import Scaling
 
 __all__ = ["WiskiLocal", "around", "map_features"]
@@ -52,7 +62,9 @@ class WiskiLocal(InnerSnapshot):
             low = torch.tensor(tile, dtype=torch.float64, device=self.f.device) * (_TILE * ell)
             high = low + _TILE * ell
             x = self.aggregates.x
-            near = self.aggregates.take(((x >= low - _HALO * ell) & (x <= high + _HALO * ell)).all(1).nonzero()[:, 0])
+            near = self.aggregates.take(
+                ((x >= low - _HALO * ell) & (x <= high + _HALO * ell)).all(1).nonzero()[:, 0]
+            )
             full = near
             for reach, side in _THINNING:
                 if len(near) <= _MOST:
@@ -95,26 +107,45 @@ class WiskiLocal(InnerSnapshot):
 
     def state_dict(self) -> dict:
         n = self.aggregates
-        return {"theta": asdict(self.theta), "noise_variance": self.noise_variance, "local_x": n.x.clone(),
-                "heading": n.heading.clone(), "mass": n.mass.clone(), "code": n.code.clone(), "side": n.side,
-                "value": n.value.clone(), "f": self.f.clone(), "covariance": self.covariance_f.clone(),
-                **self.scaling.state_dict()}
+        return {
+            "theta": asdict(self.theta),
+            "noise_variance": self.noise_variance,
+            "local_x": n.x.clone(),
+            "heading": n.heading.clone(),
+            "mass": n.mass.clone(),
+            "code": n.code.clone(),
+            "side": n.side,
+            "value": n.value.clone(),
+            "f": self.f.clone(),
+            "covariance": self.covariance_f.clone(),
+            **self.scaling.state_dict(),
+        }
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiLocal":
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
-        aggregates = Aggregates(s["local_x"], s["heading"], s["mass"], s["code"], s["side"], s["value"])
+        aggregates = Aggregates(
+            s["local_x"], s["heading"], s["mass"], s["code"], s["side"], s["value"]
+        )
         scaling = Scaling.from_state_dict(state, device)
-        return WiskiLocal(Theta(**s["theta"]), scaling, s["noise_variance"], aggregates, s["f"], s["covariance"])
+        return WiskiLocal(
+            Theta(**s["theta"]), scaling, s["noise_variance"], aggregates, s["f"], s["covariance"]
+        )
 
 
 def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
     """What a Wiski knows within `reach` (m) of standardised places (N, 2)."""
     theta, points = model.theta, model.points
     margin = (_HALO + _TILE) * theta.lengthscale + reach
-    x, heading, mass, lam = model.grid.around(inner.min(0).values - margin, inner.max(0).values + margin)
+    x, heading, mass, lam = model.grid.around(
+        inner.min(0).values - margin, inner.max(0).values + margin
+    )
     if len(points["x"]):
-        x, mass, lam = torch.cat([x, points["x"]]), torch.cat([mass, points["beta"]]), torch.cat([lam, points["lam"]])
+        x, mass, lam = (
+            torch.cat([x, points["x"]]),
+            torch.cat([mass, points["beta"]]),
+            torch.cat([lam, points["lam"]]),
+        )
         heading = torch.cat([heading, torch.zeros_like(points["x"])])
     f, covariance = model.features[:2] if model.features else map_features(theta, model.grid)
     aggregates = Aggregates.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
@@ -128,6 +159,12 @@ def map_features(theta: Theta, grid: GridSites) -> tuple[Tensor, Tensor]:
     scatter, linear = unresolved(grid.features, phi, mass), grid.linear - phi.mT @ lam
     linear[0] = 0.0
     aggregates = Aggregates.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
-    covariance, f = feature_posterior(theta.kernel(), aggregates, scatter, linear, feature_prior(theta, grid.device),
-                                      theta.lengthscale)
+    covariance, f = feature_posterior(
+        theta.kernel(),
+        aggregates,
+        scatter,
+        linear,
+        feature_prior(theta, grid.device),
+        theta.lengthscale,
+    )
     return f, covariance

@@ -28,7 +28,9 @@ from gp_mapping.core.models.wiski.refresh import Refresh
 
 __all__ = ["Wiski"]
 
-_WORK_PER_ROOT_SAMPLE = 25_000  # grid points of the FFT times iterations, for each √samples of an update
+_WORK_PER_ROOT_SAMPLE = (
+    25_000  # grid points of the FFT times iterations, for each √samples of an update
+)
 _MOST_PAYMENTS = 100  # kept, of one sample each
 _START = 5  # what copying the sums costs, in iterations
 
@@ -46,7 +48,9 @@ class Wiski(LatticeMap):
     fitting = (*LatticeMap.fitting, "refresh_samples", "tolerance")
     counted = (*LatticeMap.counted, "lag", "credit")
 
-    def __init__(self, theta: Theta, *, refresh_samples: int = 10, tolerance: float = 0.05, **settings):
+    def __init__(
+        self, theta: Theta, *, refresh_samples: int = 10, tolerance: float = 0.05, **settings
+    ):
         super().__init__(theta, **settings)
         self.refresh_samples, self.tolerance = refresh_samples, tolerance
         self.start_f: Tensor | None = None
@@ -56,8 +60,12 @@ class Wiski(LatticeMap):
         self.credit = 0.0  # work that samples have paid for, and that is not done
         self.ahead: Refresh | None = None  # on its way, paid by samples
         self.iterations, self.residual = 0, 0.0  # of the last solve
-        self._drawing: Refresh | None = None  # as `ahead`, for drawings: nothing saved depends on it
-        self._shown: tuple | None = None  # the newest posterior that a drawing has seen, its samples and epoch
+        self._drawing: Refresh | None = (
+            None  # as `ahead`, for drawings: nothing saved depends on it
+        )
+        self._shown: tuple | None = (
+            None  # the newest posterior that a drawing has seen, its samples and epoch
+        )
 
     def begin(self, dimension: int, channels: int) -> None:
         super().begin(dimension, channels)
@@ -88,19 +96,27 @@ class Wiski(LatticeMap):
             self._posterior = self.solved().result()[0]
         return self._posterior if self.due else self.base
 
-    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> WiskiLocal | WiskiPosterior:
+    def snapshot(
+        self, near: Tensor | None = None, reach: float = 0.0
+    ) -> WiskiLocal | WiskiPosterior:
         """The neighbourhood of `near` as it is now, without a solve; of the whole map its posterior."""
         return self.posterior if near is None else self.around(near, reach)
 
     def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:
-        return (WiskiLocal if "local_x" in state else WiskiPosterior).from_state_dict(state, self.device)
+        return (WiskiLocal if "local_x" in state else WiskiPosterior).from_state_dict(
+            state, self.device
+        )
 
     def for_planning(self) -> WiskiPosterior:
         """Of now, with the mean of the newest refresh: no solve."""
         self.need_data()
         new = WiskiPosterior.of(self.theta, self.scaling, self.noise_level, self.grid, self.points)
         mean = ("spacing", "shift", "low", "u", "held", "p", "f")
-        return new if self.base is None else replace(new, **{name: getattr(self.base, name) for name in mean})
+        return (
+            new
+            if self.base is None
+            else replace(new, **{name: getattr(self.base, name) for name in mean})
+        )
 
     @torch.no_grad()
     def solved(self, iterations: int = 3000) -> Refresh:
@@ -119,10 +135,16 @@ class Wiski(LatticeMap):
         posterior, solution = refresh.result()
         sums, theta = refresh.solve.sums, refresh.posterior.theta
         start = torch.zeros_like(self.grid.start)
-        start[sums.numbers_in(self.grid)] = solution.p * (theta.signal_stddev / self.theta.signal_stddev) ** 2
+        start[sums.numbers_in(self.grid)] = (
+            solution.p * (theta.signal_stddev / self.theta.signal_stddev) ** 2
+        )
         self.grid.start, self.start_f = start, solution.f
         self.features = (solution.f, posterior.covariance_f, refresh.samples)
-        self.base, self.base_epoch, self.lag = posterior, refresh.epoch, self.samples - refresh.samples
+        self.base, self.base_epoch, self.lag = (
+            posterior,
+            refresh.epoch,
+            self.samples - refresh.samples,
+        )
         self._posterior, self.ahead = None, None
         self.iterations, self.residual = solution.iterations, solution.residual
 
@@ -173,7 +195,11 @@ class Wiski(LatticeMap):
             work, paid = self._drawing, self.ahead
             if work is not None and not self._newer(work):
                 work = None  # overtaken
-            if paid is not None and self._newer(paid) and (work is None or paid.solve.steps > work.solve.steps):
+            if (
+                paid is not None
+                and self._newer(paid)
+                and (work is None or paid.solve.steps > work.solve.steps)
+            ):
                 self._drawing = work = paid.fork()
             elif work is None:
                 self._drawing = work = Refresh.of(self)
@@ -191,9 +217,14 @@ class Wiski(LatticeMap):
 
     def _newer(self, refresh: Refresh) -> bool:
         """Whether it would show what drawings have not seen yet."""
-        return self._shown is None or (refresh.epoch, refresh.samples) > (self._shown[2], self._shown[1])
+        return self._shown is None or (refresh.epoch, refresh.samples) > (
+            self._shown[2],
+            self._shown[1],
+        )
 
-    def _show(self, posterior: WiskiPosterior, samples: int, epoch: int) -> tuple[WiskiPosterior, int, int]:
+    def _show(
+        self, posterior: WiskiPosterior, samples: int, epoch: int
+    ) -> tuple[WiskiPosterior, int, int]:
         """The newer one of this and of what was shown last."""
         if self._shown is None or (epoch, samples) >= (self._shown[2], self._shown[1]):
             self._shown = posterior, samples, epoch
@@ -232,18 +263,30 @@ class Wiski(LatticeMap):
         parts = super()._saved_parts()
         if self.sites is None:
             return parts
-        return parts | {"start_f": self.start_f.clone(), "base": None if self.base is None else self.base.state_dict(),
-                        "base_is_new": self.base_epoch == self.epoch,
-                        "ahead": None if self.ahead is None else self.ahead.state_dict(),
-                        "ahead_is_new": self.ahead is not None and self.ahead.epoch == self.epoch}
+        return parts | {
+            "start_f": self.start_f.clone(),
+            "base": None if self.base is None else self.base.state_dict(),
+            "base_is_new": self.base_epoch == self.epoch,
+            "ahead": None if self.ahead is None else self.ahead.state_dict(),
+            "ahead_is_new": self.ahead is not None and self.ahead.epoch == self.epoch,
+        }
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
-        own = {"start_f": None, "base": None, "base_epoch": 0, "ahead": None, "_drawing": None, "_shown": None}
+        own = {
+            "start_f": None,
+            "base": None,
+            "base_epoch": 0,
+            "ahead": None,
+            "_drawing": None,
+            "_shown": None,
+        }
         parts = super()._loaded_parts(state, parts) | own
         if state["grid"] is None:
             return parts
         if state["base"] is not None:
-            parts["base"] = WiskiPosterior.from_state_dict(copy.deepcopy(state["base"]), self.device)
+            parts["base"] = WiskiPosterior.from_state_dict(
+                copy.deepcopy(state["base"]), self.device
+            )
         parts["base_epoch"] = self.epoch + bool(state["base_is_new"])
         if state["ahead"] is not None:
             epoch = self.epoch + bool(state["ahead_is_new"])

@@ -9,11 +9,22 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
-from gp_mapping.core.models.wiski.lattice.features import feature_prior, feature_rows, features_at, unresolved
+from gp_mapping.core.models.wiski.lattice.features import (
+    feature_prior,
+    feature_rows,
+    features_at,
+    unresolved,
+)
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.solver import Solution
-from gp_mapping.core.models.wiski.lattice.windows import Aggregates, Window, feature_covariance, groups, thinned
+from gp_mapping.core.models.wiski.lattice.windows import (
+    Aggregates,
+    Window,
+    feature_covariance,
+    groups,
+    thinned,
+)
 from gp_mapping.core.scaling import Scaling
 
 __all__ = ["WiskiPosterior"]
@@ -47,8 +58,13 @@ class WiskiPosterior(InnerSnapshot):
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
-    def of(theta: Theta, scaling: Scaling, noise_variance: float, grid: GridSites,
-           points: dict[str, Tensor]) -> "WiskiPosterior":
+    def of(
+        theta: Theta,
+        scaling: Scaling,
+        noise_variance: float,
+        grid: GridSites,
+        points: dict[str, Tensor],
+    ) -> "WiskiPosterior":
         """From the sums, without a mean yet. points: x (K, 2), beta (K,) that the lumps lack (fantasies)."""
         # the slope's prior variance is about s²/ℓ²; a lump's spread that says less than a five-hundredth of that is
         # left out: there are hundreds of lumps within a lengthscale
@@ -60,17 +76,32 @@ class WiskiPosterior(InnerSnapshot):
             heading = torch.cat([heading, torch.zeros_like(points["x"])])
         aggregates = Aggregates.of(x, heading, mass, theta.lengthscale)
         none = mass.new_zeros((grid.channels, 0, 0))
-        return WiskiPosterior(theta, scaling, noise_variance, grid.spacing, grid.shift, grid.low, none,
-                              torch.zeros(0, dtype=torch.long, device=grid.device), mass.new_zeros((0, grid.channels)),
-                              mass.new_zeros((len(prior), grid.channels)), aggregates,
-                              feature_covariance(kernel, aggregates, scatter, prior, theta.lengthscale), scatter)
+        return WiskiPosterior(
+            theta,
+            scaling,
+            noise_variance,
+            grid.spacing,
+            grid.shift,
+            grid.low,
+            none,
+            torch.zeros(0, dtype=torch.long, device=grid.device),
+            mass.new_zeros((0, grid.channels)),
+            mass.new_zeros((len(prior), grid.channels)),
+            aggregates,
+            feature_covariance(kernel, aggregates, scatter, prior, theta.lengthscale),
+            scatter,
+        )
 
     def fantasize(self, x: Tensor) -> "WiskiPosterior":
         """With its own mean at x (N, 2) in metres as data: the mean stays, the variance shrinks; no solve."""
         old, x = self.aggregates, self.scaling.inner_x(x)
         one = torch.full_like(x[:, 0], 1.0 / self.noise_variance)
-        aggregates = Aggregates.of(torch.cat([old.x, x]), torch.cat([old.heading, torch.zeros_like(x)]),
-                         torch.cat([old.mass, one]), self.theta.lengthscale)
+        aggregates = Aggregates.of(
+            torch.cat([old.x, x]),
+            torch.cat([old.heading, torch.zeros_like(x)]),
+            torch.cat([old.mass, one]),
+            self.theta.lengthscale,
+        )
         prior, ell = feature_prior(self.theta, x.device), self.theta.lengthscale
         covariance = feature_covariance(self.theta.kernel(), aggregates, self.scatter, prior, ell)
         return replace(self, aggregates=aggregates, covariance_f=covariance, _cache={})
@@ -89,7 +120,9 @@ class WiskiPosterior(InnerSnapshot):
         rows = corner[:, :1] + steps - self.low[0]
         columns = corner[:, 1:] + steps - self.low[1]
         channels, height, width = self.u.shape
-        inside = ((rows >= 0) & (rows < height)).all(1) & ((columns >= 0) & (columns < width)).all(1)
+        inside = ((rows >= 0) & (rows < height)).all(1) & ((columns >= 0) & (columns < width)).all(
+            1
+        )
         flat = (rows[:, :, None] * width + columns[:, None, :]).reshape(len(x), 16)
         values = self.u.reshape(channels, -1).mT[flat.clamp(0, height * width - 1)]  # (N, 16, C)
         if not bool(inside.all()):
@@ -100,14 +133,20 @@ class WiskiPosterior(InnerSnapshot):
     def _far(self, rows: Tensor, columns: Tensor) -> Tensor:
         """u on nodes beyond the box, by k(node, nodes held) p: (N, 16, C) for rows, columns (N, 4)."""
         n = len(rows)
-        nodes = torch.stack([rows[:, :, None].expand(n, 4, 4), columns[:, None, :].expand(n, 4, 4)], -1).reshape(-1, 2)
+        nodes = torch.stack(
+            [rows[:, :, None].expand(n, 4, 4), columns[:, None, :].expand(n, 4, 4)], -1
+        ).reshape(-1, 2)
         unique, which = nodes.unique(dim=0, return_inverse=True)
         low = torch.tensor(self.low, device=rows.device)
         places = (unique + low).double() * self.spacing
         width = self.u.shape[2]
-        held = (torch.stack([self.held // width, self.held % width], 1) + low).double() * self.spacing
+        held = (
+            torch.stack([self.held // width, self.held % width], 1) + low
+        ).double() * self.spacing
         kernel = self.theta.kernel()
-        u = torch.cat([kernel(places[i: i + _CHUNK], held) @ self.p for i in range(0, len(places), _CHUNK)])
+        u = torch.cat(
+            [kernel(places[i : i + _CHUNK], held) @ self.p for i in range(0, len(places), _CHUNK)]
+        )
         return u[which].reshape(n, 16, -1)
 
     # --- variance -------------------------------------------------------------------------------------------------
@@ -127,7 +166,9 @@ class WiskiPosterior(InnerSnapshot):
             for part in index.split(_CHUNK):
                 whitened, t = window.halves(x[part])
                 free = phi[part] - t
-                out[part] = prior - whitened.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
+                out[part] = (
+                    prior - whitened.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
+                )
         return out.clamp_min(0.0)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -135,7 +176,10 @@ class WiskiPosterior(InnerSnapshot):
         diagonal made that of `predict`."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         kernel, aggregates = self.theta.kernel(), self.aggregates
-        whole = next(iter(groups(aggregates, a, self.theta.lengthscale)), (None, aggregates))[1] is aggregates
+        whole = (
+            next(iter(groups(aggregates, a, self.theta.lengthscale)), (None, aggregates))[1]
+            is aggregates
+        )
         if not whole:
             both = torch.cat([a, b])
             near = torch.zeros(len(aggregates), dtype=torch.bool, device=a.device)
@@ -150,7 +194,11 @@ class WiskiPosterior(InnerSnapshot):
         joint = kernel(a, b) - left.mT @ right + free_a @ self.covariance_f @ free_b.mT
         if not whole:
             for at, whitened, free, axis in ((a, left, free_a, 1), (b, right, free_b, 0)):
-                own = kernel.diag(at) - whitened.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
+                own = (
+                    kernel.diag(at)
+                    - whitened.square().sum(0)
+                    + ((free @ self.covariance_f) * free).sum(1)
+                )
                 joint = joint * (self.variance(at) / own.clamp_min(1e-300)).sqrt().unsqueeze(axis)
         return joint * self.scaling.scale**2
 
@@ -162,17 +210,41 @@ class WiskiPosterior(InnerSnapshot):
 
     def state_dict(self) -> dict:
         aggregates = self.aggregates
-        return {"theta": asdict(self.theta), "noise_variance": self.noise_variance, "spacing": self.spacing,
-                "shift": self.shift.clone(), "low": list(self.low), "u": self.u.clone(), "held": self.held.clone(),
-                "p": self.p.clone(), "f": self.f.clone(), "x": aggregates.x.clone(), "heading": aggregates.heading.clone(),
-                "mass": aggregates.mass.clone(), "code": aggregates.code.clone(), "side": aggregates.side,
-                "scatter": self.scatter.clone(), "covariance": self.covariance_f.clone(),
-                **self.scaling.state_dict()}
+        return {
+            "theta": asdict(self.theta),
+            "noise_variance": self.noise_variance,
+            "spacing": self.spacing,
+            "shift": self.shift.clone(),
+            "low": list(self.low),
+            "u": self.u.clone(),
+            "held": self.held.clone(),
+            "p": self.p.clone(),
+            "f": self.f.clone(),
+            "x": aggregates.x.clone(),
+            "heading": aggregates.heading.clone(),
+            "mass": aggregates.mass.clone(),
+            "code": aggregates.code.clone(),
+            "side": aggregates.side,
+            "scatter": self.scatter.clone(),
+            "covariance": self.covariance_f.clone(),
+            **self.scaling.state_dict(),
+        }
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiPosterior":
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
-        return WiskiPosterior(Theta(**s["theta"]), Scaling.from_state_dict(state, device), s["noise_variance"],
-                              s["spacing"], s["shift"], tuple(s["low"]), s["u"], s["held"], s["p"], s["f"],
-                              Aggregates(s["x"], s["heading"], s["mass"], s["code"], s["side"]), s["covariance"],
-                              s["scatter"])
+        return WiskiPosterior(
+            Theta(**s["theta"]),
+            Scaling.from_state_dict(state, device),
+            s["noise_variance"],
+            s["spacing"],
+            s["shift"],
+            tuple(s["low"]),
+            s["u"],
+            s["held"],
+            s["p"],
+            s["f"],
+            Aggregates(s["x"], s["heading"], s["mass"], s["code"], s["side"]),
+            s["covariance"],
+            s["scatter"],
+        )

@@ -54,7 +54,9 @@ class PublishedWiski(LatticeMap):
 
     fitting = (*LatticeMap.fitting, "rank")
     WIDEST = 2
-    tolerance = 0.05  # of the mean where it is solved for, in posterior standard deviations, as Wiski's
+    tolerance = (
+        0.05  # of the mean where it is solved for, in posterior standard deviations, as Wiski's
+    )
 
     def __init__(self, theta: Theta, *, rank: int = 400, max_nodes: int = _MOST, **settings):
         super().__init__(theta, max_nodes=min(max_nodes, _MOST), **settings)
@@ -74,7 +76,10 @@ class PublishedWiski(LatticeMap):
     # --- the root -------------------------------------------------------------------------------------------------
     def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
         if self.samples == 0 and self.root is None:
-            self._make(RootCache(FEATURES, FEATURES, self.device), torch.zeros(0, dtype=torch.long, device=self.device))
+            self._make(
+                RootCache(FEATURES, FEATURES, self.device),
+                torch.zeros(0, dtype=torch.long, device=self.device),
+            )
         if self.outgrown:
             return
         if self.root is None:  # of the sums, which have these samples already
@@ -90,7 +95,9 @@ class PublishedWiski(LatticeMap):
             self.held = torch.cat([self.held, fresh])
             for name in ("L", "J"):
                 old = getattr(self.root, name)
-                setattr(self.root, name, torch.cat([old, old.new_zeros((len(fresh), old.shape[1]))]))
+                setattr(
+                    self.root, name, torch.cat([old, old.new_zeros((len(fresh), old.shape[1]))])
+                )
         phi = feature_rows(heading)
         for i in range(len(places)):
             row = torch.zeros(FEATURES + len(self.held), dtype=torch.float64, device=self.device)
@@ -111,7 +118,7 @@ class PublishedWiski(LatticeMap):
 
         None: that does not suffice either.
         """
-        for widened in (False, True)[self.widened:]:
+        for widened in (False, True)[self.widened :]:
             root, held = root_of(self.grid, self.rank * (self.WIDEST if widened else 1))
             if not root.dropped:
                 return root, held, widened
@@ -137,7 +144,10 @@ class PublishedWiski(LatticeMap):
         """The box may have grown."""
         (low, shape), grid = self._box, self.grid
         if (low, shape) != (grid.low, grid.shape):
-            row, column = self.held // shape[1] + low[0] - grid.low[0], self.held % shape[1] + low[1] - grid.low[1]
+            row, column = (
+                self.held // shape[1] + low[0] - grid.low[0],
+                self.held % shape[1] + low[1] - grid.low[1],
+            )
             self._make(self.root, row * grid.shape[1] + column)
 
     def changed(self, features: bool = True) -> None:
@@ -195,33 +205,55 @@ class PublishedWiski(LatticeMap):
         wide = torch.cat([times(part) for part in L.split(32, 1)], 1) if L.shape[1] else L
         rows = torch.cat([torch.arange(FEATURES, device=self.device), FEATURES + held])
         q = L.mT @ wide[rows]
-        factor, self.jitter = cholesky(0.5 * (q + q.mT) + torch.eye(len(q), dtype=q.dtype, device=q.device))
+        factor, self.jitter = cholesky(
+            0.5 * (q + q.mT) + torch.eye(len(q), dtype=q.dtype, device=q.device)
+        )
         V, KV = solve_lower(factor, L.mT).mT, solve_lower(factor, wide.mT).mT.contiguous()
         c = torch.cat([grid.linear, grid.rhs[held]])
         seen = KV[rows].mT @ c
-        return PublishedPosterior(self.theta, self.scaling, self.noise_level, grid.low, grid.shape, grid.spacing,
-                                  grid.shift, held, V, KV, c - V @ seen, times(c) - KV @ seen)
+        return PublishedPosterior(
+            self.theta,
+            self.scaling,
+            self.noise_level,
+            grid.low,
+            grid.shape,
+            grid.spacing,
+            grid.shift,
+            held,
+            V,
+            KV,
+            c - V @ seen,
+            times(c) - KV @ seen,
+        )
 
-    def snapshot(self, near: Tensor | None = None,
-                 reach: float = 0.0) -> WiskiLocal | PublishedPosterior | WiskiPosterior:
+    def snapshot(
+        self, near: Tensor | None = None, reach: float = 0.0
+    ) -> WiskiLocal | PublishedPosterior | WiskiPosterior:
         """The neighbourhood of `near`, without a factorisation; of the whole map its posterior."""
         return self.posterior if near is None else self.around(near, reach)
 
     def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:
-        return (WiskiLocal if "local_x" in state else WiskiPosterior).from_state_dict(state, self.device)
+        return (WiskiLocal if "local_x" in state else WiskiPosterior).from_state_dict(
+            state, self.device
+        )
 
     def counters(self) -> dict[str, int | float]:
         """Also `root_rank`, and `root_outgrown`: 1 where the larger root was made, 2 where solves have taken over."""
         rank = 0 if self.root is None else self.root.L.shape[1]
-        return super().counters() | {"root_rank": rank, "root_outgrown": 2 if self.outgrown else int(self.widened)}
+        return super().counters() | {
+            "root_rank": rank,
+            "root_outgrown": 2 if self.outgrown else int(self.widened),
+        }
 
     def notes(self) -> list[str]:
         told = super().notes()
         if self.outgrown:
-            told.append(f"the published form of wiski has more to hold than a root of rank {self.width} can "
-                        f"({self.WIDEST} times max_inducing): its mean is solved for by conjugate gradients, as "
-                        "matrix_free does it; write wiski_form: matrix_free, which does it in steps, or raise "
-                        "max_inducing")
+            told.append(
+                f"the published form of wiski has more to hold than a root of rank {self.width} can "
+                f"({self.WIDEST} times max_inducing): its mean is solved for by conjugate gradients, as "
+                "matrix_free does it; write wiski_form: matrix_free, which does it in steps, or raise "
+                "max_inducing"
+            )
         return told
 
     def fantasize(self, x: Tensor) -> PublishedWiski:
@@ -243,19 +275,29 @@ class PublishedWiski(LatticeMap):
         if root is not None:
             self._follow()
             root = root.state_dict() | {"held": self.held.clone()}
-        return super()._saved_parts() | {"form": "dense", "root": root, "widened": self.widened,
-                                         "outgrown": self.outgrown}
+        return super()._saved_parts() | {
+            "form": "dense",
+            "root": root,
+            "widened": self.widened,
+            "outgrown": self.outgrown,
+        }
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         if state["form"] != "dense":
             raise ValueError(f"the state is of a {state['form']} form, this map of the dense one")
-        parts = super()._loaded_parts(state, parts) | {"root": None, "outgrown": bool(state.get("outgrown", False)),
-                                                        "widened": bool(state.get("widened", False))}
+        parts = super()._loaded_parts(state, parts) | {
+            "root": None,
+            "outgrown": bool(state.get("outgrown", False)),
+            "widened": bool(state.get("widened", False)),
+        }
         # of a version that dropped what was beyond the rank: it is made anew from the sums
         if state["root"] is None or state["root"]["dropped"]:
             return parts
         held = state["root"]["held"].to(self.device, copy=True)
-        grid, slot = parts["sites"], torch.full((parts["sites"].nodes,), -1, dtype=torch.long, device=self.device)
+        grid, slot = (
+            parts["sites"],
+            torch.full((parts["sites"].nodes,), -1, dtype=torch.long, device=self.device),
+        )
         slot[held] = torch.arange(len(held), device=self.device)
         width = self.rank * (self.WIDEST if parts["widened"] else 1)
         root = RootCache.from_state_dict(state["root"], width, self.device)
@@ -268,7 +310,9 @@ def root_of(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:
     diagonal = torch.cat([grid.stencil[:, 0], grid.features.diagonal()]).clamp_min(0.0)
     floor, root = 1e-13 * float(diagonal.max()), RootCache(1, 1, grid.device)
     ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=grid.device)
-    columns = torch.zeros((m + FEATURES, min(rank, m + FEATURES)), dtype=torch.float64, device=grid.device)
+    columns = torch.zeros(
+        (m + FEATURES, min(rank, m + FEATURES)), dtype=torch.float64, device=grid.device
+    )
     count, left = 0, diagonal.clone()
     while count < columns.shape[1] and float(left.max()) > floor:
         pivot = int(left.argmax())

@@ -44,11 +44,15 @@ class PublishedPosterior(InnerSnapshot):
         phi = features_at(self.theta, x, heading)
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
         steps = torch.arange(16, device=x.device)
-        number = torch.stack([corner[:, :1] + steps // 4, corner[:, 1:] + steps % 4], -1)  # (N, 16, 2)
+        number = torch.stack(
+            [corner[:, :1] + steps // 4, corner[:, 1:] + steps % 4], -1
+        )  # (N, 16, 2)
         low, size = (torch.tensor(v, device=x.device) for v in (self.low, self.shape))
         inside = ((number >= low) & (number < low + size)).all(2).all(1)
         both = torch.cat([self.KV, self.Kp], 1)
-        flat = ((number - low)[..., 0] * self.shape[1] + (number - low)[..., 1]).clamp(0, len(both) - 1 - FEATURES)
+        flat = ((number - low)[..., 0] * self.shape[1] + (number - low)[..., 1]).clamp(
+            0, len(both) - 1 - FEATURES
+        )
         out = torch.einsum("na,nar->nr", weights, both[FEATURES + flat])
         nodes = torch.stack([self.held // self.shape[1], self.held % self.shape[1]], 1) + low
         nodes, far = (nodes.double() - self.shift) * self.spacing, (~inside).nonzero()[:, 0]
@@ -68,26 +72,37 @@ class PublishedPosterior(InnerSnapshot):
         """wᵀK v between all places of a (N, 2) and b (K, 2): (N, K)."""
         steps = torch.arange(16, device=a.device)
         block = torch.stack([steps // 4, steps % 4], 1)
-        nodes = [((x / self.spacing + self.shift).floor()[:, None] - 1 + block).reshape(-1, 2) * self.spacing
-                 for x in (a, b)]
+        nodes = [
+            ((x / self.spacing + self.shift).floor()[:, None] - 1 + block).reshape(-1, 2)
+            * self.spacing
+            for x in (a, b)
+        ]
         out = a.new_empty((len(a), len(b)))
         for i in range(0, len(a), 32):
-            k = self.theta.kernel()(nodes[0][16 * i: 16 * (i + 32)], nodes[1]).view(-1, 16, len(b), 16)
-            out[i: i + 32] = torch.einsum("na,nakc,kc->nk", w[i: i + 32], k, v)
+            k = self.theta.kernel()(nodes[0][16 * i : 16 * (i + 32)], nodes[1]).view(
+                -1, 16, len(b), 16
+            )
+            out[i : i + 32] = torch.einsum("na,nakc,kc->nk", w[i : i + 32], k, v)
         return out
 
     def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """(N, C) at standardised x (N, 2); with a heading, of field and robot together."""
-        return self._rows(x, heading)[0][:, self.V.shape[1]:]
+        return self._rows(x, heading)[0][:, self.V.shape[1] :]
 
     @torch.no_grad()
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C), latent variance (N,) at standardised x (N, 2); with a heading, of field and robot together."""
-        rank, means, variances = self.V.shape[1], [x.new_empty((0, self.p.shape[1]))], [x.new_empty(0)]
+        rank, means, variances = (
+            self.V.shape[1],
+            [x.new_empty((0, self.p.shape[1]))],
+            [x.new_empty(0)],
+        )
         for i in range(0, len(x), _CHUNK):
             part = slice(i, i + _CHUNK)
             rows, weights, phi = self._rows(x[part], None if heading is None else heading[part])
-            prior = self._lattice_prior(weights) + ((phi * feature_prior(self.theta, phi.device)) * phi).sum(1)
+            prior = self._lattice_prior(weights) + (
+                (phi * feature_prior(self.theta, phi.device)) * phi
+            ).sum(1)
             means.append(rows[:, rank:])
             variances.append((prior - rows[:, :rank].square().sum(1)).clamp_min(0.0))
         return torch.cat(means), torch.cat(variances)
@@ -97,6 +112,9 @@ class PublishedPosterior(InnerSnapshot):
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         (left, w, phi), (right, v, psi) = self._rows(a, None), self._rows(b, None)
         rank = self.V.shape[1]
-        prior = self._lattice_covariance(a, w, b, v) + (phi * feature_prior(self.theta, a.device)) @ psi.mT
+        prior = (
+            self._lattice_covariance(a, w, b, v)
+            + (phi * feature_prior(self.theta, a.device)) @ psi.mT
+        )
         joint = prior - left[:, :rank] @ right[:, :rank].mT
         return joint * self.scaling.scale**2

@@ -21,22 +21,53 @@ class Refresh:
     posterior: of that moment, without its mean.  samples, epoch: of the map then.  kernel: K_uu, made where None.
     """
 
-    def __init__(self, posterior: WiskiPosterior, sums: Frozen, tolerance: float, samples: int, epoch: int,
-                 kernel: KernelGrid | None = None, iterations: int = 3000):
-        self.posterior, self.samples, self.epoch, self.tolerance = posterior, samples, epoch, tolerance
+    def __init__(
+        self,
+        posterior: WiskiPosterior,
+        sums: Frozen,
+        tolerance: float,
+        samples: int,
+        epoch: int,
+        kernel: KernelGrid | None = None,
+        iterations: int = 3000,
+    ):
+        self.posterior, self.samples, self.epoch, self.tolerance = (
+            posterior,
+            samples,
+            epoch,
+            tolerance,
+        )
         theta, device = posterior.theta, sums.held.device
         if kernel is None:
             kernel = KernelGrid(theta.kernel(), posterior.spacing, sums.shape, device)
         first = (torch.tensor(sums.low, device=device) - posterior.shift) * posterior.spacing
-        self.solve = MeanSolve(sums, first, posterior.spacing, posterior.aggregates, theta.kernel(), kernel,
-                               feature_prior(theta, device), tolerance, iterations)
+        self.solve = MeanSolve(
+            sums,
+            first,
+            posterior.spacing,
+            posterior.aggregates,
+            theta.kernel(),
+            kernel,
+            feature_prior(theta, device),
+            tolerance,
+            iterations,
+        )
 
     @staticmethod
     def of(model, iterations: int = 3000) -> "Refresh":
         """From a snapshot of the map's sums and θ."""
-        posterior = WiskiPosterior.of(model.theta, model.scaling, model.noise_level, model.grid, model.points)
-        return Refresh(posterior, Frozen.of(model.grid, model.start_f), model.tolerance, model.samples, model.epoch,
-                       model.kernel_grid(), iterations)
+        posterior = WiskiPosterior.of(
+            model.theta, model.scaling, model.noise_level, model.grid, model.points
+        )
+        return Refresh(
+            posterior,
+            Frozen.of(model.grid, model.start_f),
+            model.tolerance,
+            model.samples,
+            model.epoch,
+            model.kernel_grid(),
+            iterations,
+        )
 
     def fork(self) -> "Refresh":
         """Another that goes on from here."""
@@ -51,15 +82,25 @@ class Refresh:
 
     def state_dict(self) -> dict:
         """What it began with, and how far it is: `from_state_dict` does the steps again, to the same digits."""
-        return {"posterior": self.posterior.state_dict(), "sums": self.solve.sums.state_dict(),
-                "tolerance": self.tolerance, "samples": self.samples, "steps": self.solve.steps,
-                "iterations": self.solve.iterations}
+        return {
+            "posterior": self.posterior.state_dict(),
+            "sums": self.solve.sums.state_dict(),
+            "tolerance": self.tolerance,
+            "samples": self.samples,
+            "steps": self.solve.steps,
+            "iterations": self.solve.iterations,
+        }
 
     @staticmethod
     def from_state_dict(state: dict, epoch: int, device) -> "Refresh":
-        new = Refresh(WiskiPosterior.from_state_dict(state["posterior"], device),
-                      Frozen.from_state_dict(state["sums"], device), state["tolerance"], state["samples"], epoch,
-                      iterations=state["iterations"])
+        new = Refresh(
+            WiskiPosterior.from_state_dict(state["posterior"], device),
+            Frozen.from_state_dict(state["sums"], device),
+            state["tolerance"],
+            state["samples"],
+            epoch,
+            iterations=state["iterations"],
+        )
         while new.solve.steps < state["steps"] and not new.solve.finished:
             new.solve.step()
         return new

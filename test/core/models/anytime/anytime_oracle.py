@@ -37,8 +37,11 @@ def anytime(name, x, y, noise, z, xs, block=None, block_of_xs=None, constant=20.
     cross, prior = low_rank(x, xs, z, constant, theta), low_rank(xs, xs, z, constant, theta)
     own = covariance(xs, xs, **theta) - low_rank(xs, xs, z, 0.0, theta)
     if name == "pic":
-        cross = cross + np.where(block[:, None] == block_of_xs[None],
-                                 covariance(x, xs, **theta) - low_rank(x, xs, z, 0.0, theta), 0.0)
+        cross = cross + np.where(
+            block[:, None] == block_of_xs[None],
+            covariance(x, xs, **theta) - low_rank(x, xs, z, 0.0, theta),
+            0.0,
+        )
         own = np.where(block_of_xs[:, None] == block_of_xs[None], own, 0.0)
     elif name == "fic":
         own = np.diag(np.diag(own))

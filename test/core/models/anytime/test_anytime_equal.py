@@ -25,7 +25,9 @@ NAMES = tuple(MEMBERS)
 
 
 def built(name, batch=BATCH, size=20, **settings):
-    field = create_map(name, centre=[C * UT], **(SETTINGS | {"inducing_inputs": Z, "tile_samples": 500} | settings))
+    field = create_map(
+        name, centre=[C * UT], **(SETTINGS | {"inducing_inputs": Z, "tile_samples": 500} | settings)
+    )
     feed(field, batch, size)
     return field
 
@@ -42,7 +44,17 @@ def agrees(field, expected, tolerance=1e-8, xs=XS):
 
 
 def expected_of(name, block=BLOCK, which=slice(None), z=Z, noise=NOISE, **theta):
-    return anytime(name, X[which], Y[which] - C, noise[which], z, XS, block[which], BLOCK_OF_XS, theta=THETA | theta)
+    return anytime(
+        name,
+        X[which],
+        Y[which] - C,
+        noise[which],
+        z,
+        XS,
+        block[which],
+        BLOCK_OF_XS,
+        theta=THETA | theta,
+    )
 
 
 def inducing_of(field):
@@ -61,7 +73,7 @@ def test_the_members_differ_here():
     found = {name: expected_of(name) for name in NAMES}
     exact = exact_gp(X, Y - C, NOISE, XS, **THETA)
     for i, a in enumerate(NAMES):
-        for b in NAMES[i + 1:]:
+        for b in NAMES[i + 1 :]:
             assert max(np.abs(p - q).max() for p, q in zip(found[a], found[b])) > 0.1, f"{a} is {b}"
         assert np.abs(found[a][0] - exact[0]).max() > 0.1
 
@@ -164,25 +176,45 @@ def test_a_fantasy_keeps_the_mean_and_is_a_measurement(name):
 def test_linear_combinations_are_members(shares):
     """Remark 2: θ₁, θ₂ of DTC and PITC mixed; both have the test conditional p(f*|u)."""
     mixed = combine([built(name).posterior for name in ("dtc", "pitc")], list(shares))
-    k_uu = np.block([[np.full((1, 1), 400.0), np.zeros((1, len(Z)))],
-                     [np.zeros((len(Z), 1)), covariance(Z, Z, **THETA)]])
-    k_uf, k_us = (np.vstack([np.full((1, len(p)), 400.0), covariance(Z, p, **THETA)]) for p in (X, XS))
-    first, second = np.zeros((len(k_uu), 1)), np.zeros_like(k_uu)  # of u' = K_uu⁻¹u, so that K_uu stands for K_uu⁻¹
+    k_uu = np.block(
+        [
+            [np.full((1, 1), 400.0), np.zeros((1, len(Z)))],
+            [np.zeros((len(Z), 1)), covariance(Z, Z, **THETA)],
+        ]
+    )
+    k_uf, k_us = (
+        np.vstack([np.full((1, len(p)), 400.0), covariance(Z, p, **THETA)]) for p in (X, XS)
+    )
+    first, second = (
+        np.zeros((len(k_uu), 1)),
+        np.zeros_like(k_uu),
+    )  # of u' = K_uu⁻¹u, so that K_uu stands for K_uu⁻¹
     for share, name in zip(shares, ("dtc", "pitc")):
         solved = np.linalg.solve(gamma(name, X, NOISE, Z, BLOCK), np.hstack([Y - C, k_uf.T]))
         first += share * k_uf @ solved[:, :1]
         second += share * (k_uu + k_uf @ solved[:, 1:])
     mean = k_us.T @ np.linalg.solve(second, first)
-    variance = 500.0 - (k_us * np.linalg.solve(k_uu, k_us)).sum(0) + (k_us * np.linalg.solve(second, k_us)).sum(0)
+    variance = (
+        500.0
+        - (k_us * np.linalg.solve(k_uu, k_us)).sum(0)
+        + (k_us * np.linalg.solve(second, k_us)).sum(0)
+    )
     found = mixed.predict(torch.from_numpy(XS))
     close(found.mean.numpy() / UT - C, mean, 1e-8, "mean")
     close(found.variance.numpy()[:, 0] / UT**2, variance, 1e-8, "variance")
 
 
 def test_combinations_that_make_no_sense_are_refused():
-    dtc, sor, other = built("dtc").posterior, built("sor").posterior, built("dtc", inducing_inputs=Z[:5]).posterior
-    for members, shares, words in (([dtc, sor], [0.5, 0.5], "one test conditional"),
-                                   ([dtc, other], [0.5, 0.5], "inducing inputs"),
-                                   ([dtc, dtc], [1.0], "one share for each"), ([dtc], [-1.0], "positive precision")):
+    dtc, sor, other = (
+        built("dtc").posterior,
+        built("sor").posterior,
+        built("dtc", inducing_inputs=Z[:5]).posterior,
+    )
+    for members, shares, words in (
+        ([dtc, sor], [0.5, 0.5], "one test conditional"),
+        ([dtc, other], [0.5, 0.5], "inducing inputs"),
+        ([dtc, dtc], [1.0], "one share for each"),
+        ([dtc], [-1.0], "positive precision"),
+    ):
         with pytest.raises(ValueError, match=words):
             combine(members, shares)

@@ -25,7 +25,9 @@ def test_dtc_is_dual_svgp(settings):
 
 def test_every_member_says_something_else():
     """SoR differs from DTC, and FIC from FITC, by the test conditional alone; the others in the mean."""
-    found = {name: built(name, inducing_tolerance=0.3, inducing_information=0.0) for name in MEMBERS}
+    found = {
+        name: built(name, inducing_tolerance=0.3, inducing_information=0.0) for name in MEMBERS
+    }
     mean = {name: field.predict(PLACES).mean for name, field in found.items()}
     assert torch.equal(mean["sor"], mean["dtc"]) and torch.equal(mean["fitc"], mean["fic"])
     for a, b in (("dtc", "fitc"), ("fitc", "pitc"), ("pitc", "pic")):

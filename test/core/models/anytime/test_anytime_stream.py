@@ -12,8 +12,13 @@ from map_contract import PLACES, same_state
 from gp_mapping import MapSettings, Samples, create_map
 from gp_mapping.mapping.session import MapSession
 
-SMALL = SETTINGS | {"inducing_tolerance": 0.05,
-                    "inducing_information": 0.0, "memory_size": 60, "max_inducing": 30, "tile_samples": 8}
+SMALL = SETTINGS | {
+    "inducing_tolerance": 0.05,
+    "inducing_information": 0.0,
+    "memory_size": 60,
+    "max_inducing": 30,
+    "tile_samples": 8,
+}
 
 
 def long_stream(n=1500, seed=7):
@@ -24,7 +29,10 @@ def long_stream(n=1500, seed=7):
 
 def numbers_kept(state) -> int:
     parts = state.values()
-    return sum(numbers_kept(v) if isinstance(v, dict) else v.numel() if torch.is_tensor(v) else 1 for v in parts)
+    return sum(
+        numbers_kept(v) if isinstance(v, dict) else v.numel() if torch.is_tensor(v) else 1
+        for v in parts
+    )
 
 
 @pytest.mark.parametrize("name", ["fitc", "pitc", "pic"])
@@ -34,27 +42,41 @@ def test_bounded_and_sound_after_a_long_stream(name):
     feed(field, batch[:300], 10)
     size = numbers_kept(field.state_dict())
     for start in range(300, 800, 10):
-        field.update(batch[start: start + 10])
+        field.update(batch[start : start + 10])
         if start % 100 == 0:
             assert field.adopt(replace(field.theta, lengthscale=0.45 + start / 4000))
             field.forget(0.9)
-            field.forget_near(batch.x[start: start + 1], 0.3, 5)
-    assert numbers_kept(field.state_dict()) <= 1.3 * size and len(field.memory) <= 60 and len(field.basis) <= 30
+            field.forget_near(batch.x[start : start + 1], 0.3, 5)
+    assert (
+        numbers_kept(field.state_dict()) <= 1.3 * size
+        and len(field.memory) <= 60
+        and len(field.basis) <= 30
+    )
     # what is in the sites is positive, and so is what the memory's samples leave of it
     eye = torch.eye(field.basis.size, dtype=torch.float64)
     for sites in (field.sites, field.unremembered()):
-        assert float(torch.linalg.eigvalsh(sites.precision - eye)[0]) > -1e-9 * float(sites.precision.max())
+        assert float(torch.linalg.eigvalsh(sites.precision - eye)[0]) > -1e-9 * float(
+            sites.precision.max()
+        )
     if name != "fitc":
         assert field.closed > 0
         for part in field.memory.blocks():
             factor = field.memory.factor(part)
-            assert len(part) <= 8 and bool((factor.diagonal() > 0).all()) and bool((factor.triu(1) == 0).all())
+            assert (
+                len(part) <= 8
+                and bool((factor.diagonal() > 0).all())
+                and bool((factor.triu(1) == 0).all())
+            )
 
 
 @pytest.mark.parametrize("name", ["fitc", "pic"])
 def test_replacing_leaves_no_trace(name):
     """Hundreds of replacements of (h_B, G_B) are the same as all blocks put in once."""
-    fixed = SETTINGS | {"tile_samples": 50, "inducing_inputs": lattice(1.0, 4.0), "centre": [48 * UT]}
+    fixed = SETTINGS | {
+        "tile_samples": 50,
+        "inducing_inputs": lattice(1.0, 4.0),
+        "centre": [48 * UT],
+    }
     field, once, batch = create_map(name, **fixed), create_map(name, **fixed), long_stream(400)
     feed(field, batch, 1)
     once.update(batch)
@@ -67,8 +89,15 @@ def test_a_session_resumes_bit_for_bit():
     """With posteriors of PIC among the scores' snapshots."""
     x, y = drive(250, seed=3)
     batch = Samples(x, y * UT, stamp=0.02 * np.arange(250))
-    settings = MapSettings(model="pic", cell_length=0.05, score_distance=0.5, tile_samples=10, max_inducing=40,
-                           learn_hyperparameters=False, learn_time_offset=False)
+    settings = MapSettings(
+        model="pic",
+        cell_length=0.05,
+        score_distance=0.5,
+        tile_samples=10,
+        max_inducing=40,
+        learn_hyperparameters=False,
+        learn_time_offset=False,
+    )
     straight = MapSession(settings)
     straight.ingest(batch[:160])
     state = copy.deepcopy(straight.state_dict())
@@ -99,10 +128,14 @@ def test_pic_meets_its_data_and_jumps_at_a_border():
         error[name] = float((field.predict(torch.from_numpy(x)).mean.numpy() - y * UT).std())
     assert error["pic"] < 0.8 * error["pitc"]
     origin, side = fields["pic"].scaling.origin, fields["pic"].side
-    border = origin + torch.tensor([[0.5 * side, 0.2], [0.5 * side, 0.7], [1.5 * side, 0.5]], dtype=torch.float64)
+    border = origin + torch.tensor(
+        [[0.5 * side, 0.2], [0.5 * side, 0.7], [1.5 * side, 0.5]], dtype=torch.float64
+    )
     step = torch.tensor([[1e-9, 0.0]], dtype=torch.float64)
-    jump = {n: float((f.predict(border - step).mean - f.predict(border + step).mean).abs().max()) / UT
-            for n, f in fields.items()}
+    jump = {
+        n: float((f.predict(border - step).mean - f.predict(border + step).mean).abs().max()) / UT
+        for n, f in fields.items()
+    }
     assert jump["pitc"] < 1e-5 and jump["pic"] > 1e-2
 
 
@@ -121,6 +154,10 @@ def test_blocks_are_those_of_their_samples_after_a_merge_of_full_memories(name):
         if float(memory.block[part[0]]) < 0:
             continue
         factor, inducing = memory.factor(part), memory.raw[part, :rows].mT[features:]
-        gamma = mine.basis.kernel(places[part], places[part]) - inducing.mT @ inducing + torch.diag(noise[part])
+        gamma = (
+            mine.basis.kernel(places[part], places[part])
+            - inducing.mT @ inducing
+            + torch.diag(noise[part])
+        )
         assert torch.allclose(factor @ factor.mT, gamma, atol=1e-6 * float(gamma.max())), name
     assert bool(torch.isfinite(mine.predict(PLACES).mean).all())

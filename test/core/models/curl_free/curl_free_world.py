@@ -11,7 +11,9 @@ def dipoles(x: np.ndarray) -> np.ndarray:
     x = np.pad(x, ((0, 0), (0, 3 - x.shape[1])))
     d = x[:, None] - DIPOLES
     r = np.linalg.norm(d, axis=2, keepdims=True)
-    return np.array([18.0, -5.0, -42.0]) + (3 * d * (d * MOMENTS).sum(2, keepdims=True) / r**5 - MOMENTS / r**3).sum(1)
+    return np.array([18.0, -5.0, -42.0]) + (
+        3 * d * (d * MOMENTS).sum(2, keepdims=True) / r**5 - MOMENTS / r**3
+    ).sum(1)
 
 
 def drive(n: int, seed: int = 0, size: float = 3.0, channels: int = 3):

@@ -49,8 +49,14 @@ def test_the_kernel_is_the_potentials_second_derivative(kind, plane):
     got = kernel(*rows).reshape(3, 3, 2, 3).numpy()
     e = step * np.eye(3)
     for i, c, j, d in np.ndindex(3, 3, 2, 3):
-        f = [potential_covariance(kind, a[i] + s * e[c], b[j] + t * e[d]) for s in (1, -1) for t in (1, -1)]
-        assert got[i, c, j, d] == pytest.approx((f[0] - f[1] - f[2] + f[3]) / (4 * step**2), abs=2e-5)
+        f = [
+            potential_covariance(kind, a[i] + s * e[c], b[j] + t * e[d])
+            for s in (1, -1)
+            for t in (1, -1)
+        ]
+        assert got[i, c, j, d] == pytest.approx(
+            (f[0] - f[1] - f[2] + f[3]) / (4 * step**2), abs=2e-5
+        )
     own = kernel(rows[0], rows[0])
     assert torch.allclose(own.diagonal(), kernel.diag(rows[0])) and torch.allclose(own, own.mT)
 
@@ -58,7 +64,10 @@ def test_the_kernel_is_the_potentials_second_derivative(kind, plane):
 @pytest.mark.parametrize("name", ["rbf", "matern32", "matern52"])
 def test_every_kernel_is_positive(name):
     x = to_rows(torch.from_numpy(np.random.default_rng(1).uniform(0, 2, (60, 2))))
-    for kernel in (CurlFreeKernel(2.0, 0.5, name), *(HarmonicKernel(2.0, 0.3, g) for g in (-1.0, 0.0, 0.9))):
+    for kernel in (
+        CurlFreeKernel(2.0, 0.5, name),
+        *(HarmonicKernel(2.0, 0.3, g) for g in (-1.0, 0.0, 0.9)),
+    ):
         assert float(torch.linalg.eigvalsh(kernel(x, x))[0]) > -1e-9
     with pytest.raises(ValueError, match="matern32"):
         CurlFreeKernel(1.0, 1.0, "matern12")
@@ -77,15 +86,23 @@ def test_equal_to_the_exact_gp_of_three_components(kind):
     feed(field, samples(x, y), 10)
     theta, centre = field.theta, np.sort(y[:10], 0)[4]  # the median of ten, the lower one
     at, there = to_rows(torch.from_numpy(x)), to_rows(PLACES)
-    kernel, same = theta.kernel(), lambda p, q: (p[:, -1:] == q[:, -1]).double() * theta.constant_stddev**2
-    gram = kernel(at, at) + same(at, at) + torch.eye(120, dtype=torch.float64) * theta.noise_stddev**2
+    kernel, same = (
+        theta.kernel(),
+        lambda p, q: (p[:, -1:] == q[:, -1]).double() * theta.constant_stddev**2,
+    )
+    gram = (
+        kernel(at, at) + same(at, at) + torch.eye(120, dtype=torch.float64) * theta.noise_stddev**2
+    )
     cross = kernel(at, there) + same(at, there)
     target = torch.from_numpy((y - centre).reshape(-1, 1))
     mean = (cross.mT @ torch.linalg.solve(gram, target)).reshape(-1, 3).numpy() + centre
     joint = kernel(there, there) + same(there, there) - cross.mT @ torch.linalg.solve(gram, cross)
     got = field.predict(PLACES)
     assert np.abs(got.mean.numpy() / UT - mean).max() < 1e-8 * np.abs(mean).max()
-    assert np.abs(got.variance.numpy().ravel() / UT**2 - joint.diagonal().numpy()).max() < 1e-8 * PRIOR_VARIANCE
+    assert (
+        np.abs(got.variance.numpy().ravel() / UT**2 - joint.diagonal().numpy()).max()
+        < 1e-8 * PRIOR_VARIANCE
+    )
     cov = field.cross_covariance(PLACES[:5], PLACES).numpy().reshape(15, -1) / UT**2
     assert np.abs(cov - joint[:15].numpy()).max() < 1e-8 * PRIOR_VARIANCE
     local = field.posterior.local(PLACES)[1].numpy() / UT**2
@@ -117,9 +134,19 @@ def test_neither_curl_nor_divergence(kind):
     x, y = drive(80)
     field = create_map("curl_free", potential=kind, **SETTINGS)
     feed(field, samples(np.pad(x, ((0, 0), (0, 1))), y), 20)
-    step, at = 1e-4, torch.from_numpy(np.random.default_rng(2).uniform([0.3, 0.3, -0.05], [2.7, 2.7, 0.1], (20, 3)))
-    gradient = torch.stack([(field.predict(at + e).mean - field.predict(at - e).mean) / (2 * step * UT)
-                            for e in step * torch.eye(3, dtype=torch.float64)], 2)  # (n, c, d): ∂_d B_c
+    step, at = (
+        1e-4,
+        torch.from_numpy(
+            np.random.default_rng(2).uniform([0.3, 0.3, -0.05], [2.7, 2.7, 0.1], (20, 3))
+        ),
+    )
+    gradient = torch.stack(
+        [
+            (field.predict(at + e).mean - field.predict(at - e).mean) / (2 * step * UT)
+            for e in step * torch.eye(3, dtype=torch.float64)
+        ],
+        2,
+    )  # (n, c, d): ∂_d B_c
     size = float(gradient.abs().mean())
     assert float((gradient - gradient.mT).abs().max()) < 1e-5 * size
     divergence = gradient.diagonal(dim1=1, dim2=2).sum(1).abs()
@@ -138,7 +165,9 @@ def test_the_physics_is_worth_much():
         for part in np.array_split(np.arange(240), 12):
             field.update(samples(x[part], y[part]))
             field.refine()
-        errors[model] = np.sqrt(((field.predict(torch.from_numpy(grid)).mean.numpy() / UT - dipoles(grid)) ** 2).mean())
+        errors[model] = np.sqrt(
+            ((field.predict(torch.from_numpy(grid)).mean.numpy() / UT - dipoles(grid)) ** 2).mean()
+        )
         if model == "curl_free":
             assert field.hyperparameters()["coherence"] > 0.5, "the sources are below"
             length = field.norm(torch.from_numpy(grid))
@@ -157,7 +186,9 @@ def test_the_norm_by_samples():
     noise = (unit.square() @ field.noise_variance()).mean() / UT**2
     assert float(got.noise_variance) / UT**2 == pytest.approx(float(noise), rel=1e-9)
     for i in range(0, 40, 8):
-        b = np.linalg.norm(draw.multivariate_normal(mean[i] / UT, covariance[i] / UT**2, 40000), axis=1)
+        b = np.linalg.norm(
+            draw.multivariate_normal(mean[i] / UT, covariance[i] / UT**2, 40000), axis=1
+        )
         sd = float(got.stddev[i, 0]) / UT
         assert abs(b.mean() - float(got.mean[i, 0]) / UT) < 0.1 * sd and abs(b.std() / sd - 1) < 0.1
 
@@ -168,25 +199,42 @@ def test_what_turns_with_the_robot_is_told_apart():
     cos, sin = np.cos(psi), np.sin(psi)
     body = np.stack([3 * cos - 2 * sin, 3 * sin + 2 * cos, np.zeros(150)], 1)
     y = dipoles(x) + body + rng.normal(0, 0.3, (150, 3))
-    field = create_map("curl_free", **(SETTINGS | {"heading_stddev": 3 * UT, "noise_stddev": 0.3 * UT}))
+    field = create_map(
+        "curl_free", **(SETTINGS | {"heading_stddev": 3 * UT, "noise_stddev": 0.3 * UT})
+    )
     feed(field, samples(x, y, heading=np.stack([cos, sin], 1)), 50)
     still = field.predict(PLACES)
-    turned = field.predict(PLACES, torch.zeros(40, 2), torch.tensor([[0.0, 1.0]], dtype=torch.float64).expand(40, 2))
+    turned = field.predict(
+        PLACES, torch.zeros(40, 2), torch.tensor([[0.0, 1.0]], dtype=torch.float64).expand(40, 2)
+    )
     robot = (turned.mean - still.mean) / UT
     assert float((robot[:, :2] - torch.tensor([[-2.0, 3.0]])).abs().max()) < 0.5
     mean, stddev = (part / UT for part in field.posterior.body())
     torch.testing.assert_close(mean, torch.tensor([robot[0, 1], -robot[0, 0], robot[0, 2]]))
-    assert float((mean - torch.tensor([3.0, 2.0, 0.0])).abs().max()) < 0.5 and 0.01 < float(stddev[0]) < 0.3
+    assert (
+        float((mean - torch.tensor([3.0, 2.0, 0.0])).abs().max()) < 0.5
+        and 0.01 < float(stddev[0]) < 0.3
+    )
 
 
 @pytest.mark.parametrize("kind", POTENTIALS)
 def test_the_learner_follows_the_evidence(kind):
-    field = built(kind, n=30, heading_stddev=UT, learn_hyperparameters=True, learn_time_offset=True,
-                  learn_lever_arm=True, kernel="rbf")
+    field = built(
+        kind,
+        n=30,
+        heading_stddev=UT,
+        learn_hyperparameters=True,
+        learn_time_offset=True,
+        learn_lever_arm=True,
+        kernel="rbf",
+    )
     learner, data = field.learner, field.rows.learning_data()
     rng, n = torch.Generator().manual_seed(0), len(data["x"])
     velocity = torch.nn.functional.pad(torch.rand(n, 2, generator=rng).double(), (0, 1))
-    data |= {"velocity": velocity, "heading": velocity[:, :2] / velocity[:, :2].norm(dim=1, keepdim=True)}
+    data |= {
+        "velocity": velocity,
+        "heading": velocity[:, :2] / velocity[:, :2].norm(dim=1, keepdim=True),
+    }
     vector = learner.vector + 0.05
     gradient, information = learner.score(vector, data, torch.arange(n))
     assert gradient.shape == (9,) and float(torch.linalg.eigvalsh(information)[0]) > -1e-6
@@ -198,8 +246,14 @@ def test_the_learner_follows_the_evidence(kind):
         left = torch.stack([-h[:, 1], h[:, 0]], 1)
         at[:, :2] += -v[4] * d[:, :2] + v[5] * h + v[6] * left
         f = theta.feature_rows(at, h)
-        c = theta.kernel()(at, at) + f.mT @ f + torch.diag(theta.row_noise(at[:, -1]) + data["extra"])
-        return 0.5 * float(torch.logdet(c)) + 0.5 * float((data["y"].mT @ torch.linalg.solve(c, data["y"])).sum())
+        c = (
+            theta.kernel()(at, at)
+            + f.mT @ f
+            + torch.diag(theta.row_noise(at[:, -1]) + data["extra"])
+        )
+        return 0.5 * float(torch.logdet(c)) + 0.5 * float(
+            (data["y"].mT @ torch.linalg.solve(c, data["y"])).sum()
+        )
 
     for k in range(9):
         if not learner.free[k]:
@@ -224,7 +278,9 @@ def test_a_session_of_three_axes():
     a, b = session.predict(PLACES), again.predict(PLACES)
     assert a.mean.shape == (40, 3) and session.inducing.shape[1] == session.memory.shape[1] == 2
     assert np.isfinite(session.render().mean.numpy()).all() and session.report()["samples"] == 200
-    assert float((a.mean - b.mean).abs().max()) < 2 * UT, "scores pause after a resume, as the exact model's do"
+    assert float((a.mean - b.mean).abs().max()) < 2 * UT, (
+        "scores pause after a resume, as the exact model's do"
+    )
 
 
 def test_what_does_not_fit_is_refused():
@@ -251,4 +307,6 @@ def test_theta_goes_through_its_vector():
     theta = VectorTheta(0.5, 10.0, 1.0, 20.0, 0.3, 0.1, 0.2, -0.1, vertical=0.4, coherence=0.6)
     again = theta.with_vector(theta.vector())
     assert torch.allclose(again.vector(), theta.vector()) and again.potential == theta.potential
-    assert theta.distance(again) < 1e-9 and theta.distance(VectorTheta.of(again, coherence=0.4)) == pytest.approx(0.2)
+    assert theta.distance(again) < 1e-9 and theta.distance(
+        VectorTheta.of(again, coherence=0.4)
+    ) == pytest.approx(0.2)

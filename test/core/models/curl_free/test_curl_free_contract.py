@@ -34,7 +34,9 @@ class TestContract(MapContract):
         for count in (0, 1, 40):
             p = field.predict(PLACES[:count])
             assert p.mean.shape == p.variance.shape == (count, 3) and p.noise_variance.shape == (3,)
-            assert p.mean.dtype == p.variance.dtype == torch.float64 and p.mean.device.type == device
+            assert (
+                p.mean.dtype == p.variance.dtype == torch.float64 and p.mean.device.type == device
+            )
             assert field.norm(PLACES[:count]).mean.shape == (count, 1)
 
     def test_learns_the_field(self, model, device):
@@ -48,16 +50,25 @@ class TestContract(MapContract):
         far = field.predict(torch.tensor([[500.0, -500.0]])).variance[0].cpu() / UT**2
         here = field.predict(torch.from_numpy(drive(120)[0][:1])).variance[0].cpu() / UT**2
         signal = SETTINGS["signal_stddev"] ** 2 / UT**2 * torch.tensor([0.5, 0.5, 1.0])
-        assert bool((far > signal).all()) and bool((far < signal + 400.0).all()) and bool((here < far).all())
+        assert (
+            bool((far > signal).all())
+            and bool((far < signal + 400.0).all())
+            and bool((here < far).all())
+        )
 
     def test_order_does_not_matter_much_and_channels_are_independent(self, model, device):
         """They are not; the order is of no account."""
         x, y = drive(60)
         order = np.r_[0, 1 + np.random.default_rng(3).permutation(59)]
-        one, other = (self.build(model, device, inducing_tolerance=1e-5, inducing_information=0.0) for _ in range(2))
+        one, other = (
+            self.build(model, device, inducing_tolerance=1e-5, inducing_information=0.0)
+            for _ in range(2)
+        )
         one.update(samples(x, y))
         other.update(samples(x[order], y[order]))
-        assert float((one.predict(PLACES).mean - other.predict(PLACES).mean).abs().max()) < 0.05 * UT
+        assert (
+            float((one.predict(PLACES).mean - other.predict(PLACES).mean).abs().max()) < 0.05 * UT
+        )
 
     def test_covariance_agrees_with_variance(self, model, device):
         field = self.built(model, device)
@@ -66,7 +77,9 @@ class TestContract(MapContract):
         assert torch.allclose(joint.diagonal(), variance, rtol=1e-9, atol=1e-9 * PRIOR_VARIANCE)
         assert float(torch.linalg.eigvalsh(joint)[0]) > -1e-8 * PRIOR_VARIANCE
         mean = field.covariance(PLACES, PLACES).cpu() / UT**2
-        assert torch.allclose(mean.diagonal(), variance.reshape(-1, 3).mean(1), atol=1e-8 * PRIOR_VARIANCE)
+        assert torch.allclose(
+            mean.diagonal(), variance.reshape(-1, 3).mean(1), atol=1e-8 * PRIOR_VARIANCE
+        )
 
     def test_merge_refuses_what_cannot_be_added(self, model, device):
         field = self.built(model, device)

@@ -6,7 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from core_data import SETTINGS, THETA, UT, close, drive, feed, in_ut, lattice, samples, titsias_by_qr
+from core_data import (
+    SETTINGS,
+    THETA,
+    UT,
+    close,
+    drive,
+    feed,
+    in_ut,
+    lattice,
+    samples,
+    titsias_by_qr,
+)
 from map_contract import same_state
 
 import gp_mapping.core.models.dual_svgp.model as dual_model
@@ -20,8 +31,11 @@ Z = lattice(0.4, margin=0.2)
 
 
 def built(n=400, size=20, **settings):
-    field = create_map("dual_svgp", centre=[48 * UT], **(SETTINGS | {"inducing_tolerance": 0.01,
-                                                                     "inducing_information": 0.0} | settings))
+    field = create_map(
+        "dual_svgp",
+        centre=[48 * UT],
+        **(SETTINGS | {"inducing_tolerance": 0.01, "inducing_information": 0.0} | settings),
+    )
     feed(field, samples(X[:n], Y[:n]), size)
     return field
 
@@ -54,7 +68,9 @@ def test_without_the_memory_the_rest_is_still_a_posterior():
         assert smallest_eigenvalue(field.sites) > 1 - 1e-9, name
 
 
-@pytest.mark.parametrize("model", ["dual_svgp", "fitc", "pic"])  # PIC's samples stand in the sums with their neighbours
+@pytest.mark.parametrize(
+    "model", ["dual_svgp", "fitc", "pic"]
+)  # PIC's samples stand in the sums with their neighbours
 def test_where_a_place_was_forgotten_the_memory_stands_in_the_sites_as_it_says(model):
     field = create_map(model, tile_samples=8, **(SETTINGS | {"memory_size": 300}))
     feed(field, samples(X[:120], Y[:120]), 20)
@@ -70,7 +86,9 @@ def test_an_excerpt_is_the_map_of_its_samples_at_the_theta_that_is_asked_for():
     there = replace(field.theta, lengthscale=0.6, noise_stddev=2.0)
     alone = built(0, inducing_inputs=Z, lengthscale=0.6, noise_stddev=2 * UT)
     alone.merge(field.excerpt(torch.arange(30, 90), there))
-    expected = titsias_by_qr(X[30:90], Y[30:90] - 48, np.full(60, 4.0), Z, XS, **(THETA | {"length": 0.6}))
+    expected = titsias_by_qr(
+        X[30:90], Y[30:90] - 48, np.full(60, 4.0), Z, XS, **(THETA | {"length": 0.6})
+    )
     mean, variance = in_ut(alone.predict(torch.from_numpy(XS)))
     close(mean - 48, expected[0], 1e-8)
     close(variance[:, 0], expected[1], 1e-8)
@@ -81,7 +99,12 @@ def test_the_memory_has_the_features_of_the_basis():
     for name, field in grown_moved_and_adopted():
         fresh = field.basis.whitened(field.memory_places(field.theta))
         close(field.memory.whitened(field.basis.size), fresh, 1e-8, name)
-        close(field.basis.L @ field.basis.L.mT, field.basis.kernel(field.basis.z, field.basis.z), 1e-10, name)
+        close(
+            field.basis.L @ field.basis.L.mT,
+            field.basis.kernel(field.basis.z, field.basis.z),
+            1e-10,
+            name,
+        )
 
 
 def test_rest_and_memory_are_the_whole_stream_at_fixed_inputs():
@@ -97,9 +120,16 @@ def test_rest_and_memory_are_the_whole_stream_at_fixed_inputs():
     close(part.sites.precision, whole.sites.precision, 1e-12)
 
 
-@pytest.mark.parametrize("change", [{"lengthscale": 0.6}, {"signal_stddev": 17.0}, {"noise_stddev": 2.0},
-                                    {"time_offset": 0.0},
-                                    {"lengthscale": 0.4, "signal_stddev": 7.0, "noise_stddev": 0.5}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lengthscale": 0.6},
+        {"signal_stddev": 17.0},
+        {"noise_stddev": 2.0},
+        {"time_offset": 0.0},
+        {"lengthscale": 0.4, "signal_stddev": 7.0, "noise_stddev": 0.5},
+    ],
+)
 def test_adopted_while_all_is_remembered_equals_a_map_built_there(change):
     field = built(inducing_inputs=Z)
     assert field.adopt(replace(field.theta, **change))
@@ -123,16 +153,24 @@ def test_a_shorter_lengthscale_gets_the_inputs_that_its_samples_want():
     assert field.counters()["prior_left"] <= 0.01
 
 
-@pytest.mark.parametrize("change, mean_error, stddev_error", [
-    ({"lengthscale": 0.525}, 0.35, 0.05), ({"signal_stddev": 10 * 3**0.5}, 0.15, 0.05),
-    ({"noise_stddev": 2.0}, 1e-8, 1e-8)])  # β = 1/s_p² of all that is gone: exact
+@pytest.mark.parametrize(
+    "change, mean_error, stddev_error",
+    [
+        ({"lengthscale": 0.525}, 0.35, 0.05),
+        ({"signal_stddev": 10 * 3**0.5}, 0.15, 0.05),
+        ({"noise_stddev": 2.0}, 1e-8, 1e-8),
+    ],
+)  # β = 1/s_p² of all that is gone: exact
 def test_without_a_memory_the_pseudo_data_are_carried(change, mean_error, stddev_error):
     """Near the path, against the map built at θ: K⁻¹GK⁻¹ and K⁻¹h are held, not G and h."""
     field = built(inducing_inputs=Z, memory_size=0)
     theta = replace(field.theta, **change)
     assert field.adopt(theta)
-    settings = {"lengthscale": theta.lengthscale, "signal_stddev": theta.signal_stddev * UT,
-                "noise_stddev": theta.noise_stddev * UT}
+    settings = {
+        "lengthscale": theta.lengthscale,
+        "signal_stddev": theta.signal_stddev * UT,
+        "noise_stddev": theta.noise_stddev * UT,
+    }
     fresh = built(inducing_inputs=Z, memory_size=0, **settings)
     places = torch.from_numpy(X[::3])
     got, expected = in_ut(field.predict(places)), in_ut(fresh.predict(places))
@@ -146,7 +184,11 @@ def test_without_a_memory_the_pseudo_data_are_carried(change, mean_error, stddev
 def test_samples_that_say_their_own_noise_keep_it_whatever_others_have(memory):
     """Also below the map's own, and when none of them is remembered."""
     field = built(0, inducing_inputs=Z, memory_size=memory)
-    feed(field, samples(X[:100], Y[:100], noise_variance=np.random.default_rng(2).uniform(0.2, 0.8, 100)), 20)
+    feed(
+        field,
+        samples(X[:100], Y[:100], noise_variance=np.random.default_rng(2).uniform(0.2, 0.8, 100)),
+        20,
+    )
     before = in_ut(field.predict(torch.from_numpy(XS)))
     assert field.adopt(replace(field.theta, noise_stddev=2.0))
     after = in_ut(field.predict(torch.from_numpy(XS)))
@@ -200,16 +242,28 @@ def test_going_there_and_back_keeps_the_map():
 
 def test_a_long_stream_keeps_its_size():
     """2e4 samples, memory and inputs long at their bounds: no number of the state grows, D ≥ I, nothing is invented."""
-    field = create_map("dual_svgp", **(SETTINGS | {"max_inducing": 40, "memory_size": 300, "lengthscale": 0.8}))
+    field = create_map(
+        "dual_svgp", **(SETTINGS | {"max_inducing": 40, "memory_size": 300, "lengthscale": 0.8})
+    )
     rng, sizes, path = np.random.default_rng(0), [], None
     for i in range(10):
-        path = (rng.uniform(0, 3, (1, 2)) if path is None else path[-1:]) + rng.normal(0, 0.03, (2000, 2)).cumsum(0)
+        path = (rng.uniform(0, 3, (1, 2)) if path is None else path[-1:]) + rng.normal(
+            0, 0.03, (2000, 2)
+        ).cumsum(0)
         path = np.abs((path + 3) % 6 - 3)  # folded into the square
         # in batches as a robot has them: of larger ones each candidate is held against each sample
-        feed(field, samples(path, 48 + 10 * np.sin(2 * path[:, :1]) + rng.normal(0, 1, (2000, 1))), 250)
+        feed(
+            field,
+            samples(path, 48 + 10 * np.sin(2 * path[:, :1]) + rng.normal(0, 1, (2000, 1))),
+            250,
+        )
         if i % 2 == 1:
-            numbers = sum(v.numel() for part in ("basis", "sites", "memory") for v in field.state_dict()[part].values()
-                          if torch.is_tensor(v))
+            numbers = sum(
+                v.numel()
+                for part in ("basis", "sites", "memory")
+                for v in field.state_dict()[part].values()
+                if torch.is_tensor(v)
+            )
             sizes.append((numbers // 2000, len(field.memory)))
             assert smallest_eigenvalue(field.unremembered()) > 1 - 1e-6 and field.jitter == 0.0
     assert field.samples == 20_000 and len(set(sizes)) <= 2 and sizes[-1][1] == 300, sizes
@@ -218,4 +272,6 @@ def test_a_long_stream_keeps_its_size():
     mean, variance = in_ut(field.predict(inside))
     truth = 48 + 10 * np.sin(2 * inside[:, 0].numpy())
     assert np.sqrt(((mean[:, 0] - truth) ** 2).mean()) < 1.0
-    assert float(field.memory.order.min()) < 10_000 < 19_600 <= float(field.memory.order.max()), "a window, or a relic"
+    assert float(field.memory.order.min()) < 10_000 < 19_600 <= float(field.memory.order.max()), (
+        "a window, or a relic"
+    )

@@ -29,7 +29,9 @@ ONES = np.ones(len(X))
 
 
 def built(batch, size, order=None, **settings):
-    field = create_map("dual_svgp", centre=[C * UT], **(SETTINGS | {"inducing_inputs": Z} | settings))
+    field = create_map(
+        "dual_svgp", centre=[C * UT], **(SETTINGS | {"inducing_inputs": Z} | settings)
+    )
     feed(field, batch if order is None else batch[torch.from_numpy(order)], size)
     return field
 
@@ -74,7 +76,11 @@ def test_without_a_constant_it_is_the_plain_textbook():
     k_zz, k_zx, k_zs = (covariance(Z, b, **THETA) for b in (Z, X, XS))
     sigma = k_zz + k_zx @ k_zx.T
     mean = k_zs.T @ np.linalg.solve(sigma, k_zx @ (Y - C))
-    variance = 100.0 - (k_zs * np.linalg.solve(k_zz, k_zs)).sum(0) + (k_zs * np.linalg.solve(sigma, k_zs)).sum(0)
+    variance = (
+        100.0
+        - (k_zs * np.linalg.solve(k_zz, k_zs)).sum(0)
+        + (k_zs * np.linalg.solve(sigma, k_zs)).sum(0)
+    )
     agrees(built(samples(X, Y), 50, constant_stddev=1e-15), (mean, variance))
 
 
@@ -133,10 +139,15 @@ def test_heading_and_time_offset_are_features_like_any_other():
         mean = cross.T @ np.linalg.solve(gram, y - C)
         variance = 500.0 + 2.25 * (h**2).sum(1) - (cross * np.linalg.solve(gram, cross)).sum(0)
         for model, extra in (("dual_svgp", {"inducing_inputs": moved}), ("exact", {})):
-            field = create_map(model, centre=[C * UT], **(SETTINGS | extra | {"heading_stddev": 1.5 * UT,
-                                                                               "time_offset": 0.2}))
+            field = create_map(
+                model,
+                centre=[C * UT],
+                **(SETTINGS | extra | {"heading_stddev": 1.5 * UT, "time_offset": 0.2}),
+            )
             feed(field, samples(x, y, velocity=v), 9)
-            got = in_ut(field.predict(torch.from_numpy(XS), torch.from_numpy(vs) if with_robot else None))
+            got = in_ut(
+                field.predict(torch.from_numpy(XS), torch.from_numpy(vs) if with_robot else None)
+            )
             close(got[0] - C, mean, 1e-8, f"{model} mean")
             close(got[1][:, 0], variance, 1e-8, f"{model} variance")
 
@@ -144,15 +155,23 @@ def test_heading_and_time_offset_are_features_like_any_other():
 @pytest.mark.parametrize("size", [1, 20])
 def test_grown_lazily_it_is_batch_sgpr_at_the_final_inputs(size):
     """While everything is remembered: a new z gets what the memory says there."""
-    field = built(samples(X, Y), size, inducing_inputs=None, inducing_tolerance=0.01, inducing_information=0.0)
+    field = built(
+        samples(X, Y), size, inducing_inputs=None, inducing_tolerance=0.01, inducing_information=0.0
+    )
     z = z_of(field)
     assert 30 < len(z) < 130
     agrees(field, titsias_by_qr(X, Y - C, ONES, z, XS, **THETA))
 
 
 def test_inputs_moved_within_a_budget_it_is_batch_sgpr_still():
-    field = built(samples(X, Y), 20, inducing_inputs=None, inducing_tolerance=0.01,
-                  inducing_information=0.0, max_inducing=25)
+    field = built(
+        samples(X, Y),
+        20,
+        inducing_inputs=None,
+        inducing_tolerance=0.01,
+        inducing_information=0.0,
+        max_inducing=25,
+    )
     z = z_of(field)
     assert 20 <= len(z) <= 25
     agrees(field, titsias_by_qr(X, Y - C, ONES, z, XS, **THETA))
@@ -162,20 +181,38 @@ def test_grown_with_a_fine_tolerance_it_is_the_exact_gp():
     expected = exact_gp(X, Y - C, ONES, XS, **THETA)
     errors = []
     for tolerance in (1e-3, 1e-4, 1e-5):
-        field = built(samples(X, Y), 20, inducing_inputs=None, inducing_tolerance=tolerance,
-                      inducing_information=0.0, max_inducing=300)
+        field = built(
+            samples(X, Y),
+            20,
+            inducing_inputs=None,
+            inducing_tolerance=tolerance,
+            inducing_information=0.0,
+            max_inducing=300,
+        )
         mean, variance = in_ut(field.predict(torch.from_numpy(XS)))
         assert field.jitter == 0.0
         sd = np.sqrt(np.diag(expected[1]))
-        errors.append((np.abs((mean - C - expected[0])[:, 0] / sd).max(), np.abs(variance[:, 0] / sd**2 - 1).max()))
+        errors.append(
+            (
+                np.abs((mean - C - expected[0])[:, 0] / sd).max(),
+                np.abs(variance[:, 0] / sd**2 - 1).max(),
+            )
+        )
     assert errors[0] > errors[1] > errors[2]
     assert errors[2][0] < 0.02 and errors[2][1] < 2e-3, errors
 
 
 def test_two_centres_tell_the_same_story():
     """The prior mean is where the first values lie; with a wide constant it hardly matters."""
-    at = [create_map("dual_svgp", inducing_inputs=Z, centre=[c * UT], **(SETTINGS | {"constant_stddev": 1e3 * UT}))
-          for c in (0.0, C)]
+    at = [
+        create_map(
+            "dual_svgp",
+            inducing_inputs=Z,
+            centre=[c * UT],
+            **(SETTINGS | {"constant_stddev": 1e3 * UT}),
+        )
+        for c in (0.0, C)
+    ]
     for field in at:
         feed(field, samples(X, Y), 100)
     close(at[0].predict(torch.from_numpy(XS)).mean, at[1].predict(torch.from_numpy(XS)).mean, 2e-4)
@@ -186,17 +223,33 @@ def test_float32_loses_a_stated_amount():
     exact = built(samples(X, Y), 20).predict(torch.from_numpy(XS))
     rough = built(samples(X, Y), 20, dtype="float32").predict(torch.from_numpy(XS))
     assert rough.mean.dtype == torch.float64
-    loss = float((rough.mean - exact.mean).abs().max()) / UT, float((rough.variance / exact.variance - 1).abs().max())
+    loss = (
+        float((rough.mean - exact.mean).abs().max()) / UT,
+        float((rough.variance / exact.variance - 1).abs().max()),
+    )
     assert 1e-9 < loss[0] < 0.01 and loss[1] < 0.02, loss
 
 
 def test_a_map_without_inducing_inputs_takes_places_that_are_uncertain():
     """Where nothing is worth an input yet the mean is the same everywhere: its slope is zero, not an error."""
-    field = create_map("dual_svgp", signal_stddev=1e-6, noise_stddev=1e-5, inducing_information=0.5,
-                       learn_hyperparameters=False)
-    sure = create_map("dual_svgp", signal_stddev=1e-6, noise_stddev=1e-5, inducing_information=0.5,
-                      learn_hyperparameters=False)
-    x, y = torch.tensor([[0.0, 0.0], [0.1, 0.0]]).double(), torch.tensor([[4.5e-5], [4.6e-5]]).double()
+    field = create_map(
+        "dual_svgp",
+        signal_stddev=1e-6,
+        noise_stddev=1e-5,
+        inducing_information=0.5,
+        learn_hyperparameters=False,
+    )
+    sure = create_map(
+        "dual_svgp",
+        signal_stddev=1e-6,
+        noise_stddev=1e-5,
+        inducing_information=0.5,
+        learn_hyperparameters=False,
+    )
+    x, y = (
+        torch.tensor([[0.0, 0.0], [0.1, 0.0]]).double(),
+        torch.tensor([[4.5e-5], [4.6e-5]]).double(),
+    )
     for step in range(3):
         field.update(Samples(x + 0.2 * step, y, position_variance=torch.full((2,), 1e-2).double()))
         sure.update(Samples(x + 0.2 * step, y))
@@ -213,13 +266,24 @@ def test_many_samples_at_once_find_room_in_a_full_budget_as_one_by_one():
     for size in (1, 100):
         field = built(batch[:100], 1, inducing_inputs=None, max_inducing=60, **settings)
         feed(field, batch[100:], size)
-        off.append(float(((field.predict(batch.x).mean - judge.mean) / judge.stddev).square().mean().sqrt()))
+        off.append(
+            float(
+                ((field.predict(batch.x).mean - judge.mean) / judge.stddev).square().mean().sqrt()
+            )
+        )
     assert field.counters()["budget_full"] > 0 and off[1] < 1.2 * off[0], off
 
 
 def test_a_full_budget_gives_up_nothing_for_places_that_it_knows():
-    field = built(samples(X, Y)[:80], 20, inducing_inputs=None, max_inducing=12, inducing_tolerance=0.01,
-                  inducing_information=0.0, lengthscale=0.3)
+    field = built(
+        samples(X, Y)[:80],
+        20,
+        inducing_inputs=None,
+        max_inducing=12,
+        inducing_tolerance=0.01,
+        inducing_information=0.0,
+        lengthscale=0.3,
+    )
     before, there = field.counters()["budget_full"], field.inducing_inputs()
     assert before > 0
     field.update(samples(there[:8], np.full((8, 1), C)))
@@ -232,6 +296,10 @@ def test_a_batch_says_how_many_inducing_inputs_it_made(information):
     batch, count = samples(X, Y)[:60], 0
     for part in (batch[:20], batch[20:60], batch[:20]):  # of the last all is known
         report = field.update(part)
-        assert (report.used, report.added, report.inducing) == (len(part), len(field.basis) - count, len(field.basis))
+        assert (report.used, report.added, report.inducing) == (
+            len(part),
+            len(field.basis) - count,
+            len(field.basis),
+        )
         count = len(field.basis)
     assert report.added == 0 < count

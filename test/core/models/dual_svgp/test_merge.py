@@ -5,7 +5,18 @@ import copy
 import numpy as np
 import pytest
 import torch
-from core_data import SETTINGS, THETA, UT, close, drive, feed, in_ut, lattice, samples, titsias_by_qr
+from core_data import (
+    SETTINGS,
+    THETA,
+    UT,
+    close,
+    drive,
+    feed,
+    in_ut,
+    lattice,
+    samples,
+    titsias_by_qr,
+)
 from map_contract import same_state
 
 from gp_mapping import create_map
@@ -44,8 +55,9 @@ def test_at_fixed_inputs_it_is_the_union_whatever_is_remembered():
         kept = copy.deepcopy(right.state_dict())
         left.merge(right)
         agrees(left, expected_at(Z, float(left.scaling.centre) / UT))
-        assert left.samples == 300 and len(left.memory) == min(memories[0], sum(min(m, n) for m, n in zip(
-            memories, (140, 160))))
+        assert left.samples == 300 and len(left.memory) == min(
+            memories[0], sum(min(m, n) for m, n in zip(memories, (140, 160)))
+        )
         assert same_state(kept, right.state_dict())
 
 
@@ -79,22 +91,33 @@ def test_other_hyperparameters_are_carried_first():
     assert right.hyperparameters()["lengthscale"] == pytest.approx(0.6)
 
 
-@pytest.mark.parametrize("memory, end", [(40, 300), (120, 180)])  # which both fill together, and the first not alone
+@pytest.mark.parametrize(
+    "memory, end", [(40, 300), (120, 180)]
+)  # which both fill together, and the first not alone
 def test_after_a_merge_the_memory_is_sound(memory, end):
     """What stands in the sites can be taken out; arrival numbers stay below the count, or old samples pass for new."""
-    left, right = (built(part, memory_size=memory, max_inducing=60) for part in (slice(0, 60), slice(60, end)))
+    left, right = (
+        built(part, memory_size=memory, max_inducing=60) for part in (slice(0, 60), slice(60, end))
+    )
     left.merge(right)
     assert len(left.memory) == memory
     rest = left.unremembered()
     assert float(torch.linalg.eigvalsh(rest.precision)[0]) > 1 - 1e-9
     rest.add(left.memory.whitened(left.basis.size), left.memory.beta, left.memory.lam)
-    close(rest.precision, left.sites.precision, 1e-9, "the rest and the memory are all that there is")
+    close(
+        rest.precision, left.sites.precision, 1e-9, "the rest and the memory are all that there is"
+    )
     close(left.memory.whitened(left.basis.size), left.basis.whitened(left.memory.x), 1e-7)
     assert float(left.memory.order.max()) < left.memory.arrivals
     x, y = drive(10, seed=5)
     left.update(samples(x + SHIFT, y))
     newest = left.memory.x[left.memory.order.topk(10).indices] + left.scaling.origin
-    close(torch.sort(newest[:, 0]).values, np.sort(x[:, 0] + SHIFT[0, 0]), 1e-9, "the newest in memory")
+    close(
+        torch.sort(newest[:, 0]).values,
+        np.sort(x[:, 0] + SHIFT[0, 0]),
+        1e-9,
+        "the newest in memory",
+    )
 
 
 @pytest.mark.parametrize("information", [1.0, 0.0])
@@ -113,8 +136,11 @@ def test_what_another_map_no_longer_remembers_stays_known_where_it_was(informati
 def test_maps_too_different_to_add_are_refused():
     field = built(slice(0, 100))
     before = copy.deepcopy(field.state_dict())
-    for other in (built(slice(100, 200), kernel="rbf"), built(slice(100, 200), field_scale=1e-9),
-                  create_map("exact", **SETTINGS)):
+    for other in (
+        built(slice(100, 200), kernel="rbf"),
+        built(slice(100, 200), field_scale=1e-9),
+        create_map("exact", **SETTINGS),
+    ):
         with pytest.raises(ValueError, match="merge|differ"):
             field.merge(other)
         assert same_state(before, field.state_dict())

@@ -48,7 +48,7 @@ def test_one_step_lands_exactly_where_the_likelihood_is_gaussian(steps):
     conjugate, wrapped = built(), built(likelihood=WrappedGaussian(), steps=steps)
     for i in range(0, 150, 30):
         for field in (conjugate, wrapped):
-            field.update(Samples(X[i: i + 30], Y[i: i + 30]))
+            field.update(Samples(X[i : i + 30], Y[i : i + 30]))
     a, b = conjugate.predict(XS), wrapped.predict(XS)
     close(b.mean, a.mean, 1e-9)
     close(b.variance, a.variance, 1e-9)
@@ -77,5 +77,7 @@ def test_at_the_fixed_point_a_sweep_changes_nothing():
     assert refresh(field) < 1e-9
     close(field.sites.precision, before[0], 1e-9)
     close(field.sites.linear, before[1], 1e-9)
-    field.sites.subtract(field.memory.whitened(field.basis.size), field.memory.beta, field.memory.lam)
+    field.sites.subtract(
+        field.memory.whitened(field.basis.size), field.memory.beta, field.memory.lam
+    )
     close(field.sites.precision, torch.eye(field.sites.size, dtype=torch.float64), 1e-7)

@@ -15,8 +15,15 @@ from gp_mapping.core.models.dual_svgp.rebuild import SLICE, Rebuild
 from gp_mapping.errors import NumericalError
 
 UT = 1e-6
-GIVEN = {"lengthscale": 0.5, "signal_stddev": 10 * UT, "noise_stddev": 0.4 * UT, "heading_stddev": 0.0,
-         "learn_hyperparameters": False, "learn_time_offset": False, "centre": [45 * UT]}
+GIVEN = {
+    "lengthscale": 0.5,
+    "signal_stddev": 10 * UT,
+    "noise_stddev": 0.4 * UT,
+    "heading_stddev": 0.0,
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "centre": [45 * UT],
+}
 
 
 def samples(count, seed=0, side=4.0):
@@ -37,14 +44,17 @@ def _built(count, model, slices, **settings):
     field = create_map(model, **(GIVEN | {"max_inducing": 300, "memory_size": 600} | settings))
     data = samples(count)
     for start in range(0, count, 10):
-        field.update(data[start: start + 10])
+        field.update(data[start : start + 10])
     return field
 
 
 def same(a, b, tolerance=0.0):
     x = samples(200, seed=9).x
     p, q = a.predict(x), b.predict(x)
-    worst = float(((p.mean - q.mean) / q.stddev).abs().max()), float((p.stddev / q.stddev - 1).abs().max())
+    worst = (
+        float(((p.mean - q.mean) / q.stddev).abs().max()),
+        float((p.stddev / q.stddev - 1).abs().max()),
+    )
     assert max(worst) <= tolerance, worst
     assert torch.equal(a.inducing_inputs(), b.inducing_inputs())
     assert torch.equal(a.memory.x, b.memory.x) and a.samples == b.samples
@@ -55,7 +65,7 @@ def go_through(field, data, between=None):
     for i in range(len(data)):
         if field.rebuild is None:
             return i
-        field.update(data[i: i + 1])
+        field.update(data[i : i + 1])
         if between is not None:
             field = between(field)
     raise AssertionError(f"still under way after {len(data)} updates: {field.rebuild.todo[:1]}")
@@ -68,20 +78,32 @@ def small_slices(monkeypatch):
     monkeypatch.setattr("gp_mapping.core.models.dual_svgp.rebuilding.SLICE", 2e-3 * SLICE)
 
 
-@pytest.mark.parametrize(("model", "settings"), [("dual_svgp", {}), ("dual_svgp", {"memory_size": 150}),
-                                                 ("dual_svgp", {"max_inducing": 120}), ("solve_gp", {}),
-                                                 ("dual_svgp", {"inducing_information": 0.0, "max_inducing": 100})],
-                         ids=["all remembered", "a rest", "a full budget", "solve_gp", "by residual"])
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("dual_svgp", {}),
+        ("dual_svgp", {"memory_size": 150}),
+        ("dual_svgp", {"max_inducing": 120}),
+        ("solve_gp", {}),
+        ("dual_svgp", {"inducing_information": 0.0, "max_inducing": 100}),
+    ],
+    ids=["all remembered", "a rest", "a full budget", "solve_gp", "by residual"],
+)
 def test_in_slices_is_at_once_bit_for_bit(small_slices, model, settings):
     once, sliced = (built(model=model, **settings) for _ in range(2))
-    theta, more = replace(once.theta, lengthscale=0.55, signal_stddev=11.0, noise_stddev=0.5), samples(200, seed=1)
+    theta, more = (
+        replace(once.theta, lengthscale=0.55, signal_stddev=11.0, noise_stddev=0.5),
+        samples(200, seed=1),
+    )
     sliced.in_slices(True)
-    assert sliced.adopt_in_slices(theta) is False and sliced.theta != theta, "a slice is not all of it"
+    assert sliced.adopt_in_slices(theta) is False and sliced.theta != theta, (
+        "a slice is not all of it"
+    )
     count = go_through(sliced, more)
     assert count > 3 and sliced.theta == theta
     assert once.adopt(theta)
     for i in range(count):
-        once.update(more[i: i + 1])
+        once.update(more[i : i + 1])
     same(sliced, once, 1e-9)
     sliced.in_slices(False)
     for field in (once, sliced):  # and goes on as that one does
@@ -89,8 +111,10 @@ def test_in_slices_is_at_once_bit_for_bit(small_slices, model, settings):
     same(sliced, once, 1e-9)
 
 
-@pytest.mark.parametrize("settings", [{"max_inducing": 120}, {"max_inducing": 120, "memory_size": 150},
-                                      {"memory_size": 150}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_inducing": 120}, {"max_inducing": 120, "memory_size": 150}, {"memory_size": 150}],
+)
 def test_at_the_same_hyper_parameters_what_stands_is_what_carrying_makes(monkeypatch, settings):
     """Sites at the θ and the inputs that they have are not made again; they are as if they were."""
     stood, stand = [], vars(Rebuild)["_stand"]
@@ -105,10 +129,14 @@ def test_at_the_same_hyper_parameters_what_stands_is_what_carrying_makes(monkeyp
 def test_inputs_that_go_leave_what_would_be_made_anew(monkeypatch, settings):
     """Features are made once for each θ; those on the inputs that stay, and the sites, follow from them."""
     whitened, whiten = [], vars(Rebuild)["_whiten"]
-    monkeypatch.setattr(Rebuild, "_whiten", lambda self, *block: whitened.append(block) or whiten(self, *block))
+    monkeypatch.setattr(
+        Rebuild, "_whiten", lambda self, *block: whitened.append(block) or whiten(self, *block)
+    )
     field = built(max_inducing=120, **settings)
     assert field.moves > 0 and not whitened, "room was made at the θ that the map had"
-    theta = replace(field.theta, lengthscale=0.55, noise_stddev=6.0)  # with which fewer are worth theirs
+    theta = replace(
+        field.theta, lengthscale=0.55, noise_stddev=6.0
+    )  # with which fewer are worth theirs
     other = field.duplicate()
     assert field.adopt(theta) and len(field.basis) < len(other.basis)
     assert len(whitened) == len({start for start, _ in whitened}), "each block once"
@@ -138,8 +166,8 @@ def test_meanwhile_the_map_answers_as_it_was(small_slices):
     sliced.adopt_in_slices(replace(plain.theta, lengthscale=0.6))
     more = samples(3, seed=1)
     for i in range(3):
-        plain.update(more[i: i + 1])
-        sliced.update(more[i: i + 1])
+        plain.update(more[i : i + 1])
+        sliced.update(more[i : i + 1])
         assert sliced.rebuild is not None
         same(sliced, plain)
 
@@ -149,12 +177,12 @@ def test_a_full_budget_gives_room_in_slices(small_slices):
     sliced.in_slices(True)
     more, moved = samples(400, seed=3), []
     for i in range(len(more)):
-        sliced.update(more[i: i + 1])
+        sliced.update(more[i : i + 1])
         moved.append(sliced.moves)
         assert len(sliced.basis) <= 100
     assert moved[-1] >= 1, "the budget was never full"
     for i in range(len(more)):
-        once.update(more[i: i + 1])
+        once.update(more[i : i + 1])
     x = samples(300, seed=9).x
     a, b = sliced.predict(x), once.predict(x)
     assert float(((a.mean - b.mean) / b.stddev).square().mean().sqrt()) < 0.5
@@ -168,7 +196,7 @@ def test_saved_on_the_way_it_goes_on_exactly(small_slices, after):
     one.adopt_in_slices(replace(one.theta, lengthscale=0.55))
     more = samples(200, seed=1)
     for i in range(after):
-        one.update(more[i: i + 1])
+        one.update(more[i : i + 1])
     assert one.rebuild is not None
     other = create_map("dual_svgp", **(GIVEN | {"max_inducing": 300, "memory_size": 200}))
     other.load_state_dict(copy.deepcopy(one.state_dict()))
@@ -176,7 +204,7 @@ def test_saved_on_the_way_it_goes_on_exactly(small_slices, after):
     copied = copy.deepcopy(one)
     for i in range(after, 100):
         for field in (one, other, copied):
-            field.update(more[i: i + 1])
+            field.update(more[i : i + 1])
         assert (one.rebuild is None) == (other.rebuild is None)
     assert one.rebuild is None
     same(other, one)
@@ -195,14 +223,17 @@ def test_forgetting_and_refused_samples_on_the_way(small_slices):
             field.forget(0.995)
             with pytest.raises(NumericalError):
                 field.update(wrong)
-            field.update(more[i: i + 1])
+            field.update(more[i : i + 1])
     assert sliced.rebuild is None
     same(sliced, once, 1e-9)
 
 
 def test_what_cannot_wait_finishes_it_first(small_slices):
-    for act in (lambda f: f.forget_near(torch.tensor([[2.0, 2.0]]).double(), 0.5, 0), lambda f: f.merge(built(50)),
-                lambda f: f.in_slices(False)):
+    for act in (
+        lambda f: f.forget_near(torch.tensor([[2.0, 2.0]]).double(), 0.5, 0),
+        lambda f: f.merge(built(50)),
+        lambda f: f.in_slices(False),
+    ):
         once, sliced = built(), built()
         theta = replace(once.theta, lengthscale=0.55)
         sliced.in_slices(True)
@@ -226,7 +257,7 @@ def test_one_that_does_not_factor_leaves_the_map_as_it_was(small_slices, monkeyp
     more = samples(200, seed=1)
     count = go_through(sliced, more)
     for i in range(count):
-        plain.update(more[i: i + 1])
+        plain.update(more[i : i + 1])
     same(sliced, plain)
 
 

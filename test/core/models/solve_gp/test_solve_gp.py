@@ -5,7 +5,19 @@ import copy
 import numpy as np
 import pytest
 import torch
-from core_data import SETTINGS, THETA, UT, close, covariance, drive, feed, in_ut, lattice, samples, titsias
+from core_data import (
+    SETTINGS,
+    THETA,
+    UT,
+    close,
+    covariance,
+    drive,
+    feed,
+    in_ut,
+    lattice,
+    samples,
+    titsias,
+)
 from map_contract import PLACES, MapContract, same_state
 
 from gp_mapping import create_map
@@ -19,7 +31,9 @@ CONSTANT = 20.0
 
 
 def fixed(**settings) -> SolveGP:
-    return SolveGP(INNER, inducing_inputs=Z, orthogonal_inputs=O, scale=UT, centre=[48 * UT], **settings)
+    return SolveGP(
+        INNER, inducing_inputs=Z, orthogonal_inputs=O, scale=UT, centre=[48 * UT], **settings
+    )
 
 
 def with_constant(left, right):
@@ -41,14 +55,20 @@ def by_the_notes(x, y, noise, xs, prior_v=False):
     beta = np.diag(1 / noise)
     s_u = np.linalg.inv(np.linalg.inv(k_uu) + a @ beta @ a.T)
     s_v = c_vv if prior_v else np.linalg.inv(np.linalg.inv(c_vv) + b @ beta @ b.T)
-    system = np.block([[np.linalg.inv(k_uu) + a @ beta @ a.T, a @ beta @ b.T],
-                       [b @ beta @ a.T, np.linalg.inv(c_vv) + b @ beta @ b.T]])
+    system = np.block(
+        [
+            [np.linalg.inv(k_uu) + a @ beta @ a.T, a @ beta @ b.T],
+            [b @ beta @ a.T, np.linalg.inv(c_vv) + b @ beta @ b.T],
+        ]
+    )
     m = np.linalg.solve(system, np.vstack([a, b]) @ beta @ y)
     a_s, b_s = np.linalg.solve(k_uu, with_constant(Z, xs)), np.linalg.solve(c_vv, c(O, xs))
     prior = covariance(xs, xs, **THETA) + CONSTANT**2
     spent_u = with_constant(Z, xs).T @ np.linalg.solve(k_uu, with_constant(Z, xs))
     spent_v = c(O, xs).T @ np.linalg.solve(c_vv, c(O, xs))
-    return np.vstack([a_s, b_s]).T @ m, prior - spent_u + a_s.T @ s_u @ a_s - spent_v + b_s.T @ s_v @ b_s
+    return np.vstack(
+        [a_s, b_s]
+    ).T @ m, prior - spent_u + a_s.T @ s_u @ a_s - spent_v + b_s.T @ s_v @ b_s
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +78,9 @@ def data():
     return x, y, noise, samples(x, y, noise_variance=noise)
 
 
-@pytest.mark.parametrize("exactly", [{}, {"direct": 0, "solve_tolerance": 1e-12}], ids=["direct", "iterated"])
+@pytest.mark.parametrize(
+    "exactly", [{}, {"direct": 0, "solve_tolerance": 1e-12}], ids=["direct", "iterated"]
+)
 @pytest.mark.parametrize("prior_v", [False, True], ids=["SOLVE-GP", "ODVGP"])
 def test_mean_and_covariance_are_those_of_the_notes(data, exactly, prior_v):
     x, y, noise, batch = data
@@ -70,14 +92,18 @@ def test_mean_and_covariance_are_those_of_the_notes(data, exactly, prior_v):
     close(field.predict(PLACES).variance[:, 0] / UT**2, np.diag(spread), 1e-8, "variance")
 
 
-@pytest.mark.parametrize("exactly", [{}, {"direct": 0, "solve_tolerance": 1e-12}], ids=["direct", "iterated"])
+@pytest.mark.parametrize(
+    "exactly", [{}, {"direct": 0, "solve_tolerance": 1e-12}], ids=["direct", "iterated"]
+)
 def test_the_mean_is_that_of_an_svgp_on_both_sets(data, exactly):
     x, y, noise, batch = data
     field = fixed(**exactly)
     feed(field, batch, 40)
     mean, variance = titsias(x, y - 48, noise, np.vstack([Z, O]), PLACES.numpy(), **THETA)
     close(field.predict(PLACES).mean / UT - 48, mean, 1e-8, "mean")
-    assert np.abs(np.sqrt(in_ut(field.predict(PLACES))[1][:, 0] / variance) - 1).max() > 1e-3, "no difference at all"
+    assert np.abs(np.sqrt(in_ut(field.predict(PLACES))[1][:, 0] / variance) - 1).max() > 1e-3, (
+        "no difference at all"
+    )
 
 
 def test_without_orthogonal_inputs_it_is_titsias(data):
@@ -96,7 +122,7 @@ def test_without_orthogonal_inputs_the_stream_is_the_dual_svgp_s():
     maps = create_map("solve_gp", max_orthogonal=0, **settings), create_map("dual_svgp", **settings)
     for field in maps:
         for i in range(0, 200, 10):
-            field.update(samples(x[i: i + 10], y[i: i + 10]))
+            field.update(samples(x[i : i + 10], y[i : i + 10]))
             field.refine()
     mine, its = (field.predict(PLACES) for field in maps)
     assert torch.equal(mine.mean, its.mean) and torch.equal(mine.variance, its.variance)
@@ -118,7 +144,9 @@ def test_the_block_solution(channels):
     assert solve_blocks(precision, linear, *factors, nothing, 1e-12, 3)[1] == -1
     # the bound of the docstring, in the norm in which it is stated
     cross = torch.linalg.solve_triangular(factors[0], precision[:25, 25:], upper=False)
-    largest = torch.linalg.svdvals(torch.linalg.solve_triangular(factors[1], cross.mT, upper=False))[0]
+    largest = torch.linalg.svdvals(
+        torch.linalg.solve_triangular(factors[1], cross.mT, upper=False)
+    )[0]
     for tolerance in (1e-1, 1e-3):
         error = solve_blocks(precision, linear, *factors, nothing, tolerance, 200)[0] - expected
         norm = (error * (precision @ error)).sum(0).sqrt()
@@ -126,7 +154,9 @@ def test_the_block_solution(channels):
 
 
 def streamed(n=200, every=10, orthogonal=40, **settings) -> SolveGP:
-    field = SolveGP(INNER, max_inducing=25, max_orthogonal=orthogonal, tolerance=1e-3, scale=UT, **settings)
+    field = SolveGP(
+        INNER, max_inducing=25, max_orthogonal=orthogonal, tolerance=1e-3, scale=UT, **settings
+    )
     x, y = drive(n, seed=2)
     feed(field, samples(x, y), every)
     return field
@@ -134,16 +164,27 @@ def streamed(n=200, every=10, orthogonal=40, **settings) -> SolveGP:
 
 def test_orthogonal_inputs_come_when_the_first_set_is_full_and_bring_the_map_nearer_to_the_whole():
     both, alone = streamed(), streamed(orthogonal=0)
-    whole = create_map("dual_svgp", **(SETTINGS | {"max_inducing": 65, "inducing_tolerance": 1e-3,
-                                                   "inducing_information": 0.0}))
+    whole = create_map(
+        "dual_svgp",
+        **(
+            SETTINGS | {"max_inducing": 65, "inducing_tolerance": 1e-3, "inducing_information": 0.0}
+        ),
+    )
     x, y = drive(200, seed=2)
     feed(whole, samples(x, y), 10)
-    assert both.split == both.basis.features + 25 < both.basis.size and torch.equal(both.basis.z, whole.basis.z)
+    assert both.split == both.basis.features + 25 < both.basis.size and torch.equal(
+        both.basis.z, whole.basis.z
+    )
     places = torch.from_numpy(x[::5])
     expected = whole.predict(places)
     assert torch.allclose(both.predict(places).mean, expected.mean, rtol=1e-9, atol=0.0)
-    ratio = [float((f.predict(places).stddev / expected.stddev).log().abs().mean()) for f in (both, alone)]
-    assert ratio[0] < 0.25 * ratio[1], ratio  # .13 to .70 with batches of 1, 3, 7 and 10: two blocks are not the whole
+    ratio = [
+        float((f.predict(places).stddev / expected.stddev).log().abs().mean())
+        for f in (both, alone)
+    ]
+    assert ratio[0] < 0.25 * ratio[1], (
+        ratio
+    )  # .13 to .70 with batches of 1, 3, 7 and 10: two blocks are not the whole
 
 
 def test_iterations_in_a_stream_stay_within_their_tolerance_and_begin_where_they_ended():
@@ -155,12 +196,22 @@ def test_iterations_in_a_stream_stay_within_their_tolerance_and_begin_where_they
 
 
 def test_a_question_does_not_change_what_comes_after():
-    asked, silent = (SolveGP(INNER, max_inducing=25, max_orthogonal=40, tolerance=1e-3, scale=UT, direct=0,
-                             memory_size=50) for _ in range(2))
+    asked, silent = (
+        SolveGP(
+            INNER,
+            max_inducing=25,
+            max_orthogonal=40,
+            tolerance=1e-3,
+            scale=UT,
+            direct=0,
+            memory_size=50,
+        )
+        for _ in range(2)
+    )
     x, y = drive(200, seed=2)
     for i in range(0, 200, 10):
         for field in (asked, silent):
-            field.update(samples(x[i: i + 10], y[i: i + 10]))
+            field.update(samples(x[i : i + 10], y[i : i + 10]))
             if i == 120:
                 field.forget(0.9)
         asked.predict(PLACES)
@@ -178,7 +229,13 @@ def test_a_fantasy_keeps_an_iterated_mean_too():
 
 def test_the_stream_resumes_bit_for_bit_while_it_iterates():
     x, y = drive(200, seed=2)
-    settings = {"max_inducing": 25, "max_orthogonal": 40, "tolerance": 1e-3, "scale": UT, "direct": 0}
+    settings = {
+        "max_inducing": 25,
+        "max_orthogonal": 40,
+        "tolerance": 1e-3,
+        "scale": UT,
+        "direct": 0,
+    }
     straight, resumed = SolveGP(INNER, **settings), SolveGP(INNER, **settings)
     feed(straight, samples(x[:150], y[:150]), 10)
     resumed.load_state_dict(copy.deepcopy(straight.state_dict()))
@@ -200,8 +257,11 @@ class TestContractWithOrthogonalInputs(MapContract):
     """The contract of every map where the second set is in use, and most of what is known is in it."""
 
     def build(self, model, device, **settings):
-        field = create_map("solve_gp", device=device,
-                           **(SETTINGS | {"max_inducing": 8, "max_orthogonal": 392} | settings))
+        field = create_map(
+            "solve_gp",
+            device=device,
+            **(SETTINGS | {"max_inducing": 8, "max_orthogonal": 392} | settings),
+        )
         if model == "iterated":
             field.direct, field.solve_tolerance = 0, 1e-12
         return field
@@ -224,8 +284,10 @@ class TestContractWithOrthogonalInputs(MapContract):
 
     def test_merge_with_nothing_and_into_nothing(self, model, device):
         """In another map the same inputs may fall into the other set: the mean is the same, the stddev about so."""
-        field, empty = (build(model, device, inducing_tolerance=1e-5,
-                              inducing_information=0.0) for build in (self.built, self.build))
+        field, empty = (
+            build(model, device, inducing_tolerance=1e-5, inducing_information=0.0)
+            for build in (self.built, self.build)
+        )
         before = copy.deepcopy(field.state_dict())
         field.merge(self.build(model, device))
         assert same_state(before, field.state_dict())
@@ -240,8 +302,14 @@ def test_the_setting_is_odvgp():
     x, y = drive(150)
     told = {}
     for own in (True, False):
-        field = create_map("solve_gp", orthogonal_covariance=own, max_inducing=8, max_orthogonal=60,
-                           learn_bias=False, **SETTINGS)
+        field = create_map(
+            "solve_gp",
+            orthogonal_covariance=own,
+            max_inducing=8,
+            max_orthogonal=60,
+            learn_bias=False,
+            **SETTINGS,
+        )
         field.update(samples(x, y))
         told[own] = field.predict(torch.from_numpy(x))
     close(told[True].mean, told[False].mean, 1e-8)

@@ -10,9 +10,20 @@ from gp_mapping.errors import MapFullError
 
 UT = 1e-6
 MOST = 12
-SETTINGS = {"lengthscale": 0.6, "signal_stddev": 10 * UT, "noise_stddev": 0.3 * UT, "heading_stddev": 0.0,
-            "learn_hyperparameters": False, "learn_time_offset": False, "centre": [45 * UT], "tiles": True,
-            "max_inducing": 60, "memory_size": 300, "map_tile_side": 5.0, "tiles_in_memory": 9}
+SETTINGS = {
+    "lengthscale": 0.6,
+    "signal_stddev": 10 * UT,
+    "noise_stddev": 0.3 * UT,
+    "heading_stddev": 0.0,
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "centre": [45 * UT],
+    "tiles": True,
+    "max_inducing": 60,
+    "memory_size": 300,
+    "map_tile_side": 5.0,
+    "tiles_in_memory": 9,
+}
 
 
 def field_at(x):
@@ -34,7 +45,7 @@ def drive(field, samples):
     left = 0
     for i in range(len(samples)):
         try:
-            field.update(samples[i: i + 1])
+            field.update(samples[i : i + 1])
         except MapFullError:
             left += 1
     return left
@@ -56,7 +67,9 @@ def test_no_more_tiles_are_opened_and_the_map_stays_as_it_was(full):
     free = drive(built(max_tiles=1000), road(0.0, end))
     assert free == 0
     before, state = field.predict(known), field.samples
-    with pytest.raises(MapFullError, match=r"12 tiles, all that max_tiles \(12\) allows.*raise max_tiles"):
+    with pytest.raises(
+        MapFullError, match=r"12 tiles, all that max_tiles \(12\) allows.*raise max_tiles"
+    ):
         field.update(road(70.0, 70.5))
     after = field.predict(known)
     assert torch.equal(before.mean, after.mean) and torch.equal(before.variance, after.variance)
@@ -71,7 +84,9 @@ def test_a_batch_that_wants_more_tiles_than_are_left_is_told_so():
     tiles = field.counters()["tiles"]
     assert 1 < tiles < MOST
     far = torch.cat([torch.arange(100.0, 1e4, 100.0)[:, None], torch.zeros(99, 1)], 1).double()
-    with pytest.raises(MapFullError, match=rf"99 more tiles, and the map has {tiles} of the {MOST} that max_tiles"):
+    with pytest.raises(
+        MapFullError, match=rf"99 more tiles, and the map has {tiles} of the {MOST} that max_tiles"
+    ):
         field.update(Samples(far, field_at(far)))
     assert field.counters()["tiles"] == tiles
 
@@ -86,7 +101,9 @@ def test_it_is_said_while_it_lasts(full):
     assert any("raise max_tiles" in note for note in field.notes())
     fewer = built()
     drive(fewer, road(0.0, 0.5 * end))
-    assert fewer.counters()["tiles"] < MOST and not any("max_tiles" in note for note in fewer.notes())
+    assert fewer.counters()["tiles"] < MOST and not any(
+        "max_tiles" in note for note in fewer.notes()
+    )
 
 
 def test_a_larger_bound_goes_on_from_what_was_saved(full):
@@ -98,7 +115,9 @@ def test_a_larger_bound_goes_on_from_what_was_saved(full):
     beyond = road(end + 0.05, end + 4.0)
     assert drive(same, beyond) == len(beyond)
     assert drive(larger, beyond) == 0 and larger.counters()["tiles"] > MOST
-    assert smaller.counters()["tiles"] == MOST, "what was measured is not thrown away for a smaller bound"
+    assert smaller.counters()["tiles"] == MOST, (
+        "what was measured is not thrown away for a smaller bound"
+    )
     assert drive(smaller, beyond) == len(beyond) and drive(smaller, road(1.0, 8.0)) == 0
 
 
@@ -128,7 +147,7 @@ def test_two_maps_that_one_budget_does_not_hold_are_tiles_when_they_are_merged()
     one, other = built(max_inducing=30), built(max_inducing=30)
     for field, samples in ((one, road(0.0, 2.8)), (other, road(3.0, 5.8))):
         for i in range(0, len(samples), 4):
-            field.update(samples[i: i + 4])
+            field.update(samples[i : i + 4])
     assert one.counters()["tiles"] == other.counters()["tiles"] == 1
     one.merge(other)
     assert one.counters()["tiles"] > 1

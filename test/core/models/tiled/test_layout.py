@@ -19,7 +19,10 @@ def test_every_place_has_one_core():
     for key, which in LAYOUT.keys(PLACES):
         seen[which] += 1
         low, high = LAYOUT.core(key)
-        assert bool((PLACES[which] >= torch.tensor(low)).all() and (PLACES[which] <= torch.tensor(high)).all())
+        assert bool(
+            (PLACES[which] >= torch.tensor(low)).all()
+            and (PLACES[which] <= torch.tensor(high)).all()
+        )
         assert {LAYOUT.key(PLACES[i]) for i in which[:20].tolist()} == {key}
     assert bool((seen == 1).all())
     assert LAYOUT.core((0, 0)) == ([-1.0, 2.0], [4.0, 4.5])
@@ -27,16 +30,20 @@ def test_every_place_has_one_core():
 
 
 def test_one_place_has_the_core_that_it_has_among_others():
-    edges = torch.tensor([[-1.0, 2.0], [4.0, 4.5], [7.0, -1.0], [-4.0, 7.5], [3.999999999, 2.0]]).double()
+    edges = torch.tensor(
+        [[-1.0, 2.0], [4.0, 4.5], [7.0, -1.0], [-4.0, 7.5], [3.999999999, 2.0]]
+    ).double()
     places = torch.cat([PLACES[:200], edges])
     among = {i: key for key, which in LAYOUT.keys(places) for i in which.tolist()}
     for i in range(len(places)):
-        (key, which), = LAYOUT.keys(places[i: i + 1])
+        ((key, which),) = LAYOUT.keys(places[i : i + 1])
         assert key == among[i] and which.tolist() == [0]
 
 
 def test_weights_are_one_inside_and_go_over_without_a_step():
-    line = torch.stack([torch.linspace(0.0, 8.0, 4001).double(), torch.full((4001,), 3.0).double()], 1)
+    line = torch.stack(
+        [torch.linspace(0.0, 8.0, 4001).double(), torch.full((4001,), 3.0).double()], 1
+    )
     keys = [(0, 0), (1, 0), (2, 0)]
     weights = torch.zeros(3, 4001).double()
     for key, which, weight in sayings(LAYOUT, keys.__contains__, line):
@@ -66,13 +73,22 @@ def said_plainly(there: set, x, layout=LAYOUT) -> dict:
         low, high = layout.core(key)
         inside = [min(a - first, last - a) for a, first, last in zip(x.tolist(), low, high)]
         ramp = math.prod(min(1.0, max(0.0, d / layout.blend + 0.5)) for d in inside)
-        say[key] = ramp + 1e-9 * math.exp(-8.0 * math.hypot(*(max(0.0, -d) for d in inside)) / layout.blend)
+        say[key] = ramp + 1e-9 * math.exp(
+            -8.0 * math.hypot(*(max(0.0, -d) for d in inside)) / layout.blend
+        )
     loud = {key: w for key, w in say.items() if w >= 1e-4 * sum(say.values())}
     return {key: w / sum(loud.values()) for key, w in loud.items()}
 
 
-@pytest.mark.parametrize("there", [{(0, 0)}, {(0, 0), (1, 0), (1, 1), (-1, 0)},
-                                   {(i, j) for i in range(-7, 7) for j in range(-9, 7)}, set()])
+@pytest.mark.parametrize(
+    "there",
+    [
+        {(0, 0)},
+        {(0, 0), (1, 0), (1, 1), (-1, 0)},
+        {(i, j) for i in range(-7, 7) for j in range(-9, 7)},
+        set(),
+    ],
+)
 def test_who_answers_is_what_the_formula_says_for_one_place_and_for_many(there):
     close = PLACES[:300] * 0.2  # about the borders of the first tiles
     for places in (PLACES[:300], close, close[:1], close[:0], PLACES[:1]):
@@ -100,10 +116,15 @@ class Said:
         return replace(told, mean=told.mean + number)
 
     def covariance_with(self, b):
-        return lambda a: (self.scale * torch.exp(-torch.cdist(a, b)), self.predict(a).variance[:, 0])
+        return lambda a: (
+            self.scale * torch.exp(-torch.cdist(a, b)),
+            self.predict(a).variance[:, 0],
+        )
 
 
-PRIOR = Prediction(torch.full((1, 1), -9.0).double(), torch.full((1, 1), 7.0).double(), torch.ones(1).double())
+PRIOR = Prediction(
+    torch.full((1, 1), -9.0).double(), torch.full((1, 1), 7.0).double(), torch.ones(1).double()
+)
 THERE = {(0, 0), (1, 0), (1, 1)}
 
 
@@ -113,9 +134,13 @@ def test_answers_are_blended_by_these_weights(number):
     told = blended_prediction(LAYOUT, THERE.__contains__, Said, PRIOR, places, None, None, number)
     for i, x in enumerate(places):
         say = said_plainly(THERE, x)
-        mean = sum(w * (Said(key).mean + (number or 0.0)) for key, w in say.items()) if say else -9.0
+        mean = (
+            sum(w * (Said(key).mean + (number or 0.0)) for key, w in say.items()) if say else -9.0
+        )
         variance = sum(w * Said(key).scale for key, w in say.items()) if say else 7.0
-        assert (float(told.mean[i]), float(told.variance[i])) == pytest.approx((mean, variance), rel=1e-12)
+        assert (float(told.mean[i]), float(told.variance[i])) == pytest.approx(
+            (mean, variance), rel=1e-12
+        )
 
 
 def test_covariances_are_blended_as_far_as_the_halos_reach():
@@ -128,7 +153,9 @@ def test_covariances_are_blended_as_far_as_the_halos_reach():
         near, far = said_plainly(THERE, x), said_plainly(THERE, x, wide)
         variance = sum(w * Said(key).scale for key, w in near.items()) if near else 7.0
         reached = sum(v * Said(key).scale for key, v in far.items()) if far else 7.0
-        return {key: math.sqrt(v * Said(key).scale * variance / reached) for key, v in far.items()}, variance
+        return {
+            key: math.sqrt(v * Said(key).scale * variance / reached) for key, v in far.items()
+        }, variance
 
     shared, variance = blended_covariances(LAYOUT, THERE.__contains__, Said, PRIOR, b)(a)
     between, told = torch.exp(-torch.cdist(a, b)), [weights(x) for x in b]
@@ -136,11 +163,15 @@ def test_covariances_are_blended_as_far_as_the_halos_reach():
         mine, own = weights(x)
         assert float(variance[i]) == pytest.approx(own, rel=1e-12)
         expected = [sum(w * its.get(key, 0.0) for key, w in mine.items()) for its, _ in told]
-        assert shared[i].tolist() == pytest.approx([w * k for w, k in zip(expected, between[i].tolist())], rel=1e-9)
+        assert shared[i].tolist() == pytest.approx(
+            [w * k for w, k in zip(expected, between[i].tolist())], rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("density", [0.5, 3.0, 5.6, 8.0, 10.0])
 def test_a_tile_with_its_halo_holds_its_inputs_within_its_budget(density):
     side = side_for(density, 400, 1.5, 8.0)
     assert (side + 3.0) ** 2 * density <= 400 and 3.0 <= side <= 8.0
-    assert side_for(100.0, 400, 1.5, 8.0) == 3.0, "below two halos a sample would lie in more than four tiles"
+    assert side_for(100.0, 400, 1.5, 8.0) == 3.0, (
+        "below two halos a sample would lie in more than four tiles"
+    )

@@ -9,8 +9,14 @@ from test_bound import SETTINGS, UT, built, field_at, road
 
 from gp_mapping import Samples, create_map
 
-PLACES = torch.stack(torch.meshgrid(torch.arange(-1.0, 14.0, 0.13).double(), torch.arange(-1.0, 4.0, 0.11).double(),
-                                    indexing="ij"), -1).reshape(-1, 2)
+PLACES = torch.stack(
+    torch.meshgrid(
+        torch.arange(-1.0, 14.0, 0.13).double(),
+        torch.arange(-1.0, 4.0, 0.11).double(),
+        indexing="ij",
+    ),
+    -1,
+).reshape(-1, 2)
 
 
 def lanes(count, start=0):
@@ -24,7 +30,9 @@ def lanes(count, start=0):
 @functools.cache
 def survey():
     """900 samples of it, which no test changes."""
-    field = create_map("dual_svgp", **SETTINGS | {"max_inducing": 150, "memory_size": 700, "tiles_in_memory": 12})
+    field = create_map(
+        "dual_svgp", **SETTINGS | {"max_inducing": 150, "memory_size": 700, "tiles_in_memory": 12}
+    )
     for i in range(0, 900, 4):
         field.update(lanes(4, i))
     return field
@@ -40,7 +48,10 @@ def assert_told(field, moment, before, share):
     now = field.predict(PLACES)
     assert float(known.double().mean()) > share
     assert float((now.mean - before.mean - mean)[known].abs().max()) < 1e-8 * 10 * UT
-    assert float((now.variance - before.variance - variance)[known].abs().max()) < 1e-8 * (10 * UT) ** 2
+    assert (
+        float((now.variance - before.variance - variance)[known].abs().max())
+        < 1e-8 * (10 * UT) ** 2
+    )
     return mean, known
 
 
@@ -53,9 +64,13 @@ def test_what_samples_have_changed_in_the_tiles_that_know_them():
     field.update(lanes(3, 900))
     mean, known = assert_told(field, moment, before, 0.5)
     assert float(mean.abs().max()) > 1e-3 * UT
-    assert 0 < field.counters()["tiles_in_memory"] < field.counters()["tiles"], "some were on the disk all the time"
+    assert 0 < field.counters()["tiles_in_memory"] < field.counters()["tiles"], (
+        "some were on the disk all the time"
+    )
     far = (PLACES[:, 0] - lanes(3, 900).x[0, 0]).abs() > 8.0
-    assert bool(known[far].all()) and not mean[far].any(), "tiles that know nothing of it say what they said"
+    assert bool(known[far].all()) and not mean[far].any(), (
+        "tiles that know nothing of it say what they said"
+    )
 
 
 def test_a_tile_that_was_not_there_is_not_told():
@@ -78,7 +93,9 @@ def test_another_layout_is_not_told():
     for i in range(20, 900, 4):
         field.update(lanes(4, i))
     field.predict(PLACES)
-    assert field.counters()["tiles"] > 1 and field.since(alone) is None and field.since(None) is None
+    assert (
+        field.counters()["tiles"] > 1 and field.since(alone) is None and field.since(None) is None
+    )
 
 
 def test_what_was_forgotten_is_not_told():
@@ -112,13 +129,17 @@ def test_a_tile_that_was_fetched_meanwhile_is_not_taken_for_the_same():
 def test_a_tile_that_goes_over_to_what_was_learned_has_changed_and_its_team_is_told_what():
     field, samples = built(max_inducing=30, learn_hyperparameters=True), road(0.0, 6.0)
     for i in range(0, len(samples), 4):
-        field.update(samples[i: i + 4])
+        field.update(samples[i : i + 4])
         before, epoch = field.hyperparameters(), field.epoch
         several = field.counters()["tiles"] > 1 and field.former is None
         if several and field.refine() is False and field.hyperparameters() != before:
             break
-    assert field.learned().theta.lengthscale == pytest.approx(field.hyperparameters()["lengthscale"], rel=0.2)
+    assert field.learned().theta.lengthscale == pytest.approx(
+        field.hyperparameters()["lengthscale"], rel=0.2
+    )
     assert field.hyperparameters() != before and float(field.learned().information[0, 0]) > 1.0
     here = samples.x[i + 3]
-    assert any(low[0] <= here[0] <= high[0] and low[1] <= here[1] <= high[1]
-               for low, high in field.changed_since(epoch))
+    assert any(
+        low[0] <= here[0] <= high[0] and low[1] <= here[1] <= high[1]
+        for low, high in field.changed_since(epoch)
+    )

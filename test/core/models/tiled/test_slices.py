@@ -30,8 +30,11 @@ def samples():
         rows.append(torch.stack([xs if i % 2 == 0 else 6.0 - xs, y.expand(len(xs))], 1))
     x = torch.cat(rows)
     g = torch.Generator().manual_seed(1)
-    return Samples(x, field_at(x) + 0.3 * UT * torch.randn(len(x), 1, generator=g).double(),
-                   stamp=1.0 + 0.2 * torch.arange(len(x)).double())
+    return Samples(
+        x,
+        field_at(x) + 0.3 * UT * torch.randn(len(x), 1, generator=g).double(),
+        stamp=1.0 + 0.2 * torch.arange(len(x)).double(),
+    )
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def drive(slice_, monkeypatch, counted):
     session = MapSession(MapSettings(**SMALL))
     for i in range(len(data)):
         counted["spent"] = 0.0
-        session.ingest(data[i: i + 1])
+        session.ingest(data[i : i + 1])
         if session.cell_count > 150:  # before, the map is made again of its first cells
             spent.append(counted["spent"])
     return session, spent
@@ -101,9 +104,9 @@ def test_saved_on_the_way_a_session_goes_on_exactly(monkeypatch):
     for i in range(700):
         if len(kinds) == 2 and i == found + 200:  # what was under way has long ended
             break
-        one.ingest(data[i: i + 1])
+        one.ingest(data[i : i + 1])
         if other is not None:
-            other.ingest(data[i: i + 1])
+            other.ingest(data[i : i + 1])
         state = None
         if i % 5 == 0 and len(kinds) < 2:
             state = one.state_dict()
@@ -129,7 +132,7 @@ def test_at_the_end_nothing_is_put_off(monkeypatch):
     data, ended = samples(), set()
     one = MapSession(MapSettings(**SMALL))
     for i in range(700):
-        one.ingest(data[i: i + 1])
+        one.ingest(data[i : i + 1])
         if i % 5 or not put_off(one.state_dict()) - ended:
             continue
         other = MapSession.from_state_dict(one.state_dict())
@@ -138,12 +141,16 @@ def test_at_the_end_nothing_is_put_off(monkeypatch):
         if not new:
             continue
         a, b = (each.predict_in_pass(data.x[:i], 1e9) for each in (other.map, other.map.home))
-        assert torch.equal(a.mean, b.mean) or "a tile's rebuild" in new, "the map that was answers until all are there"
+        assert torch.equal(a.mean, b.mean) or "a tile's rebuild" in new, (
+            "the map that was answers until all are there"
+        )
         epoch, revision, before = other.map.epoch, other.revision, other.predict(data.x[:i])
         other.finish()
         assert not put_off(other.state_dict()), new
         assert other.revision > revision, new
-        assert "again" in new or other.map.changed_since(epoch) is None, new  # who draws draws all of it
+        assert "again" in new or other.map.changed_since(epoch) is None, (
+            new
+        )  # who draws draws all of it
         after, truth = other.predict(data.x[:i]), field_at(data.x[:i])
         rms = [float((p.mean - truth).square().mean().sqrt()) for p in (before, after)]
         honest = float(((after.mean - truth) / after.stddev).square().mean().sqrt())

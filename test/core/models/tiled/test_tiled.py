@@ -11,8 +11,15 @@ from gp_mapping import create_map
 from gp_mapping.core.types import Samples
 
 UT = 1e-6
-SETTINGS = {"lengthscale": 0.6, "signal_stddev": 10 * UT, "noise_stddev": 0.3 * UT, "heading_stddev": 0.0,
-            "learn_hyperparameters": False, "learn_time_offset": False, "centre": [45 * UT]}
+SETTINGS = {
+    "lengthscale": 0.6,
+    "signal_stddev": 10 * UT,
+    "noise_stddev": 0.3 * UT,
+    "heading_stddev": 0.0,
+    "learn_hyperparameters": False,
+    "learn_time_offset": False,
+    "centre": [45 * UT],
+}
 SMALL = {"max_inducing": 110, "memory_size": 600, "map_tile_side": 5.0}
 
 
@@ -42,7 +49,7 @@ def build(**settings):
 
 def drive(field, samples, size=1):
     for start in range(0, len(samples), size):
-        field.update(samples[start: start + size])
+        field.update(samples[start : start + size])
     return field
 
 
@@ -50,7 +57,11 @@ def drive(field, samples, size=1):
 def survey():
     """8 × 4 m in tiles, and in one map that is large enough."""
     samples = measured(lanes(8.0, 4.0))
-    return drive(build(tiles=True, **SMALL), samples), drive(build(max_inducing=900), samples, 4), samples
+    return (
+        drive(build(tiles=True, **SMALL), samples),
+        drive(build(max_inducing=900), samples, 4),
+        samples,
+    )
 
 
 def test_one_room_is_the_map_without_tiles_bit_for_bit():
@@ -68,14 +79,20 @@ def test_a_room_that_its_budget_would_smooth_goes_on_in_tiles():
     x = samples.x[::3]
     exact = create_map("exact", **(SETTINGS | noise))
     drive(exact, samples, len(samples))
-    tiled, one, ample = (drive(build(tiles=tiles, max_inducing=m, **noise), samples, 4)
-                         for tiles, m in ((True, 180), (False, 180), (True, 500)))
+    tiled, one, ample = (
+        drive(build(tiles=tiles, max_inducing=m, **noise), samples, 4)
+        for tiles, m in ((True, 180), (False, 180), (True, 500))
+    )
     assert tiled.counters()["tiles"] > 1 and ample.counters()["tiles"] == 1
     judge = exact.predict(x)
-    off = [float(((p.mean - judge.mean) / judge.stddev).square().mean().sqrt())
-           for p in (field.predict(x) for field in (tiled, one, ample))]
+    off = [
+        float(((p.mean - judge.mean) / judge.stddev).square().mean().sqrt())
+        for p in (field.predict(x) for field in (tiled, one, ample))
+    ]
     assert off[0] < 1.2 * off[2] and off[0] < 0.5 * off[1], off
-    assert all(tile.map.moves < one.moves / 3 for tile in tiled.tiles.values()), "a tile with its halo fits its budget"
+    assert all(tile.map.moves < one.moves / 3 for tile in tiled.tiles.values()), (
+        "a tile with its halo fits its budget"
+    )
 
 
 def test_a_room_that_tiles_could_not_share_stays_one_however_full():
@@ -89,7 +106,9 @@ def test_no_seam(survey):
     tiled, large, _ = survey
     assert tiled.counters()["tiles"] >= 4
     assert all(len(t.map.inducing_inputs()) <= SMALL["max_inducing"] for t in tiled.tiles.values())
-    where = torch.cartesian_prod(torch.linspace(0.1, 7.9, 80), torch.linspace(0.1, 3.9, 40)).double()
+    where = torch.cartesian_prod(
+        torch.linspace(0.1, 7.9, 80), torch.linspace(0.1, 3.9, 40)
+    ).double()
     near = torch.zeros(len(where), dtype=torch.bool)
     for key in tiled.tiles:
         near |= tiled.layout.outside(key, where).abs() < 0.3
@@ -105,7 +124,9 @@ def test_no_seam(survey):
 
 def test_nothing_jumps_at_a_border(survey):
     tiled, large, _ = survey
-    x = torch.stack([torch.linspace(0.2, 7.8, 3000).double(), torch.full((3000,), 2.05).double()], 1)
+    x = torch.stack(
+        [torch.linspace(0.2, 7.8, 3000).double(), torch.full((3000,), 2.05).double()], 1
+    )
     steps = [(p.mean[1:] - p.mean[:-1]).abs().max() for p in (tiled.predict(x), large.predict(x))]
     assert float(steps[0]) < 1.3 * float(steps[1])
 
@@ -124,9 +145,14 @@ def test_fewer_in_memory_says_the_same(survey):
 
     there = replace(few.home.theta, lengthscale=1.1 * few.home.theta.lengthscale)
     before, most = few.count, len(few.layout.near(few.current))
-    assert few.agree_on(there) and few.count == before, "each tile goes to a team's hyper-parameters"
+    assert few.agree_on(there) and few.count == before, (
+        "each tile goes to a team's hyper-parameters"
+    )
     assert len(few.tiles) <= most and len(few.shelf) > 0, "and back to the shelf"
-    assert all(few.visits.made(key, few.shelf.peek(key), few.forgot).theta == there for key in few.shelf.keys())
+    assert all(
+        few.visits.made(key, few.shelf.peek(key), few.forgot).theta == there
+        for key in few.shelf.keys()
+    )
 
 
 def test_a_tile_forgets_when_it_comes_back_what_was_forgotten_meanwhile(survey):
@@ -134,7 +160,10 @@ def test_a_tile_forgets_when_it_comes_back_what_was_forgotten_meanwhile(survey):
     whole, few = copy.deepcopy(whole), build(tiles=True, **SMALL, tiles_in_memory=9)
     few.most = 4
     drive(few, samples)
-    away, again = set(few.shelf.keys()), measured(lanes(8.0, 0.0), seed=3)  # the first lane, which was left long ago
+    away, again = (
+        set(few.shelf.keys()),
+        measured(lanes(8.0, 0.0), seed=3),
+    )  # the first lane, which was left long ago
     for field in (whole, few):
         field.forget(0.2)
         drive(field, again)
@@ -142,7 +171,9 @@ def test_a_tile_forgets_when_it_comes_back_what_was_forgotten_meanwhile(survey):
     assert back, "a tile that lay on the shelf when something was forgotten is there again"
     x = torch.cartesian_prod(torch.linspace(0.0, 8.0, 30), torch.linspace(0.0, 4.0, 15)).double()
     a, b = whole.predict(x), few.predict(x)
-    assert torch.allclose(a.mean / UT, b.mean / UT, atol=1e-6) and torch.allclose(a.variance, b.variance, rtol=1e-6)
+    assert torch.allclose(a.mean / UT, b.mean / UT, atol=1e-6) and torch.allclose(
+        a.variance, b.variance, rtol=1e-6
+    )
 
 
 def test_questions_leave_no_trace(survey):
@@ -154,7 +185,7 @@ def test_questions_leave_no_trace(survey):
     for start in range(0, len(samples), 20):
         for field in (silent, asked):
             field.forget(0.999)
-            drive(field, samples[start: start + 20], 4)
+            drive(field, samples[start : start + 20], 4)
         asked.predict(x)
         asked.covariance(x[:3], x)
         asked.fantasize(x[:2])
@@ -165,7 +196,10 @@ def test_questions_leave_no_trace(survey):
 def test_what_is_not_remembered_is_not_lost():
     """A room long driven over, then on: the first map stays whole, as a tile."""
     few = SMALL | {"memory_size": 150, "max_inducing": 400}
-    room, out = measured(lanes(3.0, 3.0, step=0.1)), measured(lanes(5.0, 0.8) + torch.tensor([3.2, 0.0]), seed=2)
+    room, out = (
+        measured(lanes(3.0, 3.0, step=0.1)),
+        measured(lanes(5.0, 0.8) + torch.tensor([3.2, 0.0]), seed=2),
+    )
     field = drive(build(tiles=True, **few), room)
     x = torch.cartesian_prod(torch.linspace(0.2, 2.4, 12), torch.linspace(1.6, 2.8, 8)).double()
     before = field.predict(x)
@@ -207,7 +241,9 @@ def test_a_covariance_is_one(survey):
     assert torch.allclose(c, c.mT, atol=1e-9)
     assert float(torch.linalg.eigvalsh(c).min()) > -1e-8
     assert torch.allclose(c.diagonal(), tiled.predict(x).variance[:, 0] / UT**2, rtol=1e-6)
-    beyond = torch.cat([x[::7], torch.tensor([[30.0, -20.0], [9.5, 5.5]]).double()])  # where no tile is, and near one
+    beyond = torch.cat(
+        [x[::7], torch.tensor([[30.0, -20.0], [9.5, 5.5]]).double()]
+    )  # where no tile is, and near one
     shared, variance = tiled.covariance_with(x[-60:])(beyond)
     assert torch.allclose(shared / UT**2, tiled.covariance(x[-60:], beyond).mT / UT**2, atol=1e-9)
     assert torch.allclose(variance, tiled.predict(beyond).variance[:, 0], rtol=1e-9, atol=0.0)
@@ -217,14 +253,23 @@ def test_a_covariance_is_one(survey):
 def test_places_on_either_side_of_a_border_have_in_common_what_one_large_map_says():
     """Lanes two lengthscales apart; pairs up to one and a half apart, neither within half of one of the border."""
     samples = measured(lanes(8.0, 4.0, gap=1.2))
-    tiled, large = drive(build(tiles=True, **SMALL), samples), drive(build(max_inducing=900), samples, 4)
+    tiled, large = (
+        drive(build(tiles=True, **SMALL), samples),
+        drive(build(max_inducing=900), samples, 4),
+    )
     layout, length = tiled.layout, SETTINGS["lengthscale"]
     border = layout.core((0, 0))[0][0]  # along y
     y = torch.linspace(0.3, 3.7, 40).double()
     for apart, least in ((1.1, 0.3), (1.5, 0.1)):
-        left, right = (torch.stack([torch.full_like(y, border + s * 0.5 * apart * length), y], 1) for s in (-1.0, 1.0))
-        mine, its = (f.covariance(left, right).diagonal() / (f.predict(left).stddev * f.predict(right).stddev)[:, 0]
-                     for f in (tiled, large))
+        left, right = (
+            torch.stack([torch.full_like(y, border + s * 0.5 * apart * length), y], 1)
+            for s in (-1.0, 1.0)
+        )
+        mine, its = (
+            f.covariance(left, right).diagonal()
+            / (f.predict(left).stddev * f.predict(right).stddev)[:, 0]
+            for f in (tiled, large)
+        )
         assert float(its.abs().max()) > least, "there is something in common"
         assert float((mine - its).square().mean().sqrt()) < 0.05
         assert float((mine - its).abs().max()) < 0.15
@@ -264,13 +309,18 @@ def test_what_changed_is_forgotten_in_every_tile(survey):
 
 
 def test_merging_two_surveys_is_the_survey_of_both():
-    left, right = measured(lanes(3.0, 3.0)), measured(lanes(5.0, 3.0) + torch.tensor([3.2, 0.0]), seed=2)
+    left, right = (
+        measured(lanes(3.0, 3.0)),
+        measured(lanes(5.0, 3.0) + torch.tensor([3.2, 0.0]), seed=2),
+    )
     a, b = drive(build(tiles=True, **SMALL), left), drive(build(tiles=True, **SMALL), right)
     assert b.counters()["tiles"] > 1
     a.merge(b)
     x = torch.cartesian_prod(torch.linspace(0.2, 8.0, 40), torch.linspace(0.2, 2.8, 15)).double()
     p = a.predict(x)
-    assert float((p.mean - field_at(x)).square().mean().sqrt()) < 1.3 * float(p.stddev.square().mean().sqrt())
+    assert float((p.mean - field_at(x)).square().mean().sqrt()) < 1.3 * float(
+        p.stddev.square().mean().sqrt()
+    )
     assert float(p.stddev.max()) < 5 * UT  # no ground is missing
     assert a.samples == len(left) + len(right)
 
@@ -280,8 +330,10 @@ def test_a_batch_that_is_refused_changes_no_tile(survey):
     x = torch.cartesian_prod(torch.linspace(0.0, 9.0, 30), torch.linspace(0.0, 4.0, 15)).double()
     before, count = tiled.predict(x), tiled.samples
     border = tiled.layout.high[0]
-    bad = Samples(torch.tensor([[border, 1.0], [border + 0.01, 1.0], [9.9, 1.0]]).double(),
-                  torch.tensor([[45e-6], [1e15], [45e-6]]).double())
+    bad = Samples(
+        torch.tensor([[border, 1.0], [border + 0.01, 1.0], [9.9, 1.0]]).double(),
+        torch.tensor([[45e-6], [1e15], [45e-6]]).double(),
+    )
     with pytest.raises(Exception, match="credible"):
         tiled.update(bad)
     after = tiled.predict(x)

@@ -31,7 +31,10 @@ def pair(model_settings=None, n=300, **columns):
     """The map and the exact GP on the same samples, at the same θ."""
     batch, settings = moving(n, **columns), TURNING | (model_settings or {})
     wiski = create_map("wiski", **settings)
-    exact = create_map("exact", **{k: v for k, v in settings.items() if not k.startswith(("grid", "max_grid", "ref"))})
+    exact = create_map(
+        "exact",
+        **{k: v for k, v in settings.items() if not k.startswith(("grid", "max_grid", "ref"))},
+    )
     for field in (wiski, exact):
         feed(field, batch, 50)
     return wiski, exact
@@ -40,8 +43,11 @@ def pair(model_settings=None, n=300, **columns):
 def agree(wiski, exact, places, **how):
     """Error of the mean in posterior sd, and of the sd."""
     a, b = wiski.predict(places, **how), exact.predict(places, **how)
-    return (float(((a.mean - b.mean).abs() / b.stddev).max()), float((a.stddev / b.stddev - 1).abs().max()),
-            float((a.stddev / b.stddev - 1).square().mean().sqrt()))
+    return (
+        float(((a.mean - b.mean).abs() / b.stddev).max()),
+        float((a.stddev / b.stddev - 1).abs().max()),
+        float((a.stddev / b.stddev - 1).square().mean().sqrt()),
+    )
 
 
 def dense_stencil(grid: GridSites) -> torch.Tensor:
@@ -57,7 +63,12 @@ def dense_stencil(grid: GridSites) -> torch.Tensor:
 def filled(n=80, seed=0):
     grid = GridSites(0.125, torch.tensor([0.3, -7.0]).double(), 2, "cpu")
     rng = np.random.default_rng(seed)
-    parts = (rng.uniform(0, 1, (n, 2)), rng.normal(size=(n, 2)), rng.uniform(0.5, 2, n), rng.normal(size=(n, 2)))
+    parts = (
+        rng.uniform(0, 1, (n, 2)),
+        rng.normal(size=(n, 2)),
+        rng.uniform(0.5, 2, n),
+        rng.normal(size=(n, 2)),
+    )
     parts = [torch.from_numpy(p) for p in parts]
     grid.grow(*grid.box_for(parts[0]))
     grid.add(*parts)
@@ -71,7 +82,9 @@ def test_the_sums_are_those_of_dense_matrices_and_subtract():
     assert torch.allclose(dense_stencil(grid), w.mT @ (beta[:, None] * w), atol=1e-12)
     assert torch.allclose(grid.rhs, w.mT @ lam, atol=1e-12)
     assert torch.allclose(grid.border, w.mT @ (beta[:, None] * phi), atol=1e-12)
-    assert torch.allclose(grid.features, phi.mT @ (beta[:, None] * phi)) and torch.allclose(grid.linear, phi.mT @ lam)
+    assert torch.allclose(grid.features, phi.mT @ (beta[:, None] * phi)) and torch.allclose(
+        grid.linear, phi.mT @ lam
+    )
     places, headings, mass, linear = grid.samples()
     assert float(mass.sum()) == pytest.approx(float(beta.sum()))
     assert torch.allclose((mass[:, None] * places).sum(0), (beta[:, None] * x).sum(0))
@@ -93,7 +106,9 @@ def test_the_box_grows_by_tiles_of_a_global_lattice():
     assert torch.allclose(grid.aggregates, other.aggregates, atol=1e-9)
     before = dense_stencil(grid).sum()
     grid.grow(*grid.box_for(torch.tensor([[9.0, 0.5], [-6.0, -9.0]]).double()))
-    assert float(grid.stencil.sum(0)[0] + 2 * grid.stencil[:, 1:].sum()) == pytest.approx(float(before), rel=1e-9)
+    assert float(grid.stencil.sum(0)[0] + 2 * grid.stencil[:, 1:].sum()) == pytest.approx(
+        float(before), rel=1e-9
+    )
     grid.merge(other)
     assert float(grid.features[0, 0]) == pytest.approx(2 * float(beta.sum()))
 
@@ -120,9 +135,13 @@ def test_the_mean_solves_the_dense_system_with_its_features(monkeypatch):
     x = theta.place(memory.x, memory.velocity, memory.heading)
     w = interpolation_matrix(grid.units(x) - torch.tensor(grid.low), grid.shape).numpy()
     used = np.abs(w).sum(0) > 0
-    nodes = np.stack(np.meshgrid(*(np.arange(n) for n in grid.shape), indexing="ij"), -1).reshape(-1, 2)[used]
+    nodes = np.stack(np.meshgrid(*(np.arange(n) for n in grid.shape), indexing="ij"), -1).reshape(
+        -1, 2
+    )[used]
     nodes = nodes * grid.spacing
-    gram = 100 * correlation("matern52", np.linalg.norm(nodes[:, None] - nodes[None], axis=-1) / 0.5)
+    gram = 100 * correlation(
+        "matern52", np.linalg.norm(nodes[:, None] - nodes[None], axis=-1) / 0.5
+    )
     phi = np.hstack([np.ones((150, 1)), memory.heading.numpy()])
     features = phi * np.array([400.0, 4.0, 4.0])
     full = w[:, used] @ gram @ w[:, used].T + features @ phi.T + np.eye(150)
@@ -144,7 +163,9 @@ def test_close_to_the_exact_gp_with_offset_and_heading():
     far = torch.tensor([[8.0, 1.0], [1.0, -6.0], [40.0, 40.0]])
     assert agree(wiski, exact, far)[0] < 0.05 and agree(wiski, exact, far)[1] < 0.01
     a, b = (f.posterior.gradient(f.scaling.inner_x(places)) for f in (wiski, exact))
-    assert float((a - b).abs().max()) < 0.05 * float(b.abs().max())  # the slope of a cubic convolution
+    assert float((a - b).abs().max()) < 0.05 * float(
+        b.abs().max()
+    )  # the slope of a cubic convolution
 
 
 def test_windows_agree_with_the_whole(monkeypatch):
@@ -157,7 +178,9 @@ def test_windows_agree_with_the_whole(monkeypatch):
     mean, worst, usual = agree(wiski, exact, places)
     assert mean < 0.05 and worst < 0.04 and usual < 0.01
     joint = wiski.covariance(places[:40], places[:40]) / UT**2
-    assert torch.allclose(joint.diagonal(), wiski.predict(places[:40]).variance[:, 0] / UT**2, rtol=1e-9)
+    assert torch.allclose(
+        joint.diagonal(), wiski.predict(places[:40]).variance[:, 0] / UT**2, rtol=1e-9
+    )
     assert float(torch.linalg.eigvalsh(joint)[0]) > -1e-9
     expected = exact.covariance(places[:40], places[:40]) / UT**2
     assert float((joint - expected).abs().max()) < 0.03 * float(expected.max())
@@ -166,17 +189,39 @@ def test_windows_agree_with_the_whole(monkeypatch):
 def test_the_features_weights_are_those_of_the_joint_gaussian():
     """Σ = (S⁻¹ + scatter + ΦᵀA⁻¹Φ)⁻¹ and Σ (linear + ΦᵀA⁻¹ȳ), A = k + M⁻¹; nothing of one that has no variance."""
     rng, prior = np.random.default_rng(7), np.array([4.0, 0.25, 0.0])
-    x, heading, mass, value = (torch.from_numpy(v) for v in (
-        rng.uniform(0, 1, (30, 2)), rng.normal(size=(30, 2)), rng.uniform(0.5, 2, 30), rng.normal(size=(30, 1))))
-    scatter, linear = torch.diag(torch.tensor([0.0, 0.3, 0.2]).double()), torch.from_numpy(rng.normal(size=(3, 1)))
-    kernel, aggregates = make_kernel("matern52", 4.0, 0.5), windows.Aggregates.of(x, heading, mass, 0.5, value)
-    covariance, mean = windows.feature_posterior(kernel, aggregates, scatter, linear, torch.from_numpy(prior), 0.5)
+    x, heading, mass, value = (
+        torch.from_numpy(v)
+        for v in (
+            rng.uniform(0, 1, (30, 2)),
+            rng.normal(size=(30, 2)),
+            rng.uniform(0.5, 2, 30),
+            rng.normal(size=(30, 1)),
+        )
+    )
+    scatter, linear = (
+        torch.diag(torch.tensor([0.0, 0.3, 0.2]).double()),
+        torch.from_numpy(rng.normal(size=(3, 1))),
+    )
+    kernel, aggregates = (
+        make_kernel("matern52", 4.0, 0.5),
+        windows.Aggregates.of(x, heading, mass, 0.5, value),
+    )
+    covariance, mean = windows.feature_posterior(
+        kernel, aggregates, scatter, linear, torch.from_numpy(prior), 0.5
+    )
     phi = torch.cat([torch.ones(30, 1).double(), heading], 1)[:, :2]
     solved = torch.linalg.solve(kernel(x, x) + torch.diag(1.0 / mass), torch.cat([phi, value], 1))
     inverse = torch.diag(torch.tensor([0.25, 4.0]).double())
     expected = torch.linalg.inv(inverse + scatter[:2, :2] + phi.mT @ solved[:, :2])
-    assert torch.allclose(covariance[:2, :2], expected) and not covariance[2].any() and not covariance[:, 2].any()
-    assert torch.allclose(mean[:2], expected @ (linear[:2] + phi.mT @ solved[:, 2:])) and not mean[2].any()
+    assert (
+        torch.allclose(covariance[:2, :2], expected)
+        and not covariance[2].any()
+        and not covariance[:, 2].any()
+    )
+    assert (
+        torch.allclose(mean[:2], expected @ (linear[:2] + phi.mT @ solved[:, 2:]))
+        and not mean[2].any()
+    )
 
 
 def test_the_residual_bounds_the_error():
@@ -205,22 +250,31 @@ def test_an_update_solves_nothing_and_the_posterior_is_that_of_the_last_refresh(
     base, places = field.posterior, torch.from_numpy(x[600:640])
     field.solved = None
     for i in range(600, 610, 2):
-        field.update(batch[i: i + 2])
+        field.update(batch[i : i + 2])
         assert field.posterior is base and field.refine(math.inf) is False
     field.solved = solve
     field.update(batch[610:640])
     assert field.due
     before = field.state_dict()
     fresh = field.predict(places)
-    assert field.state_dict()["lag"] == before["lag"] and field.base is base, "asking changed the map"
+    assert field.state_dict()["lag"] == before["lag"] and field.base is base, (
+        "asking changed the map"
+    )
     assert float(fresh.variance.sum()) < float(base.predict(places).variance.sum())
     field.refresh()
     assert torch.equal(field.predict(places).mean, fresh.mean)
 
 
-@pytest.mark.parametrize("change", [
-    {"noise_stddev": 2.0}, {"time_offset": 0.25}, {"lever_arm_along": 0.1, "lever_arm_across": -0.05},
-    {"lengthscale": 0.55, "signal_stddev": 14.0, "heading_stddev": 1.0}, {"lengthscale": 1.7}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise_stddev": 2.0},
+        {"time_offset": 0.25},
+        {"lever_arm_along": 0.1, "lever_arm_across": -0.05},
+        {"lengthscale": 0.55, "signal_stddev": 14.0, "heading_stddev": 1.0},
+        {"lengthscale": 1.7},
+    ],
+)
 def test_other_hyperparameters_are_as_if_they_had_been_so_from_the_start(change):
     field = create_map("wiski", **TURNING)
     feed(field, moving(250), 50)
@@ -258,14 +312,23 @@ def test_the_lattice_is_bounded():
     x, y = drive(200)
     feed(field, samples(x, y), 50)
     assert field.coarsened == 0 and field.refused == 0 and field.grid.spacing == 0.0625
-    with pytest.raises(ValueError, match="a fantasy so far away needs .* nodes, more than max_grid_nodes 16384"):
+    with pytest.raises(
+        ValueError, match="a fantasy so far away needs .* nodes, more than max_grid_nodes 16384"
+    ):
         field.fantasize(torch.tensor([[30.0, 0.0]]).double())
     far = create_map("wiski", **SETTINGS)
     far.update(Samples([[30.0, 0.0]], [48 * UT]))
-    with pytest.raises(ValueError, match="the two maps together need .* nodes, more than max_grid_nodes 16384"):
+    with pytest.raises(
+        ValueError, match="the two maps together need .* nodes, more than max_grid_nodes 16384"
+    ):
         field.merge(far)
     report = field.update(Samples([[9.0, 0.0]], [48 * UT]))
-    assert field.coarsened > 0 and report.everywhere and field.grid.spacing > 0.0625 and report.used == 1
+    assert (
+        field.coarsened > 0
+        and report.everywhere
+        and field.grid.spacing > 0.0625
+        and report.used == 1
+    )
     report = field.update(Samples([[900.0, 0.0], [1.0, 1.0]], [[48 * UT], [48 * UT]]))
     assert report.used == 1 and field.refused == 1 and field.grid.nodes <= 16384
     assert np.abs(in_ut(field.predict(torch.from_numpy(x[::9])))[0] - y[::9]).mean() < 2.5
@@ -330,10 +393,16 @@ def test_a_forgotten_place_leaves_sums_of_squares():
         step = i * grid.shape[1] + j
         rows = held[held + step < grid.nodes]
         whole[rows, rows + step] = whole[rows + step, rows] = grid.stencil[rows, k]
-    joint = torch.cat([torch.cat([whole[held][:, held], grid.border[held]], 1),
-                       torch.cat([grid.border[held].mT, grid.features], 1)])
+    joint = torch.cat(
+        [
+            torch.cat([whole[held][:, held], grid.border[held]], 1),
+            torch.cat([grid.border[held].mT, grid.features], 1),
+        ]
+    )
     values = torch.linalg.eigvalsh(joint)
-    assert float(values[0]) > -1e-9 * float(values[-1]), "what was taken out was more than there was"
+    assert float(values[0]) > -1e-9 * float(values[-1]), (
+        "what was taken out was more than there was"
+    )
     far = torch.from_numpy(x)[(torch.cdist(torch.from_numpy(x), near) > 2.0)[:, 0]]
     got, true = few.predict(far), exact.predict(far)
     assert float(((got.mean - true.mean).abs() / true.stddev).max()) < 1.0

@@ -20,8 +20,10 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
     solve, wiski_map.solved = wiski_map.solved, None  # whoever solves now fails
     rng = np.random.default_rng(2)
     velocity = torch.from_numpy(rng.normal(size=(40, 2)))
-    parts = [torch.tensor(c) + 0.3 * torch.from_numpy(rng.uniform(-1.0, 1.0, (40, 2)))
-             for c in ([1.0, 1.0], [2.8, 0.2], [-0.5, 1.5])]
+    parts = [
+        torch.tensor(c) + 0.3 * torch.from_numpy(rng.uniform(-1.0, 1.0, (40, 2)))
+        for c in ([1.0, 1.0], [2.8, 0.2], [-0.5, 1.5])
+    ]
 
     def worst():
         mean, sd = [], []
@@ -34,7 +36,9 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
             again = type(local).from_state_dict(local.state_dict(), "cpu").predict(places, velocity)
             assert torch.equal(again.mean, a.mean) and torch.equal(again.variance, a.variance)
             some = wiski_map.around(places[:1], 1.0).predict(places[20:], velocity[20:])
-            assert torch.allclose(some.mean, a.mean[20:], rtol=1e-10, atol=0.0), "whatever was asked before"
+            assert torch.allclose(some.mean, a.mean[20:], rtol=1e-10, atol=0.0), (
+                "whatever was asked before"
+            )
         return max(mean), max(sd)
 
     mean, sd = worst()
@@ -56,7 +60,9 @@ def test_raw_samples_leave_the_standard_deviation_of_the_exact_gp():
     """Within 1 % everywhere, also beside a lane whose samples say something of the slope across it."""
     rng = np.random.default_rng(4)
     lanes, along = np.meshgrid(np.arange(0.0, 1.7, 0.4), np.arange(0.0, 2.0, 0.02), indexing="ij")
-    x = np.stack([along.ravel(), lanes.ravel()], 1) + np.clip(0.02 * rng.normal(size=(lanes.size, 2)), -0.008, 0.008)
+    x = np.stack([along.ravel(), lanes.ravel()], 1) + np.clip(
+        0.02 * rng.normal(size=(lanes.size, 2)), -0.008, 0.008
+    )
     batch = samples(x, 48 + 8 * np.sin(3 * x[:, :1]) + rng.normal(size=(len(x), 1)))
     wiski, exact = (create_map(name, **SETTINGS) for name in ("wiski", "exact"))
     for field in (wiski, exact):
@@ -82,5 +88,7 @@ def test_a_memory_of_places_says_why_it_does_not_calibrate():
     field = create_map("curl_free", **SETTINGS)
     x, y = drive(40, channels=3)
     feed(field, samples(x, y), 20)
-    with pytest.raises(RuntimeError, match="map one component, with model dual_svgp, exact or wiski"):
+    with pytest.raises(
+        RuntimeError, match="map one component, with model dual_svgp, exact or wiski"
+    ):
         calibration_report(field)

@@ -12,7 +12,10 @@ from test_wiski import TURNING, moving
 from gp_mapping import create_map
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.wiski.lattice import toeplitz
-from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_error, interpolation_matrix
+from gp_mapping.core.models.wiski.lattice.interpolation import (
+    interpolation_error,
+    interpolation_matrix,
+)
 
 
 @pytest.mark.parametrize("model", ["wiski"])
@@ -28,7 +31,9 @@ def dense_gp(field, places, heading):
     low = torch.tensor(grid.low)
     w, v = (interpolation_matrix(grid.units(p) - low, grid.shape).numpy() for p in (x, places))
     used = (np.abs(w).sum(0) + np.abs(v).sum(0)) > 0
-    nodes = np.stack(np.meshgrid(*(np.arange(n) for n in grid.shape), indexing="ij"), -1).reshape(-1, 2)[used]
+    nodes = np.stack(np.meshgrid(*(np.arange(n) for n in grid.shape), indexing="ij"), -1).reshape(
+        -1, 2
+    )[used]
     distance = np.linalg.norm((nodes[:, None] - nodes[None]) * grid.spacing, axis=-1)
     gram = theta.signal_stddev**2 * correlation("matern52", distance / theta.lengthscale)
     prior = np.array([theta.constant_stddev**2, theta.heading_stddev**2, theta.heading_stddev**2])
@@ -38,7 +43,9 @@ def dense_gp(field, places, heading):
     cross = v @ gram @ w.T + (psi * prior) @ phi.T
     own = np.einsum("ij,jk,ik->i", v, gram, v)
     mean = cross @ np.linalg.solve(full, memory.y.numpy())
-    variance = own + (psi**2 * prior).sum(1) - np.einsum("ij,ji->i", cross, np.linalg.solve(full, cross.T))
+    variance = (
+        own + (psi**2 * prior).sum(1) - np.einsum("ij,ji->i", cross, np.linalg.solve(full, cross.T))
+    )
     return mean, variance
 
 
@@ -55,7 +62,9 @@ def test_it_is_the_dense_gp_also_when_its_root_is_made_anew(change, monkeypatch)
         assert field.forget_near(torch.from_numpy(drive(200)[0][50:51]), 0.3, newest=10) > 0
     rng = np.random.default_rng(3)
     heading = torch.from_numpy(rng.normal(size=(40, 2)))
-    inner = field.scaling.inner_x(torch.from_numpy(drive(200)[0][::5] + rng.uniform(-0.2, 0.2, (40, 2))))
+    inner = field.scaling.inner_x(
+        torch.from_numpy(drive(200)[0][::5] + rng.uniform(-0.2, 0.2, (40, 2)))
+    )
     mean, variance = dense_gp(field, inner, heading)
     got_mean, got_variance = field.posterior.inner(inner, heading)
     assert np.abs(got_mean.numpy() - mean).max() < 1e-7 * np.abs(mean).max()
@@ -75,7 +84,9 @@ def test_beyond_its_rank_it_is_the_dense_gp_still(rank, told):
     if told < 2:
         assert field.counters()["root_rank"] > (rank if told else 0) and field.root.dropped == 0.0
 
-    asked = field.scaling.inner_x(torch.from_numpy(x[::3] + np.random.default_rng(1).uniform(-0.3, 0.3, (44, 2))))
+    asked = field.scaling.inner_x(
+        torch.from_numpy(x[::3] + np.random.default_rng(1).uniform(-0.3, 0.3, (44, 2)))
+    )
     mean, variance = dense_gp(field, asked, torch.zeros(44, 2))
     got_mean, got_variance = (part.numpy() for part in field.posterior.inner(asked))
     assert np.abs(got_mean - mean).max() < 0.1 * np.sqrt(variance).min()
@@ -91,14 +102,18 @@ def test_what_has_outgrown_its_root_goes_on_and_comes_back():
     assert field.counters()["root_outgrown"] == 2
     new = create_map("wiski", wiski_form="dense", **(SETTINGS | {"max_inducing": 40}))
     new.load_state_dict(field.state_dict())
-    assert new.counters() == field.counters() and torch.equal(new.predict(ask).mean, field.predict(ask).mean)
+    assert new.counters() == field.counters() and torch.equal(
+        new.predict(ask).mean, field.predict(ask).mean
+    )
 
     expected = field.predict(ask)
     dreamt = field.fantasize(ask).predict(ask)
     assert float(((dreamt.mean - expected.mean) / expected.variance.sqrt()).abs().max()) < 0.1
     assert bool((dreamt.variance < expected.variance).all())
     field.forget(0.9)
-    assert field.counters()["root_outgrown"] == 2, "two roots are made for nothing at every cell that forgets"
+    assert field.counters()["root_outgrown"] == 2, (
+        "two roots are made for nothing at every cell that forgets"
+    )
     assert field.forget_near(torch.from_numpy(x[:100]), 0.4, newest=10) > 100
     assert field.counters()["root_outgrown"] == 0
     feed(field, samples(x[-2:], y[-2:]), 1)
@@ -109,17 +124,29 @@ def test_a_kernel_that_is_too_rough_for_a_lattice_is_said():
     """matern12 with its error; the others, on eight nodes in a lengthscale, are well."""
     x, y = drive(20)
     for form in ("dense", "matrix_free"):
-        for kernel, said in (("matern12", True), ("matern32", False), ("matern52", False), ("rbf", False)):
+        for kernel, said in (
+            ("matern12", True),
+            ("matern32", False),
+            ("matern52", False),
+            ("rbf", False),
+        ):
             field = create_map("wiski", wiski_form=form, **(SETTINGS | {"kernel": kernel}))
             feed(field, samples(x, y), 20)
-            assert any("interpolates kernel matern12 with an error of up to" in n for n in field.notes()) == said
+            assert (
+                any(
+                    "interpolates kernel matern12 with an error of up to" in n
+                    for n in field.notes()
+                )
+                == said
+            )
     # by simulation: draws of the prior on the nodes and between them
     theta, spacing = Theta(1.0, 2.0, 1.0, 1.0, kernel_name="matern12"), 0.125
     nodes = torch.cartesian_prod(*[torch.arange(4).double()] * 2) * spacing
     middle = torch.full((1, 2), 1.5 * spacing, dtype=torch.float64)
     places = torch.cat([nodes, middle])
     draws = torch.linalg.cholesky(theta.kernel()(places, places)) @ torch.randn(
-        17, 20000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        17, 20000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     w = interpolation_matrix(middle / spacing, (4, 4))
     rms = float((draws[16] - w @ draws[:16]).square().mean().sqrt()) / 2.0
     assert interpolation_error(theta, spacing) == pytest.approx(rms, rel=0.03)

@@ -21,6 +21,7 @@ from gp_mapping.planning.suggest import suggest
 @pytest.fixture
 def clock(monkeypatch):
     """Time that passes only as steps are done, and one second a million of what they are priced."""
+
     class Clock:
         now, longest = 0.0, 0.0
 
@@ -40,7 +41,9 @@ def off(posterior, field, places) -> float:
     true.tolerance = 1e-8
     told = true.solved().result()[0]
     inner = field.scaling.inner_x(places)
-    return float(((posterior.mean(inner) - told.mean(inner)).abs()[:, 0] / told.variance(inner).sqrt()).max())
+    return float(
+        ((posterior.mean(inner) - told.mean(inner)).abs()[:, 0] / told.variance(inner).sqrt()).max()
+    )
 
 
 def test_drawings_of_a_stream_keep_to_their_budget_and_end_with_the_direct_solution(clock):
@@ -55,7 +58,7 @@ def test_drawings_of_a_stream_keep_to_their_budget_and_end_with_the_direct_solut
     solve, field.solved = field.solved, None  # whoever waits for a solve now fails
     for i in range(100, 400, 10):
         for each in (field, quiet):
-            each.update(batch[i: i + 10])
+            each.update(batch[i : i + 10])
             each.refine(math.inf)
         start = clock.now
         _, seen, _ = field.drawable(0.2)
@@ -80,7 +83,7 @@ def test_steps_that_samples_have_paid_for_make_the_refresh_that_it_would_have_be
     batch, paid, spent = samples(x, y), 0.0, clock.now
     began, finished = [], []
     for i in range(len(batch)):
-        field.update(batch[i: i + 1])
+        field.update(batch[i : i + 1])
         paid += wiski._WORK_PER_ROOT_SAMPLE
         before, base = field.ahead, field.base
         assert field.refine(math.inf) is False
@@ -105,14 +108,14 @@ def test_a_refresh_on_its_way_is_saved_and_goes_on_to_the_same_digits():
     batch = samples(x, y)
     i = 0
     while field.ahead is None or not field.ahead.solve.channels:
-        field.update(batch[i: i + 1])
+        field.update(batch[i : i + 1])
         field.refine(math.inf)
         i += 1
     assert not field.ahead.solve.finished
     resumed.load_state_dict(copy.deepcopy(field.state_dict()))
     for each in (field, resumed):
         for k in range(i, i + 40):
-            each.update(batch[k: k + 1])
+            each.update(batch[k : k + 1])
             each.refine(math.inf)
     assert same_state(field.state_dict(), resumed.state_dict())
 
@@ -121,7 +124,7 @@ def test_a_refresh_begins_once_samples_have_paid_for_a_copy_of_the_sums():
     """Which costs as several iterations on all the torus, however few nodes have been touched."""
     field, (x, y) = create_map("wiski", **SETTINGS, refresh_samples=0), drive(20)
     for i in range(20):
-        field.update(samples(x[i: i + 1], y[i: i + 1]))
+        field.update(samples(x[i : i + 1], y[i : i + 1]))
         field.refine()
         if field.ahead is not None:
             break
@@ -177,7 +180,9 @@ def test_who_changes_the_map_meanwhile_is_heeded():
     field.adopt(replace(field.theta, signal_stddev=12.0))
     field.credit = math.inf
     field.refine(math.inf)
-    assert not field.due and off(field.base, field, torch.from_numpy(x[::10])) <= 1.1 * field.tolerance
+    assert (
+        not field.due and off(field.base, field, torch.from_numpy(x[::10])) <= 1.1 * field.tolerance
+    )
 
 
 def test_planning_asks_for_no_mean():
@@ -187,11 +192,20 @@ def test_planning_asks_for_no_mean():
         feed(each, samples(x, y), 50)
     field.solved = None  # whoever solves now fails
     shape = (24, 24)
-    grid = FieldGrid((-1.0, -1.0), 0.2, torch.zeros(shape).double(), torch.ones(shape).double(),
-                     torch.ones(shape, dtype=torch.bool), 1 * UT, 1)
+    grid = FieldGrid(
+        (-1.0, -1.0),
+        0.2,
+        torch.zeros(shape).double(),
+        torch.ones(shape).double(),
+        torch.ones(shape, dtype=torch.bool),
+        1 * UT,
+        1,
+    )
     for kind in ("variance", "integrated_variance"):
         a, b = (suggest(each, grid, k=3, kind=kind, min_distance=0.5) for each in (field, exact))
         for mine, its in zip(a.items, b.items):
             assert mine.score == pytest.approx(its.score, rel=0.02)
     far = field.for_planning().fantasize(torch.tensor([[2.0, 2.0]]).double())
-    assert torch.equal(far.predict(grid.centres()).mean, field.for_planning().predict(grid.centres()).mean)
+    assert torch.equal(
+        far.predict(grid.centres()).mean, field.for_planning().predict(grid.centres()).mean
+    )

@@ -34,21 +34,40 @@ class CoarseSpace:
     lumps: the data.  prior (3,): S.  It is made by calling `step` until `ready`; nothing is changed in place.
     """
 
-    def __init__(self, held: Tensor, shape: tuple[int, int], first: Tensor, spacing: float, kernel: Stationary,
-                 aggregates: Aggregates, prior: Tensor):
-        few, side, step = (aggregates.x, aggregates.heading, aggregates.mass), 0.5 * spacing, spacing / float(kernel.lengthscale)
+    def __init__(
+        self,
+        held: Tensor,
+        shape: tuple[int, int],
+        first: Tensor,
+        spacing: float,
+        kernel: Stationary,
+        aggregates: Aggregates,
+        prior: Tensor,
+    ):
+        few, side, step = (
+            (aggregates.x, aggregates.heading, aggregates.mass),
+            0.5 * spacing,
+            spacing / float(kernel.lengthscale),
+        )
         while len(few[2]) > _MOST:
             side *= 2**0.125
             few = _thinned(aggregates, side)
         self.epsilon = _DROPPED * max(1.0, 8.0 * step) ** 3
         if len(few[2]) < len(aggregates):
             self.epsilon += _WITHIN * (side / float(kernel.lengthscale)) ** 2
-        (self.x, heading, self.mass), self.kernel, self.prior, self.n = few, kernel, prior, len(held)
+        (self.x, heading, self.mass), self.kernel, self.prior, self.n = (
+            few,
+            kernel,
+            prior,
+            len(held),
+        )
         number = torch.full((shape[0] * shape[1],), self.n, dtype=torch.long, device=held.device)
         number[held] = torch.arange(self.n, device=held.device)
         corner, self.weights = stencil_nodes((self.x - first) / spacing)
         steps = torch.arange(16, device=held.device)
-        nodes = (corner[:, 0] * shape[1] + corner[:, 1])[:, None] + steps // 4 * shape[1] + steps % 4
+        nodes = (
+            (corner[:, 0] * shape[1] + corner[:, 1])[:, None] + steps // 4 * shape[1] + steps % 4
+        )
         self.index = number[nodes]  # n: not held
         self.phi = feature_rows(heading)
         self.gram: Tensor | None = None
@@ -87,9 +106,13 @@ class CoarseSpace:
 
     def correction(self, z: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
         """What to take from r (n,), and from S r_f, of a residual with z = K r (n,) and r_f (3,)."""
-        seen = (torch.cat([z, z.new_zeros(1)])[self.index] * self.weights).sum(1) + self.phi @ (self.prior * r_f)
+        seen = (torch.cat([z, z.new_zeros(1)])[self.index] * self.weights).sum(1) + self.phi @ (
+            self.prior * r_f
+        )
         c = torch.cholesky_solve(seen[:, None], self.factor)
-        less = z.new_zeros(self.n + 1).index_add_(0, self.index.view(-1), (self.weights * c).view(-1))
+        less = z.new_zeros(self.n + 1).index_add_(
+            0, self.index.view(-1), (self.weights * c).view(-1)
+        )
         return less[:-1], self.prior * (self.phi.mT @ c[:, 0])
 
 
@@ -98,8 +121,11 @@ def _thinned(aggregates: Aggregates, side: float) -> tuple[Tensor, Tensor, Tenso
     square = (aggregates.x / side).floor().long()
     _, owner = (square[:, 0] * (1 << 31) + square[:, 1]).unique(return_inverse=True)
     count, number = int(owner.max()) + 1, torch.arange(len(owner), device=owner.device)
-    chosen = torch.zeros(count, dtype=torch.long, device=owner.device).scatter_reduce(0, owner, number, "amin",
-                                                                                      include_self=False)
+    chosen = torch.zeros(count, dtype=torch.long, device=owner.device).scatter_reduce(
+        0, owner, number, "amin", include_self=False
+    )
     mass = aggregates.mass.new_zeros(count).index_add_(0, owner, aggregates.mass)
-    heading = aggregates.x.new_zeros((count, 2)).index_add_(0, owner, aggregates.heading * aggregates.mass[:, None])
+    heading = aggregates.x.new_zeros((count, 2)).index_add_(
+        0, owner, aggregates.heading * aggregates.mass[:, None]
+    )
     return aggregates.x[chosen], heading / mass[:, None], mass

@@ -38,8 +38,18 @@ class Frozen:
         diagonal = grid.stencil[:, 0]
         # β w² of a weight that is next to nothing still counts
         held = (diagonal > 1e-18 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
-        return Frozen(grid.low, grid.shape, held, grid.stencil[held], grid.border[held], grid.rhs[held],
-                      grid.features.clone(), grid.linear.clone(), grid.start[held], start_f.clone())
+        return Frozen(
+            grid.low,
+            grid.shape,
+            held,
+            grid.stencil[held],
+            grid.border[held],
+            grid.rhs[held],
+            grid.features.clone(),
+            grid.linear.clone(),
+            grid.start[held],
+            start_f.clone(),
+        )
 
     @property
     def nodes(self) -> int:
@@ -48,14 +58,26 @@ class Frozen:
     def numbers_in(self, grid: GridSites) -> Tensor:
         """Flat numbers of `held` in a box that has grown since: (n,)."""
         row, column = self.held // self.shape[1], self.held % self.shape[1]
-        return (row + (self.low[0] - grid.low[0])) * grid.shape[1] + column + (self.low[1] - grid.low[1])
+        return (
+            (row + (self.low[0] - grid.low[0])) * grid.shape[1]
+            + column
+            + (self.low[1] - grid.low[1])
+        )
 
     def state_dict(self) -> dict:
-        return {f.name: list(v) if isinstance(v := getattr(self, f.name), tuple) else v.clone() for f in fields(self)}
+        return {
+            f.name: list(v) if isinstance(v := getattr(self, f.name), tuple) else v.clone()
+            for f in fields(self)
+        }
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Frozen":
-        return Frozen(**{k: v.to(device, copy=True) if torch.is_tensor(v) else tuple(v) for k, v in state.items()})
+        return Frozen(
+            **{
+                k: v.to(device, copy=True) if torch.is_tensor(v) else tuple(v)
+                for k, v in state.items()
+            }
+        )
 
 
 class _Stencil:
@@ -69,7 +91,9 @@ class _Stencil:
         # a node near the box's edge holds no sample (see _MARGIN in sites.py): nothing there wraps
         after = number[(held[:, None] + ahead).clamp_(max=sums.nodes - 1)]
         before = number[(held[:, None] - ahead[1:]).clamp_(min=0)]
-        rows = torch.cat([sums.stencil, sums.stencil.new_zeros((1, len(OFFSETS)))])  # what is not held is nought
+        rows = torch.cat(
+            [sums.stencil, sums.stencil.new_zeros((1, len(OFFSETS)))]
+        )  # what is not held is nought
         behind = rows[before, torch.arange(1, len(OFFSETS), device=held.device)]
         self.values = torch.cat([sums.stencil, behind], 1)
         self.index = torch.cat([after, before], 1).view(-1)
@@ -84,7 +108,13 @@ class System:
     """G, B and F among the held nodes, K through the whole box; see lattice/solver.py."""
 
     def __init__(self, sums: Frozen, kernel: KernelGrid, prior: Tensor):
-        self.held, self.shape, self.kernel, self.prior, self.use = sums.held, sums.shape, kernel, prior, prior > 0
+        self.held, self.shape, self.kernel, self.prior, self.use = (
+            sums.held,
+            sums.shape,
+            kernel,
+            prior,
+            prior > 0,
+        )
         self.stencil = _Stencil(sums)
         self.border, self.features = sums.border * self.use, sums.features * self.use
         self.inverse = torch.where(self.use, 1.0 / prior.clamp_min(1e-300), 0.0)
@@ -101,5 +131,7 @@ class System:
 
     def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
         """(K⁻¹ + G)u + B f with p = K⁻¹u, and Bᵀu + (S⁻¹ + F)f."""
-        return (p + self.stencil.times(u) + self.border @ f,
-                (self.border.mT @ u + self.inverse * f + self.features @ f) * self.use)
+        return (
+            p + self.stencil.times(u) + self.border @ f,
+            (self.border.mT @ u + self.inverse * f + self.features @ f) * self.use,
+        )

@@ -16,7 +16,12 @@ __all__ = ["cubic_weights", "interpolation_error", "interpolation_matrix", "sten
 
 
 # rows: 1, f, f², f³; columns: the four nodes
-_KEYS = [[0.0, 1.0, 0.0, 0.0], [-0.5, 0.0, 0.5, 0.0], [1.0, -2.5, 2.0, -0.5], [-0.5, 1.5, -1.5, 0.5]]
+_KEYS = [
+    [0.0, 1.0, 0.0, 0.0],
+    [-0.5, 0.0, 0.5, 0.0],
+    [1.0, -2.5, 2.0, -0.5],
+    [-0.5, 1.5, -1.5, 0.5],
+]
 
 
 @functools.cache
@@ -52,8 +57,12 @@ def interpolation_matrix(units: Tensor, shape: tuple[int, ...]) -> Tensor:
     low, weights = stencil_nodes(units)
     size = torch.tensor(shape, device=units.device)
     if len(low) and (bool((low < 0).any()) or bool((low + 4 > size).any())):
-        raise ValueError(f"a place lies within one spacing of the grid's edge, or beyond it; the grid is {shape}")
-    steps = torch.cartesian_prod(*[torch.arange(4, device=units.device)] * units.shape[1]).reshape(-1, units.shape[1])
+        raise ValueError(
+            f"a place lies within one spacing of the grid's edge, or beyond it; the grid is {shape}"
+        )
+    steps = torch.cartesian_prod(*[torch.arange(4, device=units.device)] * units.shape[1]).reshape(
+        -1, units.shape[1]
+    )
     flat = torch.zeros((len(units), len(steps)), dtype=torch.long, device=units.device)
     for d, length in enumerate(shape):
         flat = flat * length + low[:, d, None] + steps[None, :, d]
@@ -75,5 +84,9 @@ def interpolation_error(theta: Theta, spacing: float) -> float:
     nodes = (low[0] + torch.cartesian_prod(steps, steps)).double() * spacing
     kernel = theta.kernel()
     cross, gram = kernel(at * spacing, nodes), kernel(nodes, nodes)
-    square = theta.signal_stddev**2 - 2.0 * (weights * cross).sum(1) + ((weights @ gram) * weights).sum(1)
+    square = (
+        theta.signal_stddev**2
+        - 2.0 * (weights * cross).sum(1)
+        + ((weights @ gram) * weights).sum(1)
+    )
     return float(square.max().clamp_min(0.0).sqrt()) / theta.signal_stddev

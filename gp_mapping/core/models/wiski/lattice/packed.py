@@ -16,7 +16,9 @@ class PackedMemory(Memory):
     def ranked(self, which: Tensor, rows: int, leverage_of) -> Tensor:
         return self.draw[which] / self.beta[which].clamp_min(1e-12)
 
-    def __init__(self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250):
+    def __init__(
+        self, capacity: int, dimension: int, channels: int, rows: int, device, protect: int = 250
+    ):
         super().__init__(capacity, dimension, channels, rows, device, protect)
         wide = {"x": dimension, "velocity": dimension, "heading": 2, "y": channels, "lam": channels}
         widths = [wide.get(name, 1) for name in COLUMNS]
@@ -25,7 +27,9 @@ class PackedMemory(Memory):
         views = zip(COLUMNS, self._table.split(widths, 1))
         self._store = {name: view if name in wide else view[:, 0] for name, view in views}
 
-    def insert(self, values: dict[str, Tensor], whitened: Tensor, leverage_of, generator: torch.Generator) -> int:
+    def insert(
+        self, values: dict[str, Tensor], whitened: Tensor, leverage_of, generator: torch.Generator
+    ) -> int:
         """As Memory.insert: keys log(u)/β at once, and what enters is written in one go."""
         n = len(values["beta"])
         room = self.capacity - self.size
@@ -35,7 +39,9 @@ class PackedMemory(Memory):
             self._rank()
             return fell
         given = COLUMNS[: COLUMNS.index("draw")]
-        rows = torch.cat([c if c.ndim == 2 else c[:, None] for c in (values[name] for name in given)], 1)
+        rows = torch.cat(
+            [c if c.ndim == 2 else c[:, None] for c in (values[name] for name in given)], 1
+        )
         device = rows.device
         order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=device)
         self.arrivals += n
@@ -44,14 +50,27 @@ class PackedMemory(Memory):
             entering = max(OFFERED, room)
             chosen = torch.randperm(n, generator=generator)[:entering].to(device)
             rows, order = rows.index_select(0, chosen), order.index_select(0, chosen)
-        draw = torch.rand(entering, dtype=torch.float64, generator=generator).clamp_min(1e-300).log().to(device)
-        key = draw / values["beta"].clamp_min(1e-12) if entering == n else draw / rows[:, self._beta].clamp_min(1e-12)
+        draw = (
+            torch.rand(entering, dtype=torch.float64, generator=generator)
+            .clamp_min(1e-300)
+            .log()
+            .to(device)
+        )
+        key = (
+            draw / values["beta"].clamp_min(1e-12)
+            if entering == n
+            else draw / rows[:, self._beta].clamp_min(1e-12)
+        )
         rows = torch.cat([rows, torch.stack([draw, key, order], 1)], 1)
         overflow = max(0, entering - room)
         if not overflow:
-            self._table[self.size: self.size + entering] = rows  # beyond what a transaction would put back
+            self._table[self.size : self.size + entering] = (
+                rows  # beyond what a transaction would put back
+            )
         else:
-            held = self.key.masked_fill(self.order >= self.arrivals - n - self.protect, 0.0)  # above every key
+            held = self.key.masked_fill(
+                self.order >= self.arrivals - n - self.protect, 0.0
+            )  # above every key
             slots = held.topk(overflow, largest=False).indices
             if overflow < entering:
                 slots = torch.cat([slots, torch.arange(self.size, self.capacity, device=device)])

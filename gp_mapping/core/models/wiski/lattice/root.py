@@ -1,7 +1,7 @@
 """A root of a sum of outer products, and its pseudo-inverse, updated by one vector at a time (Stanton et al. 2021).
 
-    A = L Lᵀ,  J = L (LᵀL)⁻¹,  so that Jᵀ w are w's coordinates in L's range
-    A + w wᵀ = L (I + p pᵀ) Lᵀ,  p = Jᵀ w, where w lies in the range; else L grows by a column, up to the rank allowed
+A = L Lᵀ,  J = L (LᵀL)⁻¹,  so that Jᵀ w are w's coordinates in L's range
+A + w wᵀ = L (I + p pᵀ) Lᵀ,  p = Jᵀ w, where w lies in the range; else L grows by a column, up to the rank allowed
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class RootCache:
         keep = values > 1e-13 * values[-1:]
         values, vectors, dropped = values[keep], vectors[:, keep], 0.0
         if len(values) > rank:
-            dropped, values, vectors = float(values[:-rank].sum()), values[-rank:], vectors[:, -rank:]
+            dropped, values, vectors = (
+                float(values[:-rank].sum()),
+                values[-rank:],
+                vectors[:, -rank:],
+            )
         new = RootCache(len(total), rank, total.device)
         new.L, new.J, new.dropped = vectors * values.sqrt(), vectors / values.sqrt(), dropped
         return new
@@ -72,7 +76,12 @@ class RootCache:
         return new
 
     def state_dict(self) -> dict:
-        return {"L": self.L.clone(), "J": self.J.clone(), "dropped": self.dropped, "since": self._since}
+        return {
+            "L": self.L.clone(),
+            "J": self.J.clone(),
+            "dropped": self.dropped,
+            "since": self._since,
+        }
 
     @staticmethod
     def from_state_dict(state: dict, rank: int, device) -> RootCache:

@@ -26,9 +26,17 @@ TILE = 32
 OFFSETS = [(0, j) for j in range(4)] + [(i, j) for i in range(1, 4) for j in range(-3, 4)]
 _MARGIN = 16  # nodes, at least, between a sample and the box's edge
 _NUMBER = {o: k for k, o in enumerate(OFFSETS)}
-_PAIRS = [(a, b, _NUMBER[(b // 4 - a // 4, b % 4 - a % 4)]) for a in range(16) for b in range(a, 16)]
-_TENSORS = {"stencil": "stencil", "sides": "sides", "start": "start", "aggregates": "lumps", "features": "features",
-            "linear": "linear"}  # attributes, and their names in files
+_PAIRS = [
+    (a, b, _NUMBER[(b // 4 - a // 4, b % 4 - a % 4)]) for a in range(16) for b in range(a, 16)
+]
+_TENSORS = {
+    "stencil": "stencil",
+    "sides": "sides",
+    "start": "start",
+    "aggregates": "lumps",
+    "features": "features",
+    "linear": "linear",
+}  # attributes, and their names in files
 # columns of a lump: mass, first and second moments about the square's centre (2, 3; in spacings), heading (2), then λ
 _AGGREGATE = 8
 
@@ -43,12 +51,18 @@ class GridSites(Revertible):
     def __init__(self, spacing: float, origin: Tensor, channels: int, device):
         self.spacing, self.channels, self.device = float(spacing), channels, torch.device(device)
         whole = torch.floor(origin / self.spacing)
-        self.shift = (origin - whole * self.spacing) / self.spacing  # of local coordinates, in spacings
-        self.first = tuple(int(v) for v in whole)  # global number of the node at or below the origin
+        self.shift = (
+            origin - whole * self.spacing
+        ) / self.spacing  # of local coordinates, in spacings
+        self.first = tuple(
+            int(v) for v in whole
+        )  # global number of the node at or below the origin
         self.low, self.shape = (0, 0), (0, 0)
         self.features = torch.zeros((FEATURES, FEATURES), dtype=torch.float64, device=device)
         self.linear = torch.zeros((FEATURES, channels), dtype=torch.float64, device=device)
-        self._written: list[tuple[Tensor, Tensor, Tensor]] = []  # since `mark`: an array, where, and what was there
+        self._written: list[
+            tuple[Tensor, Tensor, Tensor]
+        ] = []  # since `mark`: an array, where, and what was there
         self._allocate()
 
     def _allocate(self) -> None:
@@ -91,7 +105,10 @@ class GridSites(Revertible):
     def box_for(self, x: Tensor) -> tuple[tuple[int, int], tuple[int, int]]:
         """(low, shape) of the least box of whole tiles that holds this one, and x (N, 2) with a margin."""
         units = self.units(x)
-        bounds = [[math.floor(v) for v in row] for row in torch.stack(torch.aminmax(units, dim=0)).tolist()]
+        bounds = [
+            [math.floor(v) for v in row]
+            for row in torch.stack(torch.aminmax(units, dim=0)).tolist()
+        ]
         low, high = [], []
         for d in range(2):
             first = self.first[d]
@@ -107,16 +124,23 @@ class GridSites(Revertible):
         """Widen the box; what is known keeps its place."""
         if (low, shape) == (self.low, self.shape):
             return
-        old, old_low, old_shape = (self.stencil, self.sides, self.start, self.aggregates), self.low, self.shape
+        old, old_low, old_shape = (
+            (self.stencil, self.sides, self.start, self.aggregates),
+            self.low,
+            self.shape,
+        )
         self.low, self.shape = low, shape
         self._allocate()
         if not old_shape[0]:
             return
         i, j = old_low[0] - low[0], old_low[1] - low[1]
-        for new, was, f in zip((self.stencil, self.sides, self.start, self.aggregates), old, (1, 1, 1, 2)):
+        for new, was, f in zip(
+            (self.stencil, self.sides, self.start, self.aggregates), old, (1, 1, 1, 2)
+        ):
             view = new.view(f * shape[0], f * shape[1], -1)
-            view[f * i: f * (i + old_shape[0]), f * j: f * (j + old_shape[1])] = was.view(f * old_shape[0],
-                                                                                          f * old_shape[1], -1)
+            view[f * i : f * (i + old_shape[0]), f * j : f * (j + old_shape[1])] = was.view(
+                f * old_shape[0], f * old_shape[1], -1
+            )
 
     def inside(self, x: Tensor) -> Tensor:
         """Whether all sixteen nodes of x (N, 2) lie in the box: (N,)."""
@@ -131,7 +155,9 @@ class GridSites(Revertible):
         return (corner[:, 0] - self.low[0]) * self.shape[1] + (corner[:, 1] - self.low[1]), weights
 
     # --- sums -----------------------------------------------------------------------------------------------------
-    def add(self, x: Tensor, heading: Tensor, beta: Tensor, lam: Tensor, aggregate: bool = True) -> None:
+    def add(
+        self, x: Tensor, heading: Tensor, beta: Tensor, lam: Tensor, aggregate: bool = True
+    ) -> None:
         """Add samples inside the box: x, heading (N, 2), beta (N,), lam (N, C). Negative beta and lam take away."""
         if not len(x):
             return
@@ -149,7 +175,10 @@ class GridSites(Revertible):
         self._keep(self.sides, nodes)
         self.sides.index_add_(0, nodes, (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
         total = feature_rows(heading).mT @ sides
-        self.features, self.linear = self.features + total[:, :FEATURES], self.linear + total[:, FEATURES:]
+        self.features, self.linear = (
+            self.features + total[:, :FEATURES],
+            self.linear + total[:, FEATURES:],
+        )
         if aggregate:
             half = 2.0 * (units - self._low)
             square = half.floor()
@@ -186,18 +215,28 @@ class GridSites(Revertible):
     def merge(self, other: "GridSites", sign: float = 1.0) -> None:
         """Add another grid on the same lattice; the box must already hold it (see `place_of`)."""
         i, j = self.place_of(other)
-        for mine, its, f in ((self.stencil, other.stencil, 1), (self.sides, other.sides, 1),
-                             (self.aggregates, other.aggregates, 2)):
+        for mine, its, f in (
+            (self.stencil, other.stencil, 1),
+            (self.sides, other.sides, 1),
+            (self.aggregates, other.aggregates, 2),
+        ):
             view = mine.view(f * self.shape[0], f * self.shape[1], -1)
-            rows, columns = slice(f * i, f * (i + other.shape[0])), slice(f * j, f * (j + other.shape[1]))
-            view[rows, columns].add_(its.view(f * other.shape[0], f * other.shape[1], -1), alpha=sign)
+            rows, columns = (
+                slice(f * i, f * (i + other.shape[0])),
+                slice(f * j, f * (j + other.shape[1])),
+            )
+            view[rows, columns].add_(
+                its.view(f * other.shape[0], f * other.shape[1], -1), alpha=sign
+            )
         self.features.add_(other.features, alpha=sign)
         self.linear.add_(other.linear, alpha=sign)
 
     def place_of(self, other: "GridSites") -> tuple[int, int]:
         """Row and column of another grid's first node in this box. Raises ValueError where the lattices differ."""
         if other.spacing != self.spacing:
-            raise ValueError(f"grids of spacing {self.spacing:g} m and {other.spacing:g} m do not add")
+            raise ValueError(
+                f"grids of spacing {self.spacing:g} m and {other.spacing:g} m do not add"
+            )
         return tuple(other.first[d] + other.low[d] - self.first[d] - self.low[d] for d in range(2))
 
     def shift_centre(self, delta: Tensor) -> None:
@@ -223,14 +262,20 @@ class GridSites(Revertible):
         middle, angle = 0.5 * (a + b), 0.5 * torch.atan2(2 * c, a - b)
         axis = torch.stack([angle.cos(), angle.sin()], 1)
         across = torch.stack([-axis[:, 1], axis[:, 0]], 1)
-        long, short = (axis * (middle + gap).clamp_min(0.0).sqrt()[:, None],
-                       across * (middle - gap).clamp_min(0.0).sqrt()[:, None])
+        long, short = (
+            axis * (middle + gap).clamp_min(0.0).sqrt()[:, None],
+            across * (middle - gap).clamp_min(0.0).sqrt()[:, None],
+        )
         two, four = beta * (middle + gap) > worth, beta * (middle - gap) > worth
         one, two = ~two, two & ~four
         steps = torch.cat([long[four], -long[four], short[four], -short[four]]) * 2**0.5
-        return (torch.cat([x[one], x[two] + long[two], x[two] - long[two], x[four].repeat(4, 1) + steps]),
-                torch.cat([heading[one], heading[two].repeat(2, 1), heading[four].repeat(4, 1)]),
-                torch.cat([beta[one], 0.5 * beta[two].repeat(2), 0.25 * beta[four].repeat(4)]))
+        return (
+            torch.cat(
+                [x[one], x[two] + long[two], x[two] - long[two], x[four].repeat(4, 1) + steps]
+            ),
+            torch.cat([heading[one], heading[two].repeat(2, 1), heading[four].repeat(4, 1)]),
+            torch.cat([beta[one], 0.5 * beta[two].repeat(2), 0.25 * beta[four].repeat(4)]),
+        )
 
     def around(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """`samples` of the lumps whose squares meet the box low … high (2,), metres; in a time of its area alone."""
@@ -247,17 +292,32 @@ class GridSites(Revertible):
         """
         i0, i1, j0, j1 = box or (0, 2 * self.shape[0], 0, 2 * self.shape[1])
         width = j1 - j0
-        mass = self.aggregates[:, 0].view(2 * self.shape[0], 2 * self.shape[1])[i0:i1, j0:j1].reshape(-1)
+        mass = (
+            self.aggregates[:, 0]
+            .view(2 * self.shape[0], 2 * self.shape[1])[i0:i1, j0:j1]
+            .reshape(-1)
+        )
         # what subtracting has left of nothing is no sample
-        held = (mass > 1e-9 * mass.max().clamp_min(1e-300)).nonzero()[:, 0] if len(mass) else mass.nonzero()[:, 0]
+        held = (
+            (mass > 1e-9 * mass.max().clamp_min(1e-300)).nonzero()[:, 0]
+            if len(mass)
+            else mass.nonzero()[:, 0]
+        )
         square = torch.stack([held // max(width, 1) + i0, held % max(width, 1) + j0], 1)
         rows = self.aggregates[square[:, 0] * (2 * self.shape[1]) + square[:, 1]]
         beta = rows[:, 0]
         centre = 0.5 * square.double() + self._low + 0.25
         offset = (rows[:, 1:3] / beta[:, None]).clamp(-0.25, 0.25)
-        second = rows[:, 3:6] / beta[:, None] - torch.cat([offset.square(), offset[:, :1] * offset[:, 1:]], 1)
-        return ((centre + offset - self.shift) * self.spacing, rows[:, 6:8] / beta[:, None], beta, rows[:, _AGGREGATE:],
-                second * self.spacing**2)
+        second = rows[:, 3:6] / beta[:, None] - torch.cat(
+            [offset.square(), offset[:, :1] * offset[:, 1:]], 1
+        )
+        return (
+            (centre + offset - self.shift) * self.spacing,
+            rows[:, 6:8] / beta[:, None],
+            beta,
+            rows[:, _AGGREGATE:],
+            second * self.spacing**2,
+        )
 
     # --- forgetting a place, joining another ----------------------------------------------------------------------
     def wipe(self, x: Tensor, radius: float) -> None:
@@ -267,11 +327,16 @@ class GridSites(Revertible):
         squares: v vᵀ − m v̄ v̄ᵀ ⪰ 0 for v = [w; φ] and its mean over a lump. What is left of G, B and b on the nodes
         near the places is of samples beyond the radius, and goes by S.
         """
-        low, number = torch.tensor(self.low, device=self.device), torch.arange(self.nodes, device=self.device)
+        low, number = (
+            torch.tensor(self.low, device=self.device),
+            torch.arange(self.nodes, device=self.device),
+        )
         units = torch.stack([number // self.shape[1], number % self.shape[1]], 1) + low
         keep = (~self._within(units, x, radius)).double()
         aggregates, width = torch.arange(4 * self.nodes, device=self.device), 2 * self.shape[1]
-        squares = (torch.stack([aggregates // width, aggregates % width], 1) + 2 * low).double() * 0.5 + 0.25
+        squares = (
+            torch.stack([aggregates // width, aggregates % width], 1) + 2 * low
+        ).double() * 0.5 + 0.25
         gone = self._within(squares, x, radius)
 
         rest = self.aggregates.clone()
@@ -318,7 +383,8 @@ class GridSites(Revertible):
 
     def state_dict(self) -> dict:
         return {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)} | {
-            filed: getattr(self, name).clone() for name, filed in _TENSORS.items()}
+            filed: getattr(self, name).clone() for name, filed in _TENSORS.items()
+        }
 
     @staticmethod
     def from_state_dict(state: dict, origin: Tensor, device) -> "GridSites":
@@ -327,6 +393,8 @@ class GridSites(Revertible):
         new._allocate()
         for name, filed in _TENSORS.items():
             if state[filed].shape != getattr(new, name).shape:
-                raise ValueError(f"{name} {tuple(state[filed].shape)} does not fit a box of {new.shape} nodes")
+                raise ValueError(
+                    f"{name} {tuple(state[filed].shape)} does not fit a box of {new.shape} nodes"
+                )
             getattr(new, name).copy_(state[filed])
         return new

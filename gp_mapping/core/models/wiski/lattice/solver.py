@@ -43,11 +43,23 @@ class MeanSolve:
     residual, a channel.  iterations: at most.  Steps change nothing in place: `fork` makes another that goes on alone.
     """
 
-    def __init__(self, sums: Frozen, first: Tensor, spacing: float, aggregates: Aggregates, stationary: Stationary,
-                 kernel: KernelGrid, prior: Tensor, tolerance: float, iterations: int = 3000):
+    def __init__(
+        self,
+        sums: Frozen,
+        first: Tensor,
+        spacing: float,
+        aggregates: Aggregates,
+        stationary: Stationary,
+        kernel: KernelGrid,
+        prior: Tensor,
+        tolerance: float,
+        iterations: int = 3000,
+    ):
         self.sums, self.tolerance, self.iterations = sums, tolerance, iterations
         self.system = System(sums, kernel, prior)
-        self.coarse = CoarseSpace(sums.held, sums.shape, first, spacing, stationary, aggregates, prior)
+        self.coarse = CoarseSpace(
+            sums.held, sums.shape, first, spacing, stationary, aggregates, prior
+        )
         self.torus = kernel.torus[0] * kernel.torus[1]
         self.channels: tuple[_Channel, ...] = ()  # the last may be at work, the others are done
         self.steps = 0
@@ -76,8 +88,17 @@ class MeanSolve:
         elif not self.channels or self.channels[-1].finished:
             c, s = len(self.channels), self.sums
             # one by one: a channel's digits do not depend on its neighbours
-            self.channels += (_Channel(self.system, self.coarse, s.rhs[:, c], s.linear[:, c],
-                                       (s.start[:, c], s.start_f[:, c]), self.tolerance, self.iterations),)
+            self.channels += (
+                _Channel(
+                    self.system,
+                    self.coarse,
+                    s.rhs[:, c],
+                    s.linear[:, c],
+                    (s.start[:, c], s.start_f[:, c]),
+                    self.tolerance,
+                    self.iterations,
+                ),
+            )
         else:
             self.channels[-1].step()
 
@@ -90,23 +111,45 @@ class MeanSolve:
     def solution(self) -> Solution:
         """Of a finished solve."""
         p, f = (torch.stack([getattr(c, name) for c in self.channels], 1) for name in ("p", "f"))
-        return Solution(torch.stack([self.system.spread(c.p) for c in self.channels]), p, f,
-                        max(float(c.rz) ** 0.5 for c in self.channels), max(c.done for c in self.channels))
+        return Solution(
+            torch.stack([self.system.spread(c.p) for c in self.channels]),
+            p,
+            f,
+            max(float(c.rz) ** 0.5 for c in self.channels),
+            max(c.done for c in self.channels),
+        )
 
 
 class _Channel:
     """Preconditioned conjugate gradients for p (n,), f (3,); rz: the whitened residual's squared norm."""
 
-    def __init__(self, system: System, coarse: CoarseSpace, b: Tensor, b_f: Tensor, start, tolerance: float, most: int):
+    def __init__(
+        self,
+        system: System,
+        coarse: CoarseSpace,
+        b: Tensor,
+        b_f: Tensor,
+        start,
+        tolerance: float,
+        most: int,
+    ):
         self.system, self.b, self.b_f = system, b, b_f * system.use
-        self.goal, self.most, self.done, self.rounds, self.finished = tolerance**2, most, 0, 0, False
+        self.goal, self.most, self.done, self.rounds, self.finished = (
+            tolerance**2,
+            most,
+            0,
+            0,
+            False,
+        )
         self.coarse: CoarseSpace | None = coarse  # None: the prior alone
         p, f = start[0], start[1] * system.use
         self._begin(torch.zeros_like(p), torch.zeros_like(f), torch.zeros_like(p), b, self.b_f)
         if bool((p != 0).any()) or bool((f != 0).any()):
             nothing = dict(self.__dict__)
             self._truly(p, f)
-            if not bool(self.rz <= nothing["rz"]):  # a start from other hyper-parameters may be worse than none
+            if not bool(
+                self.rz <= nothing["rz"]
+            ):  # a start from other hyper-parameters may be worse than none
                 self.__dict__.update(nothing)
 
     def fork(self) -> "_Channel":
@@ -145,10 +188,18 @@ class _Channel:
                 self._truly(self.p, self.f)
                 return
             turn = along / self.last
-            self.dp, self.d, self.d_f = fresh_p + turn * self.dp, fresh + turn * self.d, fresh_f + turn * self.d_f
+            self.dp, self.d, self.d_f = (
+                fresh_p + turn * self.dp,
+                fresh + turn * self.d,
+                fresh_f + turn * self.d_f,
+            )
             q, q_f = self.system.times(self.dp, self.d, self.d_f)
             step, self.last = along / (self.d @ q + self.d_f @ q_f), along
-            self.u, self.p, self.f = self.u + step * self.d, self.p + step * self.dp, self.f + step * self.d_f
+            self.u, self.p, self.f = (
+                self.u + step * self.d,
+                self.p + step * self.dp,
+                self.f + step * self.d_f,
+            )
             self.r, self.r_f = self.r - step * q, self.r_f - step * q_f
             self.z, self.z_f = self.system.prior_times(self.r, self.r_f)
             self.rz, self.done = self.r @ self.z + self.r_f @ self.z_f, self.done + 1
@@ -157,5 +208,9 @@ class _Channel:
             self._truly(self.p, self.f)
             self.rounds += 1
         # again only where rounding has made the recursion's residual a dream
-        self.finished = (not self.done or self.rounds == 3 or self.done >= self.most
-                         or float(self.rz) <= 1.21 * self.goal)
+        self.finished = (
+            not self.done
+            or self.rounds == 3
+            or self.done >= self.most
+            or float(self.rz) <= 1.21 * self.goal
+        )

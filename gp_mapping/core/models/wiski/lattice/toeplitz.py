@@ -35,7 +35,9 @@ def kernel_reach(kernel: Stationary) -> float:
     """Distance (m) beyond which the correlation is below 1e-8."""
     r = torch.arange(1.0, 40.0, 0.25, dtype=torch.float64)
     inside = (kernel.correlation(r.square()) > _NEGLIGIBLE).nonzero()
-    return float(kernel.lengthscale) * float(r[int(inside[-1]) + 1] if int(inside[-1]) + 1 < len(r) else r[-1])
+    return float(kernel.lengthscale) * float(
+        r[int(inside[-1]) + 1] if int(inside[-1]) + 1 < len(r) else r[-1]
+    )
 
 
 class KernelGrid:
@@ -48,9 +50,15 @@ class KernelGrid:
         squares = []
         for length in self.torus:
             lag = torch.arange(length, dtype=torch.float64, device=device)
-            squares.append([(d * spacing / float(kernel.lengthscale)).square() for d in (lag, length - lag)])
-        row = sum(kernel.correlation(a[:, None] + b[None, :]) for a in squares[0] for b in squares[1])
-        self.spectrum = torch.fft.rfft2(kernel.variance * row).real.clamp_min(0.0)  # positive but for rounding
+            squares.append(
+                [(d * spacing / float(kernel.lengthscale)).square() for d in (lag, length - lag)]
+            )
+        row = sum(
+            kernel.correlation(a[:, None] + b[None, :]) for a in squares[0] for b in squares[1]
+        )
+        self.spectrum = torch.fft.rfft2(kernel.variance * row).real.clamp_min(
+            0.0
+        )  # positive but for rounding
 
     def apply(self, p: Tensor) -> Tensor:
         """K p for p (C, H, W): (C, H, W)."""

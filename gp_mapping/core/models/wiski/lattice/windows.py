@@ -17,8 +17,15 @@ from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.wiski.lattice.features import feature_rows
 
-__all__ = ["Aggregates", "Window", "feature_covariance", "feature_posterior", "groups", "rim_thinned",
-           "thinned"]
+__all__ = [
+    "Aggregates",
+    "Window",
+    "feature_covariance",
+    "feature_posterior",
+    "groups",
+    "rim_thinned",
+    "thinned",
+]
 
 _WHOLE = 700  # lumps up to which one window holds them all
 _FULL = 600  # lumps of a window; beyond, its rim is thinned
@@ -29,8 +36,7 @@ _FEATURE_AGGREGATES = 1000
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Weighted samples: x, heading (K, 2), mass (K,), in tiles of two lengthscales, sorted by tile, value (K, C).
-    """
+    """Weighted samples: x, heading (K, 2), mass (K,), in tiles of two lengthscales, sorted by tile, value (K, C)."""
 
     x: Tensor
     heading: Tensor
@@ -40,25 +46,46 @@ class Aggregates:
     value: Tensor | None = None
 
     @staticmethod
-    def of(x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None) -> "Aggregates":
+    def of(
+        x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None
+    ) -> "Aggregates":
         side = _HALO * lengthscale
         code = _code((x / side).floor().long())
         code, order = code.sort(stable=True)
-        return Aggregates(x[order], heading[order], mass[order], code, side, None if value is None else value[order])
+        return Aggregates(
+            x[order],
+            heading[order],
+            mass[order],
+            code,
+            side,
+            None if value is None else value[order],
+        )
 
     def __len__(self) -> int:
         return len(self.x)
 
     def take(self, index: Tensor) -> "Aggregates":
-        return Aggregates(self.x[index], self.heading[index], self.mass[index], self.code[index], self.side,
-                     None if self.value is None else self.value[index])
+        return Aggregates(
+            self.x[index],
+            self.heading[index],
+            self.mass[index],
+            self.code[index],
+            self.side,
+            None if self.value is None else self.value[index],
+        )
 
     def around(self, low: Tensor, high: Tensor) -> "Aggregates":
         """Those within two lengthscales of the box low … high (2,), which may span a tile and no more."""
-        first, last = (((v + s * self.side) / self.side).floor().long() for v, s in ((low, -1.0), (high, 1.0)))
+        first, last = (
+            ((v + s * self.side) / self.side).floor().long() for v, s in ((low, -1.0), (high, 1.0))
+        )
         rows = torch.arange(int(first[0]), int(last[0]) + 1, device=self.x.device)
-        ends = torch.stack([_code(torch.stack([rows, last[1].expand_as(rows)], 1)) + 1,
-                            _code(torch.stack([rows, first[1].expand_as(rows)], 1))])
+        ends = torch.stack(
+            [
+                _code(torch.stack([rows, last[1].expand_as(rows)], 1)) + 1,
+                _code(torch.stack([rows, first[1].expand_as(rows)], 1)),
+            ]
+        )
         stop, start = torch.searchsorted(self.code, ends).tolist()
         parts = [torch.arange(a, b, device=self.x.device) for a, b in zip(start, stop) if b > a]
         if not parts:
@@ -80,11 +107,22 @@ def thinned(aggregates: Aggregates, side: float, which: Tensor | None = None) ->
     _, owner = key.unique(return_inverse=True)
     count = int(owner.max()) + 1 if len(owner) else 0
     value = [] if aggregates.value is None else [aggregates.value]
-    total = torch.cat([torch.ones_like(aggregates.x[:, :1]), aggregates.x, aggregates.heading, *value], 1) * aggregates.mass[:, None]
+    total = (
+        torch.cat(
+            [torch.ones_like(aggregates.x[:, :1]), aggregates.x, aggregates.heading, *value], 1
+        )
+        * aggregates.mass[:, None]
+    )
     sums = total.new_zeros((count, total.shape[1])).index_add_(0, owner, total)
     mass = sums[:, :1]
-    return Aggregates(sums[:, 1:3] / mass, sums[:, 3:5] / mass, mass[:, 0], key[:count], aggregates.side,
-                 sums[:, 5:] / mass if value else None)
+    return Aggregates(
+        sums[:, 1:3] / mass,
+        sums[:, 3:5] / mass,
+        mass[:, 0],
+        key[:count],
+        aggregates.side,
+        sums[:, 5:] / mass if value else None,
+    )
 
 
 def groups(aggregates: Aggregates, x: Tensor, lengthscale: float):
@@ -115,16 +153,27 @@ def _split(aggregates: Aggregates, x: Tensor, index: Tensor, lengthscale: float)
             yield from _split(aggregates, x, index[left], lengthscale)
             yield from _split(aggregates, x, index[~left], lengthscale)
             return
-        for reach, side in ((0.5, 0.25), (0.25, 0.125), (0.25, 0.25), (0.125, 0.25), (0.125, 0.5), (0.0, 0.5)):
+        for reach, side in (
+            (0.5, 0.25),
+            (0.25, 0.125),
+            (0.25, 0.25),
+            (0.125, 0.25),
+            (0.125, 0.5),
+            (0.0, 0.5),
+        ):
             near = rim_thinned(near, low, high, reach * lengthscale, side * lengthscale)
             if len(near) <= _MOST:
                 break
     yield index, near
 
 
-def rim_thinned(aggregates: Aggregates, low: Tensor, high: Tensor, reach: float, side: float) -> Aggregates:
+def rim_thinned(
+    aggregates: Aggregates, low: Tensor, high: Tensor, reach: float, side: float
+) -> Aggregates:
     """Merged on squares of `side` where they lie beyond `reach` of the box low … high."""
-    return thinned(aggregates, side, ((aggregates.x < low - reach) | (aggregates.x > high + reach)).any(1))
+    return thinned(
+        aggregates, side, ((aggregates.x < low - reach) | (aggregates.x > high + reach)).any(1)
+    )
 
 
 class Window:
@@ -136,7 +185,9 @@ class Window:
         gram.diagonal().add_(1.0 / aggregates.mass)
         self.factor, _ = cholesky(gram)
         self.whitened_phi = solve_lower(self.factor, feature_rows(aggregates.heading))
-        self.whitened_value = None if aggregates.value is None else solve_lower(self.factor, aggregates.value)
+        self.whitened_value = (
+            None if aggregates.value is None else solve_lower(self.factor, aggregates.value)
+        )
 
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """R⁻¹k(z, x) (K, N), and t(x) (N, 3)."""
@@ -144,13 +195,21 @@ class Window:
         return whitened, whitened.mT @ self.whitened_phi
 
 
-def feature_covariance(kernel: Stationary, aggregates: Aggregates, scatter: Tensor, prior: Tensor, lengthscale: float) -> Tensor:
+def feature_covariance(
+    kernel: Stationary, aggregates: Aggregates, scatter: Tensor, prior: Tensor, lengthscale: float
+) -> Tensor:
     """Σ of `feature_posterior`."""
     return feature_posterior(kernel, aggregates, scatter, None, prior, lengthscale)[0]
 
 
-def feature_posterior(kernel: Stationary, aggregates: Aggregates, scatter: Tensor, linear: Tensor | None, prior: Tensor,
-                      lengthscale: float) -> tuple[Tensor, Tensor | None]:
+def feature_posterior(
+    kernel: Stationary,
+    aggregates: Aggregates,
+    scatter: Tensor,
+    linear: Tensor | None,
+    prior: Tensor,
+    lengthscale: float,
+) -> tuple[Tensor, Tensor | None]:
     """Σ = (S⁻¹ + scatter + Φᵀ(k(z, z) + M⁻¹)⁻¹Φ)⁻¹, 0 where the prior variance (3,) is: (3, 3); of lumps with values
     f = Σ (linear + Φᵀ(k(z, z) + M⁻¹)⁻¹ ȳ) as well: (3, C).
 
@@ -166,7 +225,10 @@ def feature_posterior(kernel: Stationary, aggregates: Aggregates, scatter: Tenso
         mean = torch.zeros_like(linear)
     if not len(use):
         return out, mean
-    precision, pull = torch.diag(1.0 / prior[use]) + scatter[use][:, use], None if mean is None else linear[use]
+    precision, pull = (
+        torch.diag(1.0 / prior[use]) + scatter[use][:, use],
+        None if mean is None else linear[use],
+    )
     if len(aggregates):
         window = Window(kernel, aggregates)
         whitened = window.whitened_phi[:, use]
