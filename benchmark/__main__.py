@@ -39,6 +39,7 @@ PARTS = {
     "exploration": "where to go next: planners and baselines closed loop, into docs/exploration.md",
     "planning": "updates of the live node with and without a survey that plans",
     "reading": "a bag read and its samples averaged, beside version 0.1.0",
+    "house": "the code itself: lengths, layout, private accesses, beside an earlier commit",
     "mutants": "small faults in the code, by a seed: which of them the mirrored tests notice",
     "faults": "hostile messages, damaged files, kills, full disks, a long soak, into docs/reliability.md",
 }
@@ -52,6 +53,7 @@ APART = (
     "slow_updates",
     "fits",
     "reading",
+    "house",
     "mutants",
     "faults",
     "biases",

@@ -15,6 +15,7 @@ import torch
 from benchmark import batch, cost, faults, mutants, protocol, tables, timing
 from benchmark.__main__ import APART, PARTS, main
 from benchmark.faults import rows
+from benchmark.house import measured
 from benchmark.recordings import RecordingsAbsent, recordings_folder
 from gp_mapping import Samples, create_map
 
@@ -190,3 +191,29 @@ def test_faults_measured_in_parts_keep_the_rows_of_the_others(tmp_path):
     assert found == [["d", "4"], ["c", "3"]]
     faults.write_page(rows.table({"kill": kills}).markdown(), page)
     assert page.read_text() == whole
+
+
+def test_a_house_is_counted(tmp_path):
+    (tmp_path / "room").mkdir()
+    (tmp_path / "core" / "models").mkdir(parents=True)
+    (tmp_path / "top.py").write_text(
+        "# one comment\n"
+        "class One:\n"
+        "    def wide(self, a, b):\n"
+        '        """Two.\n\n        Args:\n            a: x.\n        """\n'
+        "        c, d = a, b\n"
+        "\n"
+        "        return self._own + c._theirs + super()._parents\n"
+    )
+    (tmp_path / "room" / "probes.py").write_text(
+        "def asks(field, x):\n    return hasattr(field, 'z'), isinstance(x, DualSVGP), getattr(x, 'y')\n"
+    )
+    probing = "def asks(field):\n    return hasattr(field, 'z')\n"
+    (tmp_path / "core" / "models" / "may.py").write_text(probing + "#" * 101 + "\n")
+    house = measured(tmp_path)
+    assert dict(house.lines) == {"(top)": 11, "room": 2, "core": 3}
+    assert dict(house.folders) == {"(top)": 1, "room": 1, "core/models": 1}
+    assert (house.reaches, house.probes, house.sections, house.wide) == (1, 2, 1, 1)
+    assert sorted(house.functions) == [2, 2, 9] and house.classes == [10]
+    assert house.documented == 1 / 3 and house.tuples == 1.0
+    assert house.blank == 1 / 5 and house.comments == 2 / 16 and house.long == 1 / 16
