@@ -64,7 +64,7 @@ class ExplorerNode(Node):
         self._told, self._path = {}, Path()
         self._action = SurveyAction(self, s.mapping) if s.serve_action else None
 
-    # ---- in ------------------------------------------------------------------------------------------------------
+    # ---- in --------------------------------------------------------------------------------------
 
     def _take_plan(self, message: Path) -> None:
         line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
@@ -114,7 +114,7 @@ class ExplorerNode(Node):
         out.pose.position.x, out.pose.position.y, out.pose.orientation.w = x, y, 1.0
         self._unreachable.publish(out)
 
-    # ---- out -----------------------------------------------------------------------------------------------------
+    # ---- out -------------------------------------------------------------------------------------
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
         """Until the survey is done, or a signal comes; 0. The robot stands still at the end, whatever comes."""

@@ -81,7 +81,7 @@ class MapWatcher(SurveyWatcher):
         while self.clouds == before[0] or self.pictures == before[1]:
             self.wait(check, deadline, "~/save was called, but no newer map came")
 
-    # ---- what has arrived ----------------------------------------------------------------------------------------
+    # ---- what has arrived ------------------------------------------------------------------------
 
     @property
     def cloud(self) -> dict[str, np.ndarray] | None:

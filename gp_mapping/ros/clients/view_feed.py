@@ -144,7 +144,7 @@ class LiveFeed:
             and name != f"{self.name}/field"
         )[:20]
 
-    # ---- what arrives --------------------------------------------------------------------------------------------
+    # ---- what arrives ----------------------------------------------------------------------------
 
     def _on_cloud(self, message: PointCloud2, info: dict) -> None:
         sent = 1e-9 * info["source_timestamp"]
@@ -190,7 +190,7 @@ class LiveFeed:
                 }
                 self._heard = time.monotonic()
 
-    # ---- for the page --------------------------------------------------------------------------------------------
+    # ---- for the page ----------------------------------------------------------------------------
 
     def map(self) -> LiveMap | None:
         """The newest map; None before the first."""

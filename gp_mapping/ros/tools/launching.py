@@ -51,7 +51,7 @@ TEXTS = (
 FLAGS = ("autostart", "resume", "save_on_exit")
 
 
-# ---- arguments ---------------------------------------------------------------------------------------------------
+# ---- arguments -----------------------------------------------------------------------------------
 
 
 def argument(
@@ -194,7 +194,7 @@ def names(context, name: str) -> list[str]:
     return found
 
 
-# ---- processes ---------------------------------------------------------------------------------------------------
+# ---- processes -----------------------------------------------------------------------------------
 
 
 def our_node(executable: str, **options) -> Node:
@@ -293,7 +293,7 @@ def mapping_actions(
     return [*made, *rviz_actions(context, share, namespace, use_sim_time, frame)]
 
 
-# ---- what the mapper is told -------------------------------------------------------------------------------------
+# ---- what the mapper is told ---------------------------------------------------------------------
 
 
 def _files(context, share: Path) -> list[str]:
@@ -368,7 +368,7 @@ def input_topics(context, share: Path) -> list[str]:
     return ["/" + renamed.get(name, name).lstrip("/") for name in (sensor, pose)]
 
 
-# ---- RViz --------------------------------------------------------------------------------------------------------
+# ---- RViz ----------------------------------------------------------------------------------------
 
 
 def rviz_actions(context, share: Path, namespace: str, use_sim_time: bool, frame: str = "") -> list:
