@@ -23,7 +23,7 @@ from gp_mapping.store.sessions import CHECKPOINT, Saved, map_folder, open_sessio
 __all__ = ["LOAD_MAP", "SAVE_MAP", "MapServices"]
 
 LOAD_MAP = ("nav2_msgs/srv/LoadMap", "nav_msgs/srv/LoadMap")
-"""Types of ~/load_map, the first one installed is used: the same fields under two names."""
+"""Types of ~/load_map, the first that is installed: the same fields under two names."""
 SAVE_MAP = "nav2_msgs/srv/SaveMap"
 
 
