@@ -242,6 +242,7 @@ class BagPlayerNode(Node):
                 break
             if clock:
                 clock.tick(stamp_ns)
+            # rclpy publishes bytes as they are, without serializing them
             self._outputs[message.topic].publish(bytes(message.data))
             self.sent[message.topic] += 1
         return stamp_ns

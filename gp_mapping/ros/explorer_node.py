@@ -139,7 +139,7 @@ class ExplorerNode(Node):
                     self._action.tell(
                         self._phase, self._survey_values, self._path, self.state, self._given_up()
                     )
-        finally:
+        finally:  # the robot must stand, whatever ended the loop
             self._stop_robot()
             if self._nav2 is not None:
                 self._nav2.follow(None)
@@ -221,7 +221,7 @@ class ExplorerNode(Node):
             self._commands.publish(twist)
             self._moving = bool(speed or turn)
         else:
-            # the pursuit keeps track of what is driven, whoever drives
+            # without commands of its own, the pursuit still keeps track of what is driven
             self.pursuit.command(*self._pose)
 
         self._report(

@@ -35,7 +35,7 @@ def node_of(arguments: list[str]) -> str:
         if word == "-m":
             home, _, name = following.rpartition(".")
             return name if home == "gp_mapping.ros" and name in NODES else ""
-        if word == "-c":
+        if word == "-c":  # a program given as text
             return ""
     return ""
 

@@ -52,6 +52,7 @@ class MapEnding:
             if may_have_more:  # else: what comes from now on was delivered after the end began
                 yield
 
+        # what has not been taken in by the deadline
         left = node.inputs.discard()
         if left:
             for role, count in left.items():

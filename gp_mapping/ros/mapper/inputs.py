@@ -282,7 +282,7 @@ class Inputs:
         subscription = port.subscription
         if subscription is None:
             return None
-        with subscription.handle:
+        with subscription.handle:  # not destroyed meanwhile
             return subscription.handle.take_message(subscription.msg_type, subscription.raw)
 
     def _hand_on(self, port: InputPort, message, info: dict) -> None:
@@ -293,6 +293,7 @@ class Inputs:
         """
         stamp = stamp_ns(message) if has_header(message) else None
         if port.role == "measurement":
+            # all ports but the first, which is the measurement
             for pose_port in self.ports[1:]:
                 for _ in range(pose_port.qos.depth):
                     behind = stamp is None or pose_port.newest is None or pose_port.newest < stamp

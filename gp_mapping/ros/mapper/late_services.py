@@ -7,7 +7,7 @@ request is kept, and the response is sent from the executor's thread, woken by a
 by refuse_waiting() and close(), which leave no call without an answer.
 
 Destroying a service loses the requests that are on the way to it. So services live as long as the
-node: while it is not configured, or not active, callers are told so.
+node: while it is not configured, or not active, calls are refused with that reason.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class ManagedNode(LifecycleNode):
     configuring, activating, deactivating, cleaning_up and shutting_down may each raise. Between two
     steps (steps.py) measurements, services and timers are served, get_state reports the transition
     that is going on, and another change_state is refused. An exception is logged, and the node
-    returns to the state before the transition.
+    returns to the state before the transition; after shutting_down it is finalized in any case.
 
     There is no bond here: nav2 needs a lifecycle manager of its own for such a node, with
     bond_timeout: 0.0.

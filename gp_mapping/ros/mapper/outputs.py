@@ -266,6 +266,7 @@ class MapPublishers:
                 and (has_news or (topic.revision != revision and now >= topic.next - 0.1 * period))
             ):
                 self._due.add(name)
+                # after a pause the schedule begins anew: nothing is caught up
                 topic.next = max(topic.next + period, now + 0.5 * period)
         return {self._outputs[name].output.part for name in self._due}
 
@@ -290,7 +291,7 @@ class MapPublishers:
         for name in self._due:
             topic = self._outputs[name]
             if topic.output.part not in parts_made:
-                continue
+                continue  # its revision stays old, so it is due again
             message = (
                 next_pose
                 if name == "suggestion" and next_pose is not None

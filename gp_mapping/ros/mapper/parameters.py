@@ -112,6 +112,7 @@ class NodeParameters:
         self._declaring = True  # the callbacks of a change are passed over meanwhile
         try:
             for name, value in values.items():
+                # a declared parameter keeps its type and descriptor
                 if self._node.has_parameter(name):
                     self._node.undeclare_parameter(name)
                 self._node.declare_parameter(

@@ -60,6 +60,7 @@ def read_positions(message: PointCloud2) -> np.ndarray:
         if f.datatype not in _DTYPES or f.count > 1 or f.offset + size > step:
             raise ValueError(f"its field {f.name} is no single float32 or float64 inside a point")
 
+    # row_step matters only where there are several rows
     row = message.row_step if height > 1 else width * step
     data = np.frombuffer(message.data, np.uint8)
     if row < width * step or len(data) < (height - 1) * row + width * step:
@@ -168,6 +169,7 @@ class PointQueries:
                 break
             self._pending.append(taken[0].header)
 
+        # answers that the map's thread finishes from now on are passed over
         publisher, self._publisher = self._publisher, None
         for header in self._pending:
             publisher.publish(_empty(header))

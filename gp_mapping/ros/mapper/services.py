@@ -153,6 +153,7 @@ class MapServices:
         """
         node = self._node
         path = (map_folder(node.settings.save_directory, name) / CHECKPOINT).absolute()
+        # the saved map must be in the frame of the poses that come now
         wanted = replace(node.wanted, frame=node.worker.frame or node.wanted.frame)
 
         def job():

@@ -85,7 +85,7 @@ class SurveyPort:
 
     def destroy(self) -> None:
         """Remove everything; calls that wait for a plan are refused."""
-        self._survey.on_plan = lambda plan: None
+        self._survey.on_plan = lambda plan: None  # the worker may go on planning
         self._services.refuse_waiting(RuntimeError("the node was stopped before the plan was made"))
         self._services.refuse(RuntimeError("the node is not active; activate it first"))
 
@@ -132,6 +132,7 @@ class SurveyPort:
             -1, 2
         )
         if transform is not None and on_earth(xy).all():
+            # rows are points: R p + t is p Rᵀ + t
             x, y, yaw = transform
             xy = xy @ np.array([[np.cos(yaw), np.sin(yaw)], [-np.sin(yaw), np.cos(yaw)]]) + (
                 x,

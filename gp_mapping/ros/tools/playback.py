@@ -144,7 +144,7 @@ class Pacer:
         if self._origin is None:
             self._origin = (now, stamp_ns)
         deadline = self._origin[0] + (stamp_ns - self._origin[1]) * 1e-9 / self.rate
-        if now - deadline > LATEST_STALL:
+        if now - deadline > LATEST_STALL:  # the schedule begins anew at this stamp
             self._origin, self.stalls = (now, stamp_ns), self.stalls + 1
         # callbacks are served even where there is no time to spare
         if now - self._served > 0.1:

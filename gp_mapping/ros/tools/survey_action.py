@@ -30,7 +30,7 @@ _MISSING = (
 
 
 class SurveyAction:
-    """Serves ~/survey_area of an explorer, one goal at a time; calls of `tell` carry it on.
+    """Serves ~/survey_area of an explorer, one goal at a time; calls of `tell` advance it.
 
     Args:
         node: The explorer.
@@ -141,7 +141,7 @@ class SurveyAction:
     def tell(
         self, phase: str, survey_values: dict[str, str], plan, state: str, silent: str = ""
     ) -> None:
-        """Carry the goal on with the newest state of mapper and explorer; called again and again.
+        """Advance the goal by the newest state of mapper and explorer; called again and again.
 
         Args:
             phase: Of the survey.

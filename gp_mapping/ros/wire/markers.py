@@ -17,7 +17,7 @@ def _points(xy) -> list[Point]:
     """Points of a tensor (K, 2), every ⌈K / MOST_POINTS⌉-th where there are too many."""
     if not len(xy):
         return []
-    step = max(1, -(-len(xy) // MOST_POINTS))
+    step = max(1, -(-len(xy) // MOST_POINTS))  # rounded up
     return [Point(x=x, y=y, z=0.0) for x, y in xy[::step].tolist()]
 
 
@@ -28,7 +28,7 @@ def _segments(path, starts) -> list[Point]:
         path: (K, 2), m.
         starts: (K,) bool: True where no piece leads to the point, since that was not driven.
     """
-    step = max(1, -(-2 * len(path) // MOST_POINTS))
+    step = max(1, -(-2 * len(path) // MOST_POINTS))  # rounded up; two Points for each piece
     kept = _points(path[::step])
     # a piece between points that are kept is left out where a start lies anywhere along it
     begins = [any(starts[max(0, i - step + 1) : i + 1]) for i in range(0, len(path), step)]
